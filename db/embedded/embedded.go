@@ -1,0 +1,142 @@
+// Package embedded runs a private PostgreSQL and a private Redis for a program that was given none, from
+// the binaries on the machine. Both listen on Unix sockets only, in folders that nobody else may enter,
+// and both end with the program, however it ends.
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrDataDirInUse says that another instance works on the same data folder.
+var ErrDataDirInUse = errors.New("the data folder is in use by another instance")
+
+// LockDataDir makes the folder and takes it for this process. The lock is held until the file is closed
+// or the process ends.
+func LockDataDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the data folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the data folder: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s", ErrDataDirInUse, dir)
+		}
+		return nil, fmt.Errorf("lock the data folder: %w", err)
+	}
+	return file, nil
+}
+
+// child is a server process that is told to stop when this process dies.
+type child struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// startChild starts cmd in a process group of its own (Ctrl-C reaches only this program, which drains
+// first) and has the kernel send it dieWith when the thread that started it ends. So that thread is kept
+// for as long as the child lives: Pdeathsig follows the thread, not the process.
+func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Credential) (*child, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: dieWith, Credential: credential}
+	c := &child{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		_ = cmd.Wait() // how it ended stands in its log
+		close(c.exited)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// stop sends the signals one after another, each with its time to end, and returns when the child is gone.
+func (c *child) stop(patience time.Duration, signals ...syscall.Signal) {
+	for _, signal := range signals {
+		_ = c.cmd.Process.Signal(signal)
+		select {
+		case <-c.exited:
+			return
+		case <-time.After(patience):
+		}
+	}
+	<-c.exited
+}
+
+// serverCredential returns the account servers run under: nil for the program's own, or, when it is
+// root (which PostgreSQL refuses to be), postgres or nobody.
+func serverCredential() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		account, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(account.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(account.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("running as root, but there is neither a postgres nor a nobody account for the database to run under")
+}
+
+// socketDir makes a folder with a short path for sockets (their paths end at 107 bytes), open to the
+// server's account alone.
+func socketDir(credential *syscall.Credential) (string, error) {
+	dir, err := os.MkdirTemp("/tmp", "wending-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder for sockets: %w", err)
+	}
+	return dir, giveTo(dir, credential)
+}
+
+func giveTo(dir string, credential *syscall.Credential) error {
+	if credential == nil {
+		return nil
+	}
+	return os.Chown(dir, int(credential.Uid), int(credential.Gid))
+}
+
+// makeTraversable lets the server's account pass through the folders above dir that this program owns.
+func makeTraversable(dir string) error {
+	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
+		info, err := os.Stat(parent)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("the database runs under its own account and cannot enter %s; choose another DATA_DIR or run: chmod o+x %s", parent, parent)
+		}
+		if parent == filepath.Dir(parent) {
+			return nil
+		}
+	}
+}

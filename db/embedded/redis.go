@@ -1,0 +1,135 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// Redis is a running private server: redis-server, or one inside this process where the machine has none.
+type Redis struct {
+	child   *child
+	sockets string
+	socket  string
+	mini    *miniredis.Miniredis
+	stopped chan struct{}
+}
+
+// StartRedis starts a server whose append-only file is in dir and returns when it answers.
+func StartRedis(ctx context.Context, dir string) (*Redis, error) {
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return startMini()
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the queue's folder: %w", err)
+	}
+	sockets, err := socketDir(nil)
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{sockets: sockets, socket: filepath.Join(sockets, "redis.sock"), stopped: make(chan struct{})}
+	cmd := exec.Command(binary, "--port", "0", "--unixsocket", r.socket, "--unixsocketperm", "700", "--dir", dir,
+		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--daemonize", "no", "--logfile", filepath.Join(dir, "redis.log"))
+	cmd.Dir = "/"
+	r.child, err = startChild(cmd, syscall.SIGTERM, nil)
+	if err != nil {
+		return nil, fmt.Errorf("start redis-server: %w", err)
+	}
+	if err := r.awaitReady(ctx); err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+// URL is the address as asynq reads it.
+func (r *Redis) URL() string {
+	if r.mini != nil {
+		return "redis://" + r.mini.Addr()
+	}
+	return "redis-socket://" + r.socket
+}
+
+// IsInProcess says that the machine has no redis-server and the queue lives in this process.
+func (r *Redis) IsInProcess() bool { return r.mini != nil }
+
+// Stop ends the server.
+func (r *Redis) Stop() {
+	close(r.stopped)
+	if r.mini != nil {
+		r.mini.Close()
+		return
+	}
+	r.child.stop(10*time.Second, syscall.SIGTERM, syscall.SIGKILL)
+	_ = os.RemoveAll(r.sockets)
+}
+
+func (r *Redis) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r.answersPing() {
+			return nil
+		}
+		select {
+		case <-r.child.exited:
+			return fmt.Errorf("redis-server ended at its start; see redis.log in its folder")
+		case <-ctx.Done():
+			return fmt.Errorf("redis-server did not answer in time; see redis.log in its folder")
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *Redis) answersPing() bool {
+	connection, err := net.DialTimeout("unix", r.socket, time.Second)
+	if err != nil {
+		return false
+	}
+	defer connection.Close() //nolint:errcheck // a probe
+	_ = connection.SetDeadline(time.Now().Add(time.Second))
+	if _, err := connection.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	answer := make([]byte, 7)
+	n, err := connection.Read(answer)
+	return err == nil && string(answer[:n]) == "+PONG\r\n"
+}
+
+// startMini runs the queue inside this process. Its clock stands still unless it is pushed.
+func startMini() (*Redis, error) {
+	mini := miniredis.NewMiniRedis()
+	if err := mini.StartAddr("127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("start the queue: %w", err)
+	}
+	r := &Redis{mini: mini, stopped: make(chan struct{})}
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		last := time.Now()
+		for {
+			select {
+			case <-r.stopped:
+				return
+			case now := <-tick.C:
+				mini.FastForward(now.Sub(last))
+				last = now
+			}
+		}
+	}()
+	return r, nil
+}

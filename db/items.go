@@ -1,0 +1,109 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+)
+
+// Item is a row of evaluation_items: one question of a task.
+type Item struct {
+	ID             int64   `db:"id"`
+	QuestionID     string  `db:"question_id"`
+	Question       string  `db:"question"`
+	StandardAnswer string  `db:"standard_answer"`
+	SystemPrompt   *string `db:"system_prompt"`
+	UserContext    *string `db:"user_context"`
+	// Variables is a JSON object of the row's further columns; nil when the dataset has none.
+	Variables *json.RawMessage `db:"variables"`
+}
+
+const itemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.variables`
+
+// NewItem is one question to store.
+type NewItem struct {
+	QuestionID, Question, StandardAnswer string
+	SystemPrompt, UserContext            *string
+	Variables                            map[string]string
+}
+
+func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []NewItem) error {
+	const insert = `INSERT INTO evaluation_items
+		(task_id, question_id, question, standard_answer, system_prompt, user_context, variables)
+		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[])`
+	columns := [6]pq.GenericArray{}
+	ids, questions, answers := make([]string, len(items)), make([]string, len(items)), make([]string, len(items))
+	systemPrompts, userContexts, variables := make([]*string, len(items)), make([]*string, len(items)), make([]*string, len(items))
+	for n, item := range items {
+		ids[n], questions[n], answers[n] = item.QuestionID, item.Question, item.StandardAnswer
+		systemPrompts[n], userContexts[n] = item.SystemPrompt, item.UserContext
+		if len(item.Variables) > 0 {
+			object, err := json.Marshal(item.Variables)
+			if err != nil {
+				return err
+			}
+			text := string(object)
+			variables[n] = &text
+		}
+	}
+	for n, column := range []any{ids, questions, answers, systemPrompts, userContexts, variables} {
+		columns[n] = pq.GenericArray{A: column}
+	}
+	_, err := tx.ExecContext(ctx, insert, taskID, columns[0], columns[1], columns[2], columns[3], columns[4], columns[5])
+	return classify("store the questions", err)
+}
+
+// ItemSummary is what the map of all questions and the filters know of one item.
+type ItemSummary struct {
+	ID         int64  `db:"id"`
+	QuestionID string `db:"question_id"`
+	// Answers is how many different answers the successful current runs gave.
+	Answers int `db:"answers"`
+	// Failures is how many current runs did not succeed.
+	Failures int `db:"failures"`
+	// Matches says whether the item fits the text that was searched.
+	Matches bool `db:"matches"`
+}
+
+// IsUnstable says whether the item was answered in more than one way.
+func (s ItemSummary) IsUnstable() bool { return s.Answers > 1 }
+
+// ItemSummaries returns a summary of each of the task's items, in the order of pages and exports.
+// An item matches when its question_id or question contains text, without regard to case.
+func (s *Store) ItemSummaries(ctx context.Context, taskID uuid.UUID, text string) ([]ItemSummary, error) {
+	const query = `SELECT i.id, i.question_id,
+		count(DISTINCT r.answer_key) AS answers,
+		count(r.id) FILTER (WHERE r.status <> 'SUCCEEDED') AS failures,
+		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2) AS matches
+		FROM evaluation_items i LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
+		WHERE i.task_id = $1 GROUP BY i.id ORDER BY i.question_id`
+	if text != "" {
+		text = "%" + likeEscaper.Replace(text) + "%"
+	}
+	var summaries []ItemSummary
+	err := s.db.SelectContext(ctx, &summaries, query, taskID, text)
+	return summaries, classify("summarise the questions", err)
+}
+
+// ItemsByID returns the items with these ids, in the order of pages and exports.
+func (s *Store) ItemsByID(ctx context.Context, ids []int64) ([]Item, error) {
+	var items []Item
+	err := s.db.SelectContext(ctx, &items, `SELECT `+itemColumns+
+		` FROM evaluation_items i WHERE i.id = ANY ($1) ORDER BY i.question_id`, pq.Int64Array(ids))
+	return items, classify("read the questions", err)
+}
+
+// Items returns one page of a task's items and how many there are; questionID, when it is not empty,
+// keeps only the item that bears it.
+func (s *Store) Items(ctx context.Context, taskID uuid.UUID, questionID string, page Page) (items []Item, total int, err error) {
+	const where = ` FROM evaluation_items i WHERE i.task_id = $1 AND ($2 = '' OR i.question_id = $2)`
+	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, taskID, questionID); err != nil {
+		return nil, 0, classify("count the questions", err)
+	}
+	err = s.db.SelectContext(ctx, &items, `SELECT `+itemColumns+where+
+		` ORDER BY i.question_id LIMIT $3 OFFSET $4`, taskID, questionID, page.Size, page.offset())
+	return items, total, classify("read the questions", err)
+}

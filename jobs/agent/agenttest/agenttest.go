@@ -1,0 +1,244 @@
+// Package agenttest plays agents for tests, over real HTTP.
+package agenttest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Call is one request that an Agent got.
+type Call struct {
+	Question       string
+	IdempotencyKey string
+	Header         http.Header
+	Body           map[string]any
+}
+
+// Agent is a scripted agent that remembers its calls.
+type Agent struct {
+	*httptest.Server
+	mu    sync.Mutex
+	calls []Call
+}
+
+// New starts an agent on loopback that answers with script and ends with the test.
+func New(t testing.TB, script func(w http.ResponseWriter, call Call)) *Agent {
+	t.Helper()
+	a := &Agent{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call := Call{IdempotencyKey: r.Header.Get("Idempotency-Key"), Header: maps.Clone(r.Header)}
+		body, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(body, &call.Body)
+		call.Question, _ = call.Body["question"].(string)
+		a.mu.Lock()
+		a.calls = append(a.calls, call)
+		a.mu.Unlock()
+		script(w, call)
+	}))
+	t.Cleanup(func() {
+		a.CloseClientConnections()
+		a.Close()
+	})
+	return a
+}
+
+// Calls returns the calls so far.
+func (a *Agent) Calls() []Call {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.calls)
+}
+
+// Stream answers in the default protocol: the text in two chunks, then the final event.
+func Stream(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	runes := []rune(text)
+	for _, chunk := range []string{string(runes[:len(runes)/2]), string(runes[len(runes)/2:])} {
+		writeEvent(w, map[string]any{"event": "llm_chunk", "data": map[string]any{
+			"choices": []any{map[string]any{"delta": map[string]any{"content": chunk}}}}})
+	}
+	writeEvent(w, map[string]any{"event": "node_finished", "data": map[string]any{"output": text}})
+}
+
+func writeEvent(w http.ResponseWriter, event any) {
+	line, _ := json.Marshal(event)
+	_, _ = w.Write([]byte("data: " + string(line) + "\n\n"))
+	if flusher, ok := w.(http.Flusher); ok {
+		flusher.Flush()
+	}
+}
+
+// Recording is an entry of the recorded answers' index.json.
+type Recording struct {
+	File        string            `json:"file"`
+	Protocol    string            `json:"protocol"`
+	Status      int               `json:"status"`
+	ContentType string            `json:"content_type"`
+	Headers     map[string]string `json:"headers"`
+	Close       string            `json:"close"`
+	Note        string            `json:"note"`
+	Expect      struct {
+		Answer    *string `json:"answer"`
+		Reasoning *string `json:"reasoning"`
+		Error     *string `json:"error"`
+		Complete  bool    `json:"complete"`
+	} `json:"expect"`
+
+	dir string
+}
+
+// SharedData returns the folder of test data beside the project's root, or skips the test.
+func SharedData(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	path := filepath.Join(filepath.Dir(dir), "shared", "data", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("the shared test data is not here: %s", path)
+	}
+	return path
+}
+
+// Recordings reads the index of recorded answers.
+func Recordings(t testing.TB) []Recording {
+	t.Helper()
+	dir := SharedData(t, "wire")
+	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recordings []Recording
+	if err := json.Unmarshal(index, &recordings); err != nil {
+		t.Fatal(err)
+	}
+	for n := range recordings {
+		recordings[n].dir = dir
+	}
+	return recordings
+}
+
+// Body returns the recorded bytes.
+func (r Recording) Body(t testing.TB) []byte {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join(r.dir, r.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// Chunks returns the body cut where it was cut when it was recorded.
+func (r Recording) Chunks(t testing.TB) [][]byte {
+	t.Helper()
+	body := r.Body(t)
+	boundaries, err := os.ReadFile(filepath.Join(r.dir, r.File+".chunks.json"))
+	if err != nil {
+		return [][]byte{body}
+	}
+	var recorded struct {
+		Chunks []int `json:"chunks"`
+	}
+	if err := json.Unmarshal(boundaries, &recorded); err != nil {
+		t.Fatal(err)
+	}
+	var chunks [][]byte
+	for _, length := range recorded.Chunks {
+		chunks = append(chunks, body[:length])
+		body = body[length:]
+	}
+	return chunks
+}
+
+// Plain returns the body without its Content-Encoding.
+func (r Recording) Plain(t testing.TB) []byte {
+	t.Helper()
+	body := r.Body(t)
+	if r.Headers["Content-Encoding"] != "gzip" {
+		return body
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+// Serve starts a server that plays the recording to every caller, and returns its URL.
+func (r Recording) Serve(t testing.TB) string {
+	t.Helper()
+	if filepath.Ext(r.File) == ".http" {
+		return serveRaw(t, r.Body(t))
+	}
+	chunks := r.Chunks(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		_, _ = io.Copy(io.Discard, request.Body)
+		w.Header().Set("Content-Type", r.ContentType)
+		for name, text := range r.Headers {
+			w.Header().Set(name, text)
+		}
+		w.WriteHeader(r.Status)
+		for _, chunk := range chunks {
+			_, _ = w.Write(chunk)
+			w.(http.Flusher).Flush()
+		}
+		if r.Close != "normal" {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// serveRaw answers every connection with the same bytes, once a whole request has come.
+func serveRaw(t testing.TB, answer []byte) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer connection.Close() //nolint:errcheck // a scripted server
+				_ = connection.SetDeadline(time.Now().Add(10 * time.Second))
+				buffer := make([]byte, 64<<10)
+				if _, err := connection.Read(buffer); err == nil {
+					_, _ = connection.Write(answer)
+				}
+			}()
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}

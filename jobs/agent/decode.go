@@ -1,0 +1,417 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxText is how much text of one answer is kept, in bytes; more makes the answer RESPONSE_TOO_LARGE.
+const MaxText = 8 << 20
+
+// excerptBytes is how much of an unreadable answer is shown in an error message.
+const excerptBytes = 300
+
+// decoder collects what an agent says in the default protocol (spec/004 2, contract "Talking to an
+// agent"), whatever the framing: server-sent events, NDJSON, one JSON value, or a mixture.
+type decoder struct {
+	w *window
+
+	chunks    []byte // text of llm_chunk events
+	reasoning []byte // text of reasoning_chunk events
+	sawChunk  bool
+
+	sawFinal bool   // a node_finished came
+	final    []byte // the text of the last one; nil when it carried none
+
+	sawEnvelope bool   // a JSON value that is no event but holds an answer
+	envelope    []byte // its text
+
+	failure    string // the agent's own error message
+	hasFailed  bool
+	incomplete bool // the text ended inside a value
+	tooLarge   bool
+
+	excerpt []byte // the first bytes of what could not be read
+	partial []byte // the value that the end cut off
+}
+
+// decode reads src to its end. The error is the transport's; nil at a clean end.
+func (d *decoder) decode(src io.Reader) error {
+	d.w = newWindow(src)
+	w := d.w
+	if w.hasPrefix("\uFEFF") {
+		w.pos += len("\uFEFF")
+	}
+	eventName := ""
+	for !d.tooLarge {
+		w.skipBlanks()
+		c, ok := w.peek()
+		if !ok {
+			break
+		}
+		switch {
+		case c == '\r' || c == '\n':
+			w.pos++
+			if next, ok := d.peekAfterCR(c); ok && next == '\n' {
+				w.pos++
+			}
+			eventName = ""
+		case c == '{' || c == '[' || c == '"':
+			if d.payload(eventName, false) {
+				return nil
+			}
+		case w.hasPrefix("data:"):
+			w.pos += len("data:")
+			w.skipBlanks()
+			if d.payload(eventName, true) {
+				return nil
+			}
+		case w.hasPrefix("event:"):
+			w.pos += len("event:")
+			eventName = strings.TrimSpace(string(d.line(256)))
+		case c == ':' || w.hasPrefix("id:") || w.hasPrefix("retry:"):
+			d.line(0)
+		default:
+			d.unreadable()
+		}
+	}
+	if w.err == nil || errors.Is(w.err, io.EOF) || errors.Is(w.err, errTooLarge) {
+		return nil
+	}
+	return w.err
+}
+
+// peekAfterCR looks for the LF of a CRLF only in what has arrived: an LF that comes later is an empty
+// line, which changes nothing.
+func (d *decoder) peekAfterCR(c byte) (byte, bool) {
+	if c != '\r' || d.w.pos >= len(d.w.buf) {
+		return 0, false
+	}
+	return d.w.buf[d.w.pos], true
+}
+
+// payload reads the values on the rest of a line, after "data:" when isPrefixed. It returns true at [DONE].
+func (d *decoder) payload(eventName string, isPrefixed bool) (isDone bool) {
+	w := d.w
+	for {
+		c, ok := w.peek()
+		if !ok || c == '\r' || c == '\n' {
+			return false
+		}
+		if c == '[' && w.hasPrefix("[done]") {
+			return true
+		}
+		w.mark = w.pos
+		v, err := w.value(0)
+		switch {
+		case err == nil:
+			d.take(eventName, isPrefixed, v)
+			w.mark = -1
+		case errors.Is(err, errSyntax):
+			if !w.rewind() {
+				d.tooLarge = true
+				return false
+			}
+			w.mark = -1
+			d.unreadable()
+			return false
+		default: // cut off or too large
+			d.partial = append([]byte(nil), w.buf[w.mark:]...)
+			w.mark = -1
+			d.tooLarge = errors.Is(err, errTooLarge)
+			d.incomplete = true
+			return false
+		}
+		if d.tooLarge {
+			return false
+		}
+		w.skipBlanks()
+		isPrefixed = true // a second value on the line is no bare body
+	}
+}
+
+// line takes the rest of the line and returns its first bytes.
+func (d *decoder) line(keep int) []byte {
+	var kept []byte
+	for {
+		c, ok := d.w.peek()
+		if !ok || c == '\r' || c == '\n' {
+			return kept
+		}
+		if len(kept) < keep {
+			kept = append(kept, c)
+		}
+		d.w.pos++
+	}
+}
+
+// unreadable takes a line that is neither a field nor JSON, and remembers how the first ones begin.
+func (d *decoder) unreadable() {
+	room := excerptBytes - len(d.excerpt)
+	line := d.line(max(room, 0))
+	if len(line) > 0 {
+		if len(d.excerpt) > 0 {
+			d.excerpt = append(d.excerpt, '\n')
+		}
+		d.excerpt = append(d.excerpt, line...)
+	}
+}
+
+// take looks at one JSON value.
+func (d *decoder) take(eventName string, isPrefixed bool, v value) {
+	if event, ok := v.get("event"); ok && event.kind == kindString {
+		eventName = string(event.text)
+	}
+	eventName = strings.ToLower(eventName)
+	switch {
+	case v.kind != kindObject:
+		if !isPrefixed { // the body is one bare string or list
+			d.takeEnvelope(v)
+		}
+	case eventName == "llm_chunk":
+		d.sawChunk = true
+		d.add(&d.chunks, chunkText(v))
+	case eventName == "reasoning_chunk":
+		d.sawChunk = true
+		d.add(&d.reasoning, chunkText(v))
+	case eventName == "node_finished":
+		d.sawFinal = true
+		d.final = d.whole(finalText(v))
+	case isErrorEvent(eventName):
+		d.fail(v)
+	case eventName == "" || eventName == "message":
+		d.takeEnvelope(v)
+	}
+}
+
+// isErrorEvent knows error, llm_error, node_error, workflow_failed and their like.
+func isErrorEvent(name string) bool {
+	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
+}
+
+// takeEnvelope looks at a value that is no event: an answer as one JSON, or {code, msg} of a failure.
+func (d *decoder) takeEnvelope(v value) {
+	if text, ok := envelopeText(v, 0); ok {
+		d.sawEnvelope = true
+		d.envelope = d.whole(text)
+		return
+	}
+	if isFailureCode(v) {
+		d.fail(v)
+	}
+}
+
+func (d *decoder) fail(v value) {
+	if !d.hasFailed {
+		d.failure = failureMessage(v)
+	}
+	d.hasFailed = true
+}
+
+// add appends text to chunks or reasoning as far as MaxText goes for both, never cutting a character.
+func (d *decoder) add(to *[]byte, text []byte) {
+	*to = d.fit(*to, text, MaxText-len(d.chunks)-len(d.reasoning))
+}
+
+// whole copies a text that stands alone, as far as MaxText goes.
+func (d *decoder) whole(text []byte) []byte { return d.fit(nil, text, MaxText) }
+
+func (d *decoder) fit(to, text []byte, room int) []byte {
+	cut := cutAtCharacter(text, room)
+	d.tooLarge = d.tooLarge || cut < len(text)
+	return append(to, text[:cut]...)
+}
+
+// cutAtCharacter returns the greatest length up to limit at which no character is cut.
+func cutAtCharacter(text []byte, limit int) int {
+	if limit >= len(text) {
+		return len(text)
+	}
+	for back := 0; back < utf8.UTFMax && limit-back > 0; back++ {
+		if utf8.RuneStart(text[limit-back]) {
+			return limit - back
+		}
+	}
+	return limit // no UTF-8 here: any place is as good
+}
+
+// chunkText returns the text of an llm_chunk or reasoning_chunk: in content, text, delta, output or
+// choices[0].delta.content, at the top or under data.
+func chunkText(v value) []byte {
+	if text := flatChunkText(v); text != nil {
+		return text
+	}
+	data, _ := v.get("data")
+	if data.kind == kindString {
+		return data.text
+	}
+	return flatChunkText(data)
+}
+
+func flatChunkText(v value) []byte {
+	for _, name := range []string{"content", "text", "delta", "output"} {
+		if member, ok := v.get(name); ok && member.kind == kindString {
+			return member.text
+		}
+	}
+	delta, _ := v.get("delta")
+	if content, ok := delta.get("content"); ok && content.kind == kindString {
+		return content.text
+	}
+	choice, ok := firstChoice(v)
+	if !ok {
+		return nil
+	}
+	delta, _ = choice.get("delta")
+	if content, ok := delta.get("content"); ok && content.kind == kindString {
+		return content.text
+	}
+	return nil
+}
+
+func firstChoice(v value) (value, bool) {
+	choices, ok := v.get("choices")
+	if !ok || choices.kind != kindArray || len(choices.items) == 0 {
+		return value{}, false
+	}
+	return choices.items[0], true
+}
+
+// finalText returns what a node_finished carries in output or content, at the top or under data; nil
+// when it carries nothing.
+func finalText(v value) []byte {
+	if text, ok := namedText(v, 0, "output", "content"); ok {
+		return text
+	}
+	data, _ := v.get("data")
+	if data.kind == kindString && len(data.text) > 0 {
+		return data.text
+	}
+	text, _ := namedText(data, 0, "output", "content")
+	return text
+}
+
+// namedText returns the text of the first member of v with one of the names that has any: a string, an
+// object that holds such a member itself, or other JSON as it stands.
+func namedText(v value, depth int, names ...string) ([]byte, bool) {
+	for _, name := range names {
+		member, ok := v.get(name)
+		if !ok {
+			continue
+		}
+		switch member.kind {
+		case kindNull:
+		case kindString:
+			if len(member.text) > 0 {
+				return member.text, true
+			}
+		case kindObject:
+			if depth < 4 {
+				if text, ok := namedText(member, depth+1, names...); ok {
+					return text, true
+				}
+			}
+			if len(member.fields) > 0 && !holdsAny(member, names) {
+				return member.text, true
+			}
+		default:
+			if member.kind != kindArray || len(member.items) > 0 {
+				return member.text, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// holdsAny says whether v has a member of that name: {"output": ""} says "no text", not "this object".
+func holdsAny(v value, names []string) bool {
+	for _, name := range names {
+		if _, ok := v.get(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// envelopeText finds the answer in one JSON value: a bare string, the first of a list, a named member,
+// the same under data, or the message of a chat completion.
+func envelopeText(v value, depth int) ([]byte, bool) {
+	if depth > 4 {
+		return nil, false
+	}
+	switch v.kind {
+	case kindString:
+		return v.text, len(v.text) > 0
+	case kindArray:
+		if len(v.items) > 0 {
+			return envelopeText(v.items[0], depth+1)
+		}
+	case kindObject:
+		if text, ok := namedText(v, 0, "output", "content", "text", "answer"); ok {
+			return text, true
+		}
+		if choice, ok := firstChoice(v); ok {
+			message, _ := choice.get("message")
+			if text, ok := namedText(message, 0, "content"); ok {
+				return text, true
+			}
+		}
+		if data, ok := v.get("data"); ok {
+			return envelopeText(data, depth+1)
+		}
+	}
+	return nil, false
+}
+
+// isFailureCode says whether v is an envelope that reports a failure: a code that means no success, or
+// an error member.
+func isFailureCode(v value) bool {
+	if code, ok := v.get("code"); ok && code.kind != kindNull {
+		switch strings.ToLower(string(code.text)) {
+		case "", "0", "200", "success", "ok", "true":
+		default:
+			return true
+		}
+	}
+	failure, ok := v.get("error")
+	return ok && failure.kind != kindNull && len(failure.text) > 0 && string(failure.text) != "false"
+}
+
+// failureMessage finds the agent's own words for what went wrong; else the source text.
+func failureMessage(v value) string {
+	places := []value{v}
+	if data, ok := v.get("data"); ok {
+		if data.kind == kindString && len(data.text) > 0 {
+			return excerptOf(data.text)
+		}
+		places = append(places, data)
+	}
+	for _, place := range places {
+		for _, name := range []string{"error_message", "message", "msg", "error", "detail"} {
+			member, ok := place.get(name)
+			if !ok {
+				continue
+			}
+			if member.kind == kindString && len(member.text) > 0 {
+				return excerptOf(member.text)
+			}
+			if member.kind == kindObject {
+				return failureMessage(member)
+			}
+		}
+	}
+	return excerptOf(v.text)
+}
+
+// excerptOf returns the beginning of text in one line that can be shown.
+func excerptOf(text []byte) string {
+	cut := cutAtCharacter(text, excerptBytes)
+	shown := strings.ToValidUTF8(string(bytes.TrimSpace(text[:cut])), "\uFFFD")
+	if cut < len(text) {
+		shown += "…"
+	}
+	return shown
+}

@@ -1,0 +1,268 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// Guard decides which addresses may be called. It looks at the address a connection is really made to,
+// after the name was resolved, so that a name cannot point somewhere else meanwhile.
+type Guard struct {
+	rules         []rule // empty: no allowlist
+	allowLoopback bool
+	public        *ssrf.Guardian
+	// own are the addresses of this program's own servers.
+	own []netip.AddrPort
+	// always are addresses of this program that agents may be called at: the demo agent.
+	always []netip.AddrPort
+}
+
+// GuardConfig is what a Guard is made from.
+type GuardConfig struct {
+	// Allowlist is comma-separated: host, host:port, *.domain, IP, CIDR. Empty: every public address.
+	Allowlist string
+	// AllowLoopback allows loopback addresses where there is no allowlist.
+	AllowLoopback bool
+	// Own are host:port addresses of this program's own servers, which are never called. A host that is
+	// empty or unspecified stands for every address of this machine.
+	Own []string
+	// Always are IP:port addresses that are allowed whatever the rest says.
+	Always []string
+}
+
+// rule is one entry of the allowlist.
+type rule struct {
+	host   string // exact, lower case
+	suffix string // ".domain" of *.domain
+	prefix netip.Prefix
+	port   uint16 // 0: any
+}
+
+// NotAllowedError says which address the guard refused.
+type NotAllowedError struct{ Address string }
+
+func (e *NotAllowedError) Error() string {
+	return fmt.Sprintf("The address %s is not allowed for agents", e.Address)
+}
+
+// neverCalled are addresses of cloud metadata and platform services that lie outside link-local.
+var neverCalled = []netip.Prefix{
+	netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("100.100.100.200/32"),
+	netip.MustParsePrefix("fd00:ec2::/32"),
+	netip.MustParsePrefix("fd20:ce::254/128"),
+}
+
+// NewGuard reads the allowlist; the error names the entry that cannot be read.
+func NewGuard(config GuardConfig) (*Guard, error) {
+	guard := &Guard{allowLoopback: config.AllowLoopback, public: ssrf.New(ssrf.WithAnyPort())}
+	for entry := range strings.SplitSeq(config.Allowlist, ",") {
+		entry = strings.ToLower(strings.TrimSpace(entry))
+		if entry == "" {
+			continue
+		}
+		r, err := parseRule(entry)
+		if err != nil {
+			return nil, fmt.Errorf("AGENT_API_ALLOWLIST: %q is no host, host:port, *.domain, IP or CIDR", entry)
+		}
+		guard.rules = append(guard.rules, r)
+	}
+	for _, address := range config.Own {
+		own, err := resolveOwn(address)
+		if err != nil {
+			return nil, err
+		}
+		guard.own = append(guard.own, own...)
+	}
+	for _, address := range config.Always {
+		always, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return nil, err
+		}
+		guard.always = append(guard.always, always)
+	}
+	return guard, nil
+}
+
+func parseRule(entry string) (rule, error) {
+	if prefix, err := netip.ParsePrefix(entry); err == nil {
+		return rule{prefix: prefix.Masked()}, nil
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil {
+		return rule{prefix: netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen())}, nil
+	}
+	var r rule
+	if host, port, err := net.SplitHostPort(entry); err == nil {
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || number == 0 {
+			return r, errors.New("no port")
+		}
+		r.port, entry = uint16(number), host
+		if ip, err := netip.ParseAddr(host); err == nil {
+			r.prefix = netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen())
+			return r, nil
+		}
+	}
+	if domain, isWildcard := strings.CutPrefix(entry, "*."); isWildcard {
+		r.suffix, entry = "."+domain, domain
+	} else {
+		r.host = entry
+	}
+	if entry == "" || strings.ContainsAny(entry, "/:*@ ") {
+		return r, errors.New("no host")
+	}
+	return r, nil
+}
+
+func (r rule) allowsHost(host string, port uint16) bool {
+	if r.port != 0 && r.port != port {
+		return false
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	return (r.host != "" && r.host == host) || (r.suffix != "" && strings.HasSuffix(host, r.suffix))
+}
+
+func (r rule) allowsAddress(address netip.AddrPort) bool {
+	return (r.port == 0 || r.port == address.Port()) && r.prefix.IsValid() && r.prefix.Contains(address.Addr())
+}
+
+// resolveOwn turns a listening address into the addresses it is reached at.
+func resolveOwn(address string) ([]netip.AddrPort, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no host:port", address)
+	}
+	number, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no host:port", address)
+	}
+	port := uint16(number)
+	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsUnspecified() {
+		return []netip.AddrPort{netip.AddrPortFrom(ip.Unmap(), port)}, nil
+	} else if err != nil && host != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		ips, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host) // a name that has no address is nothing to guard
+		var own []netip.AddrPort
+		for _, ip := range ips {
+			own = append(own, netip.AddrPortFrom(ip.Unmap(), port))
+		}
+		return own, nil
+	}
+	interfaces, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list this machine's addresses: %w", err)
+	}
+	own := []netip.AddrPort{
+		netip.AddrPortFrom(netip.IPv4Unspecified(), port),
+		netip.AddrPortFrom(netip.IPv6Unspecified(), port),
+	}
+	for _, one := range interfaces {
+		if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+			own = append(own, netip.AddrPortFrom(prefix.Addr().Unmap(), port))
+		}
+	}
+	return own, nil
+}
+
+// Names says whether the allowlist names the URL's host: only such agents are given the API key.
+func (g *Guard) Names(u *url.URL) bool {
+	host, port := hostPort(u)
+	ip, err := netip.ParseAddr(host)
+	return slices.ContainsFunc(g.rules, func(r rule) bool {
+		return r.allowsHost(host, port) || (err == nil && r.allowsAddress(netip.AddrPortFrom(ip.Unmap(), port)))
+	})
+}
+
+// CheckURL refuses a URL whose host can be told to be forbidden without resolving it. Names are checked
+// again, by their address, when a connection is made.
+func (g *Guard) CheckURL(u *url.URL) error {
+	host, port := hostPort(u)
+	if strings.EqualFold(host, "localhost") {
+		host = "127.0.0.1"
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return g.check(netip.AddrPortFrom(ip.Unmap(), port), g.Names(u))
+	}
+	if len(g.rules) == 0 || g.Names(u) || slices.ContainsFunc(g.rules, func(r rule) bool { return r.prefix.IsValid() }) {
+		return nil // only its address can tell
+	}
+	return &NotAllowedError{Address: u.Host}
+}
+
+func hostPort(u *url.URL) (host string, port uint16) {
+	port = 80
+	if u.Scheme == "https" {
+		port = 443
+	}
+	if number, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		port = uint16(number)
+	}
+	return u.Hostname(), port
+}
+
+// dial connects to what the guard allows.
+func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	isNamed := slices.ContainsFunc(g.rules, func(r rule) bool { return r.allowsHost(host, uint16(port)) })
+	dialer := net.Dialer{
+		Timeout:   30 * time.Second,
+		KeepAlive: 15 * time.Second,
+		Control: func(_, resolved string, _ syscall.RawConn) error {
+			target, err := netip.ParseAddrPort(resolved)
+			if err != nil {
+				return &NotAllowedError{Address: resolved}
+			}
+			return g.check(netip.AddrPortFrom(target.Addr().Unmap().WithZone(""), target.Port()), isNamed)
+		},
+	}
+	return dialer.DialContext(ctx, network, address)
+}
+
+// check decides about one address. isNamed says that the allowlist names the host it came from.
+func (g *Guard) check(target netip.AddrPort, isNamed bool) error {
+	refused := &NotAllowedError{Address: target.String()}
+	ip := target.Addr()
+	if slices.Contains(g.always, target) {
+		return nil
+	}
+	if slices.Contains(g.own, target) || ip.IsUnspecified() || ip.IsMulticast() ||
+		ip.IsLinkLocalUnicast() || slices.ContainsFunc(neverCalled, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return refused
+	}
+	if len(g.rules) > 0 {
+		if isNamed || slices.ContainsFunc(g.rules, func(r rule) bool { return r.allowsAddress(target) }) {
+			return nil
+		}
+		return refused
+	}
+	if g.allowLoopback && ip.IsLoopback() {
+		return nil
+	}
+	network := "tcp4"
+	if ip.Is6() {
+		network = "tcp6"
+	}
+	if g.public.Safe(network, target.String(), nil) != nil {
+		return refused
+	}
+	return nil
+}

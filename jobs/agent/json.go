@@ -1,0 +1,459 @@
+package agent
+
+import (
+	"errors"
+	"io"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Agents write JSON that standard parsers refuse: raw line feeds and tabs inside strings, bytes that are
+// no UTF-8, numbers no float holds, values cut over several "data:" lines. This reader takes all of that,
+// works on a stream in one pass, and keeps in memory no more than the value it is reading.
+
+// Why a value could not be read.
+var (
+	errSyntax   = errors.New("not JSON")
+	errCut      = errors.New("ends inside a JSON value")
+	errTooLarge = errors.New("too large")
+)
+
+const (
+	// maxValueBytes bounds one JSON value. MaxText of Chinese, written as \u escapes, takes twice its size.
+	maxValueBytes = 2*MaxText + 64<<10
+	// maxTreeDepth is how deep a value is kept as a tree; what lies deeper is checked and kept as text.
+	maxTreeDepth = 64
+)
+
+type kind uint8
+
+const (
+	kindNull kind = iota
+	kindLiteral
+	kindNumber
+	kindString
+	kindArray
+	kindObject
+)
+
+// value is one JSON value, good until the next one is read. Where an object repeats a key, the first counts.
+type value struct {
+	kind   kind
+	text   []byte // a string's characters; for all others the source text
+	fields []field
+	items  []value
+}
+
+type field struct {
+	name  string
+	value value
+}
+
+func (v value) get(name string) (value, bool) {
+	for _, f := range v.fields {
+		if f.name == name {
+			return f.value, true
+		}
+	}
+	return value{}, false
+}
+
+// window reads src through a buffer that keeps every byte from mark on, so that a value that turns out
+// not to be JSON can be read again as a line of text.
+type window struct {
+	src  io.Reader
+	buf  []byte
+	pos  int // the next byte to read
+	mark int // the first byte to keep; -1: none
+	err  error
+	// reread counts the bytes that were read again. Hostile text could make that quadratic: see rewind.
+	read, reread int
+}
+
+func newWindow(src io.Reader) *window {
+	return &window{src: src, buf: make([]byte, 0, 4096), mark: -1}
+}
+
+// more makes at least one byte available at offset ahead of pos, unless the source has ended or failed.
+func (w *window) more(ahead int) bool {
+	for w.pos+ahead >= len(w.buf) {
+		if w.err != nil {
+			return false
+		}
+		keep := w.pos // w.mark < 0
+		if w.mark >= 0 {
+			keep = w.mark
+			if len(w.buf)-w.mark > maxValueBytes {
+				w.err = errTooLarge
+				return false
+			}
+		}
+		if w.mark < 0 && keep > 0 && (keep == len(w.buf) || len(w.buf) == cap(w.buf)) {
+			w.buf = w.buf[:copy(w.buf, w.buf[keep:])]
+			w.pos -= keep
+		}
+		if len(w.buf) == cap(w.buf) {
+			// While a value is read its parts point into the buffer, so that is left as it is.
+			w.buf = append(make([]byte, 0, max(4096, 2*(len(w.buf)-keep))), w.buf[keep:]...)
+			w.pos -= keep
+			if w.mark >= 0 {
+				w.mark = 0
+			}
+		}
+		n, err := w.src.Read(w.buf[len(w.buf):cap(w.buf)])
+		w.buf = w.buf[:len(w.buf)+n]
+		w.read += n
+		if err != nil {
+			w.err = err
+		}
+	}
+	return true
+}
+
+// peek returns the next byte without taking it.
+func (w *window) peek() (byte, bool) {
+	if w.pos >= len(w.buf) && !w.more(0) {
+		return 0, false
+	}
+	return w.buf[w.pos], true
+}
+
+// hasPrefix says whether the next bytes are prefix (lower case), without regard to case. It waits for no
+// more bytes than it needs to tell.
+func (w *window) hasPrefix(prefix string) bool {
+	for n := range len(prefix) {
+		if !w.more(n) {
+			return false
+		}
+		c := w.buf[w.pos+n]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != prefix[n] {
+			return false
+		}
+	}
+	return true
+}
+
+// rewind goes back to the mark. When the text has been read eight times over it refuses: an answer made
+// of lines that each begin a value and never end it would take hours.
+func (w *window) rewind() bool {
+	w.reread += w.pos - w.mark
+	if w.reread > 8*w.read+1<<20 {
+		return false
+	}
+	w.pos = w.mark
+	return true
+}
+
+func (w *window) skipBlanks() {
+	for {
+		c, ok := w.peek()
+		if !ok || (c != ' ' && c != '\t') {
+			return
+		}
+		w.pos++
+	}
+}
+
+// skipSpace passes over white space inside a value. After a line end it passes over a "data:" as well:
+// a value may stand on several lines of one server-sent event.
+func (w *window) skipSpace() {
+	for {
+		c, ok := w.peek()
+		if !ok {
+			return
+		}
+		switch c {
+		case ' ', '\t':
+			w.pos++
+		case '\r', '\n':
+			w.pos++
+			w.skipBlanks()
+			if w.hasPrefix("data:") {
+				w.pos += len("data:")
+			}
+		default:
+			return
+		}
+	}
+}
+
+// value reads the value at pos. The caller has set the mark.
+func (w *window) value(depth int) (value, error) {
+	c, ok := w.peek()
+	if !ok {
+		return value{}, w.cut()
+	}
+	start := w.pos - w.mark
+	switch {
+	case c == '"':
+		text, err := w.string()
+		return value{kind: kindString, text: text}, err
+	case c == '{' || c == '[':
+		if depth >= maxTreeDepth {
+			return w.skipDeep(c)
+		}
+		if c == '{' {
+			return w.object(start, depth)
+		}
+		return w.array(start, depth)
+	case c == '-' || ('0' <= c && c <= '9'):
+		return w.number(start)
+	default:
+		return w.literal(start)
+	}
+}
+
+func (w *window) cut() error {
+	if errors.Is(w.err, errTooLarge) {
+		return errTooLarge
+	}
+	return errCut
+}
+
+// source is the text read since start, which counts from the mark. It is good until the mark is lifted.
+func (w *window) source(start int) []byte {
+	return w.buf[w.mark+start : w.pos : w.pos]
+}
+
+func (w *window) object(start, depth int) (value, error) {
+	v := value{kind: kindObject}
+	w.pos++
+	for first := true; ; first = false {
+		w.skipSpace()
+		c, ok := w.peek()
+		switch {
+		case !ok:
+			return v, w.cut()
+		case c == '}':
+			w.pos++
+			v.text = w.source(start)
+			return v, nil
+		case c == ',' && !first:
+			w.pos++
+			w.skipSpace()
+			if c, ok = w.peek(); !ok {
+				return v, w.cut()
+			}
+		case !first:
+			return v, errSyntax
+		}
+		if c != '"' {
+			return v, errSyntax
+		}
+		name, err := w.string()
+		if err != nil {
+			return v, err
+		}
+		w.skipSpace()
+		if c, ok = w.peek(); !ok {
+			return v, w.cut()
+		}
+		if c != ':' {
+			return v, errSyntax
+		}
+		w.pos++
+		w.skipSpace()
+		member, err := w.value(depth + 1)
+		if err != nil {
+			return v, err
+		}
+		v.fields = append(v.fields, field{string(name), member})
+	}
+}
+
+func (w *window) array(start, depth int) (value, error) {
+	v := value{kind: kindArray}
+	w.pos++
+	for first := true; ; first = false {
+		w.skipSpace()
+		c, ok := w.peek()
+		switch {
+		case !ok:
+			return v, w.cut()
+		case c == ']':
+			w.pos++
+			v.text = w.source(start)
+			return v, nil
+		case c == ',' && !first:
+			w.pos++
+			w.skipSpace()
+		case !first:
+			return v, errSyntax
+		}
+		item, err := w.value(depth + 1)
+		if err != nil {
+			return v, err
+		}
+		v.items = append(v.items, item)
+	}
+}
+
+// skipDeep passes over an object or array of any depth in constant stack, checking only that brackets
+// and strings close.
+func (w *window) skipDeep(open byte) (value, error) {
+	start := w.pos - w.mark
+	kindOf := map[byte]kind{'{': kindObject, '[': kindArray}[open]
+	var closers []byte
+	for {
+		c, ok := w.peek()
+		if !ok {
+			return value{}, w.cut()
+		}
+		switch c {
+		case '"':
+			if _, err := w.string(); err != nil {
+				return value{}, err
+			}
+			continue
+		case '{', '[':
+			closers = append(closers, c+2) // '{'+2 is '}', '['+2 is ']'
+		case '}', ']':
+			if closers[len(closers)-1] != c {
+				return value{}, errSyntax
+			}
+			closers = closers[:len(closers)-1]
+			if len(closers) == 0 {
+				w.pos++
+				return value{kind: kindOf, text: w.source(start)}, nil
+			}
+		}
+		w.pos++
+	}
+}
+
+func (w *window) number(start int) (value, error) {
+	for {
+		c, ok := w.peek()
+		if !ok || (c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E' && (c < '0' || c > '9')) {
+			return value{kind: kindNumber, text: w.source(start)}, nil
+		}
+		w.pos++
+	}
+}
+
+func (w *window) literal(start int) (value, error) {
+	for _, word := range []string{"true", "false", "null"} {
+		matched := 0
+		for matched < len(word) && w.more(matched) && w.buf[w.pos+matched] == word[matched] {
+			matched++
+		}
+		if matched == len(word) {
+			w.pos += matched
+			if word == "null" {
+				return value{kind: kindNull}, nil
+			}
+			return value{kind: kindLiteral, text: w.source(start)}, nil
+		}
+		if matched > 0 {
+			if !w.more(matched) {
+				return value{}, w.cut()
+			}
+			return value{}, errSyntax
+		}
+	}
+	return value{}, errSyntax
+}
+
+// string reads a string and resolves its escapes. Raw control characters are taken as they are (as
+// Python's strict=False does), bytes that are no UTF-8 too; a lone surrogate becomes U+FFFD.
+func (w *window) string() ([]byte, error) {
+	w.pos++
+	text := []byte{}
+	for {
+		if w.pos >= len(w.buf) && !w.more(0) {
+			return text, w.cut()
+		}
+		// Take the plain run up to the next quote or backslash at once.
+		run := w.pos
+		for run < len(w.buf) && w.buf[run] != '"' && w.buf[run] != '\\' {
+			run++
+		}
+		text = append(text, w.buf[w.pos:run]...)
+		w.pos = run
+		if run == len(w.buf) {
+			continue
+		}
+		if w.buf[run] == '"' {
+			w.pos++
+			return text, nil
+		}
+		if !w.more(1) {
+			return text, w.cut()
+		}
+		escaped := w.buf[w.pos+1]
+		w.pos += 2
+		switch escaped {
+		case '"', '\\', '/':
+			text = append(text, escaped)
+		case 'b':
+			text = append(text, '\b')
+		case 'f':
+			text = append(text, '\f')
+		case 'n':
+			text = append(text, '\n')
+		case 'r':
+			text = append(text, '\r')
+		case 't':
+			text = append(text, '\t')
+		case 'u':
+			unit, err := w.hex4(0)
+			if err != nil {
+				return text, err
+			}
+			w.pos += 4
+			if utf16.IsSurrogate(unit) {
+				unit, err = w.pairWith(unit)
+				if err != nil {
+					return text, err
+				}
+			}
+			text = utf8.AppendRune(text, unit)
+		default:
+			return text, errSyntax
+		}
+	}
+}
+
+// pairWith joins a surrogate with the one that follows, and takes it; U+FFFD when none follows.
+func (w *window) pairWith(high rune) (rune, error) {
+	if !w.more(1) {
+		return 0, w.cut()
+	}
+	if w.buf[w.pos] != '\\' || w.buf[w.pos+1] != 'u' {
+		return utf8.RuneError, nil
+	}
+	low, err := w.hex4(2)
+	if err != nil {
+		return 0, err
+	}
+	joined := utf16.DecodeRune(high, low)
+	if joined != utf8.RuneError {
+		w.pos += 6
+	}
+	return joined, nil
+}
+
+// hex4 reads the four hexadecimal digits at offset ahead, without taking them.
+func (w *window) hex4(ahead int) (rune, error) {
+	var unit rune
+	for n := range 4 {
+		if !w.more(ahead + n) {
+			return 0, w.cut()
+		}
+		c := w.buf[w.pos+ahead+n]
+		switch {
+		case '0' <= c && c <= '9':
+			unit = unit<<4 | rune(c-'0')
+		case 'a' <= c && c <= 'f':
+			unit = unit<<4 | rune(c-'a'+10)
+		case 'A' <= c && c <= 'F':
+			unit = unit<<4 | rune(c-'A'+10)
+		default:
+			return 0, errSyntax
+		}
+	}
+	return unit, nil
+}

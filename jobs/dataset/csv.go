@@ -1,0 +1,211 @@
+package dataset
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/simplifiedchinese"
+)
+
+// readCSV reads UTF-8 text with commas and double quotes (RFC 4180). Cells come as they stand, also
+// their line ends, which encoding/csv would change. A lone CR ends a row only in a file that has no LF.
+func readCSV(content []byte, c *collector) error {
+	if err := checkEncoding(content); err != nil {
+		return err
+	}
+	content = bytes.TrimPrefix(content, []byte("\uFEFF"))
+	c.isStrict = true
+	p := csvParser{text: string(content), line: 1, crEndsRow: bytes.IndexByte(content, '\n') < 0}
+	for number := 1; p.pos < len(p.text); number++ {
+		cells, err := p.row(number)
+		if err != nil {
+			return err
+		}
+		if err := c.add(number, cells); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type csvParser struct {
+	text      string
+	pos       int
+	line      int
+	crEndsRow bool
+}
+
+// row reads one row. An empty line is a row of one empty cell.
+func (p *csvParser) row(number int) ([]string, error) {
+	var cells []string
+	for {
+		cell, err := p.cell(number)
+		if err != nil {
+			return nil, err
+		}
+		// A row of very many cells is refused by the header; until then it costs only their slices.
+		cells = append(cells, cell)
+		if p.pos >= len(p.text) {
+			return cells, nil
+		}
+		if p.text[p.pos] == ',' {
+			p.pos++
+			if p.pos == len(p.text) {
+				return append(cells, ""), nil
+			}
+			continue
+		}
+		p.pos += p.lineEnd()
+		p.line++
+		return cells, nil
+	}
+}
+
+// lineEnd returns the length of the row's end at pos; 0: there is none.
+func (p *csvParser) lineEnd() int {
+	switch {
+	case p.pos >= len(p.text):
+		return 0
+	case p.text[p.pos] == '\n':
+		return 1
+	case p.text[p.pos] == '\r' && strings.HasPrefix(p.text[p.pos+1:], "\n"):
+		return 2
+	case p.text[p.pos] == '\r' && p.crEndsRow:
+		return 1
+	}
+	return 0
+}
+
+func (p *csvParser) cell(number int) (string, error) {
+	if p.pos < len(p.text) && p.text[p.pos] == '"' {
+		return p.quoted(number)
+	}
+	start := p.pos
+	for p.pos < len(p.text) && p.text[p.pos] != ',' && p.lineEnd() == 0 {
+		p.pos++
+	}
+	return p.text[start:p.pos], nil
+}
+
+func (p *csvParser) quoted(number int) (string, error) {
+	opened := p.line
+	p.pos++
+	var cell strings.Builder
+	for {
+		closing := strings.IndexByte(p.text[p.pos:], '"')
+		if closing < 0 {
+			return "", problem(CodeUnreadable, "open_quote", "Row", number, "Line", opened)
+		}
+		part := p.text[p.pos : p.pos+closing]
+		p.line += strings.Count(part, "\n")
+		if p.crEndsRow {
+			p.line += strings.Count(part, "\r")
+		}
+		cell.WriteString(part)
+		p.pos += closing + 1
+		if strings.HasPrefix(p.text[p.pos:], `"`) {
+			cell.WriteByte('"')
+			p.pos++
+			continue
+		}
+		if p.pos < len(p.text) && p.text[p.pos] != ',' && p.lineEnd() == 0 {
+			return "", problem(CodeUnreadable, "text_after_quote", "Row", number, "Line", p.line)
+		}
+		return cell.String(), nil
+	}
+}
+
+// checkEncoding refuses what is not UTF-8 and says what it seems to be.
+func checkEncoding(content []byte) error {
+	switch {
+	case bytes.HasPrefix(content, []byte{0xFF, 0xFE}), bytes.HasPrefix(content, []byte{0xFE, 0xFF}), isUTF16(content):
+		return problem(CodeEncodingInvalid, "encoding", "Found", "UTF-16")
+	case bytes.IndexByte(content, 0) >= 0:
+		line := 1 + bytes.Count(content[:bytes.IndexByte(content, 0)], []byte("\n"))
+		return problem(CodeEncodingInvalid, "nul", "Line", line)
+	case utf8.Valid(content):
+		return nil
+	case isGB18030(content):
+		return problem(CodeEncodingInvalid, "encoding", "Found", "GB18030 (GBK)")
+	}
+	return problem(CodeEncodingInvalid, "invalid_utf8", "Line", invalidLine(content))
+}
+
+// isUTF16 knows UTF-16 without a mark by its NULs: ASCII characters have one at every other place.
+func isUTF16(content []byte) bool {
+	var even, odd int
+	sample := content[:min(len(content), 4096)]
+	for n, c := range sample {
+		if c == 0 && n%2 == 0 {
+			even++
+		} else if c == 0 {
+			odd++
+		}
+	}
+	return even+odd > len(sample)/16 && (even == 0 || odd == 0)
+}
+
+// isGB18030 says whether the content reads as GB18030 throughout, and mostly as Chinese: nearly any bytes
+// decode somehow, but not to common characters.
+func isGB18030(content []byte) bool {
+	decoded, err := simplifiedchinese.GB18030.NewDecoder().Bytes(content)
+	if err != nil {
+		return false
+	}
+	var common, other int
+	for _, r := range string(decoded) {
+		switch {
+		case r == utf8.RuneError:
+			return false
+		case r < 0x80:
+		case (r >= 0x4E00 && r <= 0x9FFF) || (r >= 0x3000 && r <= 0x303F) || (r >= 0xFF00 && r <= 0xFFEF) || (r >= 0x2010 && r <= 0x2027) || r >= 0x20000:
+			common++
+		default:
+			other++
+		}
+	}
+	if other > common {
+		return false
+	}
+	// A file that is partly valid UTF-8 beyond ASCII is a mixture, and no GB18030.
+	for rest := content; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if size >= 3 && r >= 0x4E00 && r <= 0x9FFF {
+			return looksLikeOneEncoding(content)
+		}
+		rest = rest[size:]
+	}
+	return true
+}
+
+// looksLikeOneEncoding says that no line with bytes beyond ASCII is valid UTF-8 by itself: in a real
+// GB18030 file a short line may be so by chance, most are not.
+func looksLikeOneEncoding(content []byte) bool {
+	valid, invalid := 0, 0
+	for line := range bytes.SplitSeq(content, []byte("\n")) {
+		switch {
+		case !bytes.ContainsFunc(line, func(r rune) bool { return r >= 0x80 }):
+		case utf8.Valid(line):
+			valid++
+		default:
+			invalid++
+		}
+	}
+	return valid*10 < invalid
+}
+
+func invalidLine(content []byte) int {
+	line := 1
+	for rest := content; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && size == 1 {
+			return line
+		}
+		if r == '\n' {
+			line++
+		}
+		rest = rest[size:]
+	}
+	return line
+}

@@ -1,0 +1,415 @@
+// Package dataset reads uploaded question files – CSV, XLSX and XLS – into rows, or says exactly what is
+// wrong with them. The format is told by the content; a name that says otherwise is an error.
+package dataset
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/google/uuid"
+)
+
+// Limits of a dataset (contract "Dataset").
+const (
+	MaxBytes = 5 << 20
+	MaxRows  = 1000
+	// maxColumns is far above any real file; a file beyond it is damaged or hostile.
+	maxColumns = 256
+	// maxBlankRows is how many blank rows in a row are looked through: a sheet formatted down to its last
+	// row has a million, and reading them all takes seconds.
+	maxBlankRows = 100_000
+	// maxRowErrors is how many row errors are listed.
+	maxRowErrors = 20
+)
+
+// Codes of the errors (contract "API").
+const (
+	CodeFormatUnsupported = "DATASET_FORMAT_UNSUPPORTED"
+	CodeUnreadable        = "DATASET_UNREADABLE"
+	CodeSchemaInvalid     = "DATASET_SCHEMA_INVALID"
+	CodeEmpty             = "DATASET_EMPTY"
+	CodeTooManyRows       = "DATASET_TOO_MANY_ROWS"
+	CodeEncodingInvalid   = "DATASET_ENCODING_INVALID"
+	CodeDuplicateID       = "DATASET_DUPLICATE_QUESTION_ID"
+	CodeRowInvalid        = "DATASET_ROW_INVALID"
+)
+
+// The columns the product knows; all others are variables.
+const (
+	columnID       = "question_id"
+	columnQuestion = "question"
+	columnAnswer   = "standard_answer"
+	columnSystem   = "system_prompt"
+	columnContext  = "user_context"
+)
+
+// Dataset is a file's content.
+type Dataset struct {
+	// Extension is csv, xlsx or xls.
+	Extension string
+	// Columns are the names of the file's columns as they are used: trimmed, and the known ones in lower case.
+	Columns []string
+	// VariableNames are the columns that the product does not know, in the file's order.
+	VariableNames []string
+	Rows          []Row
+	// IgnoredSheets are further sheets of a workbook that hold data too.
+	IgnoredSheets []string
+}
+
+// Row is one question.
+type Row struct {
+	// Number is the row's number as a spreadsheet shows it; the header is usually row 1.
+	Number                               int
+	QuestionID, Question, StandardAnswer string
+	SystemPrompt, UserContext            *string
+	Variables                            map[string]string
+}
+
+// Error says what is wrong with a file. Problem, with Args, names the message in the catalogues.
+type Error struct {
+	Code    string
+	Problem string
+	Args    map[string]any
+	Details []RowError
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (%s) %v", e.Code, e.Problem, e.Args) }
+
+// RowError is what is wrong with one row.
+type RowError struct {
+	Row     int
+	Column  string
+	Problem string
+	Args    map[string]any
+}
+
+func problem(code, name string, args ...any) *Error {
+	e := &Error{Code: code, Problem: name, Args: map[string]any{}}
+	for n := 0; n+1 < len(args); n += 2 {
+		e.Args[args[n].(string)] = args[n+1]
+	}
+	return e
+}
+
+// Extensions are the endings of file names that are read.
+var Extensions = []string{"csv", "xlsx", "xls"}
+
+// Read reads a file of at most MaxBytes. Every failure is an *Error.
+func Read(name string, content []byte) (set *Dataset, err error) {
+	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
+	if !slices.Contains(Extensions, extension) {
+		return nil, problem(CodeFormatUnsupported, "extension")
+	}
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, problem(CodeEmpty, "empty")
+	}
+	found := sniff(content)
+	if found != extension {
+		if found == "encrypted" {
+			return nil, problem(CodeUnreadable, "encrypted")
+		}
+		return nil, problem(CodeFormatUnsupported, "mismatch", "Extension", extension, "Found", found)
+	}
+	// The parsers of foreign formats must not take the program down, whatever the file does to them.
+	defer func() {
+		if r := recover(); r != nil {
+			set, err = nil, problem(CodeUnreadable, "damaged", "Extension", extension)
+		}
+	}()
+	c := &collector{set: &Dataset{Extension: extension}}
+	switch extension {
+	case "csv":
+		err = readCSV(content, c)
+	case "xlsx":
+		err = readXLSX(content, c)
+	default:
+		err = readXLS(content, c)
+	}
+	if err == nil {
+		err = c.finish(content)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.set, nil
+}
+
+// sniff tells what a content is: csv, xlsx, xls, encrypted, or the name of something else.
+func sniff(content []byte) string {
+	for _, magic := range []struct{ begin, format string }{
+		{"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "ole"}, {"PK\x03\x04", "zip"}, {"PK\x05\x06", "zip"},
+		{"\x89PNG", "PNG"}, {"\xFF\xD8\xFF", "JPEG"}, {"GIF8", "GIF"}, {"%PDF-", "PDF"}, {"\x7FELF", "ELF"},
+		{"\x1F\x8B", "gzip"}, {"7z\xBC\xAF", "7z"}, {"Rar!", "RAR"}, {"MZ", "EXE"}, {"{\\rtf", "RTF"},
+	} {
+		if !bytes.HasPrefix(content, []byte(magic.begin)) {
+			continue
+		}
+		switch {
+		case magic.format == "ole" && hasOLEName(content, "EncryptedPackage"):
+			return "encrypted"
+		case magic.format == "ole" && (hasOLEName(content, "Workbook") || hasOLEName(content, "Book")):
+			return "xls"
+		case magic.format == "ole":
+			return "OLE2"
+		case magic.format == "zip" && bytes.Contains(content, []byte("xl/")):
+			return "xlsx"
+		case magic.format == "EXE" && bytes.IndexByte(content, 0) < 0:
+			return "csv" // a header that begins with MZ
+		}
+		return magic.format
+	}
+	begin := strings.ToLower(string(bytes.TrimLeftFunc(content[:min(len(content), 512)], func(r rune) bool {
+		return unicode.IsSpace(r) || r == '\uFEFF'
+	})))
+	if strings.HasPrefix(begin, "<!doctype html") || strings.HasPrefix(begin, "<html") || strings.HasPrefix(begin, "<table") {
+		return "HTML"
+	}
+	if strings.HasPrefix(begin, "<?xml") {
+		return "XML"
+	}
+	return "csv"
+}
+
+// hasOLEName looks for a stream's name as a compound file's directory spells it: UTF-16.
+func hasOLEName(content []byte, name string) bool {
+	var wide []byte
+	for _, c := range name {
+		wide = append(wide, byte(c), 0)
+	}
+	return bytes.Contains(content, append(wide, 0, 0))
+}
+
+// collector turns rows of cells into a Dataset. Readers hand it every row, also blank ones.
+type collector struct {
+	set *Dataset
+	// columnOf tells where the known columns stand.
+	columnOf map[string]int
+	// names has every column's name, by its position; empty: a column without a name.
+	names   []string
+	invalid []RowError
+	// isStrict says that short rows are errors: in CSV they are, in a sheet blank cells are just not there.
+	isStrict bool
+	// blanks counts the blank rows since the last one that was not.
+	blanks int
+}
+
+// add takes the next row. An error ends the reading.
+func (c *collector) add(number int, cells []string) error {
+	if isBlank(cells) {
+		if c.blanks++; c.blanks > maxBlankRows {
+			return problem(CodeTooManyRows, "blank_rows", "Row", number-c.blanks+1)
+		}
+		return nil
+	}
+	c.blanks = 0
+	if c.names == nil {
+		return c.header(cells)
+	}
+	if len(c.set.Rows)+len(c.invalid) >= MaxRows {
+		return problem(CodeTooManyRows, "rows", "Max", MaxRows)
+	}
+	c.row(number, cells)
+	return nil
+}
+
+func isBlank(cells []string) bool {
+	return !slices.ContainsFunc(cells, func(cell string) bool { return clean(cell) != "" })
+}
+
+// clean trims white space of any script, the byte order mark and zero-width characters.
+func clean(text string) string {
+	return strings.TrimFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || r == '\uFEFF' || (r >= '\u200B' && r <= '\u200F') || r == '\u2060'
+	})
+}
+
+func (c *collector) header(cells []string) error {
+	for len(cells) > 0 && clean(cells[len(cells)-1]) == "" {
+		cells = cells[:len(cells)-1]
+	}
+	if len(cells) > maxColumns {
+		return problem(CodeSchemaInvalid, "columns", "Max", maxColumns, "Count", len(cells))
+	}
+	c.columnOf = map[string]int{}
+	c.names = make([]string, 0, len(cells))
+	seen := map[string]bool{}
+	var columns []string
+	for n, cell := range cells {
+		name := clean(cell)
+		folded := strings.ToLower(name)
+		isKnown := slices.Contains([]string{columnID, columnQuestion, columnAnswer, columnSystem, columnContext}, folded)
+		if isKnown {
+			name = folded
+			c.columnOf[name] = n
+		}
+		if name != "" {
+			if seen[folded] {
+				return problem(CodeSchemaInvalid, "duplicate_column", "Column", name)
+			}
+			seen[folded] = true
+			columns = append(columns, name)
+			if !isKnown {
+				c.set.VariableNames = append(c.set.VariableNames, name)
+			}
+		}
+		c.names = append(c.names, name)
+	}
+	c.set.Columns = columns
+	var missing []string
+	for _, name := range []string{columnQuestion, columnAnswer} {
+		if _, ok := c.columnOf[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if len(columns) == 1 && strings.ContainsAny(columns[0], ";\t|") {
+		return problem(CodeSchemaInvalid, "separator", "Separator", separatorOf(columns[0]))
+	}
+	return problem(CodeSchemaInvalid, "missing", "Missing", strings.Join(missing, ", "),
+		"Found", shorten(strings.Join(columns, ", "), 200))
+}
+
+func separatorOf(header string) string {
+	for _, separator := range []string{"\t", ";", "|"} {
+		if strings.Contains(header, separator) {
+			if separator == "\t" {
+				return "Tab"
+			}
+			return separator
+		}
+	}
+	return ""
+}
+
+func shorten(text string, limit int) string {
+	runes := []rune(text)
+	if len(runes) <= limit {
+		return text
+	}
+	return string(runes[:limit]) + "…"
+}
+
+// excelErrors are the values of cells whose formula failed.
+var excelErrors = []string{"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!"}
+
+func (c *collector) row(number int, cells []string) {
+	fail := func(column, name string, args ...any) {
+		e := problem("", name, args...)
+		c.invalid = append(c.invalid, RowError{Row: number, Column: column, Problem: name, Args: e.Args})
+	}
+	if c.isStrict && len(cells) < len(c.names) {
+		fail("", "short_row", "Count", len(cells), "Want", len(c.names))
+		return
+	}
+	if len(cells) > len(c.names) && !isBlank(cells[len(c.names):]) {
+		fail("", "long_row", "Count", len(cells), "Want", len(c.names))
+		return
+	}
+	cell := func(name string) string {
+		if n, ok := c.columnOf[name]; ok && n < len(cells) {
+			return cells[n]
+		}
+		return ""
+	}
+	optional := func(name string) *string {
+		if text := cell(name); clean(text) != "" {
+			return &text
+		}
+		return nil
+	}
+	for _, name := range []string{columnQuestion, columnAnswer} {
+		if slices.Contains(excelErrors, cell(name)) && !c.isStrict {
+			fail(name, "error_cell", "Value", cell(name))
+			return
+		}
+	}
+	if clean(cell(columnQuestion)) == "" {
+		fail(columnQuestion, "blank_question")
+		return
+	}
+	row := Row{Number: number, QuestionID: clean(cell(columnID)), Question: cell(columnQuestion), StandardAnswer: cell(columnAnswer),
+		SystemPrompt: optional(columnSystem), UserContext: optional(columnContext)}
+	if len([]rune(row.QuestionID)) > 255 {
+		fail(columnID, "long_id", "Max", 255)
+		return
+	}
+	for n, name := range c.names {
+		if _, isKnown := c.columnOf[name]; isKnown || name == "" || n >= len(cells) {
+			continue
+		}
+		if row.Variables == nil {
+			row.Variables = map[string]string{}
+		}
+		row.Variables[name] = cells[n]
+	}
+	c.set.Rows = append(c.set.Rows, row)
+}
+
+// finish gives rows without an id theirs and reports what is wrong with the rows, all together.
+func (c *collector) finish(content []byte) error {
+	if c.names == nil {
+		return problem(CodeEmpty, "empty")
+	}
+	if len(c.invalid) > 0 {
+		e := problem(CodeRowInvalid, "rows_invalid", "Count", len(c.invalid))
+		e.Details = c.invalid[:min(len(c.invalid), maxRowErrors)]
+		return e
+	}
+	if len(c.set.Rows) == 0 {
+		return problem(CodeEmpty, "no_rows")
+	}
+	rowOf := map[string]int{}
+	var repeated []RowError
+	var firstRepeated string
+	for n := range c.set.Rows {
+		row := &c.set.Rows[n]
+		if row.QuestionID == "" {
+			row.QuestionID = stableID(content, n)
+		}
+		if first, ok := rowOf[row.QuestionID]; ok {
+			if repeated == nil {
+				firstRepeated = row.QuestionID
+			}
+			repeated = append(repeated, RowError{Row: row.Number, Column: columnID, Problem: "duplicate_id",
+				Args: map[string]any{"ID": shorten(row.QuestionID, 80), "First": first}})
+			continue
+		}
+		rowOf[row.QuestionID] = row.Number
+	}
+	if repeated != nil {
+		e := problem(CodeDuplicateID, "duplicate", "Count", len(repeated), "ID", shorten(firstRepeated, 80))
+		e.Details = repeated[:min(len(repeated), maxRowErrors)]
+		return e
+	}
+	return nil
+}
+
+// stableID makes the id of the nth row of a file without ids: the same file gives the same ids. It is a
+// UUID of version 8 (RFC 9562) that begins with n, so that ids sort as the file does.
+func stableID(content []byte, n int) string {
+	var seed [8]byte
+	binary.BigEndian.PutUint64(seed[:], uint64(n))
+	fileSum := sha256.Sum256(content)
+	sum := sha256.Sum256(append(fileSum[:], seed[:]...))
+	var id uuid.UUID
+	copy(id[:], sum[:16])
+	binary.BigEndian.PutUint32(id[:4], uint32(n+1))
+	id[6] = id[6]&0x0F | 0x80
+	id[8] = id[8]&0x3F | 0x80
+	return id.String()
+}
+
+// asError returns err as an *Error where it is one.
+func asError(err error) (*Error, bool) {
+	var e *Error
+	return e, errors.As(err, &e)
+}

@@ -1,0 +1,236 @@
+package dataset_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+	"wending/jobs/dataset"
+)
+
+func readFile(t *testing.T, path string) (*dataset.Dataset, error) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return dataset.Read(filepath.Base(path), content)
+}
+
+// The same rows in other containers read as the CSV does, cell by cell.
+func TestEveryFormatReadsToTheRowsOfItsCSV(t *testing.T) {
+	t.Parallel()
+	formats, qa := agenttest.SharedData(t, "formats"), agenttest.SharedData(t, "qa")
+	for name, original := range map[string]string{
+		"chinese_simpleqa_1000.xlsx":        "chinese_simpleqa_1000.csv",
+		"chinese_simpleqa_1000.xls":         "chinese_simpleqa_1000.csv",
+		"chinese_simpleqa_1000.utf8bom.csv": "chinese_simpleqa_1000.csv",
+		"chinese_simpleqa_20.gnumeric.xlsx": "chinese_simpleqa_20.csv",
+		"chinese_simpleqa_20.gnumeric.xls":  "chinese_simpleqa_20.csv",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, err := readFile(t, filepath.Join(qa, original))
+			require.NoError(t, err)
+			got, err := readFile(t, filepath.Join(formats, name))
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(want.Columns, got.Columns))
+			require.Empty(t, cmp.Diff(want.Rows, got.Rows))
+		})
+	}
+}
+
+func TestEveryRealQuestionSetIsRead(t *testing.T) {
+	t.Parallel()
+	qa := agenttest.SharedData(t, "qa")
+	for name, rows := range map[string]int{"truthfulqa_817.csv": 817, "gsm8k_test_1000.csv": 1000, "gsm8k_worked_100.csv": 100,
+		"chinese_simpleqa_1000.csv": 1000, "cmrc2018_dev_120.csv": 120, "mtbench_80x2.csv": 160, "simpleqa_1000.csv": 1000} {
+		set, err := readFile(t, filepath.Join(qa, name))
+		require.NoError(t, err, name)
+		require.Len(t, set.Rows, rows, name)
+	}
+	set, err := readFile(t, filepath.Join(qa, "mtbench_80x2.csv"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"series", "turn", "category"}, set.VariableNames)
+	require.Equal(t, map[string]string{"series": "mt-81", "turn": "1", "category": "writing"}, set.Rows[0].Variables)
+}
+
+// The verdict on every bad file: the error's code and what it names, or how many rows are accepted.
+func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
+	bad := agenttest.SharedData(t, "bad")
+	const accepted = ""
+	for _, test := range []struct {
+		file, code, problem string
+		rows                int
+	}{
+		{"missing_column_question.csv", dataset.CodeSchemaInvalid, "missing", 0},
+		{"missing_column_standard_answer.csv", dataset.CodeSchemaInvalid, "missing", 0},
+		{"missing_column.xlsx", dataset.CodeSchemaInvalid, "missing", 0},
+		{"no_header.csv", dataset.CodeSchemaInvalid, "missing", 0},
+		{"empty_0_bytes.csv", dataset.CodeEmpty, "empty", 0},
+		{"only_newlines.csv", dataset.CodeEmpty, "empty", 0},
+		{"header_and_blank_rows.csv", dataset.CodeEmpty, "no_rows", 0},
+		{"empty_sheet.xlsx", dataset.CodeEmpty, "empty", 0},
+		{"header_only.xlsx", dataset.CodeEmpty, "no_rows", 0},
+		{"rows_1001.csv", dataset.CodeTooManyRows, "rows", 0},
+		{"rows_1001.xlsx", dataset.CodeTooManyRows, "rows", 0},
+		{"rows_1000_limit_ok.csv", accepted, "", 1000},
+		{"duplicate_question_id.csv", dataset.CodeDuplicateID, "duplicate", 0},
+		{"empty_question_cells.csv", dataset.CodeRowInvalid, "rows_invalid", 0},
+		{"invalid_utf8.csv", dataset.CodeEncodingInvalid, "invalid_utf8", 0},
+		{"mixed_utf8_and_gbk.csv", dataset.CodeEncodingInvalid, "invalid_utf8", 0},
+		{"utf16_no_bom.csv", dataset.CodeEncodingInvalid, "encoding", 0},
+		{"header_case_spaces_bom.csv", accepted, "", 2},
+		{"header_chinese_names.csv", dataset.CodeSchemaInvalid, "missing", 0},
+		{"header_duplicate_columns.csv", dataset.CodeSchemaInvalid, "duplicate_column", 0},
+		{"cr_only_line_ends.csv", accepted, "", 20},
+		{"control_and_unicode.csv", accepted, "", 5},
+		{"nested_json_text.csv", accepted, "", 2},
+		{"one_cell_200KB.csv", accepted, "", 2},
+		{"columns_20000.csv", dataset.CodeSchemaInvalid, "columns", 0},
+		{"formula_injection.csv", accepted, "", 11},
+		{"html_script_injection.csv", accepted, "", 10},
+		{"data_on_second_sheet.xlsx", accepted, "", 10},
+		{"two_sheets_both_with_data.xlsx", accepted, "", 10},
+		{"far_cell_XFD1048576.xlsx", dataset.CodeTooManyRows, "blank_rows", 0},
+		{"blank_formatted_1048576_rows.xlsx", dataset.CodeTooManyRows, "blank_rows", 0},
+		{"extra_part_bomb_100MB.xlsx", dataset.CodeUnreadable, "bomb", 0},
+		{"xxe_external_entity.xlsx", dataset.CodeRowInvalid, "rows_invalid", 0},
+		{"xml_entity_expansion.xlsx", dataset.CodeRowInvalid, "rows_invalid", 0},
+		{"zip_path_traversal_entry.xlsx", accepted, "", 10},
+		{"truncated_half.xlsx", dataset.CodeUnreadable, "damaged", 0},
+		{"truncated_last_22_bytes.xlsx", dataset.CodeUnreadable, "damaged", 0},
+		{"corrupt_deflate.xlsx", dataset.CodeUnreadable, "damaged", 0},
+		{"exe_named.xlsx", dataset.CodeFormatUnsupported, "mismatch", 0},
+		{"exe_named.csv", dataset.CodeFormatUnsupported, "mismatch", 0},
+		{"png_named.csv", dataset.CodeFormatUnsupported, "mismatch", 0},
+		{"csv_named.xlsx", dataset.CodeFormatUnsupported, "mismatch", 0},
+		{"html_named.xls", dataset.CodeFormatUnsupported, "mismatch", 0},
+		{"plain_zip_named.xlsx", dataset.CodeFormatUnsupported, "mismatch", 0},
+		{"../formats/chinese_simpleqa_1000.gb18030.csv", dataset.CodeEncodingInvalid, "encoding", 0},
+		{"../formats/gb18030_4byte_chars_5.csv", dataset.CodeEncodingInvalid, "encoding", 0},
+		{"../formats/chinese_simpleqa_1000.utf16le-bom.csv", dataset.CodeEncodingInvalid, "encoding", 0},
+		{"../formats/chinese_simpleqa_20.tsv", dataset.CodeFormatUnsupported, "extension", 0},
+		{"../formats/chinese_simpleqa_20.semicolon.csv", dataset.CodeSchemaInvalid, "separator", 0},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			var before, after runtime.MemStats
+			content, err := os.ReadFile(filepath.Join(bad, test.file))
+			require.NoError(t, err)
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			set, err := dataset.Read(filepath.Base(test.file), content)
+			runtime.ReadMemStats(&after)
+			t.Logf("%v, heap from the system %+d MiB", time.Since(start), (int64(after.HeapSys)-int64(before.HeapSys))>>20)
+			if test.code == accepted {
+				require.NoError(t, err)
+				require.Equal(t, test.rows, len(set.Rows)) //nolint:testifylint // Len prints the rows, 200 KB of them
+				return
+			}
+			var refused *dataset.Error
+			require.True(t, errors.As(err, &refused), "%v", err)
+			require.Equal(t, test.code, refused.Code)
+			require.Equal(t, test.problem, refused.Problem)
+			require.Nil(t, set)
+		})
+	}
+}
+
+func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
+	t.Parallel()
+	_, err := dataset.Read("q.csv", []byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"))
+	var refused *dataset.Error
+	require.True(t, errors.As(err, &refused))
+	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
+	var rows []int
+	var problems []string
+	for _, detail := range refused.Details {
+		rows, problems = append(rows, detail.Row), append(problems, detail.Problem)
+	}
+	require.Equal(t, []int{3, 5, 6, 7}, rows)
+	require.Equal(t, []string{"blank_question", "long_row", "short_row", "blank_question"}, problems)
+
+	_, err = dataset.Read("many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)))
+	require.True(t, errors.As(err, &refused))
+	require.Len(t, refused.Details, 20)
+	require.Equal(t, 30, refused.Args["Count"])
+}
+
+func TestCellsComeAsTheyStand(t *testing.T) {
+	t.Parallel()
+	set, err := dataset.Read("q.csv", []byte("question,standard_answer,Level \r\n\" a\r\nb\nc \"\"x\"\"\", 5\" ,\r\nq2,,hard"))
+	require.NoError(t, err)
+	require.Equal(t, " a\r\nb\nc \"x\"", set.Rows[0].Question)
+	require.Equal(t, " 5\" ", set.Rows[0].StandardAnswer)
+	require.Equal(t, map[string]string{"Level": ""}, set.Rows[0].Variables)
+	require.Equal(t, "", set.Rows[1].StandardAnswer, "a blank standard answer is allowed")
+}
+
+func TestIDsAreStableUniqueAndInTheFilesOrder(t *testing.T) {
+	t.Parallel()
+	content := []byte("question,standard_answer\n" + strings.Repeat("same,same\n", 300))
+	first, err := dataset.Read("a.csv", content)
+	require.NoError(t, err)
+	second, err := dataset.Read("b.csv", content)
+	require.NoError(t, err)
+	require.Equal(t, first.Rows, second.Rows)
+	for n := 1; n < len(first.Rows); n++ {
+		require.Less(t, first.Rows[n-1].QuestionID, first.Rows[n].QuestionID)
+	}
+	other, err := dataset.Read("a.csv", append(content, "more,1\n"...))
+	require.NoError(t, err)
+	require.NotEqual(t, first.Rows[0].QuestionID, other.Rows[0].QuestionID)
+}
+
+func TestAnUnclosedQuoteIsNamedWithItsLine(t *testing.T) {
+	t.Parallel()
+	_, err := dataset.Read("q.csv", []byte("question,standard_answer\na,1\n\"b,2\nc,3\n"))
+	var refused *dataset.Error
+	require.True(t, errors.As(err, &refused))
+	require.Equal(t, "open_quote", refused.Problem)
+	require.Equal(t, 3, refused.Args["Line"])
+}
+
+func FuzzCSV(f *testing.F)  { fuzz(f, "q.csv") }
+func FuzzXLSX(f *testing.F) { fuzz(f, "q.xlsx") }
+func FuzzXLS(f *testing.F)  { fuzz(f, "q.xls") }
+
+// fuzz checks that a reader never panics and that whatever it accepts keeps the rules.
+func fuzz(f *testing.F, name string) {
+	seeds, _ := filepath.Glob(filepath.Join("testdata", "seeds", "*"+filepath.Ext(name)))
+	for _, seed := range seeds {
+		content, err := os.ReadFile(seed)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Add([]byte("question_id,question,standard_answer\nq1,\"a\"\"b\",c\r\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		set, err := dataset.Read(name, content)
+		if err != nil {
+			var refused *dataset.Error
+			if !errors.As(err, &refused) || refused.Code == "" || refused.Problem == "" {
+				t.Fatalf("not a coded error: %v", err)
+			}
+			return
+		}
+		if len(set.Rows) == 0 || len(set.Rows) > dataset.MaxRows {
+			t.Fatalf("%d rows", len(set.Rows))
+		}
+		ids := map[string]bool{}
+		for _, row := range set.Rows {
+			if strings.TrimSpace(row.Question) == "" || row.QuestionID == "" || ids[row.QuestionID] {
+				t.Fatalf("row %+v", row)
+			}
+			ids[row.QuestionID] = true
+		}
+	})
+}
