@@ -126,6 +126,18 @@ func (s *Store) ReserveCall(ctx context.Context, call Call) (wait time.Duration,
 	return reserveCall(ctx, s.db, call.AgentOrigin, call.IntervalMicros)
 }
 
+// ReleaseStrays gives the units of a living worker back that it does not know it holds: it claimed them
+// in a transaction whose reply was lost. The caller lets no claim happen meanwhile.
+func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, held []int64) (released int, err error) {
+	result, err := s.db.ExecContext(ctx, `UPDATE units SET state = 'QUEUED', epoch = epoch + 1, worker_id = NULL
+		WHERE worker_id = $1 AND state = 'RUNNING' AND NOT id = ANY ($2)`, workerID, pq.Int64Array(held))
+	if err != nil {
+		return 0, classify("release strays", err)
+	}
+	n, err := result.RowsAffected()
+	return int(n), classify("release strays", err)
+}
+
 // ReleaseUnits gives the units that a worker still runs back to the queue: it is leaving. Their epoch
 // grows, so that a late result of it is refused.
 func (s *Store) ReleaseUnits(ctx context.Context, workerID uuid.UUID) (released int, err error) {

@@ -1,0 +1,111 @@
+// Package dbtest gives tests a real PostgreSQL, with a schema for each test, and a real Redis.
+package dbtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/embedded"
+)
+
+var (
+	server  *embedded.Postgres
+	schemas atomic.Int64
+)
+
+// Main runs a package's tests with a PostgreSQL of their own. Call it from TestMain.
+func Main(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("/tmp", "wending-test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // the server runs under an account of its own when the tests run as root
+	}
+	if err == nil {
+		server, err = embedded.StartPostgres(context.Background(), dir+"/postgres")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer server.Stop()
+	return m.Run()
+}
+
+// URL makes an empty schema and returns the address of the database with it in front.
+func URL(t testing.TB) string {
+	t.Helper()
+	if server == nil {
+		t.Fatal("the package's TestMain does not call dbtest.Main")
+	}
+	schema := fmt.Sprintf("test_%d", schemas.Add(1))
+	admin, err := sqlx.Connect("postgres", server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close() //nolint:errcheck // a short connection
+	if _, err := admin.Exec("CREATE SCHEMA " + schema); err != nil {
+		t.Fatal(err)
+	}
+	return server.URL() + " search_path=" + schema
+}
+
+// Open returns a migrated store in a schema of its own, and a connection for looking at its tables.
+func Open(t testing.TB) (*db.Store, *sqlx.DB) {
+	t.Helper()
+	url := URL(t)
+	store, err := db.Open(context.Background(), url, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if err := store.Migrate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := sqlx.Connect("postgres", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables.SetMaxOpenConns(2)
+	t.Cleanup(func() { _ = tables.Close() })
+	return store, tables
+}
+
+// Redis starts a Redis for one test and returns its URL.
+func Redis(t testing.TB) string {
+	t.Helper()
+	redis, err := embedded.StartRedis(context.Background(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if redis.IsInProcess() && strings.EqualFold(os.Getenv("CI"), "true") {
+		t.Fatal("redis-server is not installed")
+	}
+	t.Cleanup(redis.Stop)
+	return redis.URL()
+}
+
+// Await waits until condition holds, and fails the test when it does not within the time.
+func Await(t testing.TB, within time.Duration, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,443 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/jobs"
+	"wending/jobs/agent"
+	"wending/jobs/agent/agenttest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// bench is a database, a Redis and any number of workers.
+type bench struct {
+	store  *db.Store
+	tables *sqlx.DB
+	queue  *jobs.Queue
+	redis  string
+	sealer *agent.Sealer
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{redis: dbtest.Redis(t)}
+	b.store, b.tables = dbtest.Open(t)
+	b.queue = b.newQueue(t)
+	var err error
+	b.sealer, err = agent.NewSealer("a secret for tests")
+	require.NoError(t, err)
+	return b
+}
+
+func (b *bench) newQueue(t *testing.T) *jobs.Queue {
+	t.Helper()
+	queue, err := jobs.NewQueue(b.redis)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = queue.Close() })
+	return queue
+}
+
+// startWorker runs a worker until the test ends or stop is called; stop returns when it has left.
+func (b *bench) startWorker(t *testing.T, lanes int) (stop func()) {
+	t.Helper()
+	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	require.NoError(t, err)
+	queue := b.newQueue(t)
+	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""),
+		Sealer: b.sealer, Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue), Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error, 1)
+	go func() { left <- worker.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			require.NoError(t, <-left)
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// task stores a task over the questions; change may adapt it.
+func (b *bench) task(t *testing.T, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
+	t.Helper()
+	n := db.NewTask{
+		Task: db.Task{ID: uuid.New(), Name: "任务", AgentURL: url, RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
+			RateLimit: "unlimited", DatasetName: "q.csv", DatasetExtension: "csv"},
+		AgentOrigin: url,
+	}
+	for i := range questions {
+		n.Items = append(n.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", i+1), Question: fmt.Sprintf("question %d", i+1), StandardAnswer: "a"})
+	}
+	if change != nil {
+		change(&n)
+	}
+	launchID, err := b.store.CreateTask(t.Context(), n)
+	require.NoError(t, err)
+	return n.Task.ID, launchID
+}
+
+func (b *bench) awaitEnd(t *testing.T, taskID uuid.UUID, within time.Duration) db.Task {
+	t.Helper()
+	var task db.Task
+	dbtest.Await(t, within, "the task's end", func() bool {
+		var err error
+		task, err = b.store.Task(t.Context(), taskID)
+		require.NoError(t, err)
+		return !task.Status.IsActive()
+	})
+	return task
+}
+
+// requireComplete checks that every question has exactly its runs, each once and of the unit's epoch.
+func (b *bench) requireComplete(t *testing.T, task db.Task) {
+	t.Helper()
+	var counts struct {
+		Runs, Distinct, Stale, Open int
+	}
+	require.NoError(t, b.tables.Get(&counts, `SELECT count(*) AS runs, count(DISTINCT (r.item_id, r.run_index)) AS distinct,
+		count(*) FILTER (WHERE r.epoch <> u.epoch) AS stale, count(*) FILTER (WHERE u.state <> 'DONE') AS open
+		FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.task_id = $1 AND r.is_current`, task.ID))
+	want := task.TotalItems * task.RunsPerItem
+	require.Equal(t, want, counts.Runs, "runs")
+	require.Equal(t, want, counts.Distinct, "runs of different (question, index)")
+	require.Zero(t, counts.Stale, "runs of an epoch that is not the unit's")
+	require.Zero(t, counts.Open, "units not done")
+	require.Equal(t, task.TotalItems, task.Processed, "progress")
+	statistics, err := b.store.TaskStatistics(t.Context(), task.ID)
+	require.NoError(t, err)
+	require.Equal(t, want, statistics.Runs, "statistics")
+}
+
+func answer(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "answer to "+call.Question) }
+
+func TestEveryQuestionIsAskedExactlyItsRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, answer)
+	b.startWorker(t, 8)
+	taskID, launchID := b.task(t, fake.URL, 40, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	task := b.awaitEnd(t, taskID, 30*time.Second)
+	require.Equal(t, db.TaskSucceeded, task.Status)
+	b.requireComplete(t, task)
+	calls := fake.Calls()
+	require.Len(t, calls, 200)
+	keys := map[string]bool{}
+	for _, call := range calls {
+		keys[call.IdempotencyKey] = true
+		require.Equal(t, "application/json", call.Header.Get("Content-Type"))
+		require.Equal(t, true, call.Body["stream"])
+		require.Contains(t, call.Body, "system_prompt")
+		require.Nil(t, call.Body["system_prompt"], "absent values are null")
+	}
+	require.Len(t, keys, 200, "every unit has a key of its own")
+}
+
+func TestATaskWhoseEveryCallFailedSucceeds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { http.Error(w, "boom", http.StatusInternalServerError) })
+	b.startWorker(t, 4)
+	taskID, launchID := b.task(t, fake.URL, 3, func(n *db.NewTask) { n.Task.MaxRetries = 3 })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	task := b.awaitEnd(t, taskID, 30*time.Second)
+	require.Equal(t, db.TaskSucceeded, task.Status)
+	b.requireComplete(t, task)
+	require.Len(t, fake.Calls(), 15, "an HTTP error is not retried")
+	statistics, err := b.store.TaskStatistics(t.Context(), taskID)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"HTTP_500": 15}, statistics.ErrorCodes)
+	require.Equal(t, 15, statistics.Failed)
+}
+
+func TestATimeoutIsRetriedOnceAndRecorded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		w.WriteHeader(http.StatusOK)
+		// A drip does not extend the deadline.
+		for range 100 {
+			_, _ = w.Write([]byte(": ping\n"))
+			w.(http.Flusher).Flush()
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	b.startWorker(t, 1)
+	taskID, launchID := b.task(t, fake.URL, 1, func(n *db.NewTask) {
+		n.Task.RunsPerItem, n.Task.TimeoutSeconds, n.Task.MaxRetries = 1, 1, 1
+	})
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	task := b.awaitEnd(t, taskID, 30*time.Second)
+	b.requireComplete(t, task)
+	var run struct {
+		Status, Code, Message string
+		Attempts, Latency     int
+	}
+	require.NoError(t, b.tables.Get(&run, `SELECT status, error_code AS code, error_message AS message, attempts, latency_ms AS latency FROM evaluation_runs`))
+	require.Equal(t, "TIMEOUT", run.Status)
+	require.Equal(t, "TIMEOUT", run.Code)
+	require.Equal(t, "Agent request timed out after 1s", run.Message)
+	require.Equal(t, 2, run.Attempts)
+	require.InDelta(t, 1000, run.Latency, 400, "the last attempt's latency")
+}
+
+func TestTheConcurrencyOfATaskHoldsOverAllWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var busy, most atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		now := busy.Add(1)
+		for {
+			seen := most.Load()
+			if now <= seen || most.CompareAndSwap(seen, now) {
+				break
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // an agent that takes its time
+		busy.Add(-1)
+		answer(w, call)
+	})
+	for range 3 {
+		b.startWorker(t, 8)
+	}
+	taskID, launchID := b.task(t, fake.URL, 30, func(n *db.NewTask) { n.Task.Concurrency = 4 })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	require.NoError(t, b.queue.EnqueueLanes(t.Context(), launchID, 20), "lanes too many do no harm")
+	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+	require.LessOrEqual(t, most.Load(), int64(4))
+	require.Greater(t, most.Load(), int64(1))
+}
+
+func TestTheRateOfAnAgentHoldsOverAllTasksAndWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var mu sync.Mutex
+	var moments []time.Time
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		mu.Lock()
+		moments = append(moments, time.Now())
+		mu.Unlock()
+		answer(w, call)
+	})
+	b.startWorker(t, 4)
+	b.startWorker(t, 4)
+	limit := func(n *db.NewTask) { n.CallInterval = 50 * time.Millisecond }
+	firstTask, first := b.task(t, fake.URL, 3, limit)
+	secondTask, second := b.task(t, fake.URL, 3, limit)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), second))
+	b.requireComplete(t, b.awaitEnd(t, firstTask, 30*time.Second))
+	b.requireComplete(t, b.awaitEnd(t, secondTask, 30*time.Second))
+	require.Len(t, moments, 30)
+	spread := moments[29].Sub(moments[0])
+	require.GreaterOrEqual(t, spread, 29*50*time.Millisecond-40*time.Millisecond, "30 calls at 20/s")
+}
+
+func TestALostWakeUpIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, answer)
+	taskID, _ := b.task(t, fake.URL, 5, nil) // nobody is told
+	b.startWorker(t, 2)
+	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+}
+
+func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, answer)
+	taskID, launchID := b.task(t, fake.URL, 4, nil)
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	dead := uuid.New()
+	require.NoError(t, b.store.Beat(t.Context(), db.Worker{ID: dead}))
+	claim, err := b.store.ClaimUnit(t.Context(), launchID, dead)
+	require.NoError(t, err)
+	require.NotNil(t, claim.Unit)
+	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '21 seconds' WHERE id = $1`, dead)
+	require.NoError(t, err)
+	b.startWorker(t, 2)
+	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+	// The dead worker comes back with its answer.
+	accepted, err := b.store.RecordResult(t.Context(), launchID, taskID, db.Result{Unit: *claim.Unit, Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1})
+	require.NoError(t, err)
+	require.False(t, accepted, "a late result is thrown away")
+	var late int
+	require.NoError(t, b.tables.Get(&late, `SELECT count(*) FROM evaluation_runs WHERE response_body = 'late'`))
+	require.Zero(t, late)
+}
+
+func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	taskID, launchID := b.task(t, "http://127.0.0.1:9", 1, func(n *db.NewTask) { n.Task.RunsPerItem = 1 })
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	for range 3 {
+		claim, err := b.store.ClaimUnit(t.Context(), launchID, uuid.New())
+		require.NoError(t, err)
+		require.NotNil(t, claim.Unit)
+		lost, err := b.store.RequeueLostUnits(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, lost)
+	}
+	finished, err := b.store.FinishLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	require.True(t, finished)
+	finished, err = b.store.FinishLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	require.False(t, finished, "a launch is finished once")
+	task, err := b.store.Task(t.Context(), taskID)
+	require.NoError(t, err)
+	b.requireComplete(t, task)
+	var code string
+	require.NoError(t, b.tables.Get(&code, `SELECT error_code FROM evaluation_runs`))
+	require.Equal(t, db.WorkerLostCode, code)
+}
+
+func TestALeavingWorkerFinishesItsCallAndGivesBackTheRest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		<-release
+		answer(w, call)
+	})
+	stop := b.startWorker(t, 2)
+	taskID, launchID := b.task(t, fake.URL, 4, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	dbtest.Await(t, 10*time.Second, "two calls in flight", func() bool { return len(fake.Calls()) == 2 })
+	left := make(chan struct{})
+	go func() { stop(); close(left) }()
+	time.AfterFunc(300*time.Millisecond, func() { close(release) })
+	<-left
+	var done, running int
+	require.NoError(t, b.tables.Get(&done, `SELECT count(*) FROM evaluation_runs`))
+	require.NoError(t, b.tables.Get(&running, `SELECT count(*) FROM units WHERE state = 'RUNNING'`))
+	require.Equal(t, 2, done, "the calls in flight were not wasted")
+	require.Zero(t, running)
+	b.startWorker(t, 4)
+	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+	require.Len(t, fake.Calls(), 20, "nothing was asked again")
+}
+
+func TestHeadersThatCannotBeDecryptedFailTheTaskWithItsReason(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, answer)
+	other, err := agent.NewSealer("another secret")
+	require.NoError(t, err)
+	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) {
+		n.Task.SealedHeaders, err = other.Seal(map[string]string{"Authorization": "Bearer x"}, n.Task.ID.String())
+		require.NoError(t, err)
+	})
+	b.startWorker(t, 1)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	task := b.awaitEnd(t, taskID, 20*time.Second)
+	require.Equal(t, db.TaskFailed, task.Status)
+	require.Equal(t, jobs.FailureSecretKey, *task.FailureCode)
+	require.Empty(t, fake.Calls())
+}
+
+func TestTheAgentGetsItsHeadersAndTheExtraPayload(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, answer)
+	taskID, launchID := b.task(t, fake.URL, 1, func(n *db.NewTask) {
+		n.Task.RunsPerItem = 1
+		var err error
+		n.Task.SealedHeaders, err = b.sealer.Seal(map[string]string{"X-Api-Key": "k<&>"}, n.Task.ID.String())
+		require.NoError(t, err)
+		extra := json.RawMessage(`{"model":"m","stream":false}`)
+		n.Task.ExtraPayload = &extra
+	})
+	b.startWorker(t, 1)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	b.requireComplete(t, b.awaitEnd(t, taskID, 20*time.Second))
+	call := fake.Calls()[0]
+	require.Equal(t, "k<&>", call.Header.Get("X-Api-Key"))
+	require.Equal(t, "m", call.Body["model"])
+	require.Equal(t, false, call.Body["stream"])
+	var sealed string
+	require.NoError(t, b.tables.Get(&sealed, `SELECT encode(agent_api_headers, 'escape') FROM evaluation_tasks`))
+	require.NotContains(t, sealed, "k<&>")
+}
+
+func TestTextThatPostgreSQLRefusesKeepsItsExactBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const hostile = "a\x00b\xff\xfec\u2028d"
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		_, _ = io.WriteString(w, `data: {"event":"node_finished","data":{"output":"`+strings.ReplaceAll(hostile, "\x00", `\u0000`)+"\"}}\n\n")
+	})
+	taskID, launchID := b.task(t, fake.URL, 1, func(n *db.NewTask) { n.Task.RunsPerItem = 1 })
+	b.startWorker(t, 1)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	b.requireComplete(t, b.awaitEnd(t, taskID, 20*time.Second))
+	var runID int64
+	require.NoError(t, b.tables.Get(&runID, `SELECT id FROM evaluation_runs`))
+	exact, err := b.store.RunResponse(t.Context(), taskID, runID)
+	require.NoError(t, err)
+	require.Equal(t, hostile, string(exact))
+	var shown string
+	require.NoError(t, b.tables.Get(&shown, `SELECT response_body FROM evaluation_runs`))
+	require.Equal(t, "a\u2400b\uFFFDc\u2028d", shown)
+}
+
+func TestAResultRecordedTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	taskID, launchID := b.task(t, "http://127.0.0.1:9", 1, nil)
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	claim, err := b.store.ClaimUnit(t.Context(), launchID, uuid.New())
+	require.NoError(t, err)
+	result := db.Result{Unit: *claim.Unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}
+	for range 2 { // the reply to the first commit was lost
+		accepted, err := b.store.RecordResult(t.Context(), launchID, taskID, result)
+		require.NoError(t, err)
+		require.True(t, accepted)
+	}
+	var runs int
+	require.NoError(t, b.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs`))
+	require.Equal(t, 1, runs)
+	_, err = b.store.StartLaunch(t.Context(), launchID)
+	require.ErrorIs(t, err, db.ErrConflict, "a launch starts once")
+}
+
+func TestUnitsClaimedWithoutAnAnswerAreGivenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, launchID := b.task(t, "http://127.0.0.1:9", 2, nil)
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	worker := uuid.New()
+	require.NoError(t, b.store.Beat(t.Context(), db.Worker{ID: worker}))
+	known, err := b.store.ClaimUnit(t.Context(), launchID, worker)
+	require.NoError(t, err)
+	_, err = b.store.ClaimUnit(t.Context(), launchID, worker)
+	require.NoError(t, err)
+	released, err := b.store.ReleaseStrays(t.Context(), worker, []int64{known.Unit.ID})
+	require.NoError(t, err)
+	require.Equal(t, 1, released)
+}

@@ -1,0 +1,214 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hibiken/asynq"
+
+	"wending/db"
+	"wending/jobs/agent"
+	"wending/jobs/stability"
+)
+
+// kindLane is the job that claims and runs a launch's units one after another.
+const kindLane = "lane"
+
+const (
+	// laneSlice is how long a lane works before it queues again, so that tasks share the workers fairly.
+	laneSlice = 10 * time.Second
+	// maxPostpone caps how long an agent's Retry-After may silence it.
+	maxPostpone = time.Minute
+)
+
+// codePanic marks a run whose answer brought the reader of answers down.
+const codePanic = "INTERNAL_ERROR"
+
+// workLane runs on the worker's own context: asynq cancels a job's when Redis is away for long, and a
+// call to an agent must not be wasted for that.
+func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
+	id, err := readLaunchArgs(job)
+	if err != nil {
+		return err
+	}
+	w.metrics.lanesBusy.Inc()
+	defer w.metrics.lanesBusy.Dec()
+	call, err := w.store.LaunchCall(w.calls, id)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	headers, err := w.sealer.Open(call.SealedHeaders, call.Task.ID.String())
+	if err != nil {
+		return errors.Join(err, w.fail(w.calls, id, FailureSecretKey))
+	}
+	again, err := w.runLane(w.calls, call, headers)
+	if again {
+		err = errors.Join(err, w.queue.EnqueueLanes(w.calls, id, 1))
+	}
+	return err
+}
+
+// runLane works until nothing is left for it, its slice is over (again: it should queue once more), or
+// the worker leaves.
+func (w *Worker) runLane(ctx context.Context, call db.Call, headers map[string]string) (again bool, err error) {
+	for end := time.Now().Add(laneSlice); !w.isLeaving(); {
+		if time.Now().After(end) {
+			return true, nil
+		}
+		claim, err := w.claim(ctx, call.LaunchID)
+		if err != nil {
+			return false, err // reconcile sends another lane
+		}
+		if claim.RetryAfter > 0 {
+			w.pause(claim.RetryAfter)
+			continue
+		}
+		if claim.Unit == nil {
+			return false, w.finish(ctx, call.LaunchID)
+		}
+		if err := w.run(ctx, call, headers, *claim.Unit); err != nil {
+			return false, err
+		}
+	}
+	return true, nil // for the workers that stay
+}
+
+// run asks the agent about one unit and stores the outcome. It returns early, with the unit still
+// claimed, only when the worker leaves: its units are given back then.
+func (w *Worker) run(ctx context.Context, call db.Call, headers map[string]string, unit db.Unit) error {
+	defer w.held.Delete(unit.ID)
+	result, finished := w.askWithRetries(ctx, call, headers, unit)
+	if !finished {
+		return nil
+	}
+	accepted, err := w.record(ctx, call, result)
+	if err != nil {
+		w.mayHaveStrays.Store(true)
+		return err
+	}
+	if !accepted {
+		w.metrics.lateResults.Inc()
+		w.log.WarnContext(ctx, "late result refused: another worker has the unit", "task_id", call.Task.ID, "unit_id", unit.ID, "epoch", unit.Epoch)
+		return nil
+	}
+	if err := w.store.CountProcessed(ctx, call.LaunchID, call.Task.ID, unit.Item.ID); err != nil {
+		w.log.WarnContext(ctx, "progress not counted yet", "task_id", call.Task.ID, "error", err)
+	}
+	return nil
+}
+
+// askWithRetries calls the agent until it answers or the task's retries are used up. finished is false
+// when the worker left meanwhile and there is no outcome.
+func (w *Worker) askWithRetries(ctx context.Context, call db.Call, headers map[string]string, unit db.Unit) (result db.Result, finished bool) {
+	if !w.pause(unit.Wait) {
+		return result, false
+	}
+	for attempt := 1; ; attempt++ {
+		answer := w.ask(ctx, call, headers, unit)
+		if ctx.Err() != nil {
+			return result, false
+		}
+		w.metrics.observeCall(answer)
+		if answer.RetryAfter > 0 {
+			if err := w.store.PostponeAgent(ctx, call.AgentOrigin, min(answer.RetryAfter, maxPostpone)); err != nil {
+				w.log.WarnContext(ctx, "agent not postponed", "task_id", call.Task.ID, "error", err)
+			}
+		}
+		if !answer.MayRetry() || attempt > call.MaxRetries {
+			return resultOf(unit, answer, attempt), true
+		}
+		if !w.pause(time.Second<<(attempt-1)) || !w.awaitRate(ctx, call) {
+			return result, false
+		}
+	}
+}
+
+// awaitRate takes a moment at the agent for another attempt.
+func (w *Worker) awaitRate(ctx context.Context, call db.Call) bool {
+	for {
+		wait, reserved, err := w.store.ReserveCall(ctx, call)
+		if err != nil {
+			w.log.WarnContext(ctx, "no moment reserved at the agent", "task_id", call.Task.ID, "error", err)
+			wait = time.Second
+		}
+		if !w.pause(wait) {
+			return false
+		}
+		if reserved {
+			return true
+		}
+	}
+}
+
+// ask makes one call. An answer that breaks the reader becomes a failed run instead of a unit that
+// would break one worker after another.
+func (w *Worker) ask(ctx context.Context, call db.Call, headers map[string]string, unit db.Unit) (answer agent.Answer) {
+	start := time.Now()
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.log.ErrorContext(ctx, "panic while reading an answer", "task_id", call.Task.ID, "unit_id", unit.ID, "panic", cause, "stack", string(debug.Stack()))
+			answer = agent.Answer{Status: agent.Failed, ErrorCode: codePanic, ErrorMessage: "The answer could not be read because of an internal error", Latency: time.Since(start)}
+		}
+	}()
+	request := agent.Request{
+		URL: call.AgentURL, Headers: headers, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
+		SystemPrompt: unit.SystemPrompt, UserContext: unit.UserContext, Stream: call.UseStream,
+		IdempotencyKey: unit.IdempotencyKey(), Timeout: time.Duration(call.TimeoutSeconds) * time.Second,
+	}
+	if call.ExtraPayload != nil {
+		request.ExtraPayload = *call.ExtraPayload
+	}
+	return w.agents.Ask(ctx, request)
+}
+
+func resultOf(unit db.Unit, answer agent.Answer, attempts int) db.Result {
+	result := db.Result{
+		Unit: unit, Status: db.RunStatus(answer.Status), Response: answer.Text, Reasoning: answer.Reasoning,
+		LatencyMS: int(answer.Latency.Milliseconds()), Attempts: attempts,
+		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage,
+	}
+	if result.Status == db.RunSucceeded {
+		result.AnswerKey = stability.Key(answer.Text)
+	}
+	return result
+}
+
+// record stores a result, as often as it takes: an answer in hand must not be lost to a database that is
+// away for a while. It gives up when the worker's time to leave is over.
+func (w *Worker) record(ctx context.Context, call db.Call, result db.Result) (accepted bool, err error) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		accepted, err = w.store.RecordResult(ctx, call.LaunchID, call.Task.ID, result)
+		if err == nil || !errors.Is(err, db.ErrUnavailable) {
+			return accepted, err
+		}
+		w.log.WarnContext(ctx, "result not stored yet", "task_id", call.Task.ID, "unit_id", result.Unit.ID, "error", err)
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("gave up storing a result: %w", err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// claim takes a unit and notes that this worker holds it.
+func (w *Worker) claim(ctx context.Context, launchID uuid.UUID) (db.Claim, error) {
+	w.claiming.RLock()
+	defer w.claiming.RUnlock()
+	claim, err := w.store.ClaimUnit(ctx, launchID, w.id)
+	if err != nil {
+		// The claim may have been committed although its reply was lost.
+		w.mayHaveStrays.Store(true)
+		return claim, err
+	}
+	if claim.Unit != nil {
+		w.held.Store(claim.Unit.ID, struct{}{})
+	}
+	return claim, nil
+}

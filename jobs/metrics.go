@@ -1,0 +1,46 @@
+package jobs
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"wending/jobs/agent"
+)
+
+// Metrics are what a worker tells Prometheus.
+type Metrics struct {
+	calls       *prometheus.CounterVec
+	latency     prometheus.Histogram
+	lanesBusy   prometheus.Gauge
+	lostUnits   prometheus.Counter
+	lateResults prometheus.Counter
+}
+
+// NewMetrics registers the metrics of a worker and of its queue.
+func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
+	m := &Metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wending_agent_calls_total", Help: "Calls to agents by outcome: SUCCEEDED or the error code."}, []string{"outcome"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "wending_agent_call_seconds", Help: "Time from a call's start to the answer's last byte.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}}),
+		lanesBusy:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_lanes_busy", Help: "Lanes at work in this process."}),
+		lostUnits:   prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_lost_units_total", Help: "Units taken back from dead workers."}),
+		lateResults: prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_late_results_total", Help: "Results refused because the unit had gone to another worker."}),
+	}
+	registry.MustRegister(m.calls, m.latency, m.lanesBusy, m.lostUnits, m.lateResults)
+	for _, name := range []string{QueueEvaluation, QueueControl} {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "wending_queue_depth", Help: "Jobs waiting in Redis.", ConstLabels: prometheus.Labels{"queue": name},
+		}, func() float64 { return queue.depth(name) }))
+	}
+	return m
+}
+
+func (m *Metrics) observeCall(answer agent.Answer) {
+	outcome := answer.ErrorCode
+	if outcome == "" {
+		outcome = string(answer.Status)
+	}
+	m.calls.WithLabelValues(outcome).Inc()
+	m.latency.Observe(answer.Latency.Seconds())
+}

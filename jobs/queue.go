@@ -1,0 +1,116 @@
+// Package jobs runs launches: asynq jobs wake workers, the database says what is to be done.
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hibiken/asynq"
+)
+
+// The queues, each with a server of its own, because asynq has no concurrency per queue.
+const (
+	// QueueEvaluation carries lanes; as many run at once as EVALUATION_CONCURRENCY says.
+	QueueEvaluation = "evaluation"
+	// QueueControl carries short jobs that must not wait behind lanes.
+	QueueControl = "control"
+)
+
+// launchArgs are the arguments of every job of a launch.
+type launchArgs struct {
+	LaunchID uuid.UUID `json:"launch_id"`
+}
+
+// Queue puts jobs on Redis. A job is a wake-up: it may be lost, doubled or late, and reconcile makes up
+// for it. So no job is retried by asynq, and none is made unique.
+type Queue struct {
+	client    *asynq.Client
+	inspector *asynq.Inspector
+	redis     asynq.RedisConnOpt
+}
+
+// NewQueue returns the queue on the Redis at url; it connects when it is first used.
+func NewQueue(url string) (*Queue, error) {
+	redis, err := asynq.ParseRedisURI(url)
+	if err != nil {
+		return nil, fmt.Errorf("REDIS_URL cannot be read: %w", err)
+	}
+	return &Queue{client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
+}
+
+// Close closes the connections.
+func (q *Queue) Close() error { return errors.Join(q.client.Close(), q.inspector.Close()) }
+
+// EnqueueLaunch asks a worker to start a launch.
+func (q *Queue) EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error {
+	return q.enqueue(ctx, kindLaunch, QueueControl, time.Minute, launchArgs{launchID})
+}
+
+// EnqueueLanes asks workers for n lanes of a launch.
+func (q *Queue) EnqueueLanes(ctx context.Context, launchID uuid.UUID, n int) error {
+	for range n {
+		// The time of a job only frees asynq's bookkeeping: a lane ends by itself, after its last call.
+		if err := q.enqueue(ctx, kindLane, QueueEvaluation, 24*time.Hour, launchArgs{launchID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *Queue) enqueue(ctx context.Context, kind, queue string, timeout time.Duration, args any) error {
+	payload, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := q.client.EnqueueContext(ctx, asynq.NewTask(kind, payload), asynq.Queue(queue), asynq.MaxRetry(0), asynq.Timeout(timeout)); err != nil {
+		return fmt.Errorf("enqueue %s: %w", kind, err)
+	}
+	return nil
+}
+
+// waiting counts the jobs of each launch that wait in a queue.
+func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
+	counts := map[uuid.UUID]int{}
+	const pageSize = 1000
+	for page := 1; ; page++ {
+		jobs, err := q.inspector.ListPendingTasks(queue, asynq.PageSize(pageSize), asynq.Page(page))
+		if errors.Is(err, asynq.ErrQueueNotFound) {
+			return counts, nil // nothing was ever enqueued
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look into the queue %s: %w", queue, err)
+		}
+		for _, job := range jobs {
+			var args launchArgs
+			if json.Unmarshal(job.Payload, &args) == nil {
+				counts[args.LaunchID]++
+			}
+		}
+		if len(jobs) < pageSize {
+			return counts, nil
+		}
+	}
+}
+
+// depth returns how many jobs wait in a queue; zero when Redis does not answer.
+func (q *Queue) depth(queue string) float64 {
+	info, err := q.inspector.GetQueueInfo(queue)
+	if err != nil {
+		return 0
+	}
+	return float64(info.Pending + info.Scheduled)
+}
+
+func readLaunchArgs(job *asynq.Task) (uuid.UUID, error) {
+	var args launchArgs
+	if err := json.Unmarshal(job.Payload(), &args); err != nil {
+		return uuid.Nil, fmt.Errorf("read the arguments of %s: %w", job.Type(), err)
+	}
+	return args.LaunchID, nil
+}
