@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+)
+
+// demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes
+// slow and sometimes fail, so that every part of the pages has something to show.
+type demoAgent struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+func startDemoAgent(listen string) (*demoAgent, error) {
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("start the demo agent: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /agent/run", answerDemo)
+	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}
+	go func() { _ = d.server.Serve(listener) }() // ends with Close
+	return d, nil
+}
+
+func (d *demoAgent) address() string { return d.listener.Addr().String() }
+func (d *demoAgent) url() string     { return "http://" + d.address() + "/agent/run" }
+func (d *demoAgent) Close() error    { return d.server.Close() }
+
+// Run runs the demo agent alone.
+func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.Writer) error {
+	d, err := startDemoAgent(c.Listen)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(stdout, "wending demo-agent: %s\n", d.url())
+	<-ctx.Done()
+	log.Info("demo agent stopped")
+	return d.Close()
+}
+
+// answerDemo answers a question: mostly with its standard answer in one of a few wordings. What kind of
+// question it is depends on its text, so that the same ones are unsteady every time.
+func answerDemo(w http.ResponseWriter, r *http.Request) {
+	var question struct {
+		Question       string `json:"question"`
+		StandardAnswer string `json:"standard_answer"`
+		Stream         bool   `json:"stream"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&question); err != nil {
+		http.Error(w, `{"code":400,"msg":"the body is no JSON"}`, http.StatusBadRequest)
+		return
+	}
+	known := question.StandardAnswer
+	if known == "" {
+		known = "我是一个演示智能体，回答并不稳定。"
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(question.Question))
+	kind := sum.Sum32() % 8
+	answer := known
+	switch {
+	case kind <= 2: // steady
+	case kind <= 5: // the same in other words
+		answer = []string{known, known, "答案是" + known + "。", known + "（根据公开资料）"}[rand.IntN(4)]
+	case kind == 6: // unsteady, at length
+		answer = []string{known, "我不确定，可能是" + known + "。", longAnswer(question.Question, known)}[rand.IntN(3)]
+	default: // fails now and then
+		if rand.IntN(3) == 0 {
+			http.Error(w, `{"code":500,"msg":"模型服务繁忙，请稍后再试"}`, http.StatusInternalServerError)
+			return
+		}
+	}
+	wait := 50 + rand.IntN(200)
+	if rand.IntN(25) == 0 {
+		wait += 1500
+	}
+	if !sleep(r.Context(), time.Duration(wait)*time.Millisecond) {
+		return
+	}
+	if !question.Stream {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"code": 0, "msg": "ok", "data": map[string]string{"output": answer}})
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	event := func(name string, data any) {
+		line, _ := json.Marshal(map[string]any{"event": name, "data": data})
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", line)
+		_ = http.NewResponseController(w).Flush()
+	}
+	delta := func(text string) any {
+		return map[string]any{"choices": []any{map[string]any{"index": 0, "delta": map[string]string{"content": text}}}}
+	}
+	event("reasoning_chunk", delta("用户在问："+question.Question))
+	runes := []rune(answer)
+	for len(runes) > 0 {
+		n := min(len(runes), 24)
+		event("llm_chunk", delta(string(runes[:n])))
+		runes = runes[n:]
+		if !sleep(r.Context(), 5*time.Millisecond) {
+			return
+		}
+	}
+	event("node_finished", map[string]any{"output": answer})
+}
+
+func longAnswer(question, known string) string {
+	return "关于“" + question + "”，需要从几个方面来看。\n\n" +
+		"首先，这个问题在不同的资料中有不同的说法，有的资料年代较早，记载比较简略，有的资料则作了详细的考证。" +
+		"其次，常见的答案往往来自教科书和百科，经过多次转述后，细节可能已经有所变化，因此在引用时应当核对原始出处。" +
+		"再次，如果考虑到地区和时期的差别，同一个名称所指的内容也可能不同，这也是回答不一致的常见原因之一。\n\n" +
+		"综合以上几点，比较可靠的答案是：" + known + "。如果需要更准确的结论，建议查阅权威的一手资料，并与多位专家的意见互相印证。"
+}
+
+// sleep waits, and returns false when the caller has gone.
+func sleep(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(wait):
+		return true
+	}
+}

@@ -1,0 +1,73 @@
+// Command wending is the whole product: web, workers, and what they need.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"github.com/joho/godotenv"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run parses the command line and the environment and runs one subcommand until it is done or ctx ends.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	file, err := godotenv.Read()
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		_, _ = fmt.Fprintln(stderr, "wending: .env cannot be read:", err)
+		return 2
+	}
+	lookup := func(name string) string {
+		if text := getenv(name); text != "" {
+			return text
+		}
+		return file[name]
+	}
+	var cli commands
+	exited := -1
+	parser, err := kong.New(&cli, kong.Name("wending"), kong.UsageOnError(),
+		kong.Description("Measures how stable and how good an LLM agent's answers are. Every setting is a flag or an environment variable (also read from .env)."),
+		kong.Writers(stdout, stderr), kong.Exit(func(code int) { exited = code }), kong.Resolvers(environment(lookup)))
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "wending:", err)
+		return 2
+	}
+	chosen, err := parser.Parse(args)
+	if exited >= 0 { // --help was asked for
+		return exited
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "wending:", err)
+		return 2
+	}
+	chosen.BindTo(ctx, (*context.Context)(nil))
+	chosen.BindTo(stdout, (*io.Writer)(nil))
+	if err := chosen.Run(&cli.Settings, newLogger(stderr, cli.Settings)); err != nil {
+		_, _ = fmt.Fprintln(stderr, "wending:", err)
+		return 1
+	}
+	return 0
+}
+
+// environment gives flags what the environment variable in their "from" tag says.
+func environment(lookup func(string) string) kong.Resolver {
+	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if name := flag.Tag.Get("from"); name != "" {
+			if text := lookup(name); text != "" {
+				return text, nil
+			}
+		}
+		return nil, nil
+	})
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"wending/handlers"
+)
+
+// Settings are the product's settings; each is a flag and an environment variable.
+type Settings struct {
+	ListenAddr   string `from:"LISTEN_ADDR" default:"127.0.0.1:8080" help:"Address of the web pages and the API ($LISTEN_ADDR)."`
+	DatabaseURL  string `name:"database-url" from:"DATABASE_URL" help:"PostgreSQL; unset: an embedded one, 'up' only ($DATABASE_URL)."`
+	RedisURL     string `name:"redis-url" from:"REDIS_URL" help:"Redis; unset: an embedded one, 'up' only ($REDIS_URL)."`
+	DataDir      string `from:"DATA_DIR" default:"./data" help:"Uploads, embedded servers, generated key ($DATA_DIR)."`
+	Concurrency  int    `name:"evaluation-concurrency" from:"EVALUATION_CONCURRENCY" default:"1" help:"Lanes this worker process runs at once, and a task's default concurrency ($EVALUATION_CONCURRENCY)."`
+	RateLimit    string `name:"rate-limit-per-agent" from:"RATE_LIMIT_PER_AGENT" default:"1/s" help:"N/s, N/m or unlimited, for each agent over all workers ($RATE_LIMIT_PER_AGENT)."`
+	RunsPerItem  int    `from:"RUNS_PER_ITEM" default:"5" help:"How often each question is asked ($RUNS_PER_ITEM)."`
+	AgentTimeout int    `name:"agent-timeout-seconds" from:"AGENT_TIMEOUT_SECONDS" default:"30" help:"Time for a whole call ($AGENT_TIMEOUT_SECONDS)."`
+	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Retries after a timeout or network error ($AGENT_MAX_RETRIES)."`
+	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream ($AGENT_USE_STREAM)."`
+	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
+	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
+	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers; unset: generated in the data folder ($SECRET_KEY)."`
+	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
+	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; unset: none ($METRICS_ADDR)."`
+	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; unset: nowhere ($SENTRY_DSN)."`
+	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"text or json ($LOG_FORMAT)."`
+	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error ($LOG_LEVEL)."`
+}
+
+func newLogger(w io.Writer, s Settings) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // the parser has checked it
+	options := &slog.HandlerOptions{Level: level}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// defaults checks the settings of tasks and returns them.
+func (s Settings) defaults() (handlers.Defaults, error) {
+	for _, number := range []struct {
+		name            string
+		is, least, most int
+	}{
+		{"EVALUATION_CONCURRENCY", s.Concurrency, 1, 1024},
+		{"RUNS_PER_ITEM", s.RunsPerItem, 1, 20},
+		{"AGENT_TIMEOUT_SECONDS", s.AgentTimeout, 1, 600},
+		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, 5},
+	} {
+		if number.is < number.least || number.is > number.most {
+			return handlers.Defaults{}, fmt.Errorf("%s is %d, but must lie between %d and %d", number.name, number.is, number.least, number.most)
+		}
+	}
+	if _, err := handlers.ParseRate(s.RateLimit); err != nil {
+		return handlers.Defaults{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)
+	}
+	return handlers.Defaults{RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,
+		Concurrency: min(s.Concurrency, 64), UseStream: s.AgentStream, RateLimit: s.RateLimit}, nil
+}
+
+// secret is SECRET_KEY, or the key in the data folder, which is made when it is not there.
+func (s Settings) secret() (string, error) {
+	if s.SecretKey != "" {
+		return s.SecretKey, nil
+	}
+	path := filepath.Join(s.DataDir, "secret.key")
+	if err := os.MkdirAll(s.DataDir, 0o755); err != nil {
+		return "", fmt.Errorf("make the data folder: %w", err)
+	}
+	fresh := make([]byte, 32)
+	if _, err := rand.Read(fresh); err != nil {
+		return "", err
+	}
+	// Written aside and linked into place: of two processes that start together, both use one key, whole.
+	aside, err := os.CreateTemp(s.DataDir, ".secret-*") // mode 0600
+	if err != nil {
+		return "", fmt.Errorf("make the secret key: %w", err)
+	}
+	defer os.Remove(aside.Name()) //nolint:errcheck // a temporary file
+	_, err = aside.WriteString(base64.StdEncoding.EncodeToString(fresh) + "\n")
+	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
+		return "", fmt.Errorf("make the secret key: %w", err)
+	}
+	if err := os.Link(aside.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("make the secret key: %w", err)
+	}
+	key, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the secret key: %w", err)
+	}
+	return strings.TrimSpace(string(key)), nil
+}
+
+// ownAddresses are the host:port of this program's own servers, which no agent may be at.
+func (s Settings) ownAddresses(listening string) []string {
+	own := []string{listening}
+	for _, server := range []struct{ address, port string }{{s.DatabaseURL, "5432"}, {s.RedisURL, "6379"}} {
+		if server.address == "" {
+			continue
+		}
+		u, err := url.Parse(server.address)
+		if err == nil && u.Hostname() != "" {
+			port := u.Port()
+			if port == "" {
+				port = server.port
+			}
+			own = append(own, net.JoinHostPort(u.Hostname(), port))
+			continue
+		}
+		parts := map[string]string{"port": server.port}
+		for pair := range strings.FieldsSeq(server.address) {
+			name, text, _ := strings.Cut(pair, "=")
+			parts[name] = text
+		}
+		if host := parts["host"]; host != "" && !strings.HasPrefix(host, "/") {
+			own = append(own, net.JoinHostPort(host, parts["port"]))
+		}
+	}
+	return own
+}
+
+// listensOnLoopback says whether only this machine can reach the pages.
+func listensOnLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}

@@ -1,0 +1,97 @@
+package handlers
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/views"
+)
+
+const defaultPageSize = 20
+
+// pageOf reads page and page_size.
+func pageOf(c echo.Context) (db.Page, *Fault) {
+	page := db.Page{Number: 1, Size: defaultPageSize}
+	if f := validNumber(c.QueryParam("page"), "page", 1, 1_000_000, &page.Number); f != nil {
+		return page, f
+	}
+	return page, validNumber(c.QueryParam("page_size"), "page_size", 1, 100, &page.Size)
+}
+
+// taskFilterOf reads status, which may be repeated or comma-separated, and query.
+func taskFilterOf(c echo.Context) (filter db.TaskFilter, f *Fault) {
+	for _, list := range c.QueryParams()["status"] {
+		for name := range strings.SplitSeq(list, ",") {
+			status := db.TaskStatus(strings.TrimSpace(name))
+			if status == "" {
+				continue
+			}
+			if !slices.Contains(db.TaskStatuses, status) {
+				return filter, parameterInvalid("status", "error.range.choice", "Choices", "PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED")
+			}
+			filter.Statuses = append(filter.Statuses, status)
+		}
+	}
+	filter.NameContains = strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(c.QueryParam("query"), "\x00", ""), ""))
+	return filter, nil
+}
+
+// tasksPage is the list of tasks.
+func (s *Server) tasksPage(c echo.Context) error {
+	ctx := c.Request().Context()
+	page, f := pageOf(c)
+	if f != nil {
+		return f
+	}
+	filter, f := taskFilterOf(c)
+	if f != nil {
+		return f
+	}
+	tasks, total, err := s.Store.Tasks(ctx, filter, page)
+	if err != nil {
+		return err
+	}
+	view := views.TasksPage{Tasks: tasks, Statuses: filter.Statuses, Name: filter.NameContains, HasDemo: s.DemoURL != ""}
+	if total == 0 {
+		has, err := s.Store.HasTasks(ctx)
+		if err != nil {
+			return err
+		}
+		view.IsEmpty = !has
+	}
+	query := url.Values{}
+	for _, status := range filter.Statuses {
+		query.Add("status", string(status))
+	}
+	if filter.NameContains != "" {
+		query.Set("query", filter.NameContains)
+	}
+	if page.Size != defaultPageSize {
+		query.Set("page_size", strconv.Itoa(page.Size))
+	}
+	view.Pager = views.Pager{Path: "/tasks", Query: query, Page: page.Number, Size: page.Size, Total: total}
+	locale := s.locale(c)
+	frame := s.frame(c, locale.Text("tasks.title"))
+	if c.QueryParam("created") != "" {
+		frame.Toast = locale.Text("tasks.created.toast")
+	}
+	return s.render(c, http.StatusOK, views.TasksView(frame, view))
+}
+
+// taskRow is one row of the list, by which the row replaces itself while its task may change.
+func (s *Server) taskRow(c echo.Context) error {
+	task, err := s.task(c)
+	if err != nil {
+		return err
+	}
+	if !isFragment(c) {
+		return c.Redirect(http.StatusSeeOther, "/tasks")
+	}
+	return s.render(c, http.StatusOK, views.TaskRow(task))
+}

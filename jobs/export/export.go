@@ -1,0 +1,156 @@
+// Package export writes reports: one definition of the columns, three writers that stream.
+package export
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Beijing is the zone of every time that is shown.
+var Beijing = time.FixedZone("CST", 8*60*60)
+
+// Report is what a report says of its task.
+type Report struct {
+	TaskName, AgentURL, AgentModel string
+	RunsPerItem                    int
+	CreatedAt                      time.Time
+	CompletedAt                    *time.Time
+	// VariableNames are the dataset's further columns, in order.
+	VariableNames []string
+	// IncludeErrors keeps the columns of error codes.
+	IncludeErrors bool
+	// Items, Succeeded and Failed are counted for the information page.
+	Items, Succeeded, Failed int
+}
+
+// Item is one question with its runs.
+type Item struct {
+	QuestionID, Question, StandardAnswer string
+	SystemPrompt, UserContext            *string
+	Variables                            map[string]string
+	Runs                                 []Run
+}
+
+// Run is one answer.
+type Run struct {
+	Index    int
+	Status   string
+	Response *string
+	// Exact is the answer byte for byte where it is not valid text; else nil.
+	Exact        []byte
+	LatencyMS    *int
+	ErrorCode    *string
+	ErrorMessage *string
+}
+
+// columns are the report's columns (spec/004 US-04): the item's, four for each run, the task's times, and
+// the variables.
+func (r Report) columns() []string {
+	columns := []string{"question_id", "question", "standard_answer", "_system_prompt", "_user_context"}
+	for n := 1; n <= r.RunsPerItem; n++ {
+		for _, name := range r.runColumns() {
+			columns = append(columns, fmt.Sprintf("run_%d_%s", n, name))
+		}
+	}
+	columns = append(columns, "_created_at", "_completed_at")
+	for _, name := range r.VariableNames {
+		columns = append(columns, "var_"+name)
+	}
+	return columns
+}
+
+func (r Report) runColumns() []string {
+	names := []string{"output", "status", "latency_ms"}
+	if r.IncludeErrors {
+		names = append(names, "error_code")
+	}
+	return names
+}
+
+// cells are an item's texts under columns. A run that is missing leaves its cells empty.
+func (r Report) cells(item Item) []string {
+	cells := []string{item.QuestionID, item.Question, item.StandardAnswer, deref(item.SystemPrompt), deref(item.UserContext)}
+	runs := map[int]Run{}
+	for _, run := range item.Runs {
+		runs[run.Index] = run
+	}
+	for n := 1; n <= r.RunsPerItem; n++ {
+		run := runs[n]
+		latency := ""
+		if run.LatencyMS != nil {
+			latency = strconv.Itoa(*run.LatencyMS)
+		}
+		cells = append(cells, deref(run.Response), run.Status, latency)
+		if r.IncludeErrors {
+			cells = append(cells, deref(run.ErrorCode))
+		}
+	}
+	completed := ""
+	if r.CompletedAt != nil {
+		completed = FormatTime(*r.CompletedAt)
+	}
+	cells = append(cells, FormatTime(r.CreatedAt), completed)
+	for _, name := range r.VariableNames {
+		cells = append(cells, item.Variables[name])
+	}
+	return cells
+}
+
+// FormatTime writes a time as reports and the API do: RFC 3339 in +08:00, to the second.
+func FormatTime(t time.Time) string { return t.In(Beijing).Format(time.RFC3339) }
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// ContentDisposition names a report's download: an ASCII name for old clients, the task's own beside it
+// (RFC 6266).
+func ContentDisposition(taskName, extension string) string {
+	name := safeName(taskName, "task")
+	return disposition(asciiName(name, "task")+"_report."+extension, name+"_评测报告."+extension)
+}
+
+// Attachment names the download of a file that was uploaded under name.
+func Attachment(name string) string {
+	name = safeName(name, "dataset")
+	return disposition(asciiName(name, "dataset"), name)
+}
+
+func disposition(ascii, full string) string {
+	return fmt.Sprintf(`attachment; filename="%s"; filename*=UTF-8''%s`, ascii, strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
+}
+
+// safeName takes out what a file system or a header could stumble over.
+func safeName(name, fallback string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`/\:*?"<>|`, r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, name)
+	if name = strings.Trim(name, " ."); name == "" {
+		return fallback
+	}
+	return name
+}
+
+func asciiName(name, fallback string) string {
+	name = strings.Trim(strings.Map(func(r rune) rune {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_' || r == '.') {
+			return r
+		}
+		return '_'
+	}, name), "_.")
+	if name == "" {
+		return fallback
+	}
+	return name
+}

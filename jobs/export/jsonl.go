@@ -1,0 +1,76 @@
+package export
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"unicode/utf8"
+)
+
+// JSONL writes a report as one JSON object a line, one line an item, with every text exact.
+type JSONL struct {
+	report  Report
+	w       *bufio.Writer
+	encoder *json.Encoder
+}
+
+// NewJSONL begins a report.
+func NewJSONL(w io.Writer, report Report) *JSONL {
+	j := &JSONL{report: report, w: bufio.NewWriterSize(w, 32<<10)}
+	j.encoder = json.NewEncoder(j.w)
+	j.encoder.SetEscapeHTML(false)
+	return j
+}
+
+type jsonItem struct {
+	QuestionID     string            `json:"question_id"`
+	Question       string            `json:"question"`
+	StandardAnswer string            `json:"standard_answer"`
+	SystemPrompt   *string           `json:"system_prompt"`
+	UserContext    *string           `json:"user_context"`
+	Variables      map[string]string `json:"variables,omitempty"`
+	Runs           []jsonRun         `json:"runs"`
+	CreatedAt      string            `json:"created_at"`
+	CompletedAt    *string           `json:"completed_at"`
+}
+
+type jsonRun struct {
+	RunIndex int     `json:"run_index"`
+	Output   *string `json:"output"`
+	// OutputBase64 has the exact bytes where the output is not valid UTF-8.
+	OutputBase64 []byte  `json:"output_base64,omitempty"`
+	Status       string  `json:"status"`
+	LatencyMS    *int    `json:"latency_ms"`
+	ErrorCode    *string `json:"error_code,omitempty"`
+	ErrorMessage *string `json:"error_message,omitempty"`
+}
+
+// Write adds an item.
+func (j *JSONL) Write(item Item) error {
+	line := jsonItem{QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
+		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: item.Variables,
+		CreatedAt: FormatTime(j.report.CreatedAt), Runs: []jsonRun{}}
+	if j.report.CompletedAt != nil {
+		completed := FormatTime(*j.report.CompletedAt)
+		line.CompletedAt = &completed
+	}
+	for _, run := range item.Runs {
+		out := jsonRun{RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS}
+		if run.Exact != nil {
+			if utf8.Valid(run.Exact) { // only a NUL, which JSON can hold
+				exact := string(run.Exact)
+				out.Output = &exact
+			} else {
+				out.OutputBase64 = run.Exact
+			}
+		}
+		if j.report.IncludeErrors {
+			out.ErrorCode, out.ErrorMessage = run.ErrorCode, run.ErrorMessage
+		}
+		line.Runs = append(line.Runs, out)
+	}
+	return j.encoder.Encode(line)
+}
+
+// Close ends the report.
+func (j *JSONL) Close() error { return j.w.Flush() }

@@ -1,0 +1,203 @@
+package export
+
+import (
+	"archive/zip"
+	"bufio"
+	"compress/flate"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxCellUnits is Excel's limit of a cell, in UTF-16 code units.
+const maxCellUnits = 32767
+
+// Info are the labels and texts of the information page, in order.
+type Info [][2]string
+
+// XLSX writes a report as a workbook of two sheets: the information page, then the rows as text cells.
+// Texts stand in the cells themselves, so that nothing has to be kept until the end.
+type XLSX struct {
+	report  Report
+	zip     *zip.Writer
+	w       *bufio.Writer
+	row     int
+	cutMark string
+}
+
+// Fixed parts of the workbook (ECMA-376 part 1, 18.2 and 18.3; part 2, 9 and 10).
+const (
+	xmlHeader    = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n"
+	contentTypes = xmlHeader + `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet2.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>`
+	packageRels  = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
+	workbookRels = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
+	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/></sheets></workbook>`
+	// Style 1 is a bold head, style 2 text at the top of its cell, wrapped; both of number format 49, text.
+	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="3"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf></cellXfs></styleSheet>`
+	sheetBegin = xmlHeader + `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`
+	frozenHead = `<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>`
+)
+
+const (
+	styleHead = 1
+	styleText = 2
+)
+
+// NewXLSX writes the information page and the header row. sheetNames are those of the two sheets;
+// cutMark ends a text that is too long for a cell and names where the whole one is found.
+func NewXLSX(w io.Writer, report Report, info Info, sheetNames [2]string, cutMark string) (*XLSX, error) {
+	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: cutMark}
+	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(w, flate.BestSpeed)
+	})
+	for _, part := range [][2]string{
+		{"[Content_Types].xml", contentTypes}, {"_rels/.rels", packageRels}, {"xl/_rels/workbook.xml.rels", workbookRels},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(sheetNames[0]), xmlText(sheetNames[1]))}, {"xl/styles.xml", styles},
+	} {
+		if err := x.begin(part[0]); err != nil {
+			return nil, err
+		}
+		_, _ = x.w.WriteString(part[1])
+	}
+	if err := x.begin("xl/worksheets/sheet1.xml"); err != nil {
+		return nil, err
+	}
+	_, _ = x.w.WriteString(sheetBegin + `<cols><col min="1" max="1" width="24" customWidth="1"/><col min="2" max="2" width="80" customWidth="1"/></cols><sheetData>`)
+	for _, line := range info {
+		if err := x.cells([]string{line[0], line[1]}, styleText); err != nil {
+			return nil, err
+		}
+	}
+	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
+	if err := x.begin("xl/worksheets/sheet2.xml"); err != nil {
+		return nil, err
+	}
+	x.row = 0
+	_, _ = x.w.WriteString(sheetBegin + frozenHead + `<sheetFormatPr defaultRowHeight="15"/><cols><col min="1" max="1" width="14" customWidth="1"/><col min="2" max="` +
+		strconv.Itoa(len(report.columns())) + `" width="30" customWidth="1"/></cols><sheetData>`)
+	if err := x.cells(report.columns(), styleHead); err != nil {
+		return nil, err
+	}
+	if err := x.w.Flush(); err != nil {
+		return nil, err
+	}
+	return x, x.zip.Flush() // the download begins at once
+}
+
+// begin ends the part before and opens the next.
+func (x *XLSX) begin(name string) error {
+	if x.w != nil {
+		if err := x.w.Flush(); err != nil {
+			return err
+		}
+	}
+	part, err := x.zip.Create(name)
+	if err != nil {
+		return err
+	}
+	x.w = bufio.NewWriterSize(part, 32<<10)
+	return nil
+}
+
+// Write adds an item.
+func (x *XLSX) Write(item Item) error { return x.cells(x.report.cells(item), styleText) }
+
+// Close ends the workbook. Without it the file is damaged, and known to be.
+func (x *XLSX) Close() error {
+	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
+	if err := x.w.Flush(); err != nil {
+		return err
+	}
+	return x.zip.Close()
+}
+
+func (x *XLSX) cells(cells []string, style int) error {
+	x.row++
+	_, _ = fmt.Fprintf(x.w, `<row r="%d">`, x.row)
+	for n, cell := range cells {
+		if cell == "" {
+			continue
+		}
+		_, _ = fmt.Fprintf(x.w, `<c r="%s%d" t="inlineStr" s="%d"><is><t xml:space="preserve">`, columnName(n), x.row, style)
+		_, _ = x.w.WriteString(xmlText(cutCell(cell, x.cutMark)))
+		_, _ = x.w.WriteString(`</t></is></c>`)
+	}
+	_, err := x.w.WriteString(`</row>`)
+	return err
+}
+
+func columnName(n int) string {
+	name := string(rune('A' + n%26))
+	if n >= 26 {
+		return columnName(n/26-1) + name
+	}
+	return name
+}
+
+// cutCell cuts a text that Excel would refuse, visibly: mark stands at its end.
+func cutCell(text, mark string) string {
+	if len(text) <= maxCellUnits || utf16Units(text) <= maxCellUnits {
+		return text
+	}
+	room := maxCellUnits - utf16Units(mark)
+	for at, r := range text {
+		if room -= utf16Width(r); room < 0 {
+			return text[:at] + mark
+		}
+	}
+	return text
+}
+
+func utf16Units(text string) (units int) {
+	for _, r := range text {
+		units += utf16Width(r)
+	}
+	return units
+}
+
+func utf16Width(r rune) int {
+	if r > 0xFFFF {
+		return 2
+	}
+	return 1
+}
+
+// escapeLike is text that a reader of workbooks would take for an escaped character (ECMA-376 22.4.2.4).
+var escapeLike = regexp.MustCompile(`_(x[0-9A-Fa-f]{4}_)`)
+
+// xmlText writes text for XML. Characters that XML cannot hold, and CR, which parsers turn into LF, are
+// written as _xHHHH_; text that looks so already has its underscore escaped.
+func xmlText(text string) string {
+	if strings.Contains(text, "_x") {
+		text = escapeLike.ReplaceAllString(text, "_x005F_$1")
+	}
+	if !strings.ContainsFunc(text, needsEscape) {
+		return text
+	}
+	var escaped strings.Builder
+	escaped.Grow(len(text) + 64)
+	for _, r := range text {
+		switch {
+		case r == '&':
+			escaped.WriteString("&amp;")
+		case r == '<':
+			escaped.WriteString("&lt;")
+		case r == '>':
+			escaped.WriteString("&gt;")
+		case r == '"':
+			escaped.WriteString("&quot;")
+		case (r < 0x20 && r != '\t' && r != '\n') || r == 0xFFFE || r == 0xFFFF:
+			fmt.Fprintf(&escaped, "_x%04X_", r)
+		default:
+			escaped.WriteRune(r)
+		}
+	}
+	return escaped.String()
+}
+
+func needsEscape(r rune) bool {
+	return r == '&' || r == '<' || r == '>' || r == '"' || (r < 0x20 && r != '\t' && r != '\n') || r == 0xFFFE || r == 0xFFFF || r == utf8.RuneError
+}
