@@ -43,8 +43,10 @@ func (s *Server) formOf(values map[string]string) views.CreateForm {
 
 func (s *Server) createFrame(c echo.Context) views.Frame {
 	locale := s.locale(c)
-	return s.frame(c, locale.Text("create.title"),
+	frame := s.frame(c, locale.Text("create.title"),
 		views.Crumb{Text: locale.Text("nav.tasks"), Href: "/tasks"}, views.Crumb{Text: locale.Text("nav.create")})
+	frame.Width = "narrow"
+	return frame
 }
 
 func (s *Server) createPage(c echo.Context) error {

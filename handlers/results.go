@@ -60,7 +60,7 @@ func (s *Server) resultsPage(c echo.Context) error {
 	view.Pager = views.Pager{Path: "/tasks/" + task.ID.String() + "/results", Query: query, Page: page.Number, Size: page.Size, Total: len(shown)}
 	locale := s.locale(c)
 	frame := s.frame(c, locale.Text("results.title", "Name", task.Name), views.Crumb{Text: locale.Text("nav.tasks"), Href: "/tasks"}, views.Crumb{Text: task.Name})
-	frame.IsWide = true
+	frame.Width = "wide"
 	return s.render(c, http.StatusOK, views.ResultsView(frame, view))
 }
 

@@ -1,0 +1,643 @@
+package handlers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/handlers"
+	"wending/jobs"
+	"wending/jobs/agent"
+	"wending/jobs/agent/agenttest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// site is the product's pages and API over real HTTP, with or without a worker behind them.
+type site struct {
+	*httptest.Server
+	store   *db.Store
+	tables  *sqlx.DB
+	uploads string
+	client  *http.Client
+}
+
+func newSite(t *testing.T, withWorker bool) *site {
+	t.Helper()
+	s := &site{uploads: t.TempDir()}
+	s.store, s.tables = dbtest.Open(t)
+	queue, err := jobs.NewQueue(dbtest.Redis(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = queue.Close() })
+	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	require.NoError(t, err)
+	sealer, err := agent.NewSealer("secret")
+	require.NoError(t, err)
+	client := agent.NewClient(guard, "")
+	registry := prometheus.NewRegistry()
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Guard: guard, Sealer: sealer, Uploads: s.uploads,
+		Defaults:    handlers.Defaults{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
+		DefaultLang: "zh-CN", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: quiet})
+	require.NoError(t, err)
+	s.Server = httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if withWorker {
+		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: 4, Store: s.store, Queue: queue, Agents: client, Sealer: sealer,
+			Metrics: jobs.NewMetrics(registry, queue), Log: quiet})
+		ctx, cancel := context.WithCancel(context.Background())
+		left := make(chan error, 1)
+		go func() { left <- worker.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-left })
+	}
+	return s
+}
+
+// response is an answer read to its end.
+type response struct {
+	*http.Response
+	body []byte
+}
+
+func (s *site) do(t *testing.T, request *http.Request) response {
+	t.Helper()
+	answer, err := s.client.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return response{answer, body}
+}
+
+func (s *site) get(t *testing.T, path string) response {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+	require.NoError(t, err)
+	return s.do(t, request)
+}
+
+// post sends a form; a field named file@NAME is an upload under that name.
+func (s *site) post(t *testing.T, path string, fields map[string]string) response {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for name, text := range fields {
+		if fileName, isFile := strings.CutPrefix(name, "file@"); isFile {
+			part, err := form.CreateFormFile("dataset_file", fileName)
+			require.NoError(t, err)
+			_, _ = part.Write([]byte(text))
+			continue
+		}
+		require.NoError(t, form.WriteField(name, text))
+	}
+	require.NoError(t, form.Close())
+	request, err := http.NewRequest(http.MethodPost, s.URL+path, &body)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", form.FormDataContentType())
+	return s.do(t, request)
+}
+
+func (r response) page(t *testing.T) *goquery.Document {
+	t.Helper()
+	document, err := goquery.NewDocumentFromReader(bytes.NewReader(r.body))
+	require.NoError(t, err)
+	return document
+}
+
+func (r response) into(t *testing.T, to any) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(r.body, to), "%s", r.body)
+}
+
+type apiError struct {
+	Code    string
+	Message string
+	Details []struct {
+		Row             int
+		Column, Message string
+	}
+}
+
+const api = "/api/v1/evaluation-tasks"
+
+// create posts a task by the API and returns its id.
+func (s *site) create(t *testing.T, agentURL, csvText string, more map[string]string) string {
+	t.Helper()
+	fields := map[string]string{"task_name": "稳定性测试", "agent_api_url": agentURL, "file@q.csv": csvText}
+	for name, text := range more {
+		fields[name] = text
+	}
+	answer := s.post(t, api, fields)
+	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
+	var created struct {
+		TaskID string `json:"task_id"`
+		Status string `json:"status"`
+	}
+	answer.into(t, &created)
+	require.Equal(t, "PENDING", created.Status)
+	return created.TaskID
+}
+
+func (s *site) awaitDone(t *testing.T, id string) {
+	t.Helper()
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool {
+		task, err := s.store.Task(t.Context(), uuid.MustParse(id))
+		require.NoError(t, err)
+		return !task.Status.IsActive()
+	})
+}
+
+const questions = "question_id,question,standard_answer,level\nq1,中国的首都是哪里？,北京,easy\nq2,\"<script>alert(1)</script>\",\"a,\"\"b\"\"\",hard\n"
+
+// unsteady answers q1 in two ways and fails one run of q2.
+func unsteady() func(http.ResponseWriter, agenttest.Call) {
+	counts := make(chan map[string]int, 1)
+	counts <- map[string]int{}
+	return func(w http.ResponseWriter, call agenttest.Call) {
+		seen := <-counts
+		seen[call.Question]++
+		n := seen[call.Question]
+		counts <- seen
+		switch {
+		case strings.HasPrefix(call.Question, "中国") && n%2 == 0:
+			agenttest.Stream(w, " 北京 ")
+		case strings.HasPrefix(call.Question, "中国"):
+			agenttest.Stream(w, "首都是北京。")
+		case n == 3:
+			http.Error(w, `{"code":500,"msg":"busy"}`, http.StatusInternalServerError)
+		default:
+			agenttest.Stream(w, "=cmd<img src=x onerror=alert(1)>\r\n"+strings.Repeat("长", 300))
+		}
+	}
+}
+
+func TestTheWholeStoryByTheAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, unsteady())
+	id := s.create(t, fake.URL, questions, map[string]string{"agent_api_headers": `{"X-Secret":"tops3cret"}`, "agent_model": "m1"})
+	s.awaitDone(t, id)
+
+	var detail map[string]any
+	s.get(t, api+"/"+id).into(t, &detail)
+	require.Equal(t, "SUCCEEDED", detail["status"])
+	require.Equal(t, map[string]any{"processed": 2.0, "total": 2.0}, detail["progress"])
+	require.True(t, strings.HasSuffix(detail["created_at"].(string), "+08:00"))
+	require.Equal(t, 10.0, detail["statistics"].(map[string]any)["runs"])
+	require.NotContains(t, string(s.get(t, api+"/"+id).body), "tops3cret", "secrets never leave")
+
+	var results struct {
+		Task  map[string]any
+		Items []struct {
+			QuestionID string `json:"question_id"`
+			Runs       []struct {
+				RunIndex     int `json:"run_index"`
+				Status       string
+				ResponseBody *string `json:"response_body"`
+				ErrorCode    *string `json:"error_code"`
+			}
+		}
+		Pagination map[string]int
+	}
+	s.get(t, api+"/"+id+"/results").into(t, &results)
+	require.Len(t, results.Items, 2)
+	require.Equal(t, "q1", results.Items[0].QuestionID)
+	failed := 0
+	for _, item := range results.Items {
+		require.Len(t, item.Runs, 5)
+		for n, run := range item.Runs {
+			require.Equal(t, n+1, run.RunIndex)
+			if run.Status == "FAILED" {
+				failed++
+				require.Equal(t, "HTTP_500", *run.ErrorCode)
+				require.Nil(t, run.ResponseBody)
+			}
+		}
+	}
+	require.Equal(t, 1, failed)
+	s.get(t, api+"/"+id+"/results?question_id=q2").into(t, &results)
+	require.Equal(t, 1, results.Pagination["total"])
+
+	s.requireExports(t, id)
+}
+
+// requireExports opens each report as its users would.
+func (s *site) requireExports(t *testing.T, id string) {
+	t.Helper()
+	answer := s.get(t, api+"/"+id+"/export")
+	require.Equal(t, `attachment; filename="task_report.csv"; filename*=UTF-8''%E7%A8%B3%E5%AE%9A%E6%80%A7%E6%B5%8B%E8%AF%95_%E8%AF%84%E6%B5%8B%E6%8A%A5%E5%91%8A.csv`,
+		answer.Header.Get("Content-Disposition"))
+	require.True(t, bytes.HasPrefix(answer.body, []byte("\uFEFFquestion_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,")))
+	rows, err := csv.NewReader(bytes.NewReader(answer.body)).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, 3)
+	require.Equal(t, []string{"_created_at", "_completed_at", "var_level"}, rows[0][25:])
+	require.Equal(t, "hard", rows[2][27])
+	require.Equal(t, `a,"b"`, rows[2][2])
+	for n := range 5 {
+		output := rows[2][5+4*n]
+		require.True(t, output == "" || strings.HasPrefix(output, "'=cmd"), "a formula is neutralised: %q", output)
+	}
+	require.NotContains(t, string(s.get(t, api+"/"+id+"/export?include_errors=false").body), "error_code")
+
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
+	require.NoError(t, err)
+	defer book.Close()
+	require.Equal(t, []string{"任务信息", "评测结果"}, book.GetSheetList())
+	cells, err := book.GetRows("评测结果")
+	require.NoError(t, err)
+	require.Equal(t, "question_id", cells[0][0])
+	require.Equal(t, "<script>alert(1)</script>", cells[2][1])
+
+	lines := strings.Split(strings.TrimSpace(string(s.get(t, api+"/"+id+"/export?format=jsonl").body)), "\n")
+	require.Len(t, lines, 2)
+	var line struct {
+		Runs []struct{ Output *string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(lines[1]), &line))
+	exact := 0
+	for _, run := range line.Runs {
+		if run.Output != nil && *run.Output == "=cmd<img src=x onerror=alert(1)>\r\n"+strings.Repeat("长", 300) {
+			exact++
+		}
+	}
+	require.Equal(t, 4, exact)
+}
+
+func TestEveryFieldErrorHasItsCode(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	good := func(change map[string]string) map[string]string {
+		fields := map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/a", "file@q.csv": questions}
+		for name, text := range change {
+			if text == "-" {
+				delete(fields, name)
+				continue
+			}
+			fields[name] = text
+		}
+		return fields
+	}
+	for name, test := range map[string]struct {
+		change  map[string]string
+		status  int
+		code    string
+		message string
+	}{
+		"no name":          {map[string]string{"task_name": "  "}, 422, "TASK_NAME_REQUIRED", "请输入任务名称"},
+		"long name":        {map[string]string{"task_name": strings.Repeat("名", 65)}, 422, "TASK_NAME_TOO_LONG", "任务名称不能超过64个字符"},
+		"no url":           {map[string]string{"agent_api_url": "-"}, 422, "AGENT_URL_REQUIRED", "请输入智能体API URL"},
+		"bad url":          {map[string]string{"agent_api_url": "ftp://x"}, 422, "AGENT_URL_INVALID", "请输入有效的HTTP或HTTPS地址"},
+		"forbidden url":    {map[string]string{"agent_api_url": "http://169.254.169.254/latest"}, 422, "AGENT_URL_NOT_ALLOWED", ""},
+		"private url":      {map[string]string{"agent_api_url": "http://10.0.0.1/"}, 422, "AGENT_URL_NOT_ALLOWED", ""},
+		"bad headers":      {map[string]string{"agent_api_headers": `["x"]`}, 422, "AGENT_HEADERS_INVALID", ""},
+		"header injection": {map[string]string{"agent_api_headers": `{"X":"a\r\nB: c"}`}, 422, "AGENT_HEADERS_INVALID", ""},
+		"no file":          {map[string]string{"file@q.csv": "-"}, 422, "DATASET_REQUIRED", "请上传测试数据集文件"},
+		"large file":       {map[string]string{"file@q.csv": strings.Repeat("x", 5<<20+1)}, 413, "DATASET_TOO_LARGE", "文件大小不能超过5MB，请压缩后重试"},
+		"other file":       {map[string]string{"file@q.csv": "-", "file@q.txt": "x"}, 422, "DATASET_FORMAT_UNSUPPORTED", "仅支持CSV或Excel格式文件"},
+		"no column":        {map[string]string{"file@q.csv": "question\nx\n"}, 422, "DATASET_SCHEMA_INVALID", "文件格式不正确，请确保包含'question'和'standard_answer'列"},
+		"empty":            {map[string]string{"file@q.csv": "question,standard_answer\n"}, 422, "DATASET_EMPTY", ""},
+		"too many rows":    {map[string]string{"file@q.csv": "question,standard_answer\n" + strings.Repeat("q,a\n", 1001)}, 422, "DATASET_TOO_MANY_ROWS", ""},
+		"encoding":         {map[string]string{"file@q.csv": "question,standard_answer\n\xce\xca\xcc\xe2\xa3\xbf,a\n"}, 422, "DATASET_ENCODING_INVALID", "GB18030"},
+		"twice":            {map[string]string{"file@q.csv": "question_id,question,standard_answer\n1,q,a\n1,q,a\n"}, 422, "DATASET_DUPLICATE_QUESTION_ID", ""},
+		"rows":             {map[string]string{"file@q.csv": "question,standard_answer\n ,a\n"}, 422, "DATASET_ROW_INVALID", ""},
+		"runs":             {map[string]string{"runs_per_item": "21"}, 422, "PARAMETER_INVALID", "1–20"},
+		"timeout":          {map[string]string{"timeout_seconds": "0"}, 422, "PARAMETER_INVALID", ""},
+		"retries":          {map[string]string{"max_retries": "x"}, 422, "PARAMETER_INVALID", ""},
+		"concurrency":      {map[string]string{"concurrency": "65"}, 422, "PARAMETER_INVALID", ""},
+		"rate":             {map[string]string{"rate_limit": "fast"}, 422, "PARAMETER_INVALID", ""},
+		"payload":          {map[string]string{"extra_payload": "[1]"}, 422, "PARAMETER_INVALID", ""},
+		"stream":           {map[string]string{"use_stream": "perhaps"}, 422, "PARAMETER_INVALID", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := s.post(t, api, good(test.change))
+			var told apiError
+			answer.into(t, &told)
+			require.Equal(t, test.status, answer.StatusCode, "%s", answer.body)
+			require.Equal(t, test.code, told.Code)
+			require.Contains(t, told.Message, test.message)
+			if test.code == "DATASET_ROW_INVALID" {
+				require.Equal(t, 2, told.Details[0].Row)
+				require.Equal(t, "question", told.Details[0].Column)
+				require.Equal(t, "question 为空", told.Details[0].Message)
+			}
+		})
+	}
+	var tasks int
+	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
+	require.Zero(t, tasks, "nothing is left in the database")
+	entries, err := os.ReadDir(s.uploads)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing is left on disk but the folder for staged files")
+}
+
+func TestErrorsOfTheAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	id := s.create(t, "http://127.0.0.1:1/", questions, nil)
+	for path, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		api + "/no-uuid":                         {404, "TASK_NOT_FOUND"},
+		api + "/" + uuid.NewString():             {404, "TASK_NOT_FOUND"},
+		api + "/" + uuid.NewString() + "/export": {404, "TASK_NOT_FOUND"},
+		api + "/" + id + "/results":              {409, "TASK_NOT_FINISHED"},
+		api + "/" + id + "/export":               {409, "TASK_NOT_FINISHED"},
+		api + "?page=0":                          {422, "PARAMETER_INVALID"},
+		api + "?page_size=101":                   {422, "PARAMETER_INVALID"},
+		api + "?status=DONE":                     {422, "PARAMETER_INVALID"},
+		"/api/v1/nothing":                        {404, "NOT_FOUND"},
+	} {
+		answer := s.get(t, path)
+		var told apiError
+		answer.into(t, &told)
+		require.Equal(t, want.status, answer.StatusCode, path)
+		require.Equal(t, want.code, told.Code, path)
+		require.NotEmpty(t, told.Message)
+	}
+}
+
+func TestTheListIsFilteredSearchedAndPaged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	for _, name := range []string{"alpha 100%", "beta", "Gamma"} {
+		s.create(t, "http://127.0.0.1:1/", questions, map[string]string{"task_name": name})
+	}
+	var list struct {
+		Items []struct {
+			TaskName string `json:"task_name"`
+		}
+		Pagination map[string]int
+	}
+	s.get(t, api).into(t, &list)
+	require.Equal(t, "Gamma", list.Items[0].TaskName, "newest first")
+	s.get(t, api+"?page=2&page_size=2").into(t, &list)
+	require.Len(t, list.Items, 1)
+	require.Equal(t, map[string]int{"page": 2, "page_size": 2, "total": 3}, list.Pagination)
+	s.get(t, api+"?query=gam").into(t, &list)
+	require.Len(t, list.Items, 1)
+	s.get(t, api+"?query="+url.QueryEscape("0%")).into(t, &list)
+	require.Len(t, list.Items, 1, "% is no wildcard")
+	s.get(t, api+"?status=SUCCEEDED,FAILED&status=STOPPED").into(t, &list)
+	require.Empty(t, list.Items)
+	page := s.get(t, "/tasks?query=beta").page(t)
+	require.Equal(t, 1, page.Find("tbody tr").Length())
+	require.Equal(t, "0/2", strings.TrimSpace(page.Find("tbody .count").Text()))
+	require.Equal(t, "等待中", strings.TrimSpace(page.Find("tbody .tag").Text()))
+	row := page.Find("tbody tr")
+	trigger, polls := row.Attr("hx-trigger")
+	require.True(t, polls)
+	require.Equal(t, "tick from:body", trigger)
+	_, disabled := row.Find("button").Attr("disabled")
+	require.True(t, disabled, "a task that is not done cannot be viewed")
+}
+
+// Bad forms come back with what was typed and an error beside the field; the file need not be chosen again.
+func TestNothingTypedIsLostOnAnError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	answer := s.post(t, "/tasks", map[string]string{"task_name": "", "agent_api_url": "http://127.0.0.1:1/x", "runs_per_item": "7", "use_stream": "false",
+		"agent_api_headers": `{"A":"b"}`, "file@我的问题.csv": questions})
+	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
+	page := answer.page(t)
+	value := func(selector string) string { return page.Find(selector).AttrOr("value", "") }
+	require.Equal(t, "请输入任务名称", page.Find("#task_name-error").Text())
+	require.Equal(t, "", page.Find("#agent_api_url-error").Text())
+	require.Equal(t, "http://127.0.0.1:1/x", value("#agent_api_url"))
+	require.Equal(t, "7", value("#runs_per_item"))
+	require.Equal(t, `{"A":"b"}`, page.Find("#agent_api_headers").Text())
+	_, streams := page.Find("input[type=checkbox][name=use_stream]").Attr("checked")
+	require.False(t, streams)
+	require.Contains(t, page.Find("#preview").Text(), "我的问题.csv")
+	require.Contains(t, page.Find("#preview .summary").Text(), "2 个问题")
+	token := value("input[name=dataset_token]")
+	require.NotEmpty(t, token)
+
+	answer = s.post(t, "/tasks", map[string]string{"task_name": "第二次", "agent_api_url": "http://127.0.0.1:1/x", "dataset_token": token})
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	require.Contains(t, answer.Header.Get("Location"), "/tasks?created=")
+	staged, err := os.ReadDir(filepath.Join(s.uploads, "staged"))
+	require.NoError(t, err)
+	require.Empty(t, staged)
+	require.Contains(t, s.get(t, answer.Header.Get("Location")).page(t).Find("#toasts").Text(), "任务创建成功")
+
+	answer = s.post(t, "/tasks", map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:1/x", "dataset_token": "../../etc/passwd"})
+	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
+}
+
+func TestThePreviewListsAllRowErrors(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	page := s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "question,standard_answer\n,a\nok,b\n ,c\n"}).page(t)
+	require.Equal(t, 2, page.Find("#preview tbody tr").Length())
+	require.Contains(t, page.Find("#preview .error").Text(), "2 行有问题")
+	require.Zero(t, page.Find("input[name=dataset_token]").Length())
+}
+
+func TestTheReportShowsAnswersSideBySide(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, unsteady())
+	id := s.create(t, fake.URL, questions, nil)
+	waiting := s.get(t, "/tasks/"+uuid.NewString()+"/results")
+	require.Equal(t, http.StatusNotFound, waiting.StatusCode)
+	s.awaitDone(t, id)
+	answer := s.get(t, "/tasks/"+id+"/results")
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	page := answer.page(t)
+	require.Equal(t, "评测报告: 稳定性测试", page.Find("h1").Text())
+	cards := page.Find(".result")
+	require.Equal(t, 2, cards.Length())
+	require.Equal(t, 5, cards.First().Find(".run").Length())
+	require.Contains(t, cards.First().Find(".verdict").Text(), "2 种答案")
+	require.Contains(t, cards.First().Find(".groups").Text(), "×3")
+	require.Contains(t, cards.Last().Find(".verdict").Text(), "1 次失败")
+	require.Contains(t, cards.Last().Find(".run.is-failed").Text(), "HTTP_500")
+	require.Equal(t, "<script>alert(1)</script>", strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(cards.Last().Find("h2").First().Text()), "2.")))
+	require.Zero(t, page.Find(".result script, .result img").Length(), "agent output is text")
+	require.Equal(t, 4, cards.Last().Find("details.fold").Length(), "long answers are folded")
+	require.Equal(t, 2, page.Find(".squares a").Length())
+
+	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/results?filter=unstable").page(t).Find(".result").Length())
+	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/results?filter=failed").page(t).Find(".result").Length())
+	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/results?search=q2").page(t).Find(".result").Length())
+	row := s.get(t, "/tasks").page(t).Find("tbody tr")
+	_, polls := row.Attr("hx-get")
+	require.False(t, polls, "a row at its end stops polling")
+	require.Equal(t, "2/2", strings.TrimSpace(row.Find(".count").Text()))
+
+	file := s.get(t, "/tasks/"+id+"/dataset")
+	require.Equal(t, questions, string(file.body))
+}
+
+func TestAReportBeforeTheEndIs409WithAWayBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	id := s.create(t, "http://127.0.0.1:1/", questions, nil)
+	answer := s.get(t, "/tasks/"+id+"/results")
+	require.Equal(t, http.StatusConflict, answer.StatusCode)
+	page := answer.page(t)
+	require.Equal(t, "任务尚未完成，请稍后查看", page.Find("h1").Text())
+	require.Equal(t, "/tasks", page.Find(".blank a").AttrOr("href", ""))
+}
+
+func TestFailedTasksShowWhereTheyStoppedAndWhy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	id := s.create(t, "http://127.0.0.1:1/", questions, nil)
+	var launch uuid.UUID
+	require.NoError(t, s.tables.Get(&launch, `SELECT id FROM launches WHERE task_id = $1`, id))
+	require.NoError(t, s.store.FailLaunch(t.Context(), launch, jobs.FailureSecretKey))
+	require.ErrorIs(t, s.store.FailLaunch(t.Context(), launch, jobs.FailureStart), db.ErrConflict)
+	row := s.get(t, "/tasks").page(t).Find("tbody tr")
+	require.Equal(t, "0/2 (已停止)", strings.Join(strings.Fields(row.Find(".count.is-failed").Text()), " "))
+	require.Contains(t, row.Find(".failure").Text(), "SECRET_KEY")
+}
+
+func TestLanguageAndThemeAreKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	require.Equal(t, "我的评测任务", s.get(t, "/tasks").page(t).Find("title").Text()[:len("我的评测任务")])
+	require.Equal(t, "还没有评测任务", s.get(t, "/tasks").page(t).Find(".blank h2").Text())
+	answer := s.post(t, "/settings", map[string]string{"lang": "en", "theme": "dark", "back": "//evil.example/"})
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	require.Equal(t, "/tasks", answer.Header.Get("Location"), "no open redirect")
+	page := s.get(t, "/tasks").page(t)
+	require.Equal(t, "No evaluation tasks yet", page.Find(".blank h2").Text())
+	require.Equal(t, "en", page.Find("html").AttrOr("lang", ""))
+	require.Equal(t, "dark", page.Find("html").AttrOr("class", ""))
+}
+
+func TestSecurityHeadersAndForeignRequests(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	answer := s.get(t, "/")
+	policy := answer.Header.Get("Content-Security-Policy")
+	require.Contains(t, policy, "frame-ancestors 'none'")
+	require.NotContains(t, policy, "unsafe")
+	require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"))
+	page := answer.page(t)
+	require.Zero(t, page.Find("style, [style], script:not([src]), [onclick]").Length(), "nothing inline")
+
+	request, err := http.NewRequest(http.MethodPost, s.URL+"/demo", nil)
+	require.NoError(t, err)
+	request.Header.Set("Sec-Fetch-Site", "cross-site")
+	require.Equal(t, http.StatusForbidden, s.do(t, request).StatusCode)
+	request, err = http.NewRequest(http.MethodGet, s.URL+"/tasks", nil)
+	require.NoError(t, err)
+	request.Host = "rebound.example"
+	require.Equal(t, http.StatusForbidden, s.do(t, request).StatusCode)
+}
+
+func TestStaticFilesAreKeptForGoodUnderTheirHash(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	link := s.get(t, "/").page(t).Find(`link[rel=stylesheet]`).Last().AttrOr("href", "")
+	answer := s.get(t, link)
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Contains(t, answer.Header.Get("Cache-Control"), "immutable")
+	require.Equal(t, http.StatusNotFound, s.get(t, strings.Replace(link, "/static/", "/static/0", 1)).StatusCode)
+}
+
+func TestTheDemoAndHealthAndMetrics(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	require.Equal(t, http.StatusOK, s.get(t, "/healthz").StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/demo", nil).StatusCode)
+	require.Equal(t, "0/20", strings.TrimSpace(s.get(t, "/tasks").page(t).Find("tbody .count").Text()))
+	require.Contains(t, string(s.get(t, "/metrics").body), "wending_requests_total")
+}
+
+func TestProbeShowsTheRawAnswerOrTheExactError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "回声："+call.Question) })
+	page := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "probe_question": "在吗"}).page(t)
+	require.Contains(t, page.Find("#probe").Text(), "回声：在吗")
+	require.Contains(t, page.Find("#probe pre.mono").Text(), "node_finished")
+	page = s.post(t, "/tasks/probe", map[string]string{"agent_api_url": "http://127.0.0.1:1/"}).page(t)
+	require.Contains(t, page.Find("#probe").Text(), "NETWORK_ERROR")
+	page = s.post(t, "/tasks/probe", map[string]string{"agent_api_url": "http://10.1.2.3/"}).page(t)
+	require.Contains(t, page.Find("#probe .error").Text(), "AGENT_API_ALLOWLIST")
+}
+
+// The document is held against real answers: every operation's status and body must be described.
+func TestTheOpenAPIDocumentDescribesTheRealAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, unsteady())
+	served := s.get(t, "/api/openapi.json")
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(served.body))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("openapi.json", document))
+	check := func(path, method string, answer response) {
+		t.Helper()
+		escaped := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
+		pointer := "openapi.json#/paths/" + escaped + "/" + method + "/responses/" + http.StatusText(0)
+		pointer = strings.TrimSuffix(pointer, "/") + "/" + strings.TrimSpace(answer.Status[:3]) + "/content/application~1json/schema"
+		schema, err := compiler.Compile(pointer)
+		require.NoError(t, err, "%s %s %d is not described", method, path, answer.StatusCode)
+		instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(answer.body))
+		require.NoError(t, err)
+		require.NoError(t, schema.Validate(instance), "%s", answer.body)
+	}
+	id := s.create(t, fake.URL, questions, nil)
+	check(api, "post", s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions}))
+	check(api, "post", s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": "question,standard_answer\n,\nx,y\n,z\n"}))
+	check(api, "post", s.post(t, api, map[string]string{"file@q.csv": strings.Repeat("x", 6<<20)}))
+	s.awaitDone(t, id)
+	check(api, "get", s.get(t, api))
+	check(api, "get", s.get(t, api+"?page=x"))
+	check(api+"/{task_id}", "get", s.get(t, api+"/"+id))
+	check(api+"/{task_id}", "get", s.get(t, api+"/x"))
+	check(api+"/{task_id}/results", "get", s.get(t, api+"/"+id+"/results"))
+	check(api+"/{task_id}/results", "get", s.get(t, api+"/x/results"))
+	check(api+"/{task_id}/export", "get", s.get(t, api+"/"+id+"/export?format=pdf"))
+}
+
+// A report that cannot be written to its end breaks its connection.
+func TestABrokenExportIsNotTakenForAWholeOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, unsteady())
+	id := s.create(t, fake.URL, questions, nil)
+	s.awaitDone(t, id)
+	_, err := s.tables.Exec(`UPDATE evaluation_items SET variables = '[1]' WHERE question_id = 'q2'`)
+	require.NoError(t, err)
+	answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=jsonl")
+	if err == nil {
+		_, err = io.ReadAll(answer.Body)
+		answer.Body.Close()
+	}
+	require.Error(t, err)
+	require.True(t, errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF), "%v", err)
+}
