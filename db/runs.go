@@ -60,7 +60,7 @@ type Result struct {
 // RecordResult stores the outcome of a unit, exactly once. accepted is false when the worker had been
 // replaced meanwhile: its result is then thrown away. Calling it again after an error is safe; a first
 // call whose commit succeeded although its reply was lost counts as accepted.
-func (s *Store) RecordResult(ctx context.Context, launchID, taskID uuid.UUID, r Result) (accepted bool, err error) {
+func (s *Store) RecordResult(ctx context.Context, taskID uuid.UUID, r Result) (accepted bool, err error) {
 	const record = `WITH done AS (
 			UPDATE units SET state = 'DONE', worker_id = NULL
 			WHERE id = $1 AND state = 'RUNNING' AND epoch = $2 RETURNING id, launch_id, item_id, run_index)

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -84,7 +85,7 @@ func (s *Store) ClaimUnit(ctx context.Context, launchID, workerID uuid.UUID) (Cl
 		got.Unit = &unit
 		return nil
 	})
-	if err == errNoFreeMoment {
+	if errors.Is(err, errNoFreeMoment) {
 		return got, nil
 	}
 	if err != nil {
@@ -93,7 +94,7 @@ func (s *Store) ClaimUnit(ctx context.Context, launchID, workerID uuid.UUID) (Cl
 	return got, nil
 }
 
-var errNoFreeMoment = fmt.Errorf("the agent has no free moment soon")
+var errNoFreeMoment = errors.New("the agent has no free moment soon")
 
 // reserveCall takes the agent's next free moment when it lies within rateHorizon, and returns how long
 // to wait for it; otherwise how long to wait before asking again.

@@ -148,9 +148,9 @@ type apiError struct {
 const api = "/api/v1/evaluation-tasks"
 
 // create posts a task by the API and returns its id.
-func (s *site) create(t *testing.T, agentURL, csvText string, more map[string]string) string {
+func (s *site) create(t *testing.T, agentURL string, more map[string]string) string {
 	t.Helper()
-	fields := map[string]string{"task_name": "稳定性测试", "agent_api_url": agentURL, "file@q.csv": csvText}
+	fields := map[string]string{"task_name": "稳定性测试", "agent_api_url": agentURL, "file@q.csv": questions}
 	for name, text := range more {
 		fields[name] = text
 	}
@@ -202,7 +202,7 @@ func TestTheWholeStoryByTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, unsteady())
-	id := s.create(t, fake.URL, questions, map[string]string{"agent_api_headers": `{"X-Secret":"tops3cret"}`, "agent_model": "m1"})
+	id := s.create(t, fake.URL, map[string]string{"agent_api_headers": `{"X-Secret":"tops3cret"}`, "agent_model": "m1"})
 	s.awaitDone(t, id)
 
 	var detail map[string]any
@@ -361,7 +361,7 @@ func TestEveryFieldErrorHasItsCode(t *testing.T) {
 func TestErrorsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	id := s.create(t, "http://127.0.0.1:1/", questions, nil)
+	id := s.create(t, "http://127.0.0.1:1/", nil)
 	for path, want := range map[string]struct {
 		status int
 		code   string
@@ -389,7 +389,7 @@ func TestTheListIsFilteredSearchedAndPaged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	for _, name := range []string{"alpha 100%", "beta", "Gamma"} {
-		s.create(t, "http://127.0.0.1:1/", questions, map[string]string{"task_name": name})
+		s.create(t, "http://127.0.0.1:1/", map[string]string{"task_name": name})
 	}
 	var list struct {
 		Items []struct {
@@ -466,7 +466,7 @@ func TestTheReportShowsAnswersSideBySide(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, unsteady())
-	id := s.create(t, fake.URL, questions, nil)
+	id := s.create(t, fake.URL, nil)
 	waiting := s.get(t, "/tasks/"+uuid.NewString()+"/results")
 	require.Equal(t, http.StatusNotFound, waiting.StatusCode)
 	s.awaitDone(t, id)
@@ -501,7 +501,7 @@ func TestTheReportShowsAnswersSideBySide(t *testing.T) {
 func TestAReportBeforeTheEndIs409WithAWayBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	id := s.create(t, "http://127.0.0.1:1/", questions, nil)
+	id := s.create(t, "http://127.0.0.1:1/", nil)
 	answer := s.get(t, "/tasks/"+id+"/results")
 	require.Equal(t, http.StatusConflict, answer.StatusCode)
 	page := answer.page(t)
@@ -512,7 +512,7 @@ func TestAReportBeforeTheEndIs409WithAWayBack(t *testing.T) {
 func TestFailedTasksShowWhereTheyStoppedAndWhy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	id := s.create(t, "http://127.0.0.1:1/", questions, nil)
+	id := s.create(t, "http://127.0.0.1:1/", nil)
 	var launch uuid.UUID
 	require.NoError(t, s.tables.Get(&launch, `SELECT id FROM launches WHERE task_id = $1`, id))
 	require.NoError(t, s.store.FailLaunch(t.Context(), launch, jobs.FailureSecretKey))
@@ -610,7 +610,7 @@ func TestTheOpenAPIDocumentDescribesTheRealAnswers(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, schema.Validate(instance), "%s", answer.body)
 	}
-	id := s.create(t, fake.URL, questions, nil)
+	id := s.create(t, fake.URL, nil)
 	check(api, "post", s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions}))
 	check(api, "post", s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": "question,standard_answer\n,\nx,y\n,z\n"}))
 	check(api, "post", s.post(t, api, map[string]string{"file@q.csv": strings.Repeat("x", 6<<20)}))
@@ -629,7 +629,7 @@ func TestABrokenExportIsNotTakenForAWholeOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, unsteady())
-	id := s.create(t, fake.URL, questions, nil)
+	id := s.create(t, fake.URL, nil)
 	s.awaitDone(t, id)
 	_, err := s.tables.Exec(`UPDATE evaluation_items SET variables = '[1]' WHERE question_id = 'q2'`)
 	require.NoError(t, err)

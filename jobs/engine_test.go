@@ -279,7 +279,7 @@ func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 	// The dead worker comes back with its answer.
-	accepted, err := b.store.RecordResult(t.Context(), launchID, taskID, db.Result{Unit: *claim.Unit, Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1})
+	accepted, err := b.store.RecordResult(t.Context(), taskID, db.Result{Unit: *claim.Unit, Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1})
 	require.NoError(t, err)
 	require.False(t, accepted, "a late result is thrown away")
 	var late int
@@ -414,7 +414,7 @@ func TestAResultRecordedTwiceCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	result := db.Result{Unit: *claim.Unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}
 	for range 2 { // the reply to the first commit was lost
-		accepted, err := b.store.RecordResult(t.Context(), launchID, taskID, result)
+		accepted, err := b.store.RecordResult(t.Context(), taskID, result)
 		require.NoError(t, err)
 		require.True(t, accepted)
 	}

@@ -184,7 +184,7 @@ func resultOf(unit db.Unit, answer agent.Answer, attempts int) db.Result {
 // away for a while. It gives up when the worker's time to leave is over.
 func (w *Worker) record(ctx context.Context, call db.Call, result db.Result) (accepted bool, err error) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		accepted, err = w.store.RecordResult(ctx, call.LaunchID, call.Task.ID, result)
+		accepted, err = w.store.RecordResult(ctx, call.Task.ID, result)
 		if err == nil || !errors.Is(err, db.ErrUnavailable) {
 			return accepted, err
 		}

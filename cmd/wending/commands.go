@@ -240,7 +240,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, databaseURL, r
 		return nil, err
 	}
 	if s.SentryDSN != "" {
-		if err := sentry.Init(sentry.ClientOptions{Dsn: s.SentryDSN, SendDefaultPII: false}); err != nil {
+		if err := sentry.Init(sentry.ClientOptions{Dsn: s.SentryDSN}); err != nil {
 			return nil, fmt.Errorf("SENTRY_DSN: %w", err)
 		}
 	}

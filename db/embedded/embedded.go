@@ -108,14 +108,22 @@ func serverCredential() (*syscall.Credential, error) {
 	return nil, errors.New("running as root, but there is neither a postgres nor a nobody account for the database to run under")
 }
 
-// socketDir makes a folder with a short path for sockets (their paths end at 107 bytes), open to the
-// server's account alone.
-func socketDir(credential *syscall.Credential) (string, error) {
-	dir, err := os.MkdirTemp("/tmp", "wending-")
+// maxSocketDir is how long a socket folder's path may be: a socket's whole path ends at 107 bytes.
+const maxSocketDir = 85
+
+// socketDir makes a folder for sockets, open to the server's account alone: at path where that is short
+// enough, so that a killed program leaves nothing elsewhere, else under /tmp.
+func socketDir(path string, credential *syscall.Credential) (string, error) {
+	var err error
+	if len(path) > maxSocketDir {
+		path, err = os.MkdirTemp("/tmp", "wending-")
+	} else if err = os.RemoveAll(path); err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
 	if err != nil {
 		return "", fmt.Errorf("make a folder for sockets: %w", err)
 	}
-	return dir, giveTo(dir, credential)
+	return path, giveTo(path, credential)
 }
 
 func giveTo(dir string, credential *syscall.Credential) error {

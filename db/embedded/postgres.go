@@ -58,7 +58,7 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	if err := removeStalePID(dir); err != nil {
 		return nil, err
 	}
-	sockets, err := socketDir(credential)
+	sockets, err := socketDir(dir+".sockets", credential)
 	if err != nil {
 		return nil, err
 	}

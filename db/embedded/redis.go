@@ -35,7 +35,7 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the queue's folder: %w", err)
 	}
-	sockets, err := socketDir(nil)
+	sockets, err := socketDir(dir+".sockets", nil)
 	if err != nil {
 		return nil, err
 	}

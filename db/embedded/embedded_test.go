@@ -1,0 +1,134 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/embedded"
+)
+
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "wending-test-")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// TestMain plays the program that is killed when it is started for that.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("EMBEDDED_TEST_HOLD"); dir != "" {
+		server, err := embedded.StartPostgres(context.Background(), filepath.Join(dir, "postgres"))
+		if err != nil {
+			panic(err)
+		}
+		_, _ = os.Stdout.WriteString(strconv.Itoa(server.ProcessID()) + "\n")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func TestTheDatabaseEndsWithItsKilledProgramAndKeepsItsData(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	first, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+	require.NoError(t, err)
+	pool := sqlx.MustConnect("postgres", first.URL())
+	pool.MustExec(`CREATE TABLE kept (n int)`)
+	require.NoError(t, pool.Close())
+	first.Stop()
+
+	program := exec.Command(os.Args[0])
+	program.Env = append(os.Environ(), "EMBEDDED_TEST_HOLD="+dir)
+	output, err := program.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, program.Start())
+	line := make([]byte, 32)
+	n, err := output.Read(line)
+	require.NoError(t, err)
+	server, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+	require.NoError(t, err)
+	require.NoError(t, program.Process.Kill())
+	_ = program.Wait()
+
+	// The next start waits for the orphan that is still shutting down.
+	second, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+	require.NoError(t, err)
+	defer second.Stop()
+	require.NotEqual(t, server, second.ProcessID())
+	pool = sqlx.MustConnect("postgres", second.URL())
+	defer pool.Close()
+	var kept int
+	require.NoError(t, pool.Get(&kept, `SELECT count(*) FROM kept`))
+}
+
+func TestAStalePIDOfAStrangerDoesNotBlockTheStart(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	first, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+	require.NoError(t, err)
+	first.Stop()
+	stale := strconv.Itoa(os.Getpid()) + "\n" + dir + "/postgres\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "postgres", "postmaster.pid"), []byte(stale), 0o600))
+	second, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+	require.NoError(t, err)
+	second.Stop()
+}
+
+func TestAnotherVersionsDatabaseIsRefusedUntouched(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	data := filepath.Join(dir, "postgres")
+	require.NoError(t, os.MkdirAll(data, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("9\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "precious"), []byte("x"), 0o600))
+	_, err := embedded.StartPostgres(t.Context(), data)
+	require.ErrorContains(t, err, "PostgreSQL 9")
+	require.FileExists(t, filepath.Join(data, "precious"))
+}
+
+func TestASecondInstanceGetsAClearError(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	lock, err := embedded.LockDataDir(dir)
+	require.NoError(t, err)
+	_, err = embedded.LockDataDir(dir)
+	require.True(t, errors.Is(err, embedded.ErrDataDirInUse), "%v", err)
+	require.NoError(t, lock.Close())
+	lock, err = embedded.LockDataDir(dir)
+	require.NoError(t, err)
+	require.NoError(t, lock.Close())
+}
+
+func TestRedisAnswersAndEnds(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.StartRedis(t.Context(), filepath.Join(folder(t), "redis"))
+	require.NoError(t, err)
+	require.False(t, server.IsInProcess())
+	path := strings.TrimPrefix(server.URL(), "redis-socket://")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSocket)
+	server.Stop()
+	_, err = os.Stat(path)
+	require.True(t, os.IsNotExist(err))
+}
+
+func TestWithoutRedisServerTheQueueLivesInTheProcess(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	server, err := embedded.StartRedis(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	require.True(t, server.IsInProcess())
+	require.True(t, strings.HasPrefix(server.URL(), "redis://127.0.0.1:"))
+	server.Stop()
+}
