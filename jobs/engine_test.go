@@ -128,7 +128,9 @@ func (b *bench) requireComplete(t *testing.T, task db.Task) {
 	require.Equal(t, want, statistics.Runs, "statistics")
 }
 
-func answer(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "answer to "+call.Question) }
+func answer(w http.ResponseWriter, call agenttest.Call) {
+	agenttest.Stream(w, "answer to "+call.Question)
+}
 
 func TestEveryQuestionIsAskedExactlyItsRuns(t *testing.T) {
 	t.Parallel()

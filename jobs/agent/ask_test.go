@@ -1,0 +1,205 @@
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent"
+	"wending/jobs/agent/agenttest"
+)
+
+func TestWhatTheServerAnswersBecomesItsCode(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	for name, test := range map[string]struct {
+		script        func(http.ResponseWriter, agenttest.Call)
+		code, message string
+		retry         bool
+	}{
+		"server error": {func(w http.ResponseWriter, _ agenttest.Call) { http.Error(w, `{"code":500,"msg":"boom"}`, 500) }, "HTTP_500", "boom", false},
+		"not found":    {func(w http.ResponseWriter, _ agenttest.Call) { http.NotFound(w, nil) }, "HTTP_404", "404 page not found", false},
+		"redirect": {func(w http.ResponseWriter, _ agenttest.Call) {
+			w.Header().Set("Location", "http://169.254.169.254/latest/meta-data")
+			w.WriteHeader(http.StatusFound)
+		}, "HTTP_302", "", false},
+		"dropped at once": {func(http.ResponseWriter, agenttest.Call) { panic(http.ErrAbortHandler) }, agent.CodeNetwork, "", true},
+		"dropped on the way": {func(w http.ResponseWriter, _ agenttest.Call) {
+			_, _ = io.WriteString(w, "data: {\"event\":\"llm_chunk\",\"text\":\"half\"}\n\n")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, agent.CodeIncomplete, "", false},
+		"html": {func(w http.ResponseWriter, _ agenttest.Call) { _, _ = io.WriteString(w, "<!DOCTYPE html><p>login") }, agent.CodeParse, "<!DOCTYPE html>", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := agenttest.New(t, test.script)
+			answer := client.Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 10 * time.Second})
+			require.Equal(t, agent.Failed, answer.Status)
+			require.Equal(t, test.code, answer.ErrorCode)
+			require.Contains(t, answer.ErrorMessage, test.message)
+			require.Equal(t, test.retry, answer.MayRetry())
+			require.Len(t, fake.Calls(), 1, "redirects are not followed")
+		})
+	}
+}
+
+func TestADripDoesNotExtendTheDeadline(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		for n := range 200 {
+			if _, err := fmt.Fprintf(w, "data: {\"event\":\"llm_chunk\",\"text\":\"%d \"}\n\n", n); err != nil {
+				return
+			}
+			w.(http.Flusher).Flush()
+			time.Sleep(20 * time.Millisecond) // the drip itself
+		}
+	})
+	answer := newClient(t).Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 500 * time.Millisecond})
+	require.Equal(t, agent.TimedOut, answer.Status)
+	require.Equal(t, agent.CodeTimeout, answer.ErrorCode)
+	require.Equal(t, "Agent request timed out after 0.5s", answer.ErrorMessage)
+	require.True(t, strings.HasPrefix(string(answer.Text), "0 1 2 "), "what came is kept")
+	require.Less(t, answer.Latency, 3*time.Second)
+}
+
+func TestRetryAfterIsRead(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		w.Header().Set("Retry-After", "7")
+		http.Error(w, "busy", http.StatusTooManyRequests)
+	})
+	answer := newClient(t).Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second})
+	require.Equal(t, "HTTP_429", answer.ErrorCode)
+	require.Equal(t, 7*time.Second, answer.RetryAfter)
+}
+
+func TestNoSecretOfTheURLReachesAMessage(t *testing.T) {
+	t.Parallel()
+	answer := newClient(t).Ask(t.Context(), agent.Request{URL: "http://127.0.0.1:1/run?key=tops3cret", Timeout: 5 * time.Second})
+	require.Equal(t, agent.CodeNetwork, answer.ErrorCode)
+	require.NotContains(t, answer.ErrorMessage, "tops3cret")
+}
+
+func TestTheGuardDecidesByAddress(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		allowlist string
+		loopback  bool
+		url       string
+		isAllowed bool
+	}{
+		{"", false, "https://8.8.8.8/", true},
+		{"", false, "http://agent.example/", true}, // its address decides when it is called
+		{"", false, "http://127.0.0.1:9000/", false},
+		{"", true, "http://127.0.0.1:9000/", true},
+		{"", true, "http://localhost:9000/", true},
+		{"", false, "http://localhost:9000/", false},
+		{"", true, "http://[::1]:9000/", true},
+		{"", true, "http://10.0.0.1/", false},
+		{"", true, "http://192.168.1.1/", false},
+		{"", true, "http://169.254.169.254/", false},
+		{"", true, "http://168.63.129.16/", false},
+		{"", true, "http://100.100.100.200/", false},
+		{"", true, "http://[fe80::1]/", false},
+		{"", true, "http://[fd00:ec2::254]/", false},
+		{"", true, "http://[::ffff:169.254.169.254]/", false},
+		{"", true, "http://0.0.0.0:9000/", false},
+		{"", true, "http://127.0.0.1:8080/", false}, // our own server
+		{"127.0.0.0/8", false, "http://127.0.0.1:8080/", false},
+		{"169.254.0.0/16", false, "http://169.254.169.254/", false},
+		{"10.0.0.0/8", false, "http://10.1.2.3/", true},
+		{"10.0.0.0/8", false, "http://8.8.8.8/", false},
+		{"10.1.2.3:8000", false, "http://10.1.2.3:8000/", true},
+		{"10.1.2.3:8000", false, "http://10.1.2.3/", false},
+		{"*.corp.example, api.example:8443", false, "https://llm.corp.example/", true},
+		{"*.corp.example, api.example:8443", false, "https://corp.example/", false},
+		{"*.corp.example, api.example:8443", false, "https://api.example:8443/", true},
+		{"*.corp.example, api.example:8443", false, "https://api.example/", false},
+		{"api.example", true, "http://127.0.0.1:9000/", false},
+	} {
+		guard, err := agent.NewGuard(agent.GuardConfig{Allowlist: test.allowlist, AllowLoopback: test.loopback, Own: []string{"0.0.0.0:8080"}})
+		require.NoError(t, err)
+		u, err := url.Parse(test.url)
+		require.NoError(t, err)
+		require.Equal(t, test.isAllowed, guard.CheckURL(u) == nil, "%+v", test)
+	}
+	for _, bad := range []string{"http://x", "a b", "*.", "10.0.0.0/99", "x:99999"} {
+		_, err := agent.NewGuard(agent.GuardConfig{Allowlist: bad})
+		require.Error(t, err, bad)
+	}
+}
+
+// A name that resolves to a forbidden address is refused when the connection is made.
+func TestTheGuardChecksTheResolvedAddress(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	guard, err := agent.NewGuard(agent.GuardConfig{})
+	require.NoError(t, err)
+	client := agent.NewClient(guard, "")
+	answer := client.Ask(t.Context(), agent.Request{URL: "http://localhost:" + port + "/", Timeout: 5 * time.Second})
+	require.Equal(t, agent.CodeAddressNotAllowed, answer.ErrorCode)
+	require.False(t, answer.MayRetry())
+
+	guard, err = agent.NewGuard(agent.GuardConfig{Always: []string{"127.0.0.1:" + port}})
+	require.NoError(t, err)
+	u, err := url.Parse("http://127.0.0.1:" + port)
+	require.NoError(t, err)
+	require.NoError(t, guard.CheckURL(u), "the demo agent is always allowed")
+}
+
+func TestTheAPIKeyGoesOnlyWhereTheAllowlistSays(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	named, err := agent.NewGuard(agent.GuardConfig{Allowlist: "127.0.0.1"})
+	require.NoError(t, err)
+	unnamed, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	require.NoError(t, err)
+	agent.NewClient(named, "k").Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second})
+	agent.NewClient(unnamed, "k").Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second})
+	agent.NewClient(named, "k").Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second, Headers: map[string]string{"Authorization": "Basic own"}})
+	var sent []string
+	for _, call := range fake.Calls() {
+		sent = append(sent, call.Header.Get("Authorization"))
+	}
+	require.Equal(t, []string{"Bearer k", "", "Basic own"}, sent)
+}
+
+func TestSealedHeadersOpenOnlyForTheirOwnerAndKey(t *testing.T) {
+	t.Parallel()
+	sealer, err := agent.NewSealer("key")
+	require.NoError(t, err)
+	headers := map[string]string{"Authorization": "Bearer x"}
+	sealed, err := sealer.Seal(headers, "task-1")
+	require.NoError(t, err)
+	require.NotContains(t, string(sealed), "Bearer")
+	opened, err := sealer.Open(sealed, "task-1")
+	require.NoError(t, err)
+	require.Equal(t, headers, opened)
+	_, err = sealer.Open(sealed, "task-2")
+	require.Error(t, err)
+	other, err := agent.NewSealer("other")
+	require.NoError(t, err)
+	_, err = other.Open(sealed, "task-1")
+	require.Error(t, err)
+}
+
+func TestHeadersThatBelongToTheConnectionAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "[]", "null", `{"a":1}`, `{"Content-Length":"1"}`, `{"idempotency-key":"x"}`, `{"A b":"x"}`, `{"A":"x\ny"}`} {
+		_, err := agent.ParseHeaders(bad)
+		require.True(t, errors.Is(err, agent.ErrHeadersInvalid), bad)
+	}
+}

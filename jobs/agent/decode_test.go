@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// decodeBytes reads a body as if it came in one piece.
+func decodeBytes(body []byte) Answer {
+	d := decoder{}
+	err := d.decode(bytes.NewReader(body))
+	answer := d.answer(err)
+	answer.Reasoning = d.reasoning
+	return answer
+}
+
+func TestTheRulesOfTheDefaultProtocol(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		body, answer, code, message string
+	}{
+		"a final text replaces the chunks":        {"data: {\"event\":\"llm_chunk\",\"text\":\"a\"}\n\ndata: {\"event\":\"node_finished\",\"output\":\"b\"}\n\n", "b", "", ""},
+		"a later final without text: the chunks":  {"data: {\"event\":\"node_finished\",\"output\":\"kb\"}\n\ndata: {\"event\":\"llm_chunk\",\"delta\":\"c\"}\n\ndata: {\"event\":\"node_finished\",\"data\":{}}\n\n", "c", "", ""},
+		"other JSON as a final: its text":         {`{"event":"node_finished","data":{"output":{"answer":{"x":[1, 2.50]}}}}`, `{"answer":{"x":[1, 2.50]}}`, "", ""},
+		"a number as a final: its text":           {`{"event":"node_finished","output":12345678901234567890.10}`, "12345678901234567890.10", "", ""},
+		"an object that says no text":             {`{"event":"node_finished","data":{"output":{"output":""}}}`, "", "", ""},
+		"an error event fails, whatever follows":  {"data: {\"event\":\"error\",\"message\":\"no quota\"}\n\ndata: {\"event\":\"node_finished\",\"output\":\"partial\"}\n\n", "partial", CodeAgent, "no quota"},
+		"an SSE error event with an object":       {"event: error\ndata: {\"error\":{\"message\":\"deep\"}}\n\n", "", CodeAgent, "deep"},
+		"a non-zero code with an answer succeeds": {`{"code":1,"data":{"output":"x"}}`, "x", "", ""},
+		"a code without an answer fails":          {`{"code":"E_LIMIT","message":"slow down"}`, "", CodeAgent, "slow down"},
+		"an error member fails":                   {`{"error":"bad key"}`, "", CodeAgent, "bad key"},
+		"HTML is no answer":                       {"<html><body>login</body></html>", "", CodeParse, "<html>"},
+		"JSON without an answer":                  {`{"status":"ok"}`, "", CodeParse, ""},
+		"cut inside a string":                     {`{"output":"abc`, `{"output":"abc`, CodeIncomplete, ""},
+		"cut inside a character":                  {"{\"event\":\"llm_chunk\",\"text\":\"a\"}\n{\"event\":\"llm_chunk\",\"text\":\"\xe5\xb7", "a", CodeIncomplete, ""},
+		"a broken event between good ones":        {"data: {\"event\":\"llm_chunk\",}\n\ndata: {\"event\":\"node_finished\",\"output\":\"ok\"}\n\n", "ok", "", ""},
+		"raw line feeds in a string":              {"data: {\"event\":\"node_finished\",\"output\":\"a\n\ndata: b\r\nc\td\"}\n\n", "a\n\ndata: b\r\nc\td", "", ""},
+		"deep nesting harms nothing":              {`{"event":"node_finished","output":"x","deep":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "x", "", ""},
+		"the first of repeated keys":              {`{"event":"node_finished","event":"x","output":"1","output":"2"}`, "1", "", ""},
+		"invalid UTF-8 stays as it is":            {"{\"event\":\"node_finished\",\"output\":\"a\xff\xfeb\"}", "a\xff\xfeb", "", ""},
+		"what follows [DONE] is not read":         {"{\"event\":\"node_finished\",\"output\":\"x\"}\ndata: [DONE]\n<broken", "x", "", ""},
+		"a chat completion":                       {`{"id":"1","choices":[{"message":{"role":"assistant","content":"hi"}}]}`, "hi", "", ""},
+		"an upper-case prefix and blanks":         {"  DATA:  {\"event\":\"NODE_FINISHED\",\"output\":\"x\"}  \n", "x", "", ""},
+		"surrogate pairs and lone ones":           {`{"output":"\ud83d\ude00\ude00\ud83dx"}`, "😀\uFFFD\uFFFDx", "", ""},
+		"literals cut short":                      {`{"output": tru`, `{"output": tru`, CodeIncomplete, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := decodeBytes([]byte(test.body))
+			require.Equal(t, test.code, answer.ErrorCode, "%s", answer.ErrorMessage)
+			require.Equal(t, test.answer, string(answer.Text))
+			require.Contains(t, answer.ErrorMessage, test.message)
+			require.Equal(t, test.code == "", answer.Status == Succeeded)
+		})
+	}
+}
+
+func TestTextOverTheLimitIsCutAtACharacterAndMarked(t *testing.T) {
+	t.Parallel()
+	chunk := `{"event":"llm_chunk","content":"` + strings.Repeat("长", 1000) + "\"}\n"
+	answer := decodeBytes([]byte(strings.Repeat(chunk, MaxText/3000+10) + `{"event":"node_finished"}`))
+	require.Equal(t, CodeTooLarge, answer.ErrorCode)
+	require.True(t, utf8.Valid(answer.Text))
+	require.Contains(t, string(answer.Text[len(answer.Text)-40:]), "cut at 8 MiB")
+	require.LessOrEqual(t, len(answer.Text), MaxText+40)
+}
+
+// A stream without end, all pings, keeps memory flat and ends with the transport.
+func TestEndlessPingsAreNotKept(t *testing.T) {
+	t.Parallel()
+	d := decoder{}
+	err := d.decode(io.LimitReader(endless(": ping\n\ndata: {\"event\":\"ping\"}\n\n"), 64<<20))
+	require.NoError(t, err)
+	require.Less(t, cap(d.w.buf), 1<<20)
+	require.Equal(t, CodeParse, d.answer(nil).ErrorCode)
+}
+
+// Lines that each begin a value and never end it must not take time that grows with their square.
+func TestHostileBracketsAreReadInLinearTime(t *testing.T) {
+	t.Parallel()
+	done := make(chan Answer, 1)
+	go func() { done <- decodeBytes([]byte(strings.Repeat("[1,\n", 2<<20) + "x")) }()
+	select {
+	case answer := <-done:
+		require.NotEmpty(t, answer.ErrorCode)
+	case <-time.After(30 * time.Second):
+		t.Fatal("still reading")
+	}
+}
+
+type endless string
+
+func (e endless) Read(p []byte) (int, error) {
+	for n := range p {
+		p[n] = e[n%len(e)]
+	}
+	return len(p) / len(e) * len(e), nil
+}
+
+func TestABrokenConnectionIsIncompleteOnceSomethingCame(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("connection reset")
+	d := decoder{}
+	err := d.decode(io.MultiReader(strings.NewReader("{\"event\":\"node_finished\",\"output\":\"x\"}\n"), iotest.ErrReader(broken)))
+	require.ErrorIs(t, err, broken)
+	answer := d.answer(err)
+	require.Equal(t, CodeIncomplete, answer.ErrorCode)
+	require.Equal(t, "x", string(answer.Text))
+	d = decoder{}
+	require.Equal(t, CodeNetwork, d.answer(d.decode(iotest.ErrReader(broken))).ErrorCode)
+}
+
+// FuzzDecode checks that no bytes bring the decoder down, and that it reads the same whatever the chunking.
+func FuzzDecode(f *testing.F) {
+	recordings, _ := filepath.Glob("../../../shared/data/wire/*/*")
+	for _, path := range recordings {
+		if body, err := os.ReadFile(path); err == nil && len(body) < 16<<10 && !strings.HasSuffix(path, ".chunks.json") {
+			f.Add(body)
+		}
+	}
+	f.Add([]byte("data: {\"event\":\"llm_chunk\",\"content\":\"\\ud83d\\ude00\"}\r\r{\"output\":[{}]}\n"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		whole := decodeBytes(body)
+		d := decoder{}
+		err := d.decode(iotest.OneByteReader(bytes.NewReader(body)))
+		single := d.answer(err)
+		if whole.ErrorCode != single.ErrorCode || !bytes.Equal(whole.Text, single.Text) {
+			t.Fatalf("chunking matters: %q %q, %q %q", whole.ErrorCode, whole.Text, single.ErrorCode, single.Text)
+		}
+		if !utf8.ValidString(whole.ErrorMessage) {
+			t.Fatalf("message %q", whole.ErrorMessage)
+		}
+	})
+}

@@ -1,0 +1,33 @@
+package stability_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/stability"
+)
+
+func TestAnswersThatCountAsEqual(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, stability.Key([]byte(" 北京\n")), stability.Key([]byte("北京")))
+	require.Equal(t, stability.Key([]byte("cafe\u0301")), stability.Key([]byte("café")))
+	require.NotEqual(t, stability.Key([]byte("Paris")), stability.Key([]byte("paris")))
+	require.NotEqual(t, stability.Key([]byte("a\xff")), stability.Key([]byte("a\xfe")))
+}
+
+func TestLettersFollowTheFirstAppearance(t *testing.T) {
+	t.Parallel()
+	a, b := stability.Key([]byte("a")), stability.Key([]byte("b"))
+	letters, groups := stability.Letters([][]byte{b, nil, a, b, a})
+	require.Equal(t, []string{"A", "", "B", "A", "B"}, letters)
+	require.Equal(t, []stability.Group{{Letter: "A", Count: 2}, {Letter: "B", Count: 2}}, groups)
+	var many [][]byte
+	for n := range 28 {
+		many = append(many, []byte{byte(n)})
+	}
+	letters, _ = stability.Letters(many)
+	require.Equal(t, "Z", letters[25])
+	require.Equal(t, "AA", letters[26])
+	require.Equal(t, "AB", letters[27])
+}
