@@ -229,8 +229,8 @@ func (s *Settings) listen() (net.Listener, error) {
 
 // connect connects a process's parts. listener is where the pages will be served; nil: this process
 // serves none. It is closed with the program. demo is the demo agent; nil: none runs.
-func (s *Settings) connect(ctx context.Context, log *slog.Logger, databaseURL, redisURL string, listener net.Listener, demo *demoAgent) (p *program, err error) {
-	p = &program{settings: *s, log: log, registry: prometheus.NewRegistry(), listener: listener}
+func (s *Settings) connect(ctx context.Context, log *slog.Logger, databaseURL, redisURL string, listener net.Listener, demo *demoAgent) (_ *program, err error) {
+	p := &program{settings: *s, log: log, registry: prometheus.NewRegistry(), listener: listener}
 	defer func() {
 		if err != nil {
 			p.close()

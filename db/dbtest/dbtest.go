@@ -109,3 +109,22 @@ func Await(t testing.TB, within time.Duration, what string, condition func() boo
 		<-tick.C
 	}
 }
+
+// Start starts a PostgreSQL for one test and returns its address.
+func Start(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "wending-test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	own, err := embedded.StartPostgres(context.Background(), dir+"/postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
+	return own.URL()
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// TestMain plays the program itself when it is started as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("WENDING_TEST_PROGRAM") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program starts the real program as a process.
+type process struct {
+	*exec.Cmd
+	url    string
+	log    *bytes.Buffer
+	exited chan error
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], args...), log: &bytes.Buffer{}, exited: make(chan error, 1)}
+	p.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
+	p.Dir = t.TempDir() // no .env
+	p.Stderr = p.log
+	output, err := p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	t.Cleanup(func() {
+		if p.ProcessState == nil {
+			_ = p.Process.Signal(syscall.SIGTERM)
+			<-p.exited
+		}
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	go func() { p.exited <- p.Wait() }()
+	require.NoError(t, err, "%s", p.log)
+	p.url = strings.TrimSpace(line[strings.Index(line, "http"):])
+	return p
+}
+
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.Process.Kill())
+	<-p.exited
+}
+
+// dataDir is a folder that the database's own account may reach.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "wending-test-")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func createTask(t *testing.T, base string, fields map[string]string, dataset string) string {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for name, text := range fields {
+		require.NoError(t, form.WriteField(name, text))
+	}
+	part, err := form.CreateFormFile("dataset_file", "q.csv")
+	require.NoError(t, err)
+	_, _ = io.WriteString(part, dataset)
+	require.NoError(t, form.Close())
+	answer, err := http.Post(base+"/api/v1/evaluation-tasks", form.FormDataContentType(), &body)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var created struct {
+		TaskID string `json:"task_id"`
+	}
+	require.Equal(t, http.StatusCreated, answer.StatusCode)
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&created))
+	return created.TaskID
+}
+
+type taskState struct {
+	Status     string
+	Progress   struct{ Processed, Total int }
+	Statistics struct{ Runs, Succeeded int }
+}
+
+func task(t *testing.T, base, id string) taskState {
+	t.Helper()
+	answer, err := http.Get(base + "/api/v1/evaluation-tasks/" + id)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var state taskState
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&state))
+	return state
+}
+
+const twenty = "question,standard_answer\n" + "q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
+
+// kill -9 of the whole program in the middle of a task: the next start goes on at once and ends complete,
+// and asks again only what was in flight.
+func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		time.Sleep(30 * time.Millisecond) // an agent that takes its time
+		agenttest.Stream(w, "answer to "+call.Question)
+	})
+	dir := dataDir(t)
+	args := []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited"}
+	p := start(t, args...)
+	id := createTask(t, p.url, map[string]string{"task_name": "kill", "agent_api_url": fake.URL}, twenty)
+	dbtest.Await(t, 20*time.Second, "30 calls", func() bool { return len(fake.Calls()) >= 30 })
+	p.kill(t)
+	asked := len(fake.Calls())
+	require.Less(t, asked, 100)
+	p = start(t, args...)
+	restarted := time.Now()
+	dbtest.Await(t, 10*time.Second, "the next call", func() bool { return len(fake.Calls()) > asked })
+	t.Logf("went on %v after the restart", time.Since(restarted).Round(time.Millisecond))
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	state := task(t, p.url, id)
+	require.Equal(t, 100, state.Statistics.Runs)
+	require.Equal(t, 100, state.Statistics.Succeeded)
+	require.Equal(t, 20, state.Progress.Processed)
+	calls := map[string]int{}
+	for _, call := range fake.Calls() {
+		calls[call.IdempotencyKey]++
+	}
+	require.Len(t, calls, 100)
+	require.LessOrEqual(t, len(fake.Calls()), 100+4, "only the calls in flight were made again")
+}
+
+func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		<-release
+		agenttest.Stream(w, "x")
+	})
+	dir := dataDir(t)
+	p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	createTask(t, p.url, map[string]string{"task_name": "drain", "agent_api_url": fake.URL}, twenty)
+	dbtest.Await(t, 10*time.Second, "a call", func() bool { return len(fake.Calls()) == 1 })
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	time.AfterFunc(200*time.Millisecond, func() { close(release) })
+	require.NoError(t, <-p.exited, "%s", p.log)
+	require.Contains(t, p.log.String(), "units_given_back=0")
+	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"), "the database ended in order")
+}
+
+func TestASecondInstanceOnTheSameFolderIsToldSo(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0"}, func(string) string { return "" }, io.Discard, &stderr)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr.String(), "in use by another instance")
+}
+
+func TestSettingsAreReadFromTheEnvironmentAndChecked(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		env  map[string]string
+		code int
+		says string
+	}{
+		{[]string{"serve"}, nil, 1, "DATABASE_URL and REDIS_URL must be set"},
+		{[]string{"migrate"}, nil, 1, "DATABASE_URL is not set"},
+		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RATE_LIMIT_PER_AGENT": "fast"}, 1, "RATE_LIMIT_PER_AGENT"},
+		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RUNS_PER_ITEM": "99"}, 1, "RUNS_PER_ITEM is 99"},
+		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "AGENT_API_ALLOWLIST": "http://x"}, 1, "AGENT_API_ALLOWLIST"},
+		{[]string{"serve"}, map[string]string{"DEFAULT_LANG": "fr"}, 2, "zh-CN"},
+		{[]string{"nothing"}, nil, 2, "nothing"},
+		{[]string{"--help"}, nil, 0, ""},
+	} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), test.args, func(name string) string { return test.env[name] }, io.Discard, &stderr)
+		require.Equal(t, test.code, code, "%v: %s", test.args, &stderr)
+		require.Contains(t, stderr.String(), test.says)
+	}
+}
+
+// serve and worker share a PostgreSQL and a Redis, and the key comes from the environment.
+func TestWebAndWorkerRunApart(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Header.Get("X-Key")) })
+	database := dbtest.Start(t)
+	redis := dbtest.Redis(t)
+	shared := []string{"--database-url", database, "--redis-url", redis, "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
+	web := start(t, append([]string{"serve", "--data-dir", dataDir(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
+	ctx, stop := context.WithCancel(t.Context())
+	left := make(chan int, 1)
+	var log bytes.Buffer
+	go func() {
+		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "4"}, shared...), func(string) string { return "" }, io.Discard, &log)
+	}()
+	id := createTask(t, web.url, map[string]string{"task_name": "apart", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
+	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
+	require.Equal(t, 0, run(t.Context(), []string{"healthcheck", "--url", web.url + "/healthz"}, func(string) string { return "" }, io.Discard, io.Discard))
+	stop()
+	require.Equal(t, 0, <-left, "%s", &log)
+}
