@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// tab is a browser's tab on the pages of a running program.
+type tab struct {
+	ctx  context.Context
+	t    *testing.T
+	base string
+}
+
+func openBrowser(t *testing.T, base string) *tab {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1440, 900),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	allocator, stopBrowser := chromedp.NewExecAllocator(t.Context(), options...)
+	// chromedp reports every event it does not know yet as an error.
+	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(func() { cancel(); closeTab(); stopBrowser() })
+	return &tab{ctx, t, base}
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		var url, text string
+		_ = chromedp.Run(b.ctx, chromedp.Location(&url), chromedp.Text("body", &text))
+		b.t.Fatalf("%v\nat %s\n%.2000s", err, url, text)
+	}
+}
+
+// follows clicks on what leads to another page and waits until that is loaded.
+func (b *tab) follows(selector string) {
+	b.t.Helper()
+	_, err := chromedp.RunResponse(b.ctx, chromedp.Click(selector))
+	require.NoError(b.t, err, selector)
+}
+
+func (b *tab) open(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.base + path)) }
+
+// sees waits until the element shows the text.
+func (b *tab) sees(selector, text string) {
+	b.t.Helper()
+	b.do(chromedp.Poll(fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.checkVisibility() && e.textContent.includes(%q))`, selector, text), nil,
+		chromedp.WithPollingTimeout(30*time.Second), chromedp.WithPollingInterval(50*time.Millisecond)))
+}
+
+func (b *tab) evaluate(script string, into any) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(script, into))
+}
+
+func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+	return p.WithAwaitPromise(true).WithReturnByValue(true)
+}
+
+// requireAccessible runs axe on the page as it stands.
+func (b *tab) requireAccessible(what string) {
+	b.t.Helper()
+	scripts, err := filepath.Glob("testdata/axe-core-*.min.js")
+	require.NoError(b.t, err)
+	require.Len(b.t, scripts, 1)
+	axe, err := os.ReadFile(scripts[0])
+	require.NoError(b.t, err)
+	var violations []string
+	b.evaluate(string(axe)+";0", nil)
+	b.do(chromedp.Evaluate(`axe.run().then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
+		.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join(" | ").slice(0, 1500)))`, &violations, awaitPromise))
+	require.Empty(b.t, violations, what)
+}
+
+// The whole story as a reviewer would do it.
+func TestAReviewersStory(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		<-release
+		switch {
+		case strings.Contains(call.Question, "坏"):
+			http.Error(w, `{"msg":"模型繁忙"}`, http.StatusServiceUnavailable)
+		default:
+			agenttest.Stream(w, "回答"+call.IdempotencyKey[len(call.IdempotencyKey)-1:]+strings.Repeat("很长的回答，", 60)+"<b>完</b>")
+		}
+	})
+	program := start(t, "up", "--data-dir", dataDir(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
+	file := filepath.Join(t.TempDir(), "问题.csv")
+	require.NoError(t, os.WriteFile(file, []byte("question_id,question,standard_answer\nq1,中国的首都是哪里？,北京\nq2,坏问题,无\n"), 0o600))
+	b := openBrowser(t, program.url)
+
+	b.open("/tasks")
+	b.sees("h2", "还没有评测任务")
+	b.requireAccessible("empty list")
+	b.do(chromedp.Click(`a[href="/"].btn`), chromedp.WaitVisible("#task_name"))
+	b.requireAccessible("form")
+	b.do(chromedp.WaitVisible("#submit:disabled"),
+		chromedp.SendKeys("#task_name", "A模型V1.2稳定性测试"), chromedp.SendKeys("#agent_api_url", fake.URL),
+		chromedp.SetUploadFiles("#dataset_file", []string{file}))
+	b.sees("#preview .summary", "2 个问题")
+	b.sees("#preview td", "中国的首都是哪里？")
+	b.do(chromedp.Click(".advanced > summary"), chromedp.WaitVisible("#rate_limit"))
+	b.do(chromedp.Click("#rate_limit"))
+	b.evaluate(`document.activeElement.select()`, nil)
+	b.do(chromedp.KeyEvent("unlimited\t"))
+	b.sees("#preview .summary", "不限速率")
+	b.requireAccessible("filled form")
+	b.do(chromedp.Click("#submit:enabled"), chromedp.WaitVisible(".tasks"))
+	b.sees(".toast-note", "任务创建成功")
+
+	// The row changes by itself: the mark on the window shows that the page was never loaded again.
+	b.evaluate(`window.unbroken = true`, nil)
+	b.sees(".tasks .tag", "运行中")
+	b.requireAccessible("list with a running task")
+	close(release)
+	b.sees(".tasks .tag", "已完成")
+	b.sees(".tasks .count", "2/2")
+	var unbroken bool
+	b.evaluate(`window.unbroken === true && document.querySelector("[data-active]") === null`, &unbroken)
+	require.True(t, unbroken)
+
+	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"))
+	b.sees("h1", "评测报告: A模型V1.2稳定性测试")
+	b.sees(".run .code", "HTTP_503")
+	b.sees(".run .message", "模型繁忙")
+	b.do(chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
+	b.sees(".fold[open] > .text", "<b>完</b>")
+	b.requireAccessible("report")
+	b.do(chromedp.KeyEvent("?"), chromedp.WaitVisible("#help[open]"))
+	b.requireAccessible("help")
+	b.do(chromedp.Click("#help button"), chromedp.KeyEvent("e"))
+	var open int
+	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
+	require.Equal(t, 5, open)
+
+	downloads := t.TempDir()
+	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads))
+	for _, format := range []string{"csv", "xlsx"} {
+		b.do(chromedp.Click(fmt.Sprintf(`[data-export][href*="format=%s"]`, format)))
+		b.sees(".toast-note", "导出成功")
+		path := filepath.Join(downloads, "A模型V1.2稳定性测试_评测报告."+format)
+		dbtest.Await(t, 20*time.Second, "the download of "+format, func() bool { _, err := os.Stat(path); return err == nil })
+		rows := readReport(t, path)
+		require.Len(t, rows, 3, format)
+		require.Equal(t, "question_id", rows[0][0])
+		require.Equal(t, []string{"中国的首都是哪里？", "坏问题"}, []string{rows[1][1], rows[2][1]})
+		require.Contains(t, rows[1][5], "<b>完</b>")
+		require.Equal(t, "HTTP_503", rows[2][8])
+		b.evaluate(`document.querySelectorAll(".toast-note").forEach(n => n.remove())`, nil)
+	}
+
+	b.follows(`button[name="lang"]`)
+	b.sees("h1", "Report: A模型V1.2稳定性测试")
+	b.follows("#theme")
+	b.do(chromedp.WaitVisible("html[data-theme=dark] h1"))
+	b.requireAccessible("report, dark, in English")
+	b.open("/tasks")
+	b.requireAccessible("list, dark, in English")
+	b.open("/")
+	b.requireAccessible("form, dark, in English")
+}
+
+func readReport(t *testing.T, path string) [][]string {
+	t.Helper()
+	if filepath.Ext(path) == ".xlsx" {
+		book, err := excelize.OpenFile(path)
+		require.NoError(t, err)
+		defer book.Close()
+		rows, err := book.GetRows("评测结果")
+		require.NoError(t, err)
+		return rows
+	}
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(content), "\uFEFF"))).ReadAll()
+	require.NoError(t, err)
+	return rows
+}
+
+// Without scripts everything works by plain forms, and a page at phone width scrolls in one direction only.
+func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		agenttest.Stream(w, strings.Repeat("unbreakable", 100))
+	})
+	program := start(t, "up", "--data-dir", dataDir(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	file := filepath.Join(t.TempDir(), "q.csv")
+	require.NoError(t, os.WriteFile(file, []byte("question,standard_answer\n问题一,答案\n"), 0o600))
+	b := openBrowser(t, program.url)
+	b.do(emulation.SetScriptExecutionDisabled(true), chromedp.EmulateViewport(390, 844))
+	b.open("/")
+	b.do(chromedp.WaitVisible("#submit:enabled"), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{file}),
+		chromedp.Click("#submit"), chromedp.WaitVisible("#task_name[aria-invalid=true]"))
+	// The name was missing: the file and the URL are kept.
+	b.do(chromedp.SendKeys("#task_name", "无脚本"), chromedp.Click("#submit"), chromedp.WaitVisible(".tasks"))
+	dbtest.Await(t, 20*time.Second, "the task's end", func() bool {
+		b.open("/tasks")
+		var tag string
+		b.do(chromedp.Text(".tasks .tag", &tag))
+		return strings.TrimSpace(tag) == "已完成"
+	})
+	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
+	var report string
+	b.do(chromedp.Location(&report), emulation.SetScriptExecutionDisabled(false))
+	for _, path := range []string{"/", "/tasks", strings.TrimPrefix(report, program.url)} {
+		b.open(path)
+		var overflow int
+		b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)
+		require.LessOrEqual(t, overflow, 0, path)
+		b.requireAccessible("phone " + path)
+	}
+}
