@@ -46,7 +46,7 @@ type site struct {
 	client  *http.Client
 }
 
-func newSite(t *testing.T, withWorker bool) *site {
+func newSite(t testing.TB, withWorker bool) *site {
 	t.Helper()
 	s := &site{uploads: t.TempDir()}
 	s.store, s.tables = dbtest.Open(t)
@@ -78,6 +78,14 @@ func newSite(t *testing.T, withWorker bool) *site {
 		t.Cleanup(func() { cancel(); <-left })
 	}
 	return s
+}
+
+// serve starts a server that ends with the test and returns its URL.
+func serve(t testing.TB, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // response is an answer read to its end.

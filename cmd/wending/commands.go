@@ -331,4 +331,3 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 	}
 	return <-stopped
 }
-

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program starts the real program as a process.
+// process is the real program, running.
 type process struct {
 	*exec.Cmd
 	url    string
@@ -38,6 +38,7 @@ type process struct {
 	exited chan error
 }
 
+// start starts the real program and waits until it tells its address.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(os.Args[0], args...), log: &bytes.Buffer{}, exited: make(chan error, 1)}
@@ -56,7 +57,9 @@ func start(t *testing.T, args ...string) *process {
 	line, err := bufio.NewReader(output).ReadString('\n')
 	go func() { p.exited <- p.Wait() }()
 	require.NoError(t, err, "%s", p.log)
-	p.url = strings.TrimSpace(line[strings.Index(line, "http"):])
+	_, address, found := strings.Cut(strings.TrimSpace(line), ": ")
+	require.True(t, found, "no address in %q", line)
+	p.url = address
 	return p
 }
 

@@ -1,0 +1,21 @@
+# A static binary on a bare image, run by an account without rights. PostgreSQL and Redis are separate
+# services here: see compose.yaml.
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/wending ./cmd/wending \
+ && mkdir -p /out/data
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/wending /wending
+COPY --from=build --chown=65532:65532 /out/data /data
+ENV LISTEN_ADDR=0.0.0.0:8080 DATA_DIR=/data
+VOLUME /data
+EXPOSE 8080
+USER 65532:65532
+HEALTHCHECK --interval=10s --timeout=6s --start-period=20s CMD ["/wending", "healthcheck"]
+ENTRYPOINT ["/wending"]
+CMD ["serve"]

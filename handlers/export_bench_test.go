@@ -1,0 +1,125 @@
+package handlers_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+)
+
+// BenchmarkExport writes the report of 1,000 questions × 5 runs × 100 KB (0.5 GB) over real HTTP. It prints
+// the time to the first byte, how much the process's memory grew, and how long the download took beside a
+// bare copy of as many bytes over the same HTTP server.
+func BenchmarkExport(b *testing.B) {
+	const questions, runs, size = 1000, 5, 100_000
+	s := newSite(b, false)
+	id := s.fill(b, questions, runs, size)
+	bare := bareDownload(b, questions*runs*size)
+	for _, format := range []string{"csv", "xlsx", "jsonl"} {
+		b.Run(format, func(b *testing.B) {
+			for range b.N {
+				before := resident(b)
+				start := time.Now()
+				answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=" + format)
+				require.NoError(b, err)
+				first := make([]byte, 1)
+				_, err = io.ReadFull(answer.Body, first)
+				require.NoError(b, err)
+				firstByte := time.Since(start)
+				most := int64(0)
+				buffer := make([]byte, 1<<20)
+				read := int64(1)
+				for next := read; ; {
+					n, err := answer.Body.Read(buffer)
+					if read += int64(n); read >= next {
+						most = max(most, resident(b)-before)
+						next = read + 16<<20
+					}
+					if err == io.EOF {
+						break
+					}
+					require.NoError(b, err)
+				}
+				_ = answer.Body.Close()
+				whole := time.Since(start)
+				b.ReportMetric(float64(firstByte.Milliseconds()), "ms-to-first-byte")
+				b.ReportMetric(float64(most)/(1<<20), "MiB-grown")
+				b.ReportMetric(float64(read)/(1<<20)/whole.Seconds(), "MiB/s")
+				b.ReportMetric(whole.Seconds()/bare.Seconds(), "×-bare-copy")
+			}
+		})
+	}
+}
+
+// fill stores a finished task without asking anybody.
+func (s *site) fill(b *testing.B, questions, runs, size int) string {
+	b.Helper()
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "export", AgentURL: "http://127.0.0.1:1/", RunsPerItem: runs, TimeoutSeconds: 30, Concurrency: 1,
+		RateLimit: "unlimited", DatasetName: "q.csv", DatasetExtension: "csv"}, AgentOrigin: "http://127.0.0.1:1"}
+	for n := range questions {
+		task.Items = append(task.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", n), Question: "问题", StandardAnswer: "答案"})
+	}
+	launch, err := s.store.CreateTask(b.Context(), task)
+	require.NoError(b, err)
+	_, err = s.store.StartLaunch(b.Context(), launch)
+	require.NoError(b, err)
+	// Text that does not compress away: the rows are as large in the database as they are outside.
+	_, err = s.tables.Exec(`INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, answer_key, latency_ms, attempts)
+		SELECT u.id, 1, $2, u.launch_id, u.item_id, u.run_index, 'SUCCEEDED',
+			(SELECT left(string_agg(md5(u.id::text || n), ''), $3) FROM generate_series(1, $3 / 32 + 1) n), '\x00', 1, 1
+		FROM units u WHERE u.launch_id = $1`, launch, task.Task.ID, size)
+	require.NoError(b, err)
+	_, err = s.tables.Exec(`UPDATE units SET state = 'DONE' WHERE launch_id = $1`, launch)
+	require.NoError(b, err)
+	_, err = s.tables.Exec(`ANALYZE`)
+	require.NoError(b, err)
+	finished, err := s.store.FinishLaunch(b.Context(), launch)
+	require.NoError(b, err)
+	require.True(b, finished)
+	return task.Task.ID.String()
+}
+
+// bareDownload is the time to send so many bytes over HTTP on this machine and do nothing else.
+func bareDownload(b *testing.B, size int64) time.Duration {
+	b.Helper()
+	mux := http.NewServeMux()
+	block := []byte(strings.Repeat("x", 32<<10))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		for sent := int64(0); sent < size; sent += int64(len(block)) {
+			_, _ = w.Write(block)
+		}
+	})
+	server := serve(b, mux)
+	start := time.Now()
+	answer, err := http.Get(server)
+	require.NoError(b, err)
+	_, err = io.Copy(io.Discard, answer.Body)
+	require.NoError(b, err)
+	_ = answer.Body.Close()
+	return time.Since(start)
+}
+
+// resident is the memory of this process, in bytes (proc(5), VmRSS).
+func resident(b *testing.B) int64 {
+	b.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	require.NoError(b, err)
+	for line := range strings.SplitSeq(string(status), "\n") {
+		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == "VmRSS:" {
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			require.NoError(b, err)
+			return kib << 10
+		}
+	}
+	b.Fatal("no VmRSS")
+	return 0
+}
