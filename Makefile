@@ -42,9 +42,10 @@ bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal
 	go test -run xxx -bench . -benchtime 1x -timeout 30m ./jobs/... ./handlers/...
 
 .PHONY: generate
-generate: ## Write the templates' Go code anew
+generate: ## Format everything and write the templates' Go code anew
 	go tool templ fmt views
 	go tool templ generate
+	gofmt -w cmd db handlers jobs static views
 
 .PHONY: generate-check
 generate-check: ## Fail when the templates' Go code is not up to date

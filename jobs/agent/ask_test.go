@@ -25,8 +25,10 @@ func TestWhatTheServerAnswersBecomesItsCode(t *testing.T) {
 		code, message string
 		retry         bool
 	}{
-		"server error": {func(w http.ResponseWriter, _ agenttest.Call) { http.Error(w, `{"code":500,"msg":"boom"}`, http.StatusInternalServerError) }, "HTTP_500", "boom", false},
-		"not found":    {func(w http.ResponseWriter, _ agenttest.Call) { http.NotFound(w, nil) }, "HTTP_404", "404 page not found", false},
+		"server error": {func(w http.ResponseWriter, _ agenttest.Call) {
+			http.Error(w, `{"code":500,"msg":"boom"}`, http.StatusInternalServerError)
+		}, "HTTP_500", "boom", false},
+		"not found": {func(w http.ResponseWriter, _ agenttest.Call) { http.NotFound(w, nil) }, "HTTP_404", "404 page not found", false},
 		"redirect": {func(w http.ResponseWriter, _ agenttest.Call) {
 			w.Header().Set("Location", "http://169.254.169.254/latest/meta-data")
 			w.WriteHeader(http.StatusFound)
