@@ -2,6 +2,7 @@ package dataset_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -233,4 +234,42 @@ func fuzz(f *testing.F, name string) {
 			ids[row.QuestionID] = true
 		}
 	})
+}
+
+// Cells of every kind read as a sheet shows them, in both Excel formats.
+func TestCellsOfEveryKind(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"kinds.xls", "kinds.xlsx"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set, err := readFile(t, filepath.Join("testdata", "seeds", name))
+			require.NoError(t, err)
+			require.Equal(t, []string{"question_id", "question", "standard_answer", "when", "n", "ok"}, set.Columns)
+			require.Len(t, set.Rows, 3)
+			require.Equal(t, "12345678901", set.Rows[0].QuestionID)
+			require.Equal(t, "0.1", set.Rows[0].Variables["n"])
+			require.Equal(t, "TRUE", set.Rows[0].Variables["ok"])
+			require.Equal(t, "两\n行", set.Rows[1].Variables["when"])
+			require.Equal(t, 5, set.Rows[2].Number, "the row's number is the sheet's, blank rows counted")
+			require.Equal(t, "空行之后 😀 𠮷", set.Rows[2].Question)
+			require.Equal(t, "-2.5", set.Rows[2].StandardAnswer)
+			t.Logf("%+v", set.Rows)
+		})
+	}
+}
+
+// Shared strings go on across CONTINUE records, where their characters may change width.
+func TestLongSharedStringsOfAnXLS(t *testing.T) {
+	t.Parallel()
+	set, err := readFile(t, filepath.Join("testdata", "seeds", "long.xls"))
+	require.NoError(t, err)
+	require.Len(t, set.Rows, 40)
+	for n, row := range set.Rows {
+		want := strings.Repeat(fmt.Sprintf("ascii %d ", n), 900)
+		if n%2 == 1 {
+			want = strings.Repeat(fmt.Sprintf("长问题%d ", n), 400)
+		}
+		require.True(t, want == row.Question, "row %d", n)
+		require.True(t, strings.Repeat("é", 300) == row.StandardAnswer, "row %d", n)
+	}
 }

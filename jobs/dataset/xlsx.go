@@ -24,7 +24,8 @@ func readXLSX(content []byte, c *collector) error {
 			return problem(CodeUnreadable, "bomb", "MiB", maxUnzipped>>20)
 		}
 	}
-	book, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{UnzipSizeLimit: maxUnzipped, UnzipXMLSizeLimit: maxUnzipped})
+	book, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{UnzipSizeLimit: maxUnzipped, UnzipXMLSizeLimit: maxUnzipped,
+		ShortDatePattern: "yyyy-mm-dd"})
 	if err != nil {
 		return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
 	}
