@@ -218,41 +218,48 @@ func (w *window) source(start int) []byte {
 	return w.buf[w.mark+start : w.pos : w.pos]
 }
 
+// member moves to the next member of an object or array; isEnd: there was its closing bracket instead.
+func (w *window) member(closing byte, isFirst bool) (isEnd bool, err error) {
+	w.skipSpace()
+	c, ok := w.peek()
+	switch {
+	case !ok:
+		return false, w.cut()
+	case c == closing:
+		w.pos++
+		return true, nil
+	case isFirst:
+		return false, nil
+	case c != ',':
+		return false, errSyntax
+	}
+	w.pos++
+	w.skipSpace()
+	return false, nil
+}
+
 func (w *window) object(start, depth int) (value, error) {
 	v := value{kind: kindObject}
 	w.pos++
-	for first := true; ; first = false {
-		w.skipSpace()
-		c, ok := w.peek()
-		switch {
-		case !ok:
-			return v, w.cut()
-		case c == '}':
-			w.pos++
+	for isFirst := true; ; isFirst = false {
+		isEnd, err := w.member('}', isFirst)
+		if err != nil {
+			return v, err
+		}
+		if isEnd {
 			v.text = w.source(start)
 			return v, nil
-		case c == ',' && !first:
-			w.pos++
-			w.skipSpace()
-			if c, ok = w.peek(); !ok {
-				return v, w.cut()
-			}
-		case !first:
-			return v, errSyntax
 		}
-		if c != '"' {
-			return v, errSyntax
+		if err := w.expect('"'); err != nil {
+			return v, err
 		}
 		name, err := w.string()
 		if err != nil {
 			return v, err
 		}
 		w.skipSpace()
-		if c, ok = w.peek(); !ok {
-			return v, w.cut()
-		}
-		if c != ':' {
-			return v, errSyntax
+		if err := w.expect(':'); err != nil {
+			return v, err
 		}
 		w.pos++
 		w.skipSpace()
@@ -264,24 +271,29 @@ func (w *window) object(start, depth int) (value, error) {
 	}
 }
 
+// expect fails unless the next byte is c.
+func (w *window) expect(c byte) error {
+	next, ok := w.peek()
+	if !ok {
+		return w.cut()
+	}
+	if next != c {
+		return errSyntax
+	}
+	return nil
+}
+
 func (w *window) array(start, depth int) (value, error) {
 	v := value{kind: kindArray}
 	w.pos++
-	for first := true; ; first = false {
-		w.skipSpace()
-		c, ok := w.peek()
-		switch {
-		case !ok:
-			return v, w.cut()
-		case c == ']':
-			w.pos++
+	for isFirst := true; ; isFirst = false {
+		isEnd, err := w.member(']', isFirst)
+		if err != nil {
+			return v, err
+		}
+		if isEnd {
 			v.text = w.source(start)
 			return v, nil
-		case c == ',' && !first:
-			w.pos++
-			w.skipSpace()
-		case !first:
-			return v, errSyntax
 		}
 		item, err := w.value(depth + 1)
 		if err != nil {

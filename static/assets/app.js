@@ -117,6 +117,9 @@
       }
       refresh();
     });
+    file.addEventListener("htmx:xhr:progress", (event) => {
+      document.getElementById("upload").value = event.detail.total ? event.detail.loaded / event.detail.total : 0;
+    });
     ["dragenter", "dragover"].forEach((kind) => drop.addEventListener(kind, () => drop.classList.add("is-over")));
     ["dragleave", "drop"].forEach((kind) => drop.addEventListener(kind, () => drop.classList.remove("is-over")));
     form.addEventListener("click", (event) => {
