@@ -59,13 +59,14 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the process
 	databaseURL, redisURL, ownsDatabase := s.DatabaseURL, s.RedisURL, s.DatabaseURL == ""
+	var databaseExited, redisExited <-chan struct{} // nil, so never, where they are not ours
 	if ownsDatabase {
 		server, err := embedded.StartPostgres(ctx, filepath.Join(s.DataDir, "postgres"))
 		if err != nil {
 			return err
 		}
 		defer server.Stop()
-		databaseURL = server.URL()
+		databaseURL, databaseExited = server.URL(), server.Exited()
 	}
 	if redisURL == "" {
 		server, err := embedded.StartRedis(ctx, filepath.Join(s.DataDir, "redis"))
@@ -73,7 +74,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 			return err
 		}
 		defer server.Stop()
-		redisURL = server.URL()
+		redisURL, redisExited = server.URL(), server.Exited()
 		if server.IsInProcess() {
 			log.Info("no redis-server on this machine: the queue lives in this process; results do not depend on it")
 		}
@@ -100,6 +101,16 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.worker().Run(ctx) })
 	group.Go(func() error { return p.serve(ctx, stdout) })
+	group.Go(func() error { // whoever started this program starts it again, and it goes on where it was
+		select {
+		case <-databaseExited:
+			return errors.New("the embedded PostgreSQL ended by itself; see postgres.log in the data folder")
+		case <-redisExited:
+			return errors.New("the embedded Redis ended by itself; see redis/redis.log in the data folder")
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	return group.Wait()
 }
 

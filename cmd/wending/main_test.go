@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -168,6 +169,21 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 	require.NoError(t, <-p.exited, "%s", p.log)
 	require.Contains(t, p.log.String(), "units_given_back=0")
 	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"), "the database ended in order")
+}
+
+func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
+	head, err := os.ReadFile(filepath.Join(dir, "postgres", "postmaster.pid"))
+	require.NoError(t, err)
+	pid, _, _ := strings.Cut(string(head), "\n")
+	number, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(number, syscall.SIGKILL))
+	require.Error(t, <-p.exited)
+	require.Contains(t, p.log.String(), "PostgreSQL ended by itself")
+	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 }
 
 func TestASecondInstanceOnTheSameFolderIsToldSo(t *testing.T) {

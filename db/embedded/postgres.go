@@ -94,6 +94,9 @@ func (p *Postgres) URL() string {
 // ProcessID is the server's.
 func (p *Postgres) ProcessID() int { return p.child.cmd.Process.Pid }
 
+// Exited is closed when the server has ended, for whatever reason.
+func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
+
 // Stop ends the server: transactions are rolled back, data is safe on disk.
 func (p *Postgres) Stop() {
 	p.child.stop(20*time.Second, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL)

@@ -65,6 +65,14 @@ func (r *Redis) URL() string {
 // IsInProcess says that the machine has no redis-server and the queue lives in this process.
 func (r *Redis) IsInProcess() bool { return r.mini != nil }
 
+// Exited is closed when the server has ended, for whatever reason; nil, so never, for one in this process.
+func (r *Redis) Exited() <-chan struct{} {
+	if r.mini != nil {
+		return nil
+	}
+	return r.child.exited
+}
+
 // Stop ends the server.
 func (r *Redis) Stop() {
 	close(r.stopped)
