@@ -133,7 +133,7 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 type ActiveLaunch struct {
 	ID      uuid.UUID `db:"id"`
 	Started bool      `db:"started"`
-	// WantedLanes is how many more lanes the launch could use now.
+	// WantedLanes is how many more lanes the launch could use now: none while its agent has no free moment.
 	WantedLanes int `db:"wanted_lanes"`
 	// IsDone says that no unit is left to run and nobody closed the launch.
 	IsDone bool `db:"is_done"`
@@ -143,16 +143,18 @@ type ActiveLaunch struct {
 // is left to the process that made it.
 func (s *Store) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 	const query = `SELECT l.id, l.status = 'RUNNING' AS started,
-		greatest(0, least(l.concurrency - running.n, queued.n)) AS wanted_lanes,
+		CASE WHEN a.next_free > now() + $2 * interval '1 microsecond' THEN 0
+			ELSE greatest(0, least(l.concurrency - lanes.n, queued.n)) END AS wanted_lanes,
 		l.status = 'RUNNING' AND running.n = 0 AND queued.n = 0 AS is_done
-		FROM launches l,
+		FROM launches l LEFT JOIN agents a ON a.origin = l.agent_origin,
+		LATERAL (` + liveLanes + `) lanes,
 		LATERAL (SELECT count(*) AS n FROM units u WHERE u.launch_id = l.id AND u.state = 'RUNNING') running,
 		LATERAL (SELECT count(*) AS n FROM (SELECT 1 FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED'
 			LIMIT l.concurrency) few) queued
 		WHERE l.status IN ('PENDING', 'RUNNING') AND l.created_at < now() - interval '1 second'
 		ORDER BY l.created_at`
 	var launches []ActiveLaunch
-	err := s.db.SelectContext(ctx, &launches, query)
+	err := s.db.SelectContext(ctx, &launches, query, WorkerDeadAfter.Seconds(), rateHorizon.Microseconds())
 	return launches, classify("list the active launches", err)
 }
 

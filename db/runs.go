@@ -32,8 +32,10 @@ type Run struct {
 	Response   *string `db:"response_body"`
 	IsReplaced bool    `db:"is_replaced"`
 	// ResponseLength is the whole response's length in characters, also where Response was cut.
-	ResponseLength int       `db:"response_length"`
-	Reasoning      *string   `db:"reasoning"`
+	ResponseLength int     `db:"response_length"`
+	Reasoning      *string `db:"reasoning"`
+	// ReasoningIsCut says that Reasoning is only the beginning.
+	ReasoningIsCut bool      `db:"reasoning_is_cut"`
 	AnswerKey      []byte    `db:"answer_key"`
 	LatencyMS      *int      `db:"latency_ms"`
 	Attempts       int       `db:"attempts"`
@@ -128,7 +130,8 @@ const runColumns = `id, item_id, run_index, status, response_bytes IS NOT NULL A
 // CurrentRuns returns the current runs of these items with at most limit characters of each response,
 // ordered by item and run_index.
 func (s *Store) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]Run, error) {
-	const query = `SELECT ` + runColumns + `, left(response_body, $2) AS response_body, left(reasoning, $2) AS reasoning
+	const query = `SELECT ` + runColumns + `, left(response_body, $2) AS response_body, left(reasoning, $2) AS reasoning,
+		coalesce(char_length(reasoning) > $2, false) AS reasoning_is_cut
 		FROM evaluation_runs WHERE item_id = ANY ($1) AND is_current ORDER BY item_id, run_index`
 	var runs []Run
 	err := s.db.SelectContext(ctx, &runs, query, pq.Int64Array(itemIDs), limit)
@@ -139,11 +142,14 @@ func (s *Store) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]
 func (s *Store) EachCurrentRun(ctx context.Context, itemID int64, yield func(Run) error) error {
 	const query = `SELECT ` + runColumns + `, response_body, reasoning
 		FROM evaluation_runs WHERE item_id = $1 AND is_current ORDER BY run_index`
+	ctx, cancel := context.WithCancel(ctx)
 	rows, err := s.db.QueryxContext(ctx, query, itemID)
 	if err != nil {
+		cancel()
 		return classify("read the runs", err)
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err says all
+	defer cancel()     // before Close, which would read all that is left
 	for rows.Next() {
 		var run Run
 		if err := rows.StructScan(&run); err != nil {
@@ -204,11 +210,14 @@ func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, yield func(
 		if _, err := tx.ExecContext(ctx, alongIndexes); err != nil {
 			return classify("open the report", err)
 		}
+		ctx, cancel := context.WithCancel(ctx)
 		rows, err := tx.QueryxContext(ctx, query, taskID)
 		if err != nil {
+			cancel()
 			return classify("open the report", err)
 		}
 		defer rows.Close() //nolint:errcheck // rows.Err says all
+		defer cancel()     // before Close, which would read all that is left
 		var current *ExportRow
 		for rows.Next() {
 			var row joined

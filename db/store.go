@@ -4,7 +4,9 @@ package db
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	neturl "net/url"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -19,9 +21,13 @@ type Store struct {
 // Open connects to the PostgreSQL at url (a URL or a key=value string) with at most
 // maxConnections connections, and fails when it does not answer.
 func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
+	// The driver's own error would print the address with its password.
+	if _, err := neturl.Parse(url); err != nil && strings.Contains(url, "://") {
+		return nil, errors.New("DATABASE_URL is no valid URL; special characters in its password must be percent-encoded")
+	}
 	pool, err := sqlx.Open("postgres", url)
 	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL cannot be read: %w", err)
+		return nil, errors.New("DATABASE_URL cannot be read")
 	}
 	pool.SetMaxOpenConns(maxConnections)
 	pool.SetMaxIdleConns(maxConnections)

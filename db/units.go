@@ -71,17 +71,15 @@ func (s *Store) ClaimUnit(ctx context.Context, launchID, workerID uuid.UUID) (Cl
 		if err != nil {
 			return classify("claim a unit", err)
 		}
-		if launch.Interval > 0 {
-			wait, reserved, err := reserveCall(ctx, tx, launch.Origin, launch.Interval)
-			if err != nil {
-				return err
-			}
-			if !reserved {
-				got.RetryAfter = wait
-				return errNoFreeMoment // rolls the claim back
-			}
-			unit.Wait = wait
+		wait, reserved, err := reserveCall(ctx, tx, launch.Origin, launch.Interval)
+		if err != nil {
+			return err
 		}
+		if !reserved {
+			got.RetryAfter = wait
+			return errNoFreeMoment // rolls the claim back
+		}
+		unit.Wait = wait
 		got.Unit = &unit
 		return nil
 	})
@@ -97,15 +95,22 @@ func (s *Store) ClaimUnit(ctx context.Context, launchID, workerID uuid.UUID) (Cl
 var errNoFreeMoment = errors.New("the agent has no free moment soon")
 
 // reserveCall takes the agent's next free moment when it lies within rateHorizon, and returns how long
-// to wait for it; otherwise how long to wait before asking again.
+// to wait for it; otherwise how long to wait before asking again. Without a limit (interval 0) nothing is
+// taken, but a moment that the agent itself asked for is kept.
 func reserveCall(ctx context.Context, tx sqlx.QueryerContext, origin string, intervalMicros int64) (wait time.Duration, reserved bool, err error) {
 	const reserve = `UPDATE agents SET next_free = greatest(next_free, clock_timestamp()) + $2 * interval '1 microsecond'
 		WHERE origin = $1 AND next_free <= clock_timestamp() + $3 * interval '1 microsecond'
 		RETURNING greatest(0, extract(epoch FROM next_free - clock_timestamp()) * 1000000 - $2)::bigint`
 	const ahead = `SELECT greatest(1000, extract(epoch FROM next_free - clock_timestamp()) * 1000000 - $2)::bigint
 		FROM agents WHERE origin = $1`
+	const look = `SELECT greatest(0, extract(epoch FROM next_free - clock_timestamp()) * 1000000)::bigint
+		FROM agents WHERE origin = $1 AND next_free <= clock_timestamp() + $2 * interval '1 microsecond'`
 	var micros int64
-	err = sqlx.GetContext(ctx, tx, &micros, reserve, origin, intervalMicros, rateHorizon.Microseconds())
+	if intervalMicros == 0 {
+		err = sqlx.GetContext(ctx, tx, &micros, look, origin, rateHorizon.Microseconds())
+	} else {
+		err = sqlx.GetContext(ctx, tx, &micros, reserve, origin, intervalMicros, rateHorizon.Microseconds())
+	}
 	if err == nil {
 		return time.Duration(micros) * time.Microsecond, true, nil
 	}
@@ -121,22 +126,26 @@ func reserveCall(ctx context.Context, tx sqlx.QueryerContext, origin string, int
 // ReserveCall takes a moment at the agent for one more attempt. reserved is false when there is none
 // soon: wait, then ask again.
 func (s *Store) ReserveCall(ctx context.Context, call Call) (wait time.Duration, reserved bool, err error) {
-	if call.IntervalMicros == 0 {
-		return 0, true, nil
-	}
 	return reserveCall(ctx, s.db, call.AgentOrigin, call.IntervalMicros)
 }
 
-// ReleaseStrays gives the units of a living worker back that it does not know it holds: it claimed them
-// in a transaction whose reply was lost. The caller lets no claim happen meanwhile.
-func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, held []int64) (released int, err error) {
-	result, err := s.db.ExecContext(ctx, `UPDATE units SET state = 'QUEUED', epoch = epoch + 1, worker_id = NULL
-		WHERE worker_id = $1 AND state = 'RUNNING' AND NOT id = ANY ($2)`, workerID, pq.Int64Array(held))
+// ReleaseStrays gives the units and lanes of a living worker back that it does not know it holds: it got
+// them in a transaction whose reply was lost. The caller lets nothing be claimed meanwhile.
+func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []int64, lanes []uuid.UUID) (released int, err error) {
+	// A nil slice is NULL to the driver, and NOT ANY (NULL) is never true.
+	const releaseUnits = `UPDATE units SET state = 'QUEUED', epoch = epoch + 1, worker_id = NULL
+		WHERE worker_id = $1 AND state = 'RUNNING' AND NOT id = ANY (coalesce($2, '{}'::bigint[]))`
+	const removeLanes = `DELETE FROM lanes WHERE worker_id = $1 AND NOT id = ANY (coalesce($2, '{}'::uuid[]))`
+	result, err := s.db.ExecContext(ctx, releaseUnits, workerID, pq.Int64Array(units))
 	if err != nil {
 		return 0, classify("release strays", err)
 	}
 	n, err := result.RowsAffected()
-	return int(n), classify("release strays", err)
+	if err != nil {
+		return 0, classify("release strays", err)
+	}
+	_, err = s.db.ExecContext(ctx, removeLanes, workerID, pq.Array(lanes))
+	return int(n), classify("remove stray lanes", err)
 }
 
 // ReleaseUnits gives the units that a worker still runs back to the queue: it is leaving. Their epoch

@@ -10,8 +10,9 @@ import (
 
 // How workers show that they live.
 const (
-	// BeatEvery is the time between two signs of life of a worker.
-	BeatEvery = 5 * time.Second
+	// BeatEvery is the time between two signs of life of a worker. A worker also beats right before it looks
+	// for dead ones: after an outage of the database every beat is old, its own among them.
+	BeatEvery = time.Second
 	// WorkerDeadAfter is the silence after which a worker's units go to others.
 	WorkerDeadAfter = 20 * time.Second
 )
@@ -24,15 +25,54 @@ type Worker struct {
 	Lanes     int
 }
 
-// Beat notes that the worker lives.
-func (s *Store) Beat(ctx context.Context, w Worker) error {
-	const beat = `INSERT INTO workers (id, host, process_id, lanes) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (id) DO UPDATE SET beat_at = now()`
-	_, err := s.db.ExecContext(ctx, beat, w.ID, w.Host, w.ProcessID, w.Lanes)
-	return classify("note the worker's beat", err)
+// Beat notes that the worker lives and returns the time since its last beat, by the database's clock.
+func (s *Store) Beat(ctx context.Context, w Worker) (since time.Duration, err error) {
+	const beat = `WITH last AS (SELECT beat_at FROM workers WHERE id = $1)
+		INSERT INTO workers (id, host, process_id, lanes) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (id) DO UPDATE SET beat_at = now()
+		RETURNING coalesce((SELECT extract(epoch FROM now() - beat_at) * 1000000 FROM last), 0)::bigint`
+	var micros int64
+	err = s.db.GetContext(ctx, &micros, beat, w.ID, w.Host, w.ProcessID, w.Lanes)
+	return time.Duration(micros) * time.Microsecond, classify("note the worker's beat", err)
 }
 
-// RemoveWorker forgets a worker that has left; units it still held count as lost.
+// liveLanes counts the lanes of living workers at work on the launch l; $1 is WorkerDeadAfter in seconds.
+const liveLanes = `SELECT count(*) AS n FROM lanes JOIN workers w ON w.id = lanes.worker_id
+	WHERE lanes.launch_id = l.id AND w.beat_at > now() - $1 * interval '1 second'`
+
+// EnterLane admits a lane to a launch that is RUNNING and has fewer lanes than its concurrency.
+func (s *Store) EnterLane(ctx context.Context, laneID, launchID, workerID uuid.UUID) (admitted bool, err error) {
+	// Locked in a statement of its own: only a later one sees the lanes that were let in meanwhile.
+	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
+	const enter = `INSERT INTO lanes (id, launch_id, worker_id)
+		SELECT $2, l.id, $3 FROM launches l WHERE l.id = $4 AND (` + liveLanes + `) < l.concurrency`
+	err = s.inTx(ctx, "enter a lane", func(tx *sqlx.Tx) error {
+		var id uuid.UUID
+		err := tx.GetContext(ctx, &id, lock, launchID)
+		if isNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return classify("lock the launch", err)
+		}
+		result, err := tx.ExecContext(ctx, enter, WorkerDeadAfter.Seconds(), laneID, workerID, launchID)
+		if err != nil {
+			return classify("enter a lane", err)
+		}
+		entered, err := result.RowsAffected()
+		admitted = entered == 1
+		return classify("enter a lane", err)
+	})
+	return admitted && err == nil, err
+}
+
+// LeaveLane ends a lane.
+func (s *Store) LeaveLane(ctx context.Context, laneID uuid.UUID) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM lanes WHERE id = $1`, laneID)
+	return classify("leave a lane", err)
+}
+
+// RemoveWorker forgets a worker that has left, with its lanes; units it still held count as lost.
 func (s *Store) RemoveWorker(ctx context.Context, id uuid.UUID) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM workers WHERE id = $1`, id)
 	return classify("remove the worker", err)

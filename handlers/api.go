@@ -192,13 +192,13 @@ func (s *Server) apiResults(c echo.Context) error {
 	if f != nil {
 		return f
 	}
-	items, total, err := s.Store.Items(ctx, task.ID, c.QueryParam("question_id"), page)
+	items, total, err := s.Store.Items(ctx, task.ID, queryText(c, "question_id"), page)
 	if err != nil {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 	c.Response().WriteHeader(http.StatusOK)
-	w := jsonStream{to: c.Response()}
+	w := jsonStream{to: c.Response(), connection: http.NewResponseController(c.Response().Writer)}
 	w.text(`{"task":`)
 	w.value(apiReportTask{task.ID.String(), task.Name, task.Status, task.RunsPerItem, task.TimeoutSeconds})
 	w.text(`,"items":[`)
@@ -225,17 +225,20 @@ func (s *Server) apiResults(c echo.Context) error {
 	w.text(`],"pagination":`)
 	w.value(apiPagination{page.Number, page.Size, total})
 	w.text("}\n")
+	_ = w.connection.SetWriteDeadline(time.Time{})
 	return w.err
 }
 
 // jsonStream writes JSON in parts and remembers the first failure.
 type jsonStream struct {
-	to  http.ResponseWriter
-	err error
+	to         http.ResponseWriter
+	connection *http.ResponseController
+	err        error
 }
 
 func (w *jsonStream) text(text string) {
 	if w.err == nil {
+		_ = w.connection.SetWriteDeadline(time.Now().Add(stuckAfter)) // not every writer has deadlines
 		_, w.err = w.to.Write([]byte(text))
 	}
 }

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -82,7 +83,7 @@ func (s *Server) rejectForm(c echo.Context, submitted *upload, n newTask, faults
 		}
 	}
 	if n.file != nil {
-		preview := s.preview(n, faults, submitted.values["dataset_token"], locale)
+		preview := s.preview(n, faults, submitted, locale)
 		if preview.Message != "" {
 			form.Errors["dataset_file"] = "" // said in the preview, with its rows
 		}
@@ -103,11 +104,16 @@ func (s *Server) storeTask(ctx context.Context, n newTask) (db.Task, error) {
 	}
 	launchID, err := s.Store.CreateTask(ctx, stored)
 	if err != nil {
-		// The commit's reply may have been lost: the file goes only when the task is surely not there.
-		if _, lookup := s.Store.Task(context.WithoutCancel(ctx), stored.Task.ID); faultOf(lookup).Status == http.StatusNotFound {
+		// The commit's reply may have been lost. Then the task is there and a worker finds it; the file goes
+		// only when the task is surely not there.
+		_, lookup := s.Store.Task(context.WithoutCancel(ctx), stored.Task.ID)
+		if errors.Is(lookup, db.ErrNotFound) {
 			s.forgetDataset(stored.Task.ID)
 		}
-		return db.Task{}, err
+		if lookup != nil {
+			return db.Task{}, err
+		}
+		return stored.Task, nil
 	}
 	s.log.InfoContext(ctx, "task created", "task_id", stored.Task.ID, "items", len(stored.Items))
 	if err := s.Queue.EnqueueLaunch(context.WithoutCancel(ctx), launchID); err != nil {
@@ -126,7 +132,7 @@ func (s *Server) previewDataset(c echo.Context) error {
 	locale := s.locale(c)
 	var preview *views.Preview
 	if n.file != nil {
-		preview = s.preview(n, faults, submitted.values["dataset_token"], locale)
+		preview = s.preview(n, faults, submitted, locale)
 	}
 	if isFragment(c) {
 		return s.render(c, http.StatusOK, views.PreviewPart(preview))
@@ -139,8 +145,9 @@ func (s *Server) previewDataset(c echo.Context) error {
 	return s.render(c, http.StatusOK, views.CreatePage(s.createFrame(c), form))
 }
 
-// preview describes the form's file and stages it when it is sound.
-func (s *Server) preview(n newTask, faults []fieldFault, token string, locale views.Locale) *views.Preview {
+// preview describes the form's file and stages it when it is sound. A file that came with the form takes
+// the place of the one staged before.
+func (s *Server) preview(n newTask, faults []fieldFault, submitted *upload, locale views.Locale) *views.Preview {
 	preview := &views.Preview{FileName: shownName(n.file.name), FileSize: len(n.file.content)}
 	for _, f := range faults {
 		if f.field == "dataset_file" {
@@ -149,7 +156,9 @@ func (s *Server) preview(n newTask, faults []fieldFault, token string, locale vi
 			return preview
 		}
 	}
-	if s.stagedFile(token) == nil {
+	token := submitted.values["dataset_token"]
+	if submitted.file != nil {
+		s.dropStaged(token)
 		var err error
 		if token, err = s.stageFile(n.file); err != nil {
 			s.log.Warn("file not staged", "error", err) // it can be chosen again
@@ -190,7 +199,7 @@ func (s *Server) probeAgent(c echo.Context) error {
 	form := s.formOf(submitted.values)
 	form.Probe = probe
 	if n.file != nil {
-		form.Preview = s.preview(n, faults, submitted.values["dataset_token"], locale)
+		form.Preview = s.preview(n, faults, submitted, locale)
 	}
 	return s.render(c, http.StatusOK, views.CreatePage(s.createFrame(c), form))
 }

@@ -89,7 +89,7 @@ type apiError struct {
 func (s *Server) answerError(err error, c echo.Context) {
 	f := faultOf(err)
 	request := c.Request()
-	if f.Status >= 500 {
+	if f.Status >= 500 && request.Context().Err() == nil { // who has gone away is no fault of ours
 		s.log.ErrorContext(request.Context(), "request failed", "method", request.Method, "path", request.URL.Path,
 			"request_id", requestID(c), "error", err)
 		s.report(c, err)

@@ -13,6 +13,10 @@ import (
 	"wending/jobs/export"
 )
 
+// stuckAfter is how long a reader may take nothing before it counts as gone: it must not hold a
+// connection of the database for good.
+const stuckAfter = time.Minute
+
 // reportWriter is a report being written, whatever its format.
 type reportWriter interface {
 	Write(export.Item) error
@@ -64,8 +68,7 @@ func (s *Server) writeReport(c echo.Context, task db.Task, format string, report
 	c.Response().Flush()
 	connection := http.NewResponseController(c.Response().Writer)
 	err = s.Store.EachExportRow(c.Request().Context(), task.ID, func(row db.ExportRow) error {
-		// A reader that takes nothing for a minute is gone; it must not hold the database's snapshot.
-		_ = connection.SetWriteDeadline(time.Now().Add(time.Minute)) // not every writer has deadlines
+		_ = connection.SetWriteDeadline(time.Now().Add(stuckAfter)) // not every writer has deadlines
 		item, err := exportItem(row)
 		if err != nil {
 			return err

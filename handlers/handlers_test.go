@@ -250,6 +250,7 @@ func TestTheWholeStoryByTheAPI(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, failed)
+	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/results?question_id=%00%ff").StatusCode)
 	s.get(t, api+"/"+id+"/results?question_id=q2").into(t, &results)
 	require.Equal(t, 1, results.Pagination["total"])
 
@@ -461,6 +462,40 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 }
 
+// A new file takes the place of the one staged before, whatever token the form still carries.
+func TestANewFileReplacesTheStagedOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	token := func(r response) string {
+		return r.page(t).Find("input[name=dataset_token]").AttrOr("value", "")
+	}
+	first := token(s.post(t, "/tasks/preview", map[string]string{"file@one.csv": questions}))
+	second := token(s.post(t, "/tasks", map[string]string{"agent_api_url": "http://127.0.0.1:1/", "dataset_token": first,
+		"file@two.csv": "question,standard_answer\nthe second file,a\n"}))
+	require.NotEqual(t, first, second)
+	answer := s.post(t, "/tasks", map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:1/", "dataset_token": second})
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	var question, name string
+	require.NoError(t, s.tables.Get(&question, `SELECT question FROM evaluation_items`))
+	require.NoError(t, s.tables.Get(&name, `SELECT dataset_name FROM evaluation_tasks`))
+	require.Equal(t, "the second file", question)
+	require.Equal(t, "two.csv", name)
+}
+
+func TestANULInAWorkbookIsARowError(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	book := excelize.NewFile()
+	require.NoError(t, book.SetSheetRow("Sheet1", "A1", &[]string{"question", "standard_answer"}))
+	require.NoError(t, book.SetSheetRow("Sheet1", "A2", &[]string{"a_x0000_b", "x"}))
+	content, err := book.WriteToBuffer()
+	require.NoError(t, err)
+	answer := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "file@q.xlsx": content.String()})
+	var told apiError
+	answer.into(t, &told)
+	require.Equal(t, "DATASET_ROW_INVALID", told.Code, "%s", answer.body)
+}
+
 func TestThePreviewListsAllRowErrors(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -562,6 +597,7 @@ func TestSecurityHeadersAndForeignRequests(t *testing.T) {
 	request, err = http.NewRequest(http.MethodGet, s.URL+"/tasks", nil)
 	require.NoError(t, err)
 	request.Host = "rebound.example"
+	request.Header.Set("X-Forwarded-For", "1.2.3.4")
 	require.Equal(t, http.StatusForbidden, s.do(t, request).StatusCode)
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -29,7 +28,7 @@ func (s *Server) resultsPage(c echo.Context) error {
 	if !slices.Contains(views.ResultFilters, filter) {
 		return parameterInvalid("filter", "error.range.choice", "Choices", "unstable, failed")
 	}
-	search := strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(c.QueryParam("search"), "\x00", ""), ""))
+	search := queryText(c, "search")
 	all, err := s.Store.ItemSummaries(ctx, task.ID, search)
 	if err != nil {
 		return err
@@ -85,7 +84,6 @@ func (s *Server) cards(c echo.Context, here, all []db.ItemSummary) ([]views.Card
 	if err != nil {
 		return nil, err
 	}
-	// One character more than is shown tells a text that was cut.
 	runs, err := s.Store.CurrentRuns(c.Request().Context(), ids, views.MaxShown)
 	if err != nil {
 		return nil, err

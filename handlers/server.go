@@ -42,7 +42,10 @@ type Config struct {
 	// DefaultLang is the language of who has not chosen one.
 	DefaultLang string
 	// DemoURL is the demo agent's address; empty: none runs.
-	DemoURL  string
+	DemoURL string
+	// Hosts are the names this site is known by, besides local ones and IP addresses. Empty: requests that
+	// do not come over loopback may use any name.
+	Hosts    []string
 	Registry *prometheus.Registry
 	Log      *slog.Logger
 }
@@ -130,8 +133,8 @@ func isStream(c echo.Context) bool {
 }
 
 // refuseOtherSites refuses requests that change something and come from another site's page, and any
-// request to a name that this server is not known by on loopback: a foreign name that resolves to
-// 127.0.0.1 would make another site's page look like our own.
+// request to a name that this site is not known by: a foreign name that resolves to our address would make
+// another site's page look like our own.
 func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(c echo.Context) error {
@@ -139,19 +142,21 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 		if err := protection.Check(request); err != nil {
 			return &Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Cause: err}
 		}
+		host, _, err := net.SplitHostPort(request.Host)
+		if err != nil {
+			host = request.Host
+		}
 		local, _ := request.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		if address, ok := local.(*net.TCPAddr); ok && address.IP.IsLoopback() && !isLocalName(request.Host) && request.Header.Get("X-Forwarded-For") == "" {
-			return &Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Cause: errors.New("foreign host name on loopback: " + request.Host)}
+		address, isTCP := local.(*net.TCPAddr)
+		isChecked := len(s.Hosts) > 0 || (isTCP && address.IP.IsLoopback())
+		if isChecked && !isLocalName(host) && !slices.Contains(s.Hosts, strings.ToLower(host)) {
+			return &Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Cause: errors.New("not a name of this site (ALLOWED_HOSTS): " + host)}
 		}
 		return next(c)
 	}
 }
 
-func isLocalName(hostPort string) bool {
-	host, _, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		host = hostPort
-	}
+func isLocalName(host string) bool {
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return ip != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
@@ -226,6 +231,7 @@ func (s *Server) locale(c echo.Context) views.Locale {
 
 // saveSettings keeps a switch of language or theme and returns to the page.
 func (s *Server) saveSettings(c echo.Context) error {
+	c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, 16<<10)
 	set := func(name, choice string, choices []string) {
 		if slices.Contains(choices, choice) {
 			c.SetCookie(&http.Cookie{Name: name, Value: choice, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode})

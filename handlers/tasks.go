@@ -24,6 +24,11 @@ func pageOf(c echo.Context) (db.Page, *Fault) {
 	return page, validNumber(c.QueryParam("page_size"), "page_size", 1, 100, &page.Size)
 }
 
+// queryText reads a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
+func queryText(c echo.Context, name string) string {
+	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(c.QueryParam(name), "\x00", ""), ""))
+}
+
 // taskFilterOf reads status, which may be repeated or comma-separated, and query.
 func taskFilterOf(c echo.Context) (filter db.TaskFilter, f *Fault) {
 	for _, list := range c.QueryParams()["status"] {
@@ -38,7 +43,7 @@ func taskFilterOf(c echo.Context) (filter db.TaskFilter, f *Fault) {
 			filter.Statuses = append(filter.Statuses, status)
 		}
 	}
-	filter.NameContains = strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(c.QueryParam("query"), "\x00", ""), ""))
+	filter.NameContains = queryText(c, "query")
 	return filter, nil
 }
 

@@ -96,6 +96,12 @@ func (b *bench) task(t *testing.T, url string, questions int, change func(*db.Ne
 	return n.Task.ID, launchID
 }
 
+func (b *bench) beat(t *testing.T, worker uuid.UUID) {
+	t.Helper()
+	_, err := b.store.Beat(t.Context(), db.Worker{ID: worker})
+	require.NoError(t, err)
+}
+
 func (b *bench) awaitEnd(t *testing.T, taskID uuid.UUID, within time.Duration) db.Task {
 	t.Helper()
 	var task db.Task
@@ -272,7 +278,7 @@ func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 	dead := uuid.New()
-	require.NoError(t, b.store.Beat(t.Context(), db.Worker{ID: dead}))
+	b.beat(t, dead)
 	claim, err := b.store.ClaimUnit(t.Context(), launchID, dead)
 	require.NoError(t, err)
 	require.NotNil(t, claim.Unit)
@@ -434,12 +440,86 @@ func TestUnitsClaimedWithoutAnAnswerAreGivenBack(t *testing.T) {
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 	worker := uuid.New()
-	require.NoError(t, b.store.Beat(t.Context(), db.Worker{ID: worker}))
+	b.beat(t, worker)
 	known, err := b.store.ClaimUnit(t.Context(), launchID, worker)
 	require.NoError(t, err)
 	_, err = b.store.ClaimUnit(t.Context(), launchID, worker)
 	require.NoError(t, err)
-	released, err := b.store.ReleaseStrays(t.Context(), worker, []int64{known.Unit.ID})
+	released, err := b.store.ReleaseStrays(t.Context(), worker, []int64{known.Unit.ID}, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, released)
+	released, err = b.store.ReleaseStrays(t.Context(), worker, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, released, "a worker that holds nothing gives back all")
+}
+
+func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, launchID := b.task(t, "http://127.0.0.1:9", 2, func(n *db.NewTask) { n.Task.Concurrency = 2 })
+	worker := uuid.New()
+	b.beat(t, worker)
+	admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, worker)
+	require.NoError(t, err)
+	require.False(t, admitted, "a launch that has not started has no lanes")
+	_, err = b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	var entered atomic.Int64
+	var lanes sync.WaitGroup
+	for range 10 {
+		lanes.Go(func() {
+			if admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, worker); err == nil && admitted {
+				entered.Add(1)
+			}
+		})
+	}
+	lanes.Wait()
+	require.Equal(t, int64(2), entered.Load())
+	require.NoError(t, b.store.RemoveWorker(t.Context(), worker))
+	other := uuid.New()
+	b.beat(t, other)
+	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, other)
+	require.NoError(t, err)
+	require.True(t, admitted, "lanes end with their worker")
+}
+
+// A task whose agent may be called once a minute must not keep the workers from the tasks of others.
+func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	slow, quick := agenttest.New(t, answer), agenttest.New(t, answer)
+	b.startWorker(t, 2)
+	_, first := b.task(t, slow.URL, 4, func(n *db.NewTask) { n.CallInterval = time.Minute })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
+	dbtest.Await(t, 10*time.Second, "the slow task's first call", func() bool { return len(slow.Calls()) == 1 })
+	taskID, second := b.task(t, quick.URL, 4, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), second))
+	b.requireComplete(t, b.awaitEnd(t, taskID, 10*time.Second))
+	require.Len(t, slow.Calls(), 1)
+}
+
+// What an agent asks for with Retry-After holds even where no rate limit is set.
+func TestRetryAfterSilencesAnAgentWithoutARateLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var mu sync.Mutex
+	var moments []time.Time
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		mu.Lock()
+		moments = append(moments, time.Now())
+		isFirst := len(moments) == 1
+		mu.Unlock()
+		if isFirst {
+			w.Header().Set("Retry-After", "3")
+			http.Error(w, "busy", http.StatusTooManyRequests)
+			return
+		}
+		answer(w, call)
+	})
+	b.startWorker(t, 1)
+	taskID, launchID := b.task(t, fake.URL, 1, func(n *db.NewTask) { n.Task.Concurrency = 1 })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+	require.Len(t, moments, 5)
+	require.GreaterOrEqual(t, moments[1].Sub(moments[0]), 2900*time.Millisecond)
 }

@@ -48,15 +48,42 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return errors.Join(err, w.fail(w.calls, id, FailureSecretKey))
 	}
+	admitted, leave, err := w.enterLane(w.calls, id)
+	if err != nil || !admitted {
+		return err
+	}
 	again, err := w.runLane(w.calls, call, headers)
+	leave()
 	if again {
 		err = errors.Join(err, w.queue.EnqueueLanes(w.calls, id, 1))
 	}
 	return err
 }
 
-// runLane works until nothing is left for it, its slice is over (again: it should queue once more), or
-// the worker leaves.
+// enterLane takes one of the launch's lanes; there is none to take when a wake-up came twice. leave gives
+// it back.
+func (w *Worker) enterLane(ctx context.Context, launchID uuid.UUID) (admitted bool, leave func(), err error) {
+	lane := uuid.New()
+	w.claiming.RLock()
+	defer w.claiming.RUnlock()
+	w.heldLanes.Store(lane, struct{}{})
+	leave = func() {
+		w.heldLanes.Delete(lane)
+		if err := w.store.LeaveLane(ctx, lane); err != nil {
+			w.mayHaveStrays.Store(true)
+		}
+	}
+	if admitted, err = w.store.EnterLane(ctx, lane, launchID, w.id); err != nil || !admitted {
+		w.heldLanes.Delete(lane)
+		if err != nil {
+			w.mayHaveStrays.Store(true)
+		}
+	}
+	return admitted, leave, err
+}
+
+// runLane works until nothing is left for it, the agent has no free moment within its slice, its slice is
+// over (again: it should queue once more), or the worker leaves.
 func (w *Worker) runLane(ctx context.Context, call db.Call, headers map[string]string) (again bool, err error) {
 	for end := time.Now().Add(laneSlice); !w.isLeaving(); {
 		if time.Now().After(end) {
@@ -65,6 +92,9 @@ func (w *Worker) runLane(ctx context.Context, call db.Call, headers map[string]s
 		claim, err := w.claim(ctx, call.LaunchID)
 		if err != nil {
 			return false, err // reconcile sends another lane
+		}
+		if claim.RetryAfter > time.Until(end) {
+			return false, nil // reconcile sends a lane when the moment is near
 		}
 		if claim.RetryAfter > 0 {
 			w.pause(claim.RetryAfter)
@@ -83,16 +113,22 @@ func (w *Worker) runLane(ctx context.Context, call db.Call, headers map[string]s
 // run asks the agent about one unit and stores the outcome. It returns early, with the unit still
 // claimed, only when the worker leaves: its units are given back then.
 func (w *Worker) run(ctx context.Context, call db.Call, headers map[string]string, unit db.Unit) error {
-	defer w.held.Delete(unit.ID)
+	isSettled := false
+	defer func() {
+		w.held.Delete(unit.ID)
+		if !isSettled { // only now: a look at what is held must not find it again
+			w.mayHaveStrays.Store(true)
+		}
+	}()
 	result, finished := w.askWithRetries(ctx, call, headers, unit)
 	if !finished {
 		return nil
 	}
 	accepted, err := w.record(ctx, call, result)
 	if err != nil {
-		w.mayHaveStrays.Store(true)
 		return err
 	}
+	isSettled = true
 	if !accepted {
 		w.metrics.lateResults.Inc()
 		w.log.WarnContext(ctx, "late result refused: another worker has the unit", "task_id", call.Task.ID, "unit_id", unit.ID, "epoch", unit.Epoch)

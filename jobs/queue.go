@@ -36,8 +36,8 @@ type Queue struct {
 // NewQueue returns the queue on the Redis at url; it connects when it is first used.
 func NewQueue(url string) (*Queue, error) {
 	redis, err := asynq.ParseRedisURI(url)
-	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL cannot be read: %w", err)
+	if err != nil { // which would print the address with its password
+		return nil, errors.New("REDIS_URL is no valid address (redis://, rediss:// or redis-socket://); special characters in its password must be percent-encoded")
 	}
 	return &Queue{client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
 }

@@ -8,34 +8,19 @@ import (
 	"github.com/google/uuid"
 )
 
-const (
-	reconcileEvery = time.Second
-	// tidyEvery is the time between two rounds of what is not urgent.
-	tidyEvery = 5 * time.Second
-)
+// tidyEvery is the time between two rounds of what is not urgent.
+const tidyEvery = 5 * time.Second
 
-// reconcileLoop makes up for whatever was lost: wake-ups, workers, counts. One worker at a time does it.
-func (w *Worker) reconcileLoop(ctx context.Context) {
-	var tidied time.Time
-	tick := time.NewTicker(reconcileEvery)
-	defer tick.Stop()
-	for {
-		_, err := w.store.AsLeader(ctx, func() error {
-			isTidying := time.Since(tidied) >= tidyEvery
-			if isTidying {
-				tidied = time.Now()
-			}
-			return w.reconcile(ctx, isTidying)
-		})
-		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "reconcile failed; it runs again", "error", err)
+// lead makes up for whatever was lost – wake-ups, workers, counts – when no other worker does it now.
+func (w *Worker) lead(ctx context.Context, tidied *time.Time) error {
+	_, err := w.store.AsLeader(ctx, func() error {
+		isTidying := time.Since(*tidied) >= tidyEvery
+		if isTidying {
+			*tidied = time.Now()
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return w.reconcile(ctx, isTidying)
+	})
+	return err
 }
 
 // reconcile does one round. Every step only brings the state nearer to what it should be, so that a

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -35,9 +34,10 @@ type Worker struct {
 	calls    context.Context
 	cutCalls context.CancelFunc
 
-	// held has the ids of the units this worker runs; claiming keeps claims out while they are compared
-	// with the database.
-	held          sync.Map
+	// held and heldLanes have what this worker runs; claiming keeps claims out while they are compared with
+	// the database.
+	held          sync.Map // unit id → nothing
+	heldLanes     sync.Map // lane id → nothing
 	claiming      sync.RWMutex
 	mayHaveStrays atomic.Bool
 }
@@ -70,7 +70,7 @@ func NewWorker(config WorkerConfig) *Worker {
 // up to 30 s, and gives the rest back.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.cutCalls()
-	if err := w.beat(ctx); err != nil {
+	if _, err := w.beat(ctx); err != nil {
 		return err
 	}
 	evaluation, control := w.server(QueueEvaluation, w.lanes), w.server(QueueControl, 4)
@@ -89,9 +89,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	// The heart beats until the last call has ended, or its units would be taken away meanwhile.
 	alive, die := context.WithCancel(context.Background())
 	defer die()
-	var loops sync.WaitGroup
-	loops.Go(func() { w.beatLoop(alive) })
-	loops.Go(func() { w.reconcileLoop(ctx) })
+	var heart sync.WaitGroup
+	heart.Go(func() { w.live(alive) })
 
 	<-ctx.Done()
 	close(w.leaving)
@@ -102,7 +101,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	servers.Go(control.Shutdown)
 	servers.Wait()
 	die()
-	loops.Wait()
+	heart.Wait()
 	return w.leave()
 }
 
@@ -156,22 +155,36 @@ func (w *Worker) pause(wait time.Duration) bool {
 	}
 }
 
-func (w *Worker) beatLoop(ctx context.Context) {
+// live beats every second and, while the worker does not leave, looks after what was lost.
+func (w *Worker) live(ctx context.Context) {
 	tick := time.NewTicker(db.BeatEvery)
 	defer tick.Stop()
+	var steadyFrom, tidied time.Time
 	for {
+		since, err := w.beat(ctx)
+		if since > 5*db.BeatEvery {
+			// The database or this machine was away. The others' beats are as old as this one was: give them
+			// time to come back before their units are taken.
+			steadyFrom = time.Now().Add(5 * db.BeatEvery)
+		}
+		if err == nil {
+			err = w.releaseStrays(ctx)
+		}
+		if err == nil && !w.isLeaving() && time.Now().After(steadyFrom) {
+			err = w.lead(ctx, &tidied)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "round of the worker failed; it comes again", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if err := errors.Join(w.beat(ctx), w.releaseStrays(ctx)); err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "sign of life not noted", "error", err)
-		}
 	}
 }
 
-func (w *Worker) beat(ctx context.Context) error {
+func (w *Worker) beat(ctx context.Context) (since time.Duration, err error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -179,19 +192,24 @@ func (w *Worker) beat(ctx context.Context) error {
 	return w.store.Beat(ctx, db.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.lanes})
 }
 
-// releaseStrays gives back units that were claimed in a transaction whose reply was lost.
+// releaseStrays gives back what was got in a transaction whose reply was lost.
 func (w *Worker) releaseStrays(ctx context.Context) error {
 	if !w.mayHaveStrays.Swap(false) {
 		return nil
 	}
 	w.claiming.Lock()
 	defer w.claiming.Unlock()
-	var held []int64
+	var units []int64
 	w.held.Range(func(id, _ any) bool {
-		held = append(held, id.(int64))
+		units = append(units, id.(int64))
 		return true
 	})
-	released, err := w.store.ReleaseStrays(ctx, w.id, held)
+	var lanes []uuid.UUID
+	w.heldLanes.Range(func(id, _ any) bool {
+		lanes = append(lanes, id.(uuid.UUID))
+		return true
+	})
+	released, err := w.store.ReleaseStrays(ctx, w.id, units, lanes)
 	if err != nil {
 		w.mayHaveStrays.Store(true)
 		return err

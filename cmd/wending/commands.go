@@ -94,6 +94,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	}
 	defer p.close()
 	if ownsDatabase {
+		// Nobody else can be at work on this database: whatever a worker held is free now.
 		if err := p.store.RemoveAllWorkers(ctx); err != nil {
 			return err
 		}
@@ -259,7 +260,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, databaseURL, r
 	if listener != nil {
 		address = listener.Addr().String() // the port may have been chosen by the system
 	}
-	guard := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: listensOnLoopback(s.ListenAddr), Own: s.ownAddresses(address)}
+	guard := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: listensOnLoopback(s.ListenAddr), Own: ownAddresses(address, databaseURL, redisURL)}
 	if demo != nil {
 		guard.Always = []string{demo.address()}
 		p.demoURL = demo.url()
@@ -313,7 +314,7 @@ func (p *program) worker() *jobs.Worker {
 // serve answers requests until ctx ends, then lets those in flight finish.
 func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	handler, err := handlers.New(handlers.Config{Store: p.store, Queue: p.queue, Agents: p.agents, Guard: p.guard, Sealer: p.sealer,
-		Uploads: filepath.Join(p.settings.DataDir, "uploads"), Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, DemoURL: p.demoURL,
+		Uploads: filepath.Join(p.settings.DataDir, "uploads"), Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, DemoURL: p.demoURL, Hosts: p.settings.hosts(),
 		Registry: p.registry, Log: p.log})
 	if err != nil {
 		return err

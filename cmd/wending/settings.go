@@ -32,6 +32,7 @@ type Settings struct {
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
 	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers; unset: generated in the data folder ($SECRET_KEY)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
+	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; unset: none ($METRICS_ADDR)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; unset: nowhere ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"text or json ($LOG_FORMAT)."`
@@ -103,10 +104,15 @@ func (s Settings) secret() (string, error) {
 	return strings.TrimSpace(string(key)), nil
 }
 
+// hosts are the names of ALLOWED_HOSTS.
+func (s Settings) hosts() []string {
+	return strings.FieldsFunc(strings.ToLower(s.AllowedHosts), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 // ownAddresses are the host:port of this program's own servers, which no agent may be at.
-func (s Settings) ownAddresses(listening string) []string {
+func ownAddresses(listening, databaseURL, redisURL string) []string {
 	own := []string{listening}
-	for _, server := range []struct{ address, port string }{{s.DatabaseURL, "5432"}, {s.RedisURL, "6379"}} {
+	for _, server := range []struct{ address, port string }{{databaseURL, "5432"}, {redisURL, "6379"}} {
 		if server.address == "" {
 			continue
 		}

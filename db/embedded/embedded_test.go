@@ -28,11 +28,10 @@ func folder(t *testing.T) string {
 // TestMain plays the program that is killed when it is started for that.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("EMBEDDED_TEST_HOLD"); dir != "" {
-		server, err := embedded.StartPostgres(context.Background(), filepath.Join(dir, "postgres"))
-		if err != nil {
+		if _, err := embedded.StartPostgres(context.Background(), filepath.Join(dir, "postgres")); err != nil {
 			panic(err)
 		}
-		_, _ = os.Stdout.WriteString(strconv.Itoa(server.ProcessID()) + "\n")
+		_, _ = os.Stdout.WriteString("started\n")
 		select {}
 	}
 	os.Exit(m.Run())
@@ -56,7 +55,8 @@ func TestTheDatabaseEndsWithItsKilledProgramAndKeepsItsData(t *testing.T) {
 	line := make([]byte, 32)
 	n, err := output.Read(line)
 	require.NoError(t, err)
-	server, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+	require.Equal(t, "started\n", string(line[:n]))
+	before, err := os.ReadFile(filepath.Join(dir, "postgres", "postmaster.pid"))
 	require.NoError(t, err)
 	require.NoError(t, program.Process.Kill())
 	_ = program.Wait()
@@ -65,7 +65,9 @@ func TestTheDatabaseEndsWithItsKilledProgramAndKeepsItsData(t *testing.T) {
 	second, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
 	require.NoError(t, err)
 	defer second.Stop()
-	require.NotEqual(t, server, second.ProcessID())
+	after, err := os.ReadFile(filepath.Join(dir, "postgres", "postmaster.pid"))
+	require.NoError(t, err)
+	require.NotEqual(t, before, after)
 	pool = sqlx.MustConnect("postgres", second.URL())
 	defer pool.Close()
 	var kept int

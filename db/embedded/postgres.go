@@ -91,9 +91,6 @@ func (p *Postgres) URL() string {
 	return fmt.Sprintf("host=%s user=wending dbname=postgres sslmode=disable", p.sockets)
 }
 
-// ProcessID is the server's.
-func (p *Postgres) ProcessID() int { return p.child.cmd.Process.Pid }
-
 // Exited is closed when the server has ended, for whatever reason.
 func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
 

@@ -72,6 +72,15 @@ CREATE TABLE workers (
     beat_at    timestamptz NOT NULL DEFAULT now()
 );
 
+-- A job at work on a launch's units. A launch admits as many as its concurrency, so that a slow rate or
+-- doubled wake-ups cannot fill the workers with lanes of one task.
+CREATE TABLE lanes (
+    id        uuid PRIMARY KEY,
+    launch_id uuid NOT NULL REFERENCES launches ON DELETE CASCADE,
+    worker_id uuid NOT NULL REFERENCES workers ON DELETE CASCADE
+);
+CREATE INDEX lanes_of_launch ON lanes (launch_id);
+
 -- What is claimed and finished: thin, so that scheduling stays cheap. epoch grows with every claim
 -- and every loss; a result is accepted only for the epoch it was claimed under.
 CREATE TABLE units (
@@ -121,4 +130,4 @@ CREATE TABLE agents (
 );
 
 -- +goose Down
-DROP TABLE agents, evaluation_runs, units, workers, launches, evaluation_items, evaluation_tasks;
+DROP TABLE agents, evaluation_runs, units, lanes, workers, launches, evaluation_items, evaluation_tasks;

@@ -104,7 +104,7 @@ func (d *decoder) payload(eventName string, isPrefixed bool) (isDone bool) {
 		if c == '[' && w.hasPrefix("[done]") {
 			return true
 		}
-		w.mark = w.pos
+		w.mark, w.nodes = w.pos, 0
 		v, err := w.value(0)
 		switch {
 		case err == nil:

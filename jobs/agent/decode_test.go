@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -96,6 +97,18 @@ func TestHostileBracketsAreReadInLinearTime(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("still reading")
 	}
+}
+
+// A value of very many parts costs little more memory than its text.
+func TestManyPartsAreOnlyPassedOver(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"event":"node_finished","output":"x","embedding":[` + strings.Repeat("0,", 7<<20) + "0]}")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	answer := decodeBytes(body)
+	runtime.ReadMemStats(&after)
+	require.Equal(t, "x", string(answer.Text))
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(400), "MiB allocated in all, by all tests at work")
 }
 
 type endless string

@@ -21,6 +21,8 @@ var (
 const (
 	// maxValueBytes bounds one JSON value. MaxText of Chinese, written as \u escapes, takes twice its size.
 	maxValueBytes = 2*MaxText + 64<<10
+	// maxNodes is how many parts of a value are kept; a list of a million numbers is only passed over.
+	maxNodes = 100_000
 	// maxTreeDepth is how deep a value is kept as a tree; what lies deeper is checked and kept as text.
 	maxTreeDepth = 64
 )
@@ -68,6 +70,8 @@ type window struct {
 	err  error
 	// reread counts the bytes that were read again. Hostile text could make that quadratic: see rewind.
 	read, reread int
+	// nodes counts the parts of the value being read.
+	nodes int
 }
 
 func newWindow(src io.Reader) *window {
@@ -192,7 +196,7 @@ func (w *window) value(depth int) (value, error) {
 		text, err := w.string()
 		return value{kind: kindString, text: text}, err
 	case c == '{' || c == '[':
-		if depth >= maxTreeDepth {
+		if depth >= maxTreeDepth || w.nodes > maxNodes {
 			return w.skipDeep(c)
 		}
 		if c == '{' {
@@ -267,7 +271,9 @@ func (w *window) object(start, depth int) (value, error) {
 		if err != nil {
 			return v, err
 		}
-		v.fields = append(v.fields, field{string(name), member})
+		if w.nodes++; w.nodes <= maxNodes {
+			v.fields = append(v.fields, field{string(name), member})
+		}
 	}
 }
 
@@ -299,7 +305,9 @@ func (w *window) array(start, depth int) (value, error) {
 		if err != nil {
 			return v, err
 		}
-		v.items = append(v.items, item)
+		if w.nodes++; w.nodes <= maxNodes {
+			v.items = append(v.items, item)
+		}
 	}
 }
 

@@ -242,7 +242,7 @@ func (c *collector) header(cells []string) error {
 	seen := map[string]bool{}
 	var columns []string
 	for n, cell := range cells {
-		name := clean(cell)
+		name := clean(strings.ReplaceAll(cell, "\x00", ""))
 		folded := strings.ToLower(name)
 		isKnown := slices.Contains([]string{columnID, columnQuestion, columnAnswer, columnSystem, columnContext}, folded)
 		if isKnown {
@@ -325,6 +325,10 @@ func (c *collector) row(number int, cells []string) {
 			return &text
 		}
 		return nil
+	}
+	if slices.ContainsFunc(cells, func(cell string) bool { return strings.ContainsRune(cell, 0) }) {
+		fail("", "nul_cell")
+		return
 	}
 	for _, name := range []string{columnQuestion, columnAnswer} {
 		if slices.Contains(excelErrors, cell(name)) && !c.isStrict {

@@ -30,7 +30,7 @@ func report() export.Report {
 }
 
 // awkward are cells that a spreadsheet, an XML parser or a CSV reader could change.
-var awkward = []string{"=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "'x", "''x", "a,b", `a"b`, "a\r\nb", "a\rb", " a ", "_x0041_", "_x005F_", "<b>&amp;</b>", "e\u0301 é",
+var awkward = []string{"=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "'x", "''x", "a,b", `a"b`, "a\r\nb", "a\rb", " a ", "_x0041_", "_x005F_", "_x0041_x0042_", "_x0041\rz", "<b>&amp;</b>", "e\u0301 é",
 	"👩‍👩‍👧 𠮷", "\u202eevil", "bell\aesc\x1b", "\uFFFD", "nul\u2400", strings.Repeat("长", 100)}
 
 func items() []export.Item {
