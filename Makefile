@@ -4,9 +4,6 @@ SHELL := /bin/bash
 
 GOLANGCI := v2.15.0
 GOVULNCHECK := v1.8.0
-# Debian's packages for the tests; the program itself needs the first two.
-PACKAGES := postgresql redis-server chromium fonts-noto-cjk
-
 .PHONY: help
 help: ## Explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -79,7 +76,7 @@ define require
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 	if [ "$(1)" = all ]; then \
 	  command -v chromium >/dev/null || missing="$$missing chromium"; \
-	  fc-list 2>/dev/null | grep -qi cjk || missing="$$missing fonts-noto-cjk"; \
+	  ls /usr/share/fonts/*/noto/*CJK* >/dev/null 2>&1 || fc-list 2>/dev/null | grep -qi cjk || missing="$$missing fonts-noto-cjk"; \
 	fi; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
