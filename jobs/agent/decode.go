@@ -23,8 +23,9 @@ type decoder struct {
 	reasoning []byte // text of reasoning_chunk events
 	sawChunk  bool
 
-	sawFinal bool   // a node_finished came
-	final    []byte // the text of the last one; nil when it carried none
+	sawFinal     bool   // a node_finished came
+	final        []byte // the text of the last one that carried any
+	isFinalBlank bool   // the very last one carried none: the chunks are the answer, where there are any
 
 	sawEnvelope bool   // a JSON value that is no event but holds an answer
 	envelope    []byte // its text
@@ -53,11 +54,7 @@ func (d *decoder) decode(src io.Reader) error {
 			break
 		}
 		switch {
-		case c == '\r' || c == '\n':
-			w.pos++
-			if next, ok := d.peekAfterCR(c); ok && next == '\n' {
-				w.pos++
-			}
+		case c == '\r' || c == '\n': // an empty line ends an event
 			eventName = ""
 		case c == '{' || c == '[' || c == '"':
 			if d.payload(eventName, false) {
@@ -77,6 +74,7 @@ func (d *decoder) decode(src io.Reader) error {
 		default:
 			d.unreadable()
 		}
+		d.endLine()
 	}
 	if w.err == nil || errors.Is(w.err, io.EOF) || errors.Is(w.err, errTooLarge) {
 		return nil
@@ -84,13 +82,16 @@ func (d *decoder) decode(src io.Reader) error {
 	return w.err
 }
 
-// peekAfterCR looks for the LF of a CRLF only in what has arrived: an LF that comes later is an empty
-// line, which changes nothing.
-func (d *decoder) peekAfterCR(c byte) (byte, bool) {
-	if c != '\r' || d.w.pos >= len(d.w.buf) {
-		return 0, false
+// endLine takes the end of the line that was read: LF, CR or CRLF, whose halves may arrive apart.
+func (d *decoder) endLine() {
+	c, ok := d.w.peek()
+	if ok && c == '\r' {
+		d.w.pos++
+		c, ok = d.w.peek()
 	}
-	return d.w.buf[d.w.pos], true
+	if ok && c == '\n' {
+		d.w.pos++
+	}
 }
 
 // payload reads the values on the rest of a line, after "data:" when isPrefixed. It returns true at [DONE].
@@ -116,7 +117,7 @@ func (d *decoder) payload(eventName string, isPrefixed bool) (isDone bool) {
 				return false
 			}
 			w.mark = -1
-			d.unreadable()
+			d.unreadableData(eventName)
 			return false
 		default: // cut off or too large
 			d.partial = append([]byte(nil), w.buf[w.mark:]...)
@@ -148,16 +149,26 @@ func (d *decoder) line(keep int) []byte {
 	}
 }
 
+// unreadableData takes data that is no JSON: the message of an error event may be plain text.
+func (d *decoder) unreadableData(eventName string) {
+	if line := d.unreadable(); isErrorEvent(strings.ToLower(eventName)) {
+		d.fail(value{kind: kindString, text: line})
+	}
+}
+
 // unreadable takes a line that is neither a field nor JSON, and remembers how the first ones begin.
-func (d *decoder) unreadable() {
+func (d *decoder) unreadable() (begin []byte) {
 	room := excerptBytes - len(d.excerpt)
-	line := d.line(max(room, 0))
+	line := d.line(excerptBytes)
+	begin = line
+	line = line[:min(len(line), max(room, 0))]
 	if len(line) > 0 {
 		if len(d.excerpt) > 0 {
 			d.excerpt = append(d.excerpt, '\n')
 		}
 		d.excerpt = append(d.excerpt, line...)
 	}
+	return begin
 }
 
 // take looks at one JSON value.
@@ -167,6 +178,8 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 	}
 	eventName = strings.ToLower(eventName)
 	switch {
+	case isErrorEvent(eventName):
+		d.fail(v)
 	case v.kind != kindObject:
 		if !isPrefixed { // the body is one bare string or list
 			d.takeEnvelope(v)
@@ -179,9 +192,11 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 		d.add(&d.reasoning, chunkText(v))
 	case eventName == "node_finished":
 		d.sawFinal = true
-		d.final = d.whole(finalText(v))
-	case isErrorEvent(eventName):
-		d.fail(v)
+		text := finalText(v)
+		d.isFinalBlank = len(text) == 0
+		if !d.isFinalBlank {
+			d.final = d.whole(text)
+		}
 	case eventName == "" || eventName == "message":
 		d.takeEnvelope(v)
 	}
