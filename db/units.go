@@ -21,9 +21,6 @@ type Unit struct {
 	Wait time.Duration `db:"-"`
 }
 
-// IdempotencyKey is the same for every attempt to run the unit, on whatever worker.
-func (u Unit) IdempotencyKey() string { return fmt.Sprintf("wending-unit-%d", u.ID) }
-
 // Claim is what a lane got.
 type Claim struct {
 	// Unit is the unit to run; nil when there was none to give.

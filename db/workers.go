@@ -66,6 +66,27 @@ func (s *Store) EnterLane(ctx context.Context, laneID, launchID, workerID uuid.U
 	return admitted && err == nil, err
 }
 
+// YieldLane ends a lane when its launch has another one: while the agent has no free moment, one is enough
+// to wait for it. Of several that yield at once, one stays.
+func (s *Store) YieldLane(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
+	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
+	const yield = `DELETE FROM lanes WHERE id = $2 AND (SELECT count(*) FROM lanes o JOIN workers w ON w.id = o.worker_id
+		WHERE o.launch_id = $3 AND o.id <> $2 AND w.beat_at > now() - $1 * interval '1 second') > 0`
+	err = s.inTx(ctx, "yield a lane", func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, lock, launchID); err != nil {
+			return classify("lock the launch", err)
+		}
+		result, err := tx.ExecContext(ctx, yield, WorkerDeadAfter.Seconds(), laneID, launchID)
+		if err != nil {
+			return classify("yield a lane", err)
+		}
+		deleted, err := result.RowsAffected()
+		left = deleted == 1
+		return classify("yield a lane", err)
+	})
+	return left && err == nil, err
+}
+
 // LeaveLane ends a lane.
 func (s *Store) LeaveLane(ctx context.Context, laneID uuid.UUID) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM lanes WHERE id = $1`, laneID)

@@ -106,13 +106,18 @@ func hasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 }
 
+// validName trims what cannot be seen and takes out what would turn the text around it: a name stands in
+// lists and file names.
 func validName(text string) (string, *Fault) {
-	name := strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+	name := strings.TrimFunc(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r):
 			return ' '
+		case unicode.Is(unicode.Bidi_Control, r):
+			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(text, "\uFFFD")))
+	}, strings.ToValidUTF8(text, "\uFFFD")), func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 	switch {
 	case name == "":
 		return "", unprocessable("TASK_NAME_REQUIRED")

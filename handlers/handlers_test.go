@@ -320,6 +320,7 @@ func TestEveryFieldErrorHasItsCode(t *testing.T) {
 		code    string
 		message string
 	}{
+		"invisible name":   {map[string]string{"task_name": "\u200b \u202e"}, 422, "TASK_NAME_REQUIRED", ""},
 		"no name":          {map[string]string{"task_name": "  "}, 422, "TASK_NAME_REQUIRED", "请输入任务名称"},
 		"long name":        {map[string]string{"task_name": strings.Repeat("名", 65)}, 422, "TASK_NAME_TOO_LONG", "任务名称不能超过64个字符"},
 		"no url":           {map[string]string{"agent_api_url": "-"}, 422, "AGENT_URL_REQUIRED", "请输入智能体API URL"},
@@ -384,6 +385,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		api + "?page_size=101":                   {422, "PARAMETER_INVALID"},
 		api + "?status=DONE":                     {422, "PARAMETER_INVALID"},
 		"/api/v1/nothing":                        {404, "NOT_FOUND"},
+		"/api":                                   {404, "NOT_FOUND"},
 	} {
 		answer := s.get(t, path)
 		var told apiError
@@ -615,6 +617,9 @@ func TestTheDemoAndHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	require.Equal(t, http.StatusOK, s.get(t, "/healthz").StatusCode)
+	request, err := http.NewRequest(http.MethodHead, s.URL+"/healthz", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, s.do(t, request).StatusCode)
 	require.Equal(t, http.StatusSeeOther, s.post(t, "/demo", nil).StatusCode)
 	require.Equal(t, "0/20", strings.TrimSpace(s.get(t, "/tasks").page(t).Find("tbody .count").Text()))
 	require.Contains(t, string(s.get(t, "/metrics").body), "wending_requests_total")

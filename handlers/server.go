@@ -98,18 +98,21 @@ func New(config Config) (http.Handler, error) {
 }
 
 func (s *Server) routes(e *echo.Echo) {
-	e.GET("/healthz", s.health)
-	e.GET(static.Prefix+"*", echo.WrapHandler(static.Handler()))
+	get := func(path string, handler echo.HandlerFunc) {
+		e.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
+	}
+	get("/healthz", s.health)
+	get(static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	e.POST("/settings", s.saveSettings)
 
-	e.GET("/", s.createPage)
+	get("/", s.createPage)
 	e.POST("/tasks", s.createTask)
 	e.POST("/tasks/preview", s.previewDataset)
 	e.POST("/tasks/probe", s.probeAgent)
 	e.POST("/demo", s.startDemo)
-	e.GET("/tasks", s.tasksPage)
+	get("/tasks", s.tasksPage)
 	e.GET("/tasks/:taskId/row", s.taskRow)
-	e.GET("/tasks/:taskId/results", s.resultsPage)
+	get("/tasks/:taskId/results", s.resultsPage)
 	e.GET("/tasks/:taskId/runs/:runId", s.runText)
 	e.GET("/tasks/:taskId/dataset", s.downloadDataset)
 
@@ -124,7 +127,7 @@ func (s *Server) routes(e *echo.Echo) {
 
 const apiPrefix = "/api/v1/evaluation-tasks"
 
-func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path, "/api/") }
+func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path+"/", "/api/") }
 
 // isStream knows responses that are written as they come, and files that are compressed already.
 func isStream(c echo.Context) bool {

@@ -66,7 +66,7 @@ func readUpload(c echo.Context) (*upload, error) {
 	}
 	reader, err := request.MultipartReader()
 	if err != nil {
-		return nil, invalid(err)
+		return nil, parameterInvalid("Content-Type", "error.range.choice", "Choices", "multipart/form-data")
 	}
 	for n := 0; ; n++ {
 		part, err := reader.NextPart()

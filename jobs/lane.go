@@ -19,8 +19,10 @@ import (
 const kindLane = "lane"
 
 const (
-	// laneSlice is how long a lane works before it queues again, so that tasks share the workers fairly.
-	laneSlice = 10 * time.Second
+	// laneSlice is how long a lane works before it queues again, so that tasks share the workers fairly; a
+	// lane whose agent's rate is limited waits more than it works, and makes room sooner.
+	laneSlice        = 10 * time.Second
+	limitedLaneSlice = 2 * time.Second
 	// maxPostpone caps how long an agent's Retry-After may silence it.
 	maxPostpone = time.Minute
 )
@@ -48,44 +50,51 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return errors.Join(err, w.fail(w.calls, id, FailureSecretKey))
 	}
-	admitted, leave, err := w.enterLane(w.calls, id)
-	if err != nil || !admitted {
+	lane, err := w.enterLane(w.calls, id)
+	if err != nil || lane == uuid.Nil {
 		return err
 	}
-	again, err := w.runLane(w.calls, call, headers)
-	leave()
+	again, err := w.runLane(w.calls, lane, call, headers)
+	w.leaveLane(w.calls, lane)
 	if again {
 		err = errors.Join(err, w.queue.EnqueueLanes(w.calls, id, 1))
 	}
 	return err
 }
 
-// enterLane takes one of the launch's lanes; there is none to take when a wake-up came twice. leave gives
-// it back.
-func (w *Worker) enterLane(ctx context.Context, launchID uuid.UUID) (admitted bool, leave func(), err error) {
+// enterLane takes one of the launch's lanes and returns its id; Nil when a wake-up came twice and there is
+// none to take.
+func (w *Worker) enterLane(ctx context.Context, launchID uuid.UUID) (uuid.UUID, error) {
 	lane := uuid.New()
 	w.claiming.RLock()
 	defer w.claiming.RUnlock()
 	w.heldLanes.Store(lane, struct{}{})
-	leave = func() {
-		w.heldLanes.Delete(lane)
-		if err := w.store.LeaveLane(ctx, lane); err != nil {
-			w.mayHaveStrays.Store(true)
-		}
+	admitted, err := w.store.EnterLane(ctx, lane, launchID, w.id)
+	if err == nil && admitted {
+		return lane, nil
 	}
-	if admitted, err = w.store.EnterLane(ctx, lane, launchID, w.id); err != nil || !admitted {
-		w.heldLanes.Delete(lane)
-		if err != nil {
-			w.mayHaveStrays.Store(true)
-		}
+	w.heldLanes.Delete(lane)
+	if err != nil {
+		w.mayHaveStrays.Store(true)
 	}
-	return admitted, leave, err
+	return uuid.Nil, err
 }
 
-// runLane works until nothing is left for it, the agent has no free moment within its slice, its slice is
-// over (again: it should queue once more), or the worker leaves.
-func (w *Worker) runLane(ctx context.Context, call db.Call, headers map[string]string) (again bool, err error) {
-	for end := time.Now().Add(laneSlice); !w.isLeaving(); {
+func (w *Worker) leaveLane(ctx context.Context, lane uuid.UUID) {
+	w.heldLanes.Delete(lane)
+	if err := w.store.LeaveLane(ctx, lane); err != nil {
+		w.mayHaveStrays.Store(true)
+	}
+}
+
+// runLane works until nothing is left for it, other lanes suffice for the agent's rate, its slice is over
+// (again: it should queue once more), or the worker leaves.
+func (w *Worker) runLane(ctx context.Context, lane uuid.UUID, call db.Call, headers map[string]string) (again bool, err error) {
+	slice := laneSlice
+	if call.IntervalMicros > 0 {
+		slice = limitedLaneSlice
+	}
+	for end := time.Now().Add(slice); !w.isLeaving(); {
 		if time.Now().After(end) {
 			return true, nil
 		}
@@ -93,10 +102,14 @@ func (w *Worker) runLane(ctx context.Context, call db.Call, headers map[string]s
 		if err != nil {
 			return false, err // reconcile sends another lane
 		}
-		if claim.RetryAfter > time.Until(end) {
-			return false, nil // reconcile sends a lane when the moment is near
-		}
 		if claim.RetryAfter > 0 {
+			left, err := w.store.YieldLane(ctx, lane, call.LaunchID)
+			if err != nil || left || claim.RetryAfter > slice {
+				return false, err // reconcile sends a lane when the agent's moment is near
+			}
+			if claim.RetryAfter > time.Until(end) {
+				return true, nil
+			}
 			w.pause(claim.RetryAfter)
 			continue
 		}
@@ -196,12 +209,18 @@ func (w *Worker) ask(ctx context.Context, call db.Call, headers map[string]strin
 	request := agent.Request{
 		URL: call.AgentURL, Headers: headers, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
 		SystemPrompt: unit.SystemPrompt, UserContext: unit.UserContext, Stream: call.UseStream,
-		IdempotencyKey: unit.IdempotencyKey(), Timeout: time.Duration(call.TimeoutSeconds) * time.Second,
+		IdempotencyKey: idempotencyKey(call, unit), Timeout: time.Duration(call.TimeoutSeconds) * time.Second,
 	}
 	if call.ExtraPayload != nil {
 		request.ExtraPayload = *call.ExtraPayload
 	}
 	return w.agents.Ask(ctx, request)
+}
+
+// idempotencyKey is the same for every attempt to run the unit, on whatever worker, and no other
+// installation uses it: an agent that knows it may answer as it did before.
+func idempotencyKey(call db.Call, unit db.Unit) string {
+	return fmt.Sprintf("wending-%s-%d", call.LaunchID, unit.ID)
 }
 
 func resultOf(unit db.Unit, answer agent.Answer, attempts int) db.Result {

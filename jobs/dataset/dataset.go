@@ -363,38 +363,35 @@ func (c *collector) finish(content []byte) error {
 	if c.names == nil {
 		return problem(CodeEmpty, "empty")
 	}
-	if len(c.invalid) > 0 {
-		e := problem(CodeRowInvalid, "rows_invalid", "Count", len(c.invalid))
-		e.Details = c.invalid[:min(len(c.invalid), maxRowErrors)]
-		return e
-	}
-	if len(c.set.Rows) == 0 {
-		return problem(CodeEmpty, "no_rows")
-	}
 	rowOf := map[string]int{}
 	var repeated []RowError
-	var firstRepeated string
 	for n := range c.set.Rows {
 		row := &c.set.Rows[n]
 		if row.QuestionID == "" {
 			row.QuestionID = stableID(content, n)
 		}
 		if first, ok := rowOf[row.QuestionID]; ok {
-			if repeated == nil {
-				firstRepeated = row.QuestionID
-			}
 			repeated = append(repeated, RowError{Row: row.Number, Column: columnID, Problem: "duplicate_id",
 				Args: map[string]any{"ID": shorten(row.QuestionID, 80), "First": first}})
 			continue
 		}
 		rowOf[row.QuestionID] = row.Number
 	}
-	if repeated != nil {
-		e := problem(CodeDuplicateID, "duplicate", "Count", len(repeated), "ID", shorten(firstRepeated, 80))
-		e.Details = repeated[:min(len(repeated), maxRowErrors)]
-		return e
+	var e *Error
+	switch {
+	case len(c.invalid) > 0:
+		e = problem(CodeRowInvalid, "rows_invalid", "Count", len(c.invalid)+len(repeated))
+	case len(repeated) > 0:
+		e = problem(CodeDuplicateID, "duplicate", "Count", len(repeated), "ID", repeated[0].Args["ID"])
+	case len(c.set.Rows) == 0:
+		return problem(CodeEmpty, "no_rows")
+	default:
+		return nil
 	}
-	return nil
+	details := append(c.invalid, repeated...)
+	slices.SortStableFunc(details, func(a, b RowError) int { return a.Row - b.Row })
+	e.Details = details[:min(len(details), maxRowErrors)]
+	return e
 }
 
 // stableID makes the id of the nth row of a file without ids: the same file gives the same ids. It is a

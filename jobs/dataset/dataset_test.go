@@ -158,6 +158,11 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	require.Equal(t, []int{3, 5, 6, 7}, rows)
 	require.Equal(t, []string{"blank_question", "long_row", "short_row", "blank_question"}, problems)
 
+	_, err = dataset.Read("both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"))
+	require.True(t, errors.As(err, &refused))
+	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
+	require.Equal(t, []int{3, 4}, []int{refused.Details[0].Row, refused.Details[1].Row}, "repeated ids are listed with the rest")
+
 	_, err = dataset.Read("many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)))
 	require.True(t, errors.As(err, &refused))
 	require.Len(t, refused.Details, 20)
