@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"path/filepath"
@@ -27,11 +28,15 @@ func (s *Server) emptyForm() views.CreateForm {
 		Concurrency: strconv.Itoa(d.Concurrency), RateLimit: d.RateLimit, UseStream: d.UseStream, MaxBytes: dataset.MaxBytes, Errors: map[string]string{}}
 }
 
-// formOf is the form as it was submitted, so that nothing typed is lost.
-func (s *Server) formOf(values map[string]string) views.CreateForm {
-	form := s.emptyForm()
+// formOf is the form as it was submitted, so that nothing typed is lost. Headers that were understood come
+// back sealed: no page shows a secret, not even to who typed it.
+func (s *Server) formOf(submitted *upload, n newTask) views.CreateForm {
+	values, form := submitted.values, s.emptyForm()
 	form.Name, form.URL, form.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
 	form.Headers, form.Payload, form.ProbeQuestion = values["agent_api_headers"], values["extra_payload"], values["probe_question"]
+	if sealed, err := s.Sealer.Seal(n.headers, formOwner); err == nil && sealed != nil {
+		form.Headers, form.SealedHeaders = "", base64.StdEncoding.EncodeToString(sealed)
+	}
 	form.UseStream = values["use_stream"] != "false"
 	for name, to := range map[string]*string{"runs_per_item": &form.Runs, "timeout_seconds": &form.Timeout, "max_retries": &form.Retries,
 		"concurrency": &form.Concurrency, "rate_limit": &form.RateLimit} {
@@ -74,7 +79,7 @@ func (s *Server) createTask(c echo.Context) error {
 
 func (s *Server) rejectForm(c echo.Context, submitted *upload, n newTask, faults []fieldFault) error {
 	locale := s.locale(c)
-	form := s.formOf(submitted.values)
+	form := s.formOf(submitted, n)
 	status := http.StatusUnprocessableEntity
 	for _, f := range faults {
 		form.Errors[f.field] = f.fault.message(locale)
@@ -137,7 +142,7 @@ func (s *Server) previewDataset(c echo.Context) error {
 	if isFragment(c) {
 		return s.render(c, http.StatusOK, views.PreviewPart(preview))
 	}
-	form := s.formOf(submitted.values)
+	form := s.formOf(submitted, n)
 	form.Preview = preview
 	if preview == nil {
 		form.Errors["dataset_file"] = locale.Text("error.DATASET_REQUIRED")
@@ -196,7 +201,7 @@ func (s *Server) probeAgent(c echo.Context) error {
 	if isFragment(c) {
 		return s.render(c, http.StatusOK, views.ProbePart(probe))
 	}
-	form := s.formOf(submitted.values)
+	form := s.formOf(submitted, n)
 	form.Probe = probe
 	if n.file != nil {
 		form.Preview = s.preview(n, faults, submitted, locale)

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -68,7 +69,7 @@ func (s *Server) validate(form *upload) (n newTask, faults []fieldFault) {
 	if utf8.RuneCountInString(n.model) > 200 || hasControl(n.model) {
 		note("agent_model", parameterInvalid("agent_model", "error.range.text", "Max", 200))
 	}
-	n.headers, f = validHeaders(form.values["agent_api_headers"])
+	n.headers, f = s.validHeaders(form.values)
 	note("agent_api_headers", f)
 	n.payload, f = validPayload(form.values["extra_payload"])
 	note("extra_payload", f)
@@ -152,9 +153,25 @@ func (s *Server) validURL(text string) (address, origin string, f *Fault) {
 	return text, u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port, nil
 }
 
-func validHeaders(text string) (map[string]string, *Fault) {
+// formOwner is whom headers are sealed for while their form is still being filled in.
+const formOwner = "form"
+
+// validHeaders reads the headers that were typed or, where none were, those that came back sealed.
+func (s *Server) validHeaders(values map[string]string) (map[string]string, *Fault) {
+	text, sealed := values["agent_api_headers"], values["agent_api_headers_sealed"]
 	if strings.TrimSpace(text) == "" {
-		return nil, nil
+		if sealed == "" {
+			return nil, nil
+		}
+		bytes, err := base64.StdEncoding.DecodeString(sealed)
+		if err != nil {
+			return nil, unprocessable("AGENT_HEADERS_INVALID")
+		}
+		headers, err := s.Sealer.Open(bytes, formOwner)
+		if err != nil {
+			return nil, unprocessable("AGENT_HEADERS_INVALID")
+		}
+		return headers, nil
 	}
 	headers, err := agent.ParseHeaders(text)
 	if err != nil {

@@ -436,7 +436,7 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	answer := s.post(t, "/tasks", map[string]string{"task_name": "", "agent_api_url": "http://127.0.0.1:1/x", "runs_per_item": "7", "use_stream": "false",
-		"agent_api_headers": `{"A":"b"}`, "file@我的问题.csv": questions})
+		"agent_api_headers": `{"A":"tops3cret"}`, "file@我的问题.csv": questions})
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 	page := answer.page(t)
 	value := func(selector string) string { return page.Find(selector).AttrOr("value", "") }
@@ -444,7 +444,8 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	require.Equal(t, "", page.Find("#agent_api_url-error").Text())
 	require.Equal(t, "http://127.0.0.1:1/x", value("#agent_api_url"))
 	require.Equal(t, "7", value("#runs_per_item"))
-	require.Equal(t, `{"A":"b"}`, page.Find("#agent_api_headers").Text())
+	require.NotContains(t, string(answer.body), "tops3cret", "headers come back sealed, never in clear")
+	require.Equal(t, 1, page.Find("#headers-kept").Length())
 	_, streams := page.Find("input[type=checkbox][name=use_stream]").Attr("checked")
 	require.False(t, streams)
 	require.Contains(t, page.Find("#preview").Text(), "我的问题.csv")
@@ -452,9 +453,13 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	token := value("input[name=dataset_token]")
 	require.NotEmpty(t, token)
 
-	answer = s.post(t, "/tasks", map[string]string{"task_name": "第二次", "agent_api_url": "http://127.0.0.1:1/x", "dataset_token": token})
+	answer = s.post(t, "/tasks", map[string]string{"task_name": "第二次", "agent_api_url": "http://127.0.0.1:1/x", "dataset_token": token,
+		"agent_api_headers": "", "agent_api_headers_sealed": value("input[name=agent_api_headers_sealed]")})
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Contains(t, answer.Header.Get("Location"), "/tasks?created=")
+	var hasHeaders bool
+	require.NoError(t, s.tables.Get(&hasHeaders, `SELECT agent_api_headers IS NOT NULL FROM evaluation_tasks`))
+	require.True(t, hasHeaders)
 	staged, err := os.ReadDir(filepath.Join(s.uploads, "staged"))
 	require.NoError(t, err)
 	require.Empty(t, staged)

@@ -217,7 +217,7 @@ func (d *decoder) answer(broken error) Answer {
 	if len(text) == 0 {
 		text = d.partial
 	}
-	if d.final != nil && !(d.isFinalBlank && len(d.chunks) > 0) {
+	if d.final != nil && (!d.isFinalBlank || len(d.chunks) == 0) {
 		text = d.final
 	} else if !d.sawFinal && !d.sawChunk && d.sawEnvelope {
 		text = d.envelope

@@ -388,7 +388,7 @@ func (c *collector) finish(content []byte) error {
 	default:
 		return nil
 	}
-	details := append(c.invalid, repeated...)
+	details := slices.Concat(c.invalid, repeated)
 	slices.SortStableFunc(details, func(a, b RowError) int { return a.Row - b.Row })
 	e.Details = details[:min(len(details), maxRowErrors)]
 	return e
