@@ -112,23 +112,15 @@ func (s *Server) apiCreateTask(c echo.Context) error {
 }
 
 func (s *Server) apiListTasks(c echo.Context) error {
-	page, f := pageOf(c)
-	if f != nil {
-		return f
-	}
-	filter, f := taskFilterOf(c)
-	if f != nil {
-		return f
-	}
-	tasks, total, err := s.Store.Tasks(c.Request().Context(), filter, page)
+	found, err := s.listTasks(c)
 	if err != nil {
 		return err
 	}
 	list := struct {
 		Items      []apiSummary  `json:"items"`
 		Pagination apiPagination `json:"pagination"`
-	}{Items: []apiSummary{}, Pagination: apiPagination{page.Number, page.Size, total}}
-	for _, task := range tasks {
+	}{Items: []apiSummary{}, Pagination: apiPagination{found.page.Number, found.page.Size, found.total}}
+	for _, task := range found.tasks {
 		list.Items = append(list.Items, summaryOf(task))
 	}
 	return c.JSON(http.StatusOK, list)

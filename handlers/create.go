@@ -120,9 +120,9 @@ func (s *Server) storeTask(ctx context.Context, n newTask) (db.Task, error) {
 		}
 		return stored.Task, nil
 	}
-	s.log.InfoContext(ctx, "task created", "task_id", stored.Task.ID, "items", len(stored.Items))
+	s.Log.InfoContext(ctx, "task created", "task_id", stored.Task.ID, "items", len(stored.Items))
 	if err := s.Queue.EnqueueLaunch(context.WithoutCancel(ctx), launchID); err != nil {
-		s.log.WarnContext(ctx, "wake-up not sent; a worker finds the task by itself", "task_id", stored.Task.ID, "error", err)
+		s.Log.WarnContext(ctx, "wake-up not sent; a worker finds the task by itself", "task_id", stored.Task.ID, "error", err)
 	}
 	return stored.Task, nil
 }
@@ -166,7 +166,7 @@ func (s *Server) preview(n newTask, faults []fieldFault, submitted *upload, loca
 		s.dropStaged(token)
 		var err error
 		if token, err = s.stageFile(n.file); err != nil {
-			s.log.Warn("file not staged", "error", err) // it can be chosen again
+			s.Log.Warn("file not staged", "error", err) // it can be chosen again
 			token = ""
 		}
 	}

@@ -90,7 +90,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	f := faultOf(err)
 	request := c.Request()
 	if f.Status >= 500 && request.Context().Err() == nil { // who has gone away is no fault of ours
-		s.log.ErrorContext(request.Context(), "request failed", "method", request.Method, "path", request.URL.Path,
+		s.Log.ErrorContext(request.Context(), "request failed", "method", request.Method, "path", request.URL.Path,
 			"request_id", requestID(c), "error", err)
 		s.report(c, err)
 	}
@@ -117,6 +117,6 @@ func (s *Server) answerError(err error, c echo.Context) {
 		failure = s.render(c, f.Status, views.ErrorPage(s.frame(c, locale.Text("error.title")), message))
 	}
 	if failure != nil {
-		s.log.WarnContext(request.Context(), "error not answered", "error", failure)
+		s.Log.WarnContext(request.Context(), "error not answered", "error", failure)
 	}
 }

@@ -53,10 +53,7 @@ func (s *Server) resultsPage(c echo.Context) error {
 			query.Set(name, text)
 		}
 	}
-	if page.Size != defaultPageSize {
-		query.Set("page_size", strconv.Itoa(page.Size))
-	}
-	view.Pager = views.Pager{Path: "/tasks/" + task.ID.String() + "/results", Query: query, Page: page.Number, Size: page.Size, Total: len(shown)}
+	view.Pager = newPager("/tasks/"+task.ID.String()+"/results", query, page, len(shown))
 	locale := s.locale(c)
 	frame := s.frame(c, locale.Text("results.title", "Name", task.Name), views.Crumb{Text: locale.Text("nav.tasks"), Href: "/tasks"}, views.Crumb{Text: task.Name})
 	frame.Width = "wide"

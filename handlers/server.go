@@ -61,7 +61,6 @@ type Defaults struct {
 type Server struct {
 	Config
 	catalogue *views.Catalogue
-	log       *slog.Logger
 }
 
 // contentSecurityPolicy forbids everything inline and everything from elsewhere. Icons of the style sheet
@@ -78,7 +77,7 @@ func New(config Config) (http.Handler, error) {
 	if err := prepareUploads(config.Uploads); err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue, log: config.Log}
+	s := &Server{Config: config, catalogue: catalogue}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.answerError
@@ -181,7 +180,7 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 		if id := c.Param("taskId"); id != "" {
 			attributes = append(attributes, "task_id", id)
 		}
-		s.log.Log(request.Context(), level, "request", attributes...)
+		s.Log.Log(request.Context(), level, "request", attributes...)
 		return nil
 	}
 }

@@ -47,24 +47,45 @@ func taskFilterOf(c echo.Context) (filter db.TaskFilter, f *Fault) {
 	return filter, nil
 }
 
+// taskList is a page of the tasks that a request asks for.
+type taskList struct {
+	tasks  []db.Task
+	total  int
+	page   db.Page
+	filter db.TaskFilter
+}
+
+// listTasks reads the page and the filter of a request and the tasks that fit.
+func (s *Server) listTasks(c echo.Context) (list taskList, err error) {
+	var f *Fault
+	if list.page, f = pageOf(c); f != nil {
+		return list, f
+	}
+	if list.filter, f = taskFilterOf(c); f != nil {
+		return list, f
+	}
+	list.tasks, list.total, err = s.Store.Tasks(c.Request().Context(), list.filter, list.page)
+	return list, err
+}
+
+// newPager leads through a list whose query, besides its page, is query.
+func newPager(path string, query url.Values, page db.Page, total int) views.Pager {
+	if page.Size != defaultPageSize {
+		query.Set("page_size", strconv.Itoa(page.Size))
+	}
+	return views.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}
+}
+
 // tasksPage is the list of tasks.
 func (s *Server) tasksPage(c echo.Context) error {
-	ctx := c.Request().Context()
-	page, f := pageOf(c)
-	if f != nil {
-		return f
-	}
-	filter, f := taskFilterOf(c)
-	if f != nil {
-		return f
-	}
-	tasks, total, err := s.Store.Tasks(ctx, filter, page)
+	list, err := s.listTasks(c)
 	if err != nil {
 		return err
 	}
-	view := views.TasksPage{Tasks: tasks, Statuses: filter.Statuses, Name: filter.NameContains, HasDemo: s.DemoURL != ""}
-	if total == 0 {
-		has, err := s.Store.HasTasks(ctx)
+	filter := list.filter
+	view := views.TasksPage{Tasks: list.tasks, Statuses: filter.Statuses, Name: filter.NameContains, HasDemo: s.DemoURL != ""}
+	if list.total == 0 {
+		has, err := s.Store.HasTasks(c.Request().Context())
 		if err != nil {
 			return err
 		}
@@ -77,10 +98,7 @@ func (s *Server) tasksPage(c echo.Context) error {
 	if filter.NameContains != "" {
 		query.Set("query", filter.NameContains)
 	}
-	if page.Size != defaultPageSize {
-		query.Set("page_size", strconv.Itoa(page.Size))
-	}
-	view.Pager = views.Pager{Path: "/tasks", Query: query, Page: page.Number, Size: page.Size, Total: total}
+	view.Pager = newPager("/tasks", query, list.page, list.total)
 	locale := s.locale(c)
 	frame := s.frame(c, locale.Text("tasks.title"))
 	if c.QueryParam("created") != "" {

@@ -46,7 +46,12 @@ const (
 // readUpload reads a multipart form as a stream. A field that comes twice keeps its last text.
 func readUpload(c echo.Context) (*upload, error) {
 	request := c.Request()
-	request.Body = http.MaxBytesReader(c.Response(), request.Body, maxBodyBytes)
+	isURLEncoded := strings.HasPrefix(request.Header.Get(echo.HeaderContentType), echo.MIMEApplicationForm)
+	limit := int64(maxBodyBytes)
+	if isURLEncoded { // no file can come with it
+		limit = 4 * maxFieldBytes
+	}
+	request.Body = http.MaxBytesReader(c.Response(), request.Body, limit)
 	invalid := func(err error) error {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 			return &Fault{Status: http.StatusRequestEntityTooLarge, Code: "DATASET_TOO_LARGE", Cause: err}
@@ -54,8 +59,7 @@ func readUpload(c echo.Context) (*upload, error) {
 		return &Fault{Status: http.StatusUnprocessableEntity, Code: "REQUEST_INVALID", Cause: err}
 	}
 	form := &upload{values: map[string]string{}}
-	if strings.HasPrefix(request.Header.Get(echo.HeaderContentType), echo.MIMEApplicationForm) {
-		request.Body = http.MaxBytesReader(c.Response(), request.Body, 4*maxFieldBytes)
+	if isURLEncoded {
 		if err := request.ParseForm(); err != nil {
 			return nil, invalid(err)
 		}
@@ -205,7 +209,7 @@ func (s *Server) keepDataset(taskID uuid.UUID, extension string, content []byte)
 
 func (s *Server) forgetDataset(taskID uuid.UUID) {
 	if err := os.RemoveAll(filepath.Join(s.Uploads, taskID.String())); err != nil {
-		s.log.Warn("folder of a task that was not created stays behind", "task_id", taskID, "error", err)
+		s.Log.Warn("folder of a task that was not created stays behind", "task_id", taskID, "error", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestAReviewersStory(t *testing.T) {
 			agenttest.Stream(w, "回答"+call.IdempotencyKey[len(call.IdempotencyKey)-1:]+strings.Repeat("很长的回答，", 60)+"<b>完</b>")
 		}
 	})
-	program := start(t, "up", "--data-dir", dataDir(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
 	file := filepath.Join(t.TempDir(), "问题.csv")
 	require.NoError(t, os.WriteFile(file, []byte("question_id,question,standard_answer\nq1,中国的首都是哪里？,北京\nq2,坏问题,无\n"), 0o600))
 	b := openBrowser(t, program.url)
@@ -207,7 +207,7 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("unbreakable", 100))
 	})
-	program := start(t, "up", "--data-dir", dataDir(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
 	file := filepath.Join(t.TempDir(), "q.csv")
 	require.NoError(t, os.WriteFile(file, []byte("question,standard_answer\n问题一,答案\n"), 0o600))
 	b := openBrowser(t, program.url)

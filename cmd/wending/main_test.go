@@ -70,16 +70,6 @@ func (p *process) kill(t *testing.T) {
 	<-p.exited
 }
 
-// dataDir is a folder that the database's own account may reach.
-func dataDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "wending-test-")
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755))
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 func createTask(t *testing.T, base string, fields map[string]string, dataset string) string {
 	t.Helper()
 	var body bytes.Buffer
@@ -128,7 +118,7 @@ func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 		time.Sleep(30 * time.Millisecond) // an agent that takes its time
 		agenttest.Stream(w, "answer to "+call.Question)
 	})
-	dir := dataDir(t)
+	dir := dbtest.Folder(t)
 	args := []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited"}
 	p := start(t, args...)
 	id := createTask(t, p.url, map[string]string{"task_name": "kill", "agent_api_url": fake.URL}, twenty)
@@ -160,7 +150,7 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 		<-release
 		agenttest.Stream(w, "x")
 	})
-	dir := dataDir(t)
+	dir := dbtest.Folder(t)
 	p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
 	createTask(t, p.url, map[string]string{"task_name": "drain", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, 10*time.Second, "a call", func() bool { return len(fake.Calls()) == 1 })
@@ -173,7 +163,7 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 
 func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
+	dir := dbtest.Folder(t)
 	p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 	head, err := os.ReadFile(filepath.Join(dir, "postgres", "postmaster.pid"))
 	require.NoError(t, err)
@@ -188,7 +178,7 @@ func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 
 func TestASecondInstanceOnTheSameFolderIsToldSo(t *testing.T) {
 	t.Parallel()
-	dir := dataDir(t)
+	dir := dbtest.Folder(t)
 	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0"}, func(string) string { return "" }, io.Discard, &stderr)
@@ -229,7 +219,7 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	database := dbtest.Start(t)
 	redis := dbtest.Redis(t)
 	shared := []string{"--database-url", database, "--redis-url", redis, "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
-	web := start(t, append([]string{"serve", "--data-dir", dataDir(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
+	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
 	ctx, stop := context.WithCancel(t.Context())
 	left := make(chan int, 1)
 	var log bytes.Buffer

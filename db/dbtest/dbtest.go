@@ -27,10 +27,7 @@ func Main(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("/tmp", "wending-test-")
-	if err == nil {
-		err = os.Chmod(dir, 0o755) // the server runs under an account of its own when the tests run as root
-	}
+	dir, err := makeFolder()
 	if err == nil {
 		server, err = embedded.StartPostgres(context.Background(), dir+"/postgres")
 	}
@@ -41,6 +38,26 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	defer server.Stop()
 	return m.Run()
+}
+
+// makeFolder makes a folder that a server can enter under an account of its own, when the tests run as root.
+func makeFolder() (string, error) {
+	dir, err := os.MkdirTemp("/tmp", "wending-test-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o755)
+}
+
+// Folder makes a data folder for one test.
+func Folder(t testing.TB) string {
+	t.Helper()
+	dir, err := makeFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // URL makes an empty schema and returns the address of the database with it in front.
@@ -113,15 +130,7 @@ func Await(t testing.TB, within time.Duration, what string, condition func() boo
 // Start starts a PostgreSQL for one test and returns its address.
 func Start(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "wending-test-")
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	own, err := embedded.StartPostgres(context.Background(), dir+"/postgres")
+	own, err := embedded.StartPostgres(context.Background(), Folder(t)+"/postgres")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,17 +13,9 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
 	"wending/db/embedded"
 )
-
-func folder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "wending-test-")
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755))
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
 
 // TestMain plays the program that is killed when it is started for that.
 func TestMain(m *testing.M) {
@@ -39,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func TestTheDatabaseEndsWithItsKilledProgramAndKeepsItsData(t *testing.T) {
 	t.Parallel()
-	dir := folder(t)
+	dir := dbtest.Folder(t)
 	first, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
 	require.NoError(t, err)
 	pool := sqlx.MustConnect("postgres", first.URL())
@@ -76,7 +68,7 @@ func TestTheDatabaseEndsWithItsKilledProgramAndKeepsItsData(t *testing.T) {
 
 func TestAStalePIDOfAStrangerDoesNotBlockTheStart(t *testing.T) {
 	t.Parallel()
-	dir := folder(t)
+	dir := dbtest.Folder(t)
 	first, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
 	require.NoError(t, err)
 	first.Stop()
@@ -89,7 +81,7 @@ func TestAStalePIDOfAStrangerDoesNotBlockTheStart(t *testing.T) {
 
 func TestAnotherVersionsDatabaseIsRefusedUntouched(t *testing.T) {
 	t.Parallel()
-	dir := folder(t)
+	dir := dbtest.Folder(t)
 	data := filepath.Join(dir, "postgres")
 	require.NoError(t, os.MkdirAll(data, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("9\n"), 0o600))
@@ -101,7 +93,7 @@ func TestAnotherVersionsDatabaseIsRefusedUntouched(t *testing.T) {
 
 func TestASecondInstanceGetsAClearError(t *testing.T) {
 	t.Parallel()
-	dir := folder(t)
+	dir := dbtest.Folder(t)
 	lock, err := embedded.LockDataDir(dir)
 	require.NoError(t, err)
 	_, err = embedded.LockDataDir(dir)
@@ -114,7 +106,7 @@ func TestASecondInstanceGetsAClearError(t *testing.T) {
 
 func TestRedisAnswersAndEnds(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.StartRedis(t.Context(), filepath.Join(folder(t), "redis"))
+	server, err := embedded.StartRedis(t.Context(), filepath.Join(dbtest.Folder(t), "redis"))
 	require.NoError(t, err)
 	require.False(t, server.IsInProcess())
 	path := strings.TrimPrefix(server.URL(), "redis-socket://")
