@@ -15,6 +15,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict says that the state of a row does not allow the change, or that somebody else made it first.
 	ErrConflict = errors.New("conflict")
+	// ErrNothingToRun says that every run of the task, or of the question that was asked for, succeeded.
+	ErrNothingToRun = errors.New("nothing to run")
 	// ErrUnavailable says that the database cannot be reached or refuses connections now; try again later.
 	ErrUnavailable = errors.New("database unavailable")
 )
@@ -32,8 +34,8 @@ func classify(doing string, err error) error {
 		switch {
 		case refused.Code == "23505": // unique_violation
 			return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
-		case refused.Code.Class() == "08", refused.Code.Class() == "53", refused.Code.Class() == "57":
-			// connection exception, insufficient resources, operator intervention
+		case refused.Code.Class() == "08", refused.Code.Class() == "40", refused.Code.Class() == "53", refused.Code.Class() == "57":
+			// connection exception, rolled back for a deadlock, insufficient resources, operator intervention
 			return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
 		}
 		return fmt.Errorf("%s: %w", doing, err)

@@ -2,10 +2,13 @@ package db
 
 import (
 	"context"
+	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 
+	"github.com/lib/pq"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -13,9 +16,20 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate brings the schema up to date. Several processes may call it at once: a session lock of
-// PostgreSQL lets one of them work.
-func (s *Store) Migrate(ctx context.Context) error {
+// Migrate brings the schema of the PostgreSQL at url up to date. Several processes may call it at once: a
+// session lock lets one of them work. A session is what a pooler in transaction mode does not give, so url
+// must lead to the server itself.
+func Migrate(ctx context.Context, url string) error {
+	config, err := readURL(url)
+	if err != nil {
+		return err
+	}
+	connector, err := pq.NewConnectorConfig(config)
+	if err != nil {
+		return errors.New("DATABASE_URL cannot be used")
+	}
+	database := sql.OpenDB(connector)
+	defer database.Close() //nolint:errcheck // done with it
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -24,12 +38,12 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, s.db.DB, files, goose.WithSessionLocker(locker))
+	provider, err := goose.NewProvider(goose.DialectPostgres, database, files, goose.WithSessionLocker(locker))
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
 	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate the database: %w", err)
+		return classify("migrate the database", err)
 	}
 	return nil
 }

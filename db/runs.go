@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,11 +15,12 @@ import (
 // RunStatus is the outcome of a run.
 type RunStatus string
 
-// The outcomes that are stored.
+// The outcomes of runs. STOPPED is that of a run that never took place: nothing is stored of it.
 const (
 	RunSucceeded RunStatus = "SUCCEEDED"
 	RunFailed    RunStatus = "FAILED"
 	RunTimeout   RunStatus = "TIMEOUT"
+	RunStopped   RunStatus = "STOPPED"
 )
 
 // Run is a row of evaluation_runs: the outcome of one call.
@@ -59,64 +61,88 @@ type Result struct {
 	ErrorMessage string
 }
 
-// RecordResult stores the outcome of a unit, exactly once. accepted is false when the worker had been
-// replaced meanwhile: its result is then thrown away. Calling it again after an error is safe; a first
-// call whose commit succeeded although its reply was lost counts as accepted.
-func (s *Store) RecordResult(ctx context.Context, taskID uuid.UUID, r Result) (accepted bool, err error) {
-	const record = `WITH done AS (
-			UPDATE units SET state = 'DONE', worker_id = NULL
-			WHERE id = $1 AND state = 'RUNNING' AND epoch = $2 RETURNING id, launch_id, item_id, run_index)
+// supersede takes the place of runs that are no longer the newest, before those of the units named "done"
+// are inserted: whoever inserts must join "superseded", a single row, so that this comes first.
+const supersede = `older AS (UPDATE evaluation_runs r SET is_current = false FROM done d
+		WHERE r.item_id = d.item_id AND r.run_index = d.run_index AND r.is_current RETURNING r.id),
+	superseded AS (SELECT count(*) AS runs FROM older)`
+
+// RecordResults stores the outcomes of units of one launch, each exactly once, all in one transaction.
+// refused are the units whose worker had been replaced meanwhile: their results are thrown away. Calling it
+// again after an error is safe; a first call whose commit succeeded although its reply was lost refuses nothing.
+func (s *Store) RecordResults(ctx context.Context, taskID uuid.UUID, results []Result) (refused []Unit, err error) {
+	const record = `WITH given AS (SELECT * FROM unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::bool[], $7::bytea[], $8::text[],
+			$9::bytea[], $10::int[], $11::int[], $12::text[], $13::text[])
+			AS g(unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message)),
+		done AS (UPDATE units u SET state = 'DONE', outcome = g.status, worker_id = NULL FROM given g
+			WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch RETURNING u.id, u.launch_id, u.item_id, u.run_index), ` + supersede + `
 		INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body,
 			response_bytes, reasoning, answer_key, latency_ms, attempts, error_code, error_message)
-		SELECT id, $2, $3, launch_id, item_id, run_index, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM done`
-	const known = `SELECT EXISTS (SELECT 1 FROM evaluation_runs WHERE unit_id = $1 AND epoch = $2)`
-	var body, exact any
-	if r.Response != nil {
-		text := storableText(string(r.Response))
-		body = text
-		if text != string(r.Response) {
-			exact = r.Response
+		SELECT d.id, g.epoch, $1, d.launch_id, d.item_id, d.run_index, g.status, CASE WHEN g.has_body THEN g.body END,
+			nullif(g.exact, ''), nullif(g.reasoning, ''), nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, '')
+		FROM given g JOIN done d ON d.id = g.unit_id CROSS JOIN superseded RETURNING unit_id`
+	const known = `SELECT r.unit_id FROM evaluation_runs r JOIN unnest($1::bigint[], $2::int[]) AS g(unit_id, epoch)
+		ON r.unit_id = g.unit_id AND r.epoch = g.epoch`
+	n := len(results)
+	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
+	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
+	for n, r := range results {
+		ids[n], epochs[n], statuses[n] = r.Unit.ID, int64(r.Unit.Epoch), string(r.Status)
+		bodies[n], hasBody[n] = storableText(string(r.Response)), r.Response != nil
+		if bodies[n] != string(r.Response) {
+			exact[n] = r.Response
+		}
+		reasonings[n], keys[n] = storableText(string(r.Reasoning)), r.AnswerKey
+		latencies[n], attempts[n] = int64(r.LatencyMS), int64(r.Attempts)
+		codes[n], messages[n] = r.ErrorCode, storableText(r.ErrorMessage)
+	}
+	var stored []int64
+	if err := s.db.SelectContext(ctx, &stored, record, taskID, ids, epochs, statuses, bodies, hasBody, exact, reasonings, keys,
+		latencies, attempts, codes, messages); err != nil {
+		return nil, classify("record results", err)
+	}
+	if len(stored) < n {
+		var before []int64
+		if err := s.db.SelectContext(ctx, &before, known, ids, epochs); err != nil {
+			return nil, classify("look for recorded results", err)
+		}
+		stored = append(stored, before...)
+	}
+	for _, r := range results {
+		if !slices.Contains(stored, r.Unit.ID) {
+			refused = append(refused, r.Unit)
 		}
 	}
-	result, err := s.db.ExecContext(ctx, record, r.Unit.ID, r.Unit.Epoch, taskID, r.Status, body, exact,
-		nullIfEmpty(storableText(string(r.Reasoning))), r.AnswerKey, r.LatencyMS, r.Attempts,
-		nullIfEmpty(r.ErrorCode), nullIfEmpty(storableText(r.ErrorMessage)))
-	if err != nil {
-		return false, classify("record a result", err)
-	}
-	stored, err := result.RowsAffected()
-	if err != nil {
-		return false, classify("record a result", err)
-	}
-	if stored == 0 {
-		err := s.db.GetContext(ctx, &accepted, known, r.Unit.ID, r.Unit.Epoch)
-		return accepted, classify("look for a recorded result", err)
-	}
-	return true, nil
+	return refused, nil
 }
 
-// CountProcessed marks the item as processed when none of its units in the launch is left to run, and
-// counts it in the task's progress. Call it after the commit of a result: inside that transaction two
-// lanes that finish an item together would not see each other.
-func (s *Store) CountProcessed(ctx context.Context, launchID, taskID uuid.UUID, itemID int64) error {
-	const count = `WITH finished AS (
-			UPDATE evaluation_items i SET processed = true WHERE i.id = $3 AND NOT i.processed AND NOT EXISTS (
-				SELECT 1 FROM units u WHERE u.launch_id = $1 AND u.item_id = i.id AND u.state IN ('QUEUED', 'RUNNING'))
-			RETURNING 1)
-		UPDATE evaluation_tasks SET progress_processed = progress_processed + 1, updated_at = now()
+// askedAndDone, with a condition on the launch and perItem, are the items that a launch asked and has done
+// with.
+const (
+	askedAndDone = `SELECT item_id FROM units`
+	perItem      = ` GROUP BY item_id HAVING bool_and(state = 'DONE')`
+)
+
+// CountProcessed marks those of the items as processed none of whose units in the launch is left to run, and
+// counts them in the task's progress. Call it after the commit of their results: inside that transaction two
+// workers that finish an item together would not see each other.
+func (s *Store) CountProcessed(ctx context.Context, launchID, taskID uuid.UUID, itemIDs []int64) error {
+	const count = `WITH done AS (` + askedAndDone + ` WHERE launch_id = $1 AND item_id = ANY ($3)` + perItem + `),
+		finished AS (UPDATE evaluation_items i SET processed = true FROM done WHERE i.id = done.item_id AND NOT i.processed RETURNING 1)
+		UPDATE evaluation_tasks SET progress_processed = progress_processed + (SELECT count(*) FROM finished), updated_at = now()
 		WHERE id = $2 AND EXISTS (SELECT 1 FROM finished)`
-	_, err := s.db.ExecContext(ctx, count, launchID, taskID, itemID)
-	return classify("count a processed question", err)
+	_, err := s.db.ExecContext(ctx, count, launchID, taskID, pq.Int64Array(itemIDs))
+	return classify("count processed questions", err)
 }
 
 // RecountProcessed sets the progress of every running task from its units: a process that died between
 // a result and its count leaves the count behind.
 func (s *Store) RecountProcessed(ctx context.Context) error {
-	const recount = `WITH finished AS (
-			UPDATE evaluation_items i SET processed = true FROM launches l
-			WHERE l.status = 'RUNNING' AND i.task_id = l.task_id AND NOT i.processed AND NOT EXISTS (
-				SELECT 1 FROM units u WHERE u.launch_id = l.id AND u.item_id = i.id AND u.state IN ('QUEUED', 'RUNNING'))
-			RETURNING i.task_id)
+	const recount = `WITH done AS (SELECT d.item_id FROM launches l, LATERAL (` + askedAndDone + ` WHERE launch_id = l.id` + perItem + `) d
+			WHERE l.status IN ('RUNNING', 'STOPPING')),
+		finished AS (UPDATE evaluation_items i SET processed = true FROM done WHERE i.id = done.item_id AND NOT i.processed RETURNING i.task_id)
 		UPDATE evaluation_tasks t SET progress_processed = progress_processed + f.n, updated_at = now()
 		FROM (SELECT task_id, count(*) AS n FROM finished GROUP BY task_id) f WHERE t.id = f.task_id`
 	_, err := s.db.ExecContext(ctx, recount)
@@ -191,8 +217,6 @@ type ExportRun struct {
 // EachExportRow calls yield with every item of the task and its current runs, in the order of pages. Rows
 // come from the server as they are read, so memory holds one item at a time, all of one snapshot.
 func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, yield func(ExportRow) error) error {
-	// The server must not sort the answers before it sends the first: read along the indexes.
-	const alongIndexes = `SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
 	const query = `SELECT ` + itemColumns + `, r.run_index, r.status, r.response_body, r.response_bytes, r.latency_ms, r.error_code, r.error_message
 		FROM evaluation_items i LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
 		WHERE i.task_id = $1 ORDER BY i.question_id, r.run_index`
@@ -207,8 +231,9 @@ func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, yield func(
 		ErrorMessage *string    `db:"error_message"`
 	}
 	return s.inTx(ctx, "read the report", func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, alongIndexes); err != nil {
-			return classify("open the report", err)
+		// The server must not sort the answers before it sends the first.
+		if err := readAlongIndexes(ctx, tx); err != nil {
+			return err
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		rows, err := tx.QueryxContext(ctx, query, taskID)
@@ -253,11 +278,4 @@ func storableText(text string) string {
 		return text
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\u2400")
-}
-
-func nullIfEmpty(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
 }

@@ -4,16 +4,19 @@ package db
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"net"
 	neturl "net/url"
 	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	_ "github.com/lib/pq" // registers the driver "postgres"
+	"github.com/lib/pq"
 )
 
-// Store runs the statements of one database.
+// Store runs the statements of one database. None of them needs a session of its own, so that the database
+// may stand behind a pooler that gives every transaction another connection.
 type Store struct {
 	db *sqlx.DB
 }
@@ -21,14 +24,19 @@ type Store struct {
 // Open connects to the PostgreSQL at url (a URL or a key=value string) with at most
 // maxConnections connections, and fails when it does not answer.
 func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
-	// The driver's own error would print the address with its password.
-	if _, err := neturl.Parse(url); err != nil && strings.Contains(url, "://") {
-		return nil, errors.New("DATABASE_URL is no valid URL; special characters in its password must be percent-encoded")
-	}
-	pool, err := sqlx.Open("postgres", url)
+	config, err := readURL(url)
 	if err != nil {
-		return nil, errors.New("DATABASE_URL cannot be read")
+		return nil, err
 	}
+	// Statement and arguments travel together: half the round trips, and no prepared statement that a pooler
+	// would look for on another connection.
+	config.BinaryParameters = true
+	connector, err := pq.NewConnectorConfig(config)
+	if err != nil {
+		return nil, errors.New("DATABASE_URL cannot be used")
+	}
+	connector.Dialer(patientDialer{net.Dialer{Timeout: patience, KeepAlive: patience}})
+	pool := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 	pool.SetMaxOpenConns(maxConnections)
 	pool.SetMaxIdleConns(maxConnections)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
@@ -38,6 +46,63 @@ func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
 		return nil, err
 	}
 	return store, nil
+}
+
+// readURL reads an address without ever printing it: the driver's own error would, with its password.
+func readURL(url string) (pq.Config, error) {
+	if _, err := neturl.Parse(url); err != nil && strings.Contains(url, "://") {
+		return pq.Config{}, errors.New("DATABASE_URL is no valid URL; special characters in its password must be percent-encoded")
+	}
+	config, err := pq.NewConfig(url)
+	if err != nil {
+		return pq.Config{}, errors.New("DATABASE_URL cannot be read")
+	}
+	return config, nil
+}
+
+// patience is how long the server may be silent within a statement. A connection whose other end vanished
+// without a word (a pulled cable, a firewall that forgot it) would otherwise be waited on for good: the
+// driver's contexts do not end a read.
+const patience = 12 * time.Second
+
+// patientDialer makes connections that give up after patience.
+type patientDialer struct{ net.Dialer }
+
+// Dial implements pq.Dialer.
+func (d patientDialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialTimeout implements pq.Dialer.
+func (d patientDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return d.DialContext(ctx, network, address)
+}
+
+// DialContext implements pq.DialerContext.
+func (d patientDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	connection, err := d.Dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return patientConnection{connection}, nil
+}
+
+type patientConnection struct{ net.Conn }
+
+func (c patientConnection) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+func (c patientConnection) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 // Close closes every connection.
@@ -59,6 +124,14 @@ func (s *Store) inTx(ctx context.Context, doing string, work func(*sqlx.Tx) erro
 		return err
 	}
 	return classify(doing, tx.Commit())
+}
+
+// readAlongIndexes keeps the planner, for the rest of the transaction, from reading or sorting whole tables:
+// what it knows of rows that were written a moment ago is out of date.
+func readAlongIndexes(ctx context.Context, tx *sqlx.Tx) error {
+	_, err := tx.ExecContext(ctx, `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+		SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`)
+	return classify("choose how to read", err)
 }
 
 // Page is a window of a list: numbers start at 1.

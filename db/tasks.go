@@ -60,32 +60,37 @@ type Task struct {
 	UpdatedAt     time.Time      `db:"updated_at"`
 	StartedAt     *time.Time     `db:"started_at"`
 	CompletedAt   *time.Time     `db:"completed_at"`
+	// IsLaunched says whether the task was ever started; a PENDING task that was not is a draft.
+	IsLaunched bool `db:"is_launched"`
+	// IsStopping says that a stop was asked for and the last calls are still on their way.
+	IsStopping bool `db:"is_stopping"`
 }
+
+// IsDraft says whether the task waits to be started by somebody.
+func (t Task) IsDraft() bool { return t.Status == TaskPending && !t.IsLaunched }
 
 const taskColumns = `id, task_name, agent_api_url, agent_api_headers, agent_model, extra_payload, status,
 	failure_code, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, rate_limit,
 	dataset_name, dataset_extension, variable_names, total_items, progress_processed,
-	created_at, updated_at, started_at, completed_at`
+	created_at, updated_at, started_at, completed_at,
+	EXISTS (SELECT 1 FROM launches WHERE task_id = evaluation_tasks.id) AS is_launched,
+	EXISTS (SELECT 1 FROM launches WHERE task_id = evaluation_tasks.id AND status = 'STOPPING') AS is_stopping`
 
 // NewTask is what CreateTask stores: the task, its questions and how its first launch runs.
 type NewTask struct {
 	Task  Task // ID, settings and dataset; status, progress and times are the database's
 	Items []NewItem
-	// AgentOrigin is scheme://host:port of the agent, the key of the rate limit.
-	AgentOrigin string
-	// CallInterval is the least time between two calls to the origin; zero: unlimited.
-	CallInterval time.Duration
+	// Launch is the first launch; nil: the task is a draft.
+	Launch *NewLaunch
 }
 
-// CreateTask stores a task, its items and its first launch in one transaction and returns the launch's id.
+// CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
+// returns the launch's id; uuid.Nil for a draft.
 func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, err error) {
-	launchID = uuid.New()
 	const insertTask = `INSERT INTO evaluation_tasks
 		(id, task_name, agent_api_url, agent_api_headers, agent_model, extra_payload, runs_per_item, timeout_seconds,
 		 max_retries, use_stream, concurrency, rate_limit, dataset_name, dataset_extension, variable_names, total_items)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
-	const insertLaunch = `INSERT INTO launches (id, task_id, kind, concurrency, agent_origin, call_interval)
-		VALUES ($1, $2, 'SUBMIT', $3, $4, $5)`
 	t := n.Task
 	err = s.inTx(ctx, "create the task", func(tx *sqlx.Tx) error {
 		names := t.VariableNames
@@ -100,8 +105,11 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 		if err := insertItems(ctx, tx, t.ID, n.Items); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, insertLaunch, launchID, t.ID, t.Concurrency, n.AgentOrigin, n.CallInterval.Microseconds())
-		return classify("store the launch", err)
+		if n.Launch == nil {
+			return nil
+		}
+		launchID, err = insertLaunch(ctx, tx, t.ID, LaunchSubmit, nil, *n.Launch)
+		return err
 	})
 	return launchID, err
 }
@@ -145,6 +153,34 @@ func (s *Store) HasTasks(ctx context.Context) (bool, error) {
 	var has bool
 	err := s.db.GetContext(ctx, &has, `SELECT EXISTS (SELECT 1 FROM evaluation_tasks)`)
 	return has, classify("look for tasks", err)
+}
+
+// DeleteTask removes a task with everything of it. A task that is at work is ErrConflict: it must be stopped
+// before.
+func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
+	const lock = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`
+	const isActive = `SELECT EXISTS (SELECT 1 FROM launches WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING'))`
+	const deleteRuns = `DELETE FROM evaluation_runs WHERE launch_id = ANY (ARRAY(SELECT id FROM launches WHERE task_id = $1))`
+	return s.inTx(ctx, "delete the task", func(tx *sqlx.Tx) error {
+		var locked uuid.UUID
+		if err := tx.GetContext(ctx, &locked, lock, id); err != nil {
+			return classify("lock the task", err)
+		}
+		var active bool
+		if err := tx.GetContext(ctx, &active, isActive, id); err != nil {
+			return classify("look for a launch at work", err)
+		}
+		if active {
+			return ErrConflict
+		}
+		if _, err := tx.ExecContext(ctx, deleteRuns, id); err != nil {
+			return classify("delete the runs", err)
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_tasks WHERE id = $1`, id); err != nil {
+			return classify("delete the task", err)
+		}
+		return notify(ctx, tx, id)
+	})
 }
 
 // likeEscaper takes the special meaning from a text that goes into LIKE.

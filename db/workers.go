@@ -13,6 +13,9 @@ const (
 	// BeatEvery is the time between two signs of life of a worker. A worker also beats right before it looks
 	// for dead ones: after an outage of the database every beat is old, its own among them.
 	BeatEvery = time.Second
+	// leaseFor is the silence after which a worker must begin nothing more under its lease: a good while
+	// before others take what it holds.
+	leaseFor = 15 * time.Second
 	// WorkerDeadAfter is the silence after which a worker's units go to others.
 	WorkerDeadAfter = 20 * time.Second
 )
@@ -25,27 +28,70 @@ type Worker struct {
 	Lanes     int
 }
 
-// Beat notes that the worker lives and returns the time since its last beat, by the database's clock.
-func (s *Store) Beat(ctx context.Context, w Worker) (since time.Duration, err error) {
-	const beat = `WITH last AS (SELECT beat_at FROM workers WHERE id = $1)
+// Lease is a worker's right to claim and begin units. It passes when the worker was silent for too long, and
+// the worker gets a new one with its next beat: what it was doing under the old one, others may be doing now.
+type Lease struct {
+	WorkerID uuid.UUID
+	Number   int64
+}
+
+// Beat notes that the worker lives. It returns its lease and the time since its last beat, by the database's
+// clock. A worker that was silent for too long loses its lanes and gets a new lease.
+func (s *Store) Beat(ctx context.Context, w Worker) (lease Lease, since time.Duration, err error) {
+	const beat = `WITH last AS (SELECT now() - beat_at AS silence FROM workers WHERE id = $1),
+		gone AS (DELETE FROM lanes WHERE worker_id = $1 AND (SELECT silence FROM last) >= $5 * interval '1 second')
 		INSERT INTO workers (id, host, process_id, lanes) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (id) DO UPDATE SET beat_at = now()
-		RETURNING coalesce((SELECT extract(epoch FROM now() - beat_at) * 1000000 FROM last), 0)::bigint`
-	var micros int64
-	err = s.db.GetContext(ctx, &micros, beat, w.ID, w.Host, w.ProcessID, w.Lanes)
-	return time.Duration(micros) * time.Microsecond, classify("note the worker's beat", err)
+		ON CONFLICT (id) DO UPDATE SET beat_at = now(), lease = CASE WHEN (SELECT silence FROM last) >= $5 * interval '1 second'
+			THEN nextval('worker_leases') ELSE workers.lease END
+		RETURNING lease, coalesce((SELECT extract(epoch FROM silence) * 1000000 FROM last), 0)::bigint AS since`
+	var row struct {
+		Lease int64 `db:"lease"`
+		Since int64 `db:"since"`
+	}
+	err = s.db.GetContext(ctx, &row, beat, w.ID, w.Host, w.ProcessID, w.Lanes, leaseFor.Seconds())
+	return Lease{w.ID, row.Lease}, time.Duration(row.Since) * time.Microsecond, classify("note the worker's beat", err)
+}
+
+// WorkerState is a worker as the page shows it.
+type WorkerState struct {
+	ID        uuid.UUID `db:"id"`
+	Host      string    `db:"host"`
+	ProcessID int       `db:"process_id"`
+	Lanes     int       `db:"lanes"`
+	BusyLanes int       `db:"busy_lanes"`
+	// Units is how many units the worker holds: calls in flight, about to begin or being stored.
+	Units     int       `db:"units"`
+	StartedAt time.Time `db:"started_at"`
+	BeatAt    time.Time `db:"beat_at"`
+	// SilentSeconds is the time since the last beat, by the database's clock.
+	SilentSeconds float64 `db:"silent_seconds"`
+	IsAlive       bool    `db:"is_alive"`
+}
+
+// Workers returns every worker that has not left, the living ones first.
+func (s *Store) Workers(ctx context.Context) ([]WorkerState, error) {
+	const query = `SELECT w.id, w.host, w.process_id, w.lanes, w.started_at, w.beat_at,
+		extract(epoch FROM now() - w.beat_at) AS silent_seconds, w.beat_at > now() - $1 * interval '1 second' AS is_alive,
+		(SELECT count(*) FROM lanes WHERE worker_id = w.id) AS busy_lanes,
+		(SELECT count(*) FROM units WHERE worker_id = w.id AND state = 'RUNNING') AS units
+		FROM workers w ORDER BY is_alive DESC, w.host, w.started_at, w.id`
+	var workers []WorkerState
+	err := s.db.SelectContext(ctx, &workers, query, WorkerDeadAfter.Seconds())
+	return workers, classify("list the workers", err)
 }
 
 // liveLanes counts the lanes of living workers at work on the launch l; $1 is WorkerDeadAfter in seconds.
 const liveLanes = `SELECT count(*) AS n FROM lanes JOIN workers w ON w.id = lanes.worker_id
 	WHERE lanes.launch_id = l.id AND w.beat_at > now() - $1 * interval '1 second'`
 
-// EnterLane admits a lane to a launch that is RUNNING and has fewer lanes than its concurrency.
-func (s *Store) EnterLane(ctx context.Context, laneID, launchID, workerID uuid.UUID) (admitted bool, err error) {
+// EnterLane admits a lane to a launch that is RUNNING and has fewer lanes than its concurrency. A lane makes
+// one call at a time, so this is what keeps a launch within its concurrency over all workers.
+func (s *Store) EnterLane(ctx context.Context, laneID, launchID uuid.UUID, lease Lease) (admitted bool, err error) {
 	// Locked in a statement of its own: only a later one sees the lanes that were let in meanwhile.
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
 	const enter = `INSERT INTO lanes (id, launch_id, worker_id)
-		SELECT $2, l.id, $3 FROM launches l WHERE l.id = $4 AND (` + liveLanes + `) < l.concurrency`
+		SELECT $2, l.id, $3 FROM launches l WHERE l.id = $4 AND (` + liveLanes + `) < l.concurrency
+		AND EXISTS (SELECT 1 FROM workers WHERE id = $3 AND lease = $5)`
 	err = s.inTx(ctx, "enter a lane", func(tx *sqlx.Tx) error {
 		var id uuid.UUID
 		err := tx.GetContext(ctx, &id, lock, launchID)
@@ -55,7 +101,7 @@ func (s *Store) EnterLane(ctx context.Context, laneID, launchID, workerID uuid.U
 		if err != nil {
 			return classify("lock the launch", err)
 		}
-		result, err := tx.ExecContext(ctx, enter, WorkerDeadAfter.Seconds(), laneID, workerID, launchID)
+		result, err := tx.ExecContext(ctx, enter, WorkerDeadAfter.Seconds(), laneID, lease.WorkerID, launchID, lease.Number)
 		if err != nil {
 			return classify("enter a lane", err)
 		}
@@ -106,9 +152,9 @@ func (s *Store) RemoveAllWorkers(ctx context.Context) error {
 	return classify("remove the workers", err)
 }
 
-// RemoveDeadWorkers forgets workers that have been silent for a day.
+// RemoveDeadWorkers forgets workers that have been silent for an hour.
 func (s *Store) RemoveDeadWorkers(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, `DELETE FROM workers WHERE beat_at < now() - interval '1 day'`)
+	_, err := s.db.ExecContext(ctx, `DELETE FROM workers WHERE beat_at < now() - interval '1 hour'`)
 	return classify("remove dead workers", err)
 }
 

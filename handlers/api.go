@@ -98,13 +98,18 @@ func (s *Server) apiCreateTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.createByAPI(c, submitted)
+}
+
+// createByAPI creates the task that a form describes.
+func (s *Server) createByAPI(c echo.Context, submitted *upload) error {
 	n, faults := s.validate(submitted)
 	if len(faults) > 0 {
 		f := faults[0].fault
 		f.Details, _ = rowProblems(f, s.locale(c))
 		return f
 	}
-	task, err := s.storeTask(c.Request().Context(), n)
+	task, err := s.storeTask(c, n)
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,27 @@ func (s *Server) createFrame(c echo.Context) views.Frame {
 	return frame
 }
 
+// createPage is the form for a new task: empty, or with the settings and the questions of the task that
+// "from" names.
 func (s *Server) createPage(c echo.Context) error {
-	return s.render(c, http.StatusOK, views.CreatePage(s.createFrame(c), s.emptyForm()))
+	form := s.emptyForm()
+	if from := c.QueryParam("from"); from != "" {
+		source, err := s.taskByID(c, from)
+		if err != nil {
+			return err
+		}
+		copied, err := s.uploadOf(source)
+		if err != nil {
+			return err
+		}
+		copied.values["task_name"] = s.copyName(c, source.Name)
+		n, faults := s.validate(copied)
+		form = s.formOf(copied, n)
+		if copied.file != nil {
+			form.Preview = s.preview(n, faults, copied, s.locale(c))
+		}
+	}
+	return s.render(c, http.StatusOK, views.CreatePage(s.createFrame(c), form))
 }
 
 // createTask takes the page's form: 303 to the list, or 422 with the form and an error beside each field.
@@ -69,12 +88,15 @@ func (s *Server) createTask(c echo.Context) error {
 	if len(faults) > 0 {
 		return s.rejectForm(c, submitted, n, faults)
 	}
-	task, err := s.storeTask(c.Request().Context(), n)
+	task, err := s.storeTask(c, n)
 	if err != nil {
 		return err
 	}
 	s.dropStaged(submitted.values["dataset_token"])
-	return c.Redirect(http.StatusSeeOther, "/tasks?created="+task.ID.String())
+	if n.isDraft {
+		return done(c, taskPath(task, ""), "saved")
+	}
+	return done(c, "/tasks", "created")
 }
 
 func (s *Server) rejectForm(c echo.Context, submitted *upload, n newTask, faults []fieldFault) error {
@@ -99,8 +121,9 @@ func (s *Server) rejectForm(c echo.Context, submitted *upload, n newTask, faults
 
 // storeTask keeps the file, then the task; neither without the other. A wake-up that fails is made up
 // for by reconcile.
-func (s *Server) storeTask(ctx context.Context, n newTask) (db.Task, error) {
-	stored, err := s.record(n)
+func (s *Server) storeTask(c echo.Context, n newTask) (db.Task, error) {
+	ctx := c.Request().Context()
+	stored, err := s.record(n, requester(c))
 	if err != nil {
 		return db.Task{}, err
 	}
@@ -120,11 +143,19 @@ func (s *Server) storeTask(ctx context.Context, n newTask) (db.Task, error) {
 		}
 		return stored.Task, nil
 	}
-	s.Log.InfoContext(ctx, "task created", "task_id", stored.Task.ID, "items", len(stored.Items))
-	if err := s.Queue.EnqueueLaunch(context.WithoutCancel(ctx), launchID); err != nil {
-		s.Log.WarnContext(ctx, "wake-up not sent; a worker finds the task by itself", "task_id", stored.Task.ID, "error", err)
+	s.Log.InfoContext(ctx, "task created", "task_id", stored.Task.ID, "items", len(stored.Items), "is_draft", n.isDraft)
+	if !n.isDraft {
+		s.wakeLaunch(c, stored.Task.ID, launchID)
 	}
 	return stored.Task, nil
+}
+
+// wakeLaunch tells a worker that a launch waits. Where that fails, one finds it by itself a moment later.
+func (s *Server) wakeLaunch(c echo.Context, taskID, launchID uuid.UUID) {
+	ctx := context.WithoutCancel(c.Request().Context())
+	if err := s.Queue.EnqueueLaunch(ctx, launchID); err != nil {
+		s.Log.WarnContext(ctx, "wake-up not sent; a worker finds the launch by itself", "task_id", taskID, "launch_id", launchID, "error", err)
+	}
 }
 
 // previewDataset shows what stands in the chosen file, and keeps it for the form.
@@ -241,11 +272,11 @@ func (s *Server) startDemo(c echo.Context) error {
 	if len(faults) > 0 {
 		return faults[0].fault
 	}
-	task, err := s.storeTask(c.Request().Context(), n)
+	task, err := s.storeTask(c, n)
 	if err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, "/tasks?created="+task.ID.String())
+	return done(c, taskPath(task, ""), "created")
 }
 
 // downloadDataset gives a task's file back as it was uploaded.

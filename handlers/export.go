@@ -61,7 +61,7 @@ func (s *Server) exportResults(c echo.Context) error {
 }
 
 func (s *Server) writeReport(c echo.Context, task db.Task, format string, report export.Report) error {
-	writer, err := s.newReport(c, format, report)
+	writer, err := s.newReport(c, task, format, report)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Server) writeReport(c echo.Context, task db.Task, format string, report
 	return writer.Close()
 }
 
-func (s *Server) newReport(c echo.Context, format string, report export.Report) (reportWriter, error) {
+func (s *Server) newReport(c echo.Context, task db.Task, format string, report export.Report) (reportWriter, error) {
 	switch format {
 	case "xlsx":
 		locale := s.locale(c)
@@ -95,6 +95,7 @@ func (s *Server) newReport(c echo.Context, format string, report export.Report) 
 			{locale.Text("export.info.model"), report.AgentModel}, {locale.Text("export.info.runs"), strconv.Itoa(report.RunsPerItem)},
 			{locale.Text("export.info.items"), strconv.Itoa(report.Items)}, {locale.Text("export.info.succeeded"), strconv.Itoa(report.Succeeded)},
 			{locale.Text("export.info.failed"), strconv.Itoa(report.Failed)},
+			{locale.Text("export.info.stopped"), strconv.Itoa(report.Stopped)}, {locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
 			{locale.Text("export.info.created"), export.FormatTime(report.CreatedAt)}, {locale.Text("export.info.completed"), completed},
 		}
 		return export.NewXLSX(c.Response(), report, info, [2]string{locale.Text("export.sheet.info"), locale.Text("export.sheet.results")}, locale.Text("export.cut"))
@@ -108,7 +109,7 @@ func reportOf(task db.Task, statistics db.Statistics, includeErrors bool) export
 	report := export.Report{
 		TaskName: task.Name, AgentURL: shownURL(task.AgentURL), RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
-		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut,
+		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
 	}
 	if task.AgentModel != nil {
 		report.AgentModel = *task.AgentModel

@@ -64,7 +64,7 @@ func BenchmarkExport(b *testing.B) {
 func (s *site) fill(b *testing.B, questions, runs, size int) string {
 	b.Helper()
 	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "export", AgentURL: "http://127.0.0.1:1/", RunsPerItem: runs, TimeoutSeconds: 30, Concurrency: 1,
-		RateLimit: "unlimited", DatasetName: "q.csv", DatasetExtension: "csv"}, AgentOrigin: "http://127.0.0.1:1"}
+		RateLimit: "unlimited", DatasetName: "q.csv", DatasetExtension: "csv"}, Launch: &db.NewLaunch{AgentOrigin: "http://127.0.0.1:1"}}
 	for n := range questions {
 		task.Items = append(task.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", n), Question: "问题", StandardAnswer: "答案"})
 	}

@@ -29,8 +29,10 @@ type newTask struct {
 	settings         Defaults
 	interval         time.Duration
 	origin           string
-	file             *uploadedFile
-	set              *dataset.Dataset
+	// isDraft says that the task shall wait to be started.
+	isDraft bool
+	file    *uploadedFile
+	set     *dataset.Dataset
 }
 
 // fieldFault is what is wrong with one field.
@@ -100,12 +102,22 @@ func (s *Server) validate(form *upload) (n newTask, faults []fieldFault) {
 		note("rate_limit", parameterInvalid("rate_limit", "error.range.rate"))
 	}
 	n.interval = interval
+	if text := strings.TrimSpace(form.values["start"]); text != "" {
+		starts, err := strconv.ParseBool(text)
+		if err != nil {
+			note("start", parameterInvalid("start", "error.range.boolean"))
+		}
+		n.isDraft = !starts
+	}
 	return n, faults
 }
 
 func hasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 }
+
+// maxNameLength is how many characters a task's name may have.
+const maxNameLength = 64
 
 // validName trims what cannot be seen and takes out what would turn the text around it: a name stands in
 // lists and file names.
@@ -122,7 +134,7 @@ func validName(text string) (string, *Fault) {
 	switch {
 	case name == "":
 		return "", unprocessable("TASK_NAME_REQUIRED")
-	case utf8.RuneCountInString(name) > 64:
+	case utf8.RuneCountInString(name) > maxNameLength:
 		return "", unprocessable("TASK_NAME_TOO_LONG")
 	}
 	return name, nil
@@ -147,10 +159,16 @@ func (s *Server) validURL(text string) (address, origin string, f *Fault) {
 		refused.Cause = err
 		return "", "", refused
 	}
+	return text, originOf(u), nil
+}
+
+// originOf is scheme://host:port of an agent's URL.
+func originOf(u *url.URL) string {
+	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	return text, u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port, nil
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // formOwner is whom headers are sealed for while their form is still being filled in.
@@ -273,18 +291,21 @@ func rowProblems(f *Fault, locale views.Locale) (rows []views.RowProblem, total 
 }
 
 // record is the task as the store takes it.
-func (s *Server) record(n newTask) (db.NewTask, error) {
+func (s *Server) record(n newTask, by db.Requester) (db.NewTask, error) {
 	id := uuid.New()
 	sealed, err := s.Sealer.Seal(n.headers, id.String())
 	if err != nil {
 		return db.NewTask{}, err
 	}
-	stored := db.NewTask{AgentOrigin: n.origin, CallInterval: n.interval, Task: db.Task{
+	stored := db.NewTask{Task: db.Task{
 		ID: id, Name: n.name, AgentURL: n.url, SealedHeaders: sealed, ExtraPayload: n.payload,
 		RunsPerItem: n.settings.RunsPerItem, TimeoutSeconds: n.settings.TimeoutSeconds, MaxRetries: n.settings.MaxRetries,
 		UseStream: n.settings.UseStream, Concurrency: n.settings.Concurrency, RateLimit: n.settings.RateLimit,
 		DatasetName: shownName(n.file.name), DatasetExtension: n.set.Extension, VariableNames: n.set.VariableNames,
 	}}
+	if !n.isDraft {
+		stored.Launch = &db.NewLaunch{AgentOrigin: n.origin, CallInterval: n.interval, By: by}
+	}
 	if n.model != "" {
 		stored.Task.AgentModel = &n.model
 	}

@@ -456,7 +456,7 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	answer = s.post(t, "/tasks", map[string]string{"task_name": "第二次", "agent_api_url": "http://127.0.0.1:1/x", "dataset_token": token,
 		"agent_api_headers": "", "agent_api_headers_sealed": value("input[name=agent_api_headers_sealed]")})
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
-	require.Contains(t, answer.Header.Get("Location"), "/tasks?created=")
+	require.Contains(t, answer.Header.Get("Location"), "/tasks?done=created")
 	var hasHeaders bool
 	require.NoError(t, s.tables.Get(&hasHeaders, `SELECT agent_api_headers IS NOT NULL FROM evaluation_tasks`))
 	require.True(t, hasHeaders)

@@ -44,7 +44,7 @@ func (s *Server) resultsPage(c echo.Context) error {
 	}
 	first := min((page.Number-1)*page.Size, len(shown))
 	here := shown[first:min(first+page.Size, len(shown))]
-	if view.Cards, err = s.cards(c, here, all); err != nil {
+	if view.Cards, err = s.cards(c, here, all, task.RunsPerItem); err != nil {
 		return err
 	}
 	query := url.Values{}
@@ -72,7 +72,7 @@ func fitting(all []db.ItemSummary, filter string) []db.ItemSummary {
 }
 
 // cards are the questions of one page with their runs. Numbers count all questions of the task.
-func (s *Server) cards(c echo.Context, here, all []db.ItemSummary) ([]views.Card, error) {
+func (s *Server) cards(c echo.Context, here, all []db.ItemSummary, runsPerItem int) ([]views.Card, error) {
 	ids := make([]int64, len(here))
 	for n, item := range here {
 		ids[n] = item.ID
@@ -92,17 +92,30 @@ func (s *Server) cards(c echo.Context, here, all []db.ItemSummary) ([]views.Card
 	cards := make([]views.Card, len(items))
 	for n, item := range items {
 		number := slices.IndexFunc(all, func(summary db.ItemSummary) bool { return summary.ID == item.ID }) + 1
-		cards[n] = newCard(item, runsOf[item.ID], number)
+		cards[n] = newCard(item, runsOf[item.ID], runsPerItem, number)
 	}
 	return cards, nil
 }
 
-func newCard(item db.Item, runs []db.Run, number int) views.Card {
+// newCard puts the runs of a question side by side; where the task was stopped before one, it stands there as
+// STOPPED.
+func newCard(item db.Item, taken []db.Run, runsPerItem, number int) views.Card {
+	runs := make([]db.Run, runsPerItem)
+	for n := range runs {
+		runs[n] = db.Run{ItemID: item.ID, RunIndex: n + 1, Status: db.RunStopped}
+	}
+	for _, run := range taken {
+		runs[run.RunIndex-1] = run
+	}
 	card := views.Card{Item: item, Runs: runs, Number: number}
 	keys := make([][]byte, len(runs))
 	for n, run := range runs {
 		keys[n] = run.AnswerKey
-		if run.Status != db.RunSucceeded {
+		switch run.Status {
+		case db.RunSucceeded:
+		case db.RunStopped:
+			card.Stopped++
+		default:
 			card.Failures++
 		}
 	}

@@ -45,7 +45,12 @@ type Config struct {
 	DemoURL string
 	// Hosts are the names this site is known by, besides local ones and IP addresses. Empty: requests that
 	// do not come over loopback may use any name.
-	Hosts    []string
+	Hosts []string
+	// Changes carries the id of every task whose state changed, in whatever process; uuid.Nil: any may have.
+	// Nil: nobody tells, and live pages are a little slower.
+	Changes <-chan uuid.UUID
+	// Closing is closed when the server shuts down and streams must end. Nil: never.
+	Closing  <-chan struct{}
 	Registry *prometheus.Registry
 	Log      *slog.Logger
 }
@@ -61,6 +66,7 @@ type Defaults struct {
 type Server struct {
 	Config
 	catalogue *views.Catalogue
+	progress  *progressBoard
 }
 
 // contentSecurityPolicy forbids everything inline and everything from elsewhere. Icons of the style sheet
@@ -77,7 +83,10 @@ func New(config Config) (http.Handler, error) {
 	if err := prepareUploads(config.Uploads); err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue}
+	s := &Server{Config: config, catalogue: catalogue, progress: newProgressBoard(config.Store)}
+	if config.Changes != nil {
+		go s.progress.follow(config.Changes, config.Closing)
+	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.answerError
@@ -111,6 +120,16 @@ func (s *Server) routes(e *echo.Echo) {
 	e.POST("/demo", s.startDemo)
 	get("/tasks", s.tasksPage)
 	e.GET("/tasks/:taskId/row", s.taskRow)
+	get("/tasks/:taskId", s.taskPage)
+	e.GET("/tasks/:taskId/live", s.taskLive)
+	get("/tasks/:taskId/launches", s.launchesPage)
+	get("/tasks/:taskId/launches/:launchId", s.launchPage)
+	for action := range actions {
+		e.POST("/tasks/:taskId/"+action, s.actOnPage(action))
+		e.POST(apiPrefix+"/:taskId/"+action, s.actByAPI(action))
+	}
+	e.POST("/tasks/:taskId/delete", s.deleteOnPage)
+	get("/workers", s.workersPage)
 	get("/tasks/:taskId/results", s.resultsPage)
 	e.GET("/tasks/:taskId/runs/:runId", s.runText)
 	e.GET("/tasks/:taskId/dataset", s.downloadDataset)
@@ -122,6 +141,12 @@ func (s *Server) routes(e *echo.Echo) {
 	api.GET("/:taskId", s.apiTask)
 	api.GET("/:taskId/results", s.apiResults)
 	api.GET("/:taskId/export", s.exportResults)
+	api.GET("/:taskId/progress", s.streamProgress)
+	api.GET("/:taskId/launches", s.apiLaunches)
+	api.GET("/:taskId/launches/:launchId", s.apiLaunch)
+	api.GET("/:taskId/launches/:launchId/runs", s.apiLaunchRuns)
+	api.POST("/:taskId/clone", s.apiClone)
+	api.DELETE("/:taskId", s.apiDelete)
 }
 
 const apiPrefix = "/api/v1/evaluation-tasks"
@@ -131,7 +156,7 @@ func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path+
 // isStream knows responses that are written as they come, and files that are compressed already.
 func isStream(c echo.Context) bool {
 	return strings.HasSuffix(c.Path(), "/export") || strings.HasSuffix(c.Path(), "/dataset") || strings.HasSuffix(c.Path(), "/results") && isAPI(c) ||
-		c.Path() == "/metrics"
+		c.Path() == "/metrics" || strings.HasSuffix(c.Path(), "/progress")
 }
 
 // refuseOtherSites refuses requests that change something and come from another site's page, and any
@@ -253,7 +278,19 @@ func (s *Server) frame(c echo.Context, title string, crumbs ...views.Crumb) view
 	if c.Request().Method != http.MethodGet {
 		here = "/"
 	}
-	return views.Frame{Title: title, Here: here, Crumbs: crumbs}
+	frame := views.Frame{Title: title, Here: here, Crumbs: crumbs}
+	if what := c.QueryParam("done"); slices.Contains(doings, what) {
+		frame.Toast = s.locale(c).Text("done." + what)
+	}
+	return frame
+}
+
+// doings are what a page may say was done, right after it was.
+var doings = []string{"created", "saved", "run", "stop", "retry", "resume", "deleted"}
+
+// done leads to a page that says what was done.
+func done(c echo.Context, path, what string) error {
+	return c.Redirect(http.StatusSeeOther, path+"?done="+what)
 }
 
 func (s *Server) render(c echo.Context, status int, component templ.Component) error {
@@ -267,12 +304,25 @@ func (s *Server) render(c echo.Context, status int, component templ.Component) e
 func isFragment(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
 // task returns the task that the path names.
-func (s *Server) task(c echo.Context) (db.Task, error) {
-	id, err := uuid.Parse(c.Param("taskId"))
-	if err != nil || len(c.Param("taskId")) != 36 {
+func (s *Server) task(c echo.Context) (db.Task, error) { return s.taskByID(c, c.Param("taskId")) }
+
+func (s *Server) taskByID(c echo.Context, text string) (db.Task, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != 36 {
 		return db.Task{}, taskNotFound()
 	}
 	return s.Store.Task(c.Request().Context(), id)
+}
+
+func taskPath(task db.Task, rest string) string { return "/tasks/" + task.ID.String() + rest }
+
+// requester is who a request comes from.
+func requester(c echo.Context) db.Requester {
+	by := db.Requester{Address: c.RealIP(), Via: "page"}
+	if isAPI(c) {
+		by.Via = "api"
+	}
+	return by
 }
 
 // finishedTask is task for one whose results may be viewed.

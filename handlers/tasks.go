@@ -100,11 +100,7 @@ func (s *Server) tasksPage(c echo.Context) error {
 	}
 	view.Pager = newPager("/tasks", query, list.page, list.total)
 	locale := s.locale(c)
-	frame := s.frame(c, locale.Text("tasks.title"))
-	if c.QueryParam("created") != "" {
-		frame.Toast = locale.Text("tasks.created.toast")
-	}
-	return s.render(c, http.StatusOK, views.TasksView(frame, view))
+	return s.render(c, http.StatusOK, views.TasksView(s.frame(c, locale.Text("tasks.title")), view))
 }
 
 // taskRow is one row of the list, by which the row replaces itself while its task may change.

@@ -36,7 +36,7 @@ type bench struct {
 	sealer *agent.Sealer
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{redis: dbtest.Redis(t)}
 	b.store, b.tables = dbtest.Open(t)
@@ -47,7 +47,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) newQueue(t *testing.T) *jobs.Queue {
+func (b *bench) newQueue(t testing.TB) *jobs.Queue {
 	t.Helper()
 	queue, err := jobs.NewQueue(b.redis)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func (b *bench) newQueue(t *testing.T) *jobs.Queue {
 }
 
 // startWorker runs a worker until the test ends or stop is called; stop returns when it has left.
-func (b *bench) startWorker(t *testing.T, lanes int) (stop func()) {
+func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	t.Helper()
 	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
 	require.NoError(t, err)
@@ -78,12 +78,12 @@ func (b *bench) startWorker(t *testing.T, lanes int) (stop func()) {
 }
 
 // task stores a task over the questions; change may adapt it.
-func (b *bench) task(t *testing.T, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
+func (b *bench) task(t testing.TB, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
 	t.Helper()
 	n := db.NewTask{
 		Task: db.Task{ID: uuid.New(), Name: "任务", AgentURL: url, RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
 			RateLimit: "unlimited", DatasetName: "q.csv", DatasetExtension: "csv"},
-		AgentOrigin: url,
+		Launch: &db.NewLaunch{AgentOrigin: url},
 	}
 	for i := range questions {
 		n.Items = append(n.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", i+1), Question: fmt.Sprintf("question %d", i+1), StandardAnswer: "a"})
@@ -96,13 +96,33 @@ func (b *bench) task(t *testing.T, url string, questions int, change func(*db.Ne
 	return n.Task.ID, launchID
 }
 
-func (b *bench) beat(t *testing.T, worker uuid.UUID) {
+// beat gives a sign of life of a worker that no process plays.
+func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 	t.Helper()
-	_, err := b.store.Beat(t.Context(), db.Worker{ID: worker})
+	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: worker})
 	require.NoError(t, err)
+	return lease
 }
 
-func (b *bench) awaitEnd(t *testing.T, taskID uuid.UUID, within time.Duration) db.Task {
+// claim takes units for a worker that no process plays.
+func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int) []db.Unit {
+	t.Helper()
+	call, err := b.store.LaunchCall(t.Context(), launchID)
+	require.NoError(t, err)
+	claim, err := b.store.ClaimUnits(t.Context(), call, lease, want)
+	require.NoError(t, err)
+	return claim.Units
+}
+
+// record hands in one result of such a worker.
+func (b *bench) record(t testing.TB, taskID uuid.UUID, result db.Result) (accepted bool) {
+	t.Helper()
+	refused, err := b.store.RecordResults(t.Context(), taskID, []db.Result{result})
+	require.NoError(t, err)
+	return len(refused) == 0
+}
+
+func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) db.Task {
 	t.Helper()
 	var task db.Task
 	dbtest.Await(t, within, "the task's end", func() bool {
@@ -115,7 +135,7 @@ func (b *bench) awaitEnd(t *testing.T, taskID uuid.UUID, within time.Duration) d
 }
 
 // requireComplete checks that every question has exactly its runs, each once and of the unit's epoch.
-func (b *bench) requireComplete(t *testing.T, task db.Task) {
+func (b *bench) requireComplete(t testing.TB, task db.Task) {
 	t.Helper()
 	var counts struct {
 		Runs, Distinct, Stale, Open int
@@ -250,7 +270,7 @@ func TestTheRateOfAnAgentHoldsOverAllTasksAndWorkers(t *testing.T) {
 	})
 	b.startWorker(t, 4)
 	b.startWorker(t, 4)
-	limit := func(n *db.NewTask) { n.CallInterval = 50 * time.Millisecond }
+	limit := func(n *db.NewTask) { n.Launch.CallInterval = 50 * time.Millisecond }
 	firstTask, first := b.task(t, fake.URL, 3, limit)
 	secondTask, second := b.task(t, fake.URL, 3, limit)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
@@ -280,18 +300,14 @@ func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 	dead := uuid.New()
-	b.beat(t, dead)
-	claim, err := b.store.ClaimUnit(t.Context(), launchID, dead)
-	require.NoError(t, err)
-	require.NotNil(t, claim.Unit)
+	units := b.claim(t, launchID, b.beat(t, dead), 1)
+	require.Len(t, units, 1)
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '21 seconds' WHERE id = $1`, dead)
 	require.NoError(t, err)
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 	// The dead worker comes back with its answer.
-	accepted, err := b.store.RecordResult(t.Context(), taskID, db.Result{Unit: *claim.Unit, Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1})
-	require.NoError(t, err)
-	require.False(t, accepted, "a late result is thrown away")
+	require.False(t, b.record(t, taskID, db.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}), "a late result is thrown away")
 	var late int
 	require.NoError(t, b.tables.Get(&late, `SELECT count(*) FROM evaluation_runs WHERE response_body = 'late'`))
 	require.Zero(t, late)
@@ -304,9 +320,9 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 	for range 3 {
-		claim, err := b.store.ClaimUnit(t.Context(), launchID, uuid.New())
-		require.NoError(t, err)
-		require.NotNil(t, claim.Unit)
+		worker := uuid.New()
+		require.Len(t, b.claim(t, launchID, b.beat(t, worker), 1), 1)
+		require.NoError(t, b.store.RemoveWorker(t.Context(), worker))
 		lost, err := b.store.RequeueLostUnits(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, lost)
@@ -420,13 +436,10 @@ func TestAResultRecordedTwiceCountsOnce(t *testing.T) {
 	taskID, launchID := b.task(t, "http://127.0.0.1:9", 1, nil)
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
-	claim, err := b.store.ClaimUnit(t.Context(), launchID, uuid.New())
-	require.NoError(t, err)
-	result := db.Result{Unit: *claim.Unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}
+	units := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
+	require.Len(t, units, 1)
 	for range 2 { // the reply to the first commit was lost
-		accepted, err := b.store.RecordResult(t.Context(), taskID, result)
-		require.NoError(t, err)
-		require.True(t, accepted)
+		require.True(t, b.record(t, taskID, db.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}))
 	}
 	var runs int
 	require.NoError(t, b.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs`))
@@ -442,12 +455,9 @@ func TestUnitsClaimedWithoutAnAnswerAreGivenBack(t *testing.T) {
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 	worker := uuid.New()
-	b.beat(t, worker)
-	known, err := b.store.ClaimUnit(t.Context(), launchID, worker)
-	require.NoError(t, err)
-	_, err = b.store.ClaimUnit(t.Context(), launchID, worker)
-	require.NoError(t, err)
-	released, err := b.store.ReleaseStrays(t.Context(), worker, []int64{known.Unit.ID}, nil)
+	units := b.claim(t, launchID, b.beat(t, worker), 2)
+	require.Len(t, units, 2)
+	released, err := b.store.ReleaseStrays(t.Context(), worker, []int64{units[0].ID}, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, released)
 	released, err = b.store.ReleaseStrays(t.Context(), worker, nil, nil)
@@ -460,8 +470,8 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	b := newBench(t)
 	_, launchID := b.task(t, "http://127.0.0.1:9", 2, func(n *db.NewTask) { n.Task.Concurrency = 2 })
 	worker := uuid.New()
-	b.beat(t, worker)
-	admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, worker)
+	lease := b.beat(t, worker)
+	admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, lease)
 	require.NoError(t, err)
 	require.False(t, admitted, "a launch that has not started has no lanes")
 	_, err = b.store.StartLaunch(t.Context(), launchID)
@@ -470,7 +480,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	var lanes sync.WaitGroup
 	for range 10 {
 		lanes.Go(func() {
-			if admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, worker); err == nil && admitted {
+			if admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, lease); err == nil && admitted {
 				entered.Add(1)
 			}
 		})
@@ -478,9 +488,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	lanes.Wait()
 	require.Equal(t, int64(2), entered.Load())
 	require.NoError(t, b.store.RemoveWorker(t.Context(), worker))
-	other := uuid.New()
-	b.beat(t, other)
-	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, other)
+	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, b.beat(t, uuid.New()))
 	require.NoError(t, err)
 	require.True(t, admitted, "lanes end with their worker")
 }
@@ -494,7 +502,7 @@ func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 			b := newBench(t)
 			slow, quick := agenttest.New(t, answer), agenttest.New(t, answer)
 			b.startWorker(t, 2)
-			_, first := b.task(t, slow.URL, 40, func(n *db.NewTask) { n.CallInterval = interval })
+			_, first := b.task(t, slow.URL, 40, func(n *db.NewTask) { n.Launch.CallInterval = interval })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
 			dbtest.Await(t, 10*time.Second, "the slow task's first call", func() bool { return len(slow.Calls()) == 1 })
 			taskID, second := b.task(t, quick.URL, 4, nil)

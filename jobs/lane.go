@@ -27,8 +27,8 @@ const (
 	maxPostpone = time.Minute
 )
 
-// codePanic marks a run whose answer brought the reader of answers down.
-const codePanic = "INTERNAL_ERROR"
+// codeInternal marks a run whose answer brought the reader of answers down, or that the database refused.
+const codeInternal = "INTERNAL_ERROR"
 
 // workLane runs on the worker's own context: asynq cancels a job's when Redis is away for long, and a
 // call to an agent must not be wasted for that.
@@ -50,26 +50,40 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return errors.Join(err, w.fail(w.calls, id, FailureSecretKey))
 	}
-	lane, err := w.enterLane(w.calls, id)
+	for {
+		again, err := w.enterAndRun(call, headers)
+		if !again {
+			return err
+		}
+		// While Redis is away the lane goes on by itself.
+		if enqueued := w.queue.EnqueueLanes(w.calls, id, 1); enqueued == nil || w.isLeaving() {
+			return errors.Join(err, enqueued)
+		}
+	}
+}
+
+// enterAndRun takes one of the launch's lanes, works in it, and leaves it. again says that the launch's work
+// should go on in another job.
+func (w *Worker) enterAndRun(call db.Call, headers map[string]string) (again bool, err error) {
+	lease := w.currentLease()
+	lane, err := w.enterLane(w.calls, call.LaunchID, lease)
 	if err != nil || lane == uuid.Nil {
-		return err
+		return false, err
 	}
-	again, err := w.runLane(w.calls, lane, call, headers)
+	c := w.joinCrew(call, headers, lease)
+	again, err = c.runLane(lane)
 	w.leaveLane(w.calls, lane)
-	if again {
-		err = errors.Join(err, w.queue.EnqueueLanes(w.calls, id, 1))
-	}
-	return err
+	return again, errors.Join(err, c.leave())
 }
 
 // enterLane takes one of the launch's lanes and returns its id; Nil when a wake-up came twice and there is
 // none to take.
-func (w *Worker) enterLane(ctx context.Context, launchID uuid.UUID) (uuid.UUID, error) {
+func (w *Worker) enterLane(ctx context.Context, launchID uuid.UUID, lease db.Lease) (uuid.UUID, error) {
 	lane := uuid.New()
 	w.claiming.RLock()
 	defer w.claiming.RUnlock()
 	w.heldLanes.Store(lane, struct{}{})
-	admitted, err := w.store.EnterLane(ctx, lane, launchID, w.id)
+	admitted, err := w.store.EnterLane(ctx, lane, launchID, lease)
 	if err == nil && admitted {
 		return lane, nil
 	}
@@ -88,133 +102,125 @@ func (w *Worker) leaveLane(ctx context.Context, lane uuid.UUID) {
 }
 
 // runLane works until nothing is left for it, other lanes suffice for the agent's rate, its slice is over
-// (again: it should queue once more), or the worker leaves.
-func (w *Worker) runLane(ctx context.Context, lane uuid.UUID, call db.Call, headers map[string]string) (again bool, err error) {
+// and other work waits (again: it should queue once more), or the worker leaves.
+func (c *crew) runLane(lane uuid.UUID) (again bool, err error) {
 	slice := laneSlice
-	if call.IntervalMicros > 0 {
+	if c.call.IntervalMicros > 0 {
 		slice = limitedLaneSlice
 	}
-	for end := time.Now().Add(slice); !w.isLeaving(); {
-		if time.Now().After(end) {
+	for end := time.Now().Add(slice); !c.w.isLeaving(); {
+		if time.Now().After(end) && c.w.othersWait.Load() {
 			return true, nil
 		}
-		claim, err := w.claim(ctx, call.LaunchID)
-		if err != nil {
-			return false, err // reconcile sends another lane
-		}
-		if claim.RetryAfter > 0 {
-			left, err := w.store.YieldLane(ctx, lane, call.LaunchID)
-			if err != nil || left || claim.RetryAfter > slice {
+		got := c.next()
+		switch {
+		case got.err != nil:
+			return false, got.err // reconcile sends another lane
+		case got.retryAfter > 0:
+			left, err := c.w.store.YieldLane(c.calls, lane, c.call.LaunchID)
+			if err != nil || left || got.retryAfter > slice {
 				return false, err // reconcile sends a lane when the agent's moment is near
 			}
-			if claim.RetryAfter > time.Until(end) {
-				return true, nil
-			}
-			w.pause(claim.RetryAfter)
-			continue
-		}
-		if claim.Unit == nil {
-			return false, w.finish(ctx, call.LaunchID)
-		}
-		if err := w.run(ctx, call, headers, *claim.Unit); err != nil {
-			return false, err
+			c.w.pause(min(got.retryAfter, max(watchEvery, time.Until(end))))
+		case got.unit == nil:
+			return c.w.isLeaving(), nil
+		default:
+			start := time.Now()
+			c.run(*got.unit)
+			c.mu.Lock()
+			c.callTime = mean(c.callTime, time.Since(start))
+			c.mu.Unlock()
 		}
 	}
 	return true, nil // for the workers that stay
 }
 
-// run asks the agent about one unit and stores the outcome. It returns early, with the unit still
-// claimed, only when the worker leaves: its units are given back then.
-func (w *Worker) run(ctx context.Context, call db.Call, headers map[string]string, unit db.Unit) error {
-	isSettled := false
-	defer func() {
-		w.held.Delete(unit.ID)
-		if !isSettled { // only now: a look at what is held must not find it again
-			w.mayHaveStrays.Store(true)
-		}
-	}()
-	result, finished := w.askWithRetries(ctx, call, headers, unit)
+// run asks the agent about one unit and hands the outcome over to be stored. A unit without an outcome is
+// given back: the worker leaves, the launch was stopped, or the unit may have gone elsewhere.
+func (c *crew) run(unit claimed) {
+	if !c.w.pause(time.Until(unit.at.Add(unit.Wait))) || !c.mayBegin(unit) {
+		c.giveBack([]db.Unit{unit.Unit})
+		return
+	}
+	result, finished := c.askWithRetries(unit.Unit)
 	if !finished {
-		return nil
+		c.giveBack([]db.Unit{unit.Unit})
+		return
 	}
-	accepted, err := w.record(ctx, call, result)
-	if err != nil {
-		return err
-	}
-	isSettled = true
-	if !accepted {
-		w.metrics.lateResults.Inc()
-		w.log.WarnContext(ctx, "late result refused: another worker has the unit", "task_id", call.Task.ID, "unit_id", unit.ID, "epoch", unit.Epoch)
-		return nil
-	}
-	if err := w.store.CountProcessed(ctx, call.LaunchID, call.Task.ID, unit.Item.ID); err != nil {
-		w.log.WarnContext(ctx, "progress not counted yet", "task_id", call.Task.ID, "error", err)
-	}
-	return nil
+	c.record(result)
 }
 
 // askWithRetries calls the agent until it answers or the task's retries are used up. finished is false
-// when the worker left meanwhile and there is no outcome.
-func (w *Worker) askWithRetries(ctx context.Context, call db.Call, headers map[string]string, unit db.Unit) (result db.Result, finished bool) {
-	if !w.pause(unit.Wait) {
-		return result, false
-	}
+// when the call was cut and there is no outcome.
+func (c *crew) askWithRetries(unit db.Unit) (result db.Result, finished bool) {
+	ctx := c.calls
 	for attempt := 1; ; attempt++ {
-		answer := w.ask(ctx, call, headers, unit)
-		if ctx.Err() != nil {
+		answer := c.ask(ctx, unit)
+		if ctx.Err() != nil && answer.Status != agent.Succeeded {
 			return result, false
 		}
-		w.metrics.observeCall(answer)
+		c.w.metrics.observeCall(answer)
 		if answer.RetryAfter > 0 {
-			if err := w.store.PostponeAgent(ctx, call.AgentOrigin, min(answer.RetryAfter, maxPostpone)); err != nil {
-				w.log.WarnContext(ctx, "agent not postponed", "task_id", call.Task.ID, "error", err)
+			if err := c.w.store.PostponeAgent(ctx, c.call.AgentOrigin, min(answer.RetryAfter, maxPostpone)); err != nil {
+				c.w.log.WarnContext(ctx, "agent not postponed", "task_id", c.call.Task.ID, "error", err)
 			}
 		}
-		if !answer.MayRetry() || attempt > call.MaxRetries {
-			return resultOf(unit, answer, attempt), true
+		result = resultOf(unit, answer, attempt)
+		if !answer.MayRetry() || attempt > c.call.MaxRetries {
+			return result, true
 		}
-		if !w.pause(time.Second<<(attempt-1)) || !w.awaitRate(ctx, call) {
+		if !c.w.pause(time.Second << (attempt - 1)) {
+			return result, false // another worker asks again
+		}
+		mayAsk, isStopped := c.awaitRate(ctx, unit)
+		if isStopped {
+			return result, true // what came of it so far is its outcome
+		}
+		if !mayAsk {
 			return result, false
 		}
 	}
 }
 
-// awaitRate takes a moment at the agent for another attempt.
-func (w *Worker) awaitRate(ctx context.Context, call db.Call) bool {
+// awaitRate takes a moment at the agent for another attempt. isStopped says that there must be none.
+func (c *crew) awaitRate(ctx context.Context, unit db.Unit) (mayAsk, isStopped bool) {
 	for {
-		wait, reserved, err := w.store.ReserveCall(ctx, call)
+		wait, reserved, err := c.w.store.ReserveCall(ctx, c.call, unit)
+		if errors.Is(err, db.ErrConflict) {
+			return false, true
+		}
 		if err != nil {
-			w.log.WarnContext(ctx, "no moment reserved at the agent", "task_id", call.Task.ID, "error", err)
+			c.w.log.WarnContext(ctx, "no moment reserved at the agent", "task_id", c.call.Task.ID, "error", err)
 			wait = time.Second
 		}
-		if !w.pause(wait) {
-			return false
+		if !c.w.pause(wait) || ctx.Err() != nil {
+			return false, false
 		}
 		if reserved {
-			return true
+			return true, false
 		}
 	}
 }
 
 // ask makes one call. An answer that breaks the reader becomes a failed run instead of a unit that
 // would break one worker after another.
-func (w *Worker) ask(ctx context.Context, call db.Call, headers map[string]string, unit db.Unit) (answer agent.Answer) {
-	start := time.Now()
+func (c *crew) ask(ctx context.Context, unit db.Unit) (answer agent.Answer) {
+	call, start := c.call, time.Now()
 	defer func() {
 		if cause := recover(); cause != nil {
-			w.log.ErrorContext(ctx, "panic while reading an answer", "task_id", call.Task.ID, "unit_id", unit.ID, "panic", cause, "stack", string(debug.Stack()))
-			answer = agent.Answer{Status: agent.Failed, ErrorCode: codePanic, ErrorMessage: "The answer could not be read because of an internal error", Latency: time.Since(start)}
+			c.w.log.ErrorContext(ctx, "panic while reading an answer", "task_id", call.Task.ID, "unit_id", unit.ID, "panic", cause, "stack", string(debug.Stack()))
+			answer = agent.Answer{Status: agent.Failed, ErrorCode: codeInternal, ErrorMessage: "The answer could not be read because of an internal error", Latency: time.Since(start)}
 		}
 	}()
 	request := agent.Request{
-		URL: call.AgentURL, Headers: headers, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
+		URL: call.AgentURL, Headers: c.headers, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
 		SystemPrompt: unit.SystemPrompt, UserContext: unit.UserContext, Stream: call.UseStream,
 		IdempotencyKey: idempotencyKey(call, unit), Timeout: time.Duration(call.TimeoutSeconds) * time.Second,
 	}
 	if call.ExtraPayload != nil {
 		request.ExtraPayload = *call.ExtraPayload
 	}
-	return w.agents.Ask(ctx, request)
+	return c.w.agents.Ask(ctx, request)
 }
 
 // idempotencyKey is the same for every attempt to run the unit, on whatever worker, and no other
@@ -233,37 +239,4 @@ func resultOf(unit db.Unit, answer agent.Answer, attempts int) db.Result {
 		result.AnswerKey = stability.Key(answer.Text)
 	}
 	return result
-}
-
-// record stores a result, as often as it takes: an answer in hand must not be lost to a database that is
-// away for a while. It gives up when the worker's time to leave is over.
-func (w *Worker) record(ctx context.Context, call db.Call, result db.Result) (accepted bool, err error) {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		accepted, err = w.store.RecordResult(ctx, call.Task.ID, result)
-		if err == nil || !errors.Is(err, db.ErrUnavailable) {
-			return accepted, err
-		}
-		w.log.WarnContext(ctx, "result not stored yet", "task_id", call.Task.ID, "unit_id", result.Unit.ID, "error", err)
-		select {
-		case <-ctx.Done():
-			return false, fmt.Errorf("gave up storing a result: %w", err)
-		case <-time.After(wait):
-		}
-	}
-}
-
-// claim takes a unit and notes that this worker holds it.
-func (w *Worker) claim(ctx context.Context, launchID uuid.UUID) (db.Claim, error) {
-	w.claiming.RLock()
-	defer w.claiming.RUnlock()
-	claim, err := w.store.ClaimUnit(ctx, launchID, w.id)
-	if err != nil {
-		// The claim may have been committed although its reply was lost.
-		w.mayHaveStrays.Store(true)
-		return claim, err
-	}
-	if claim.Unit != nil {
-		w.held.Store(claim.Unit.ID, struct{}{})
-	}
-	return claim, nil
 }

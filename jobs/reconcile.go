@@ -6,56 +6,101 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"wending/db"
 )
 
 // tidyEvery is the time between two rounds of what is not urgent.
 const tidyEvery = 5 * time.Second
 
+// pruneFor bounds the time of one round that goes into pruning old history.
+const pruneFor = 2 * time.Second
+
 // lead makes up for whatever was lost – wake-ups, workers, counts – when no other worker does it now.
 func (w *Worker) lead(ctx context.Context, tidied *time.Time) error {
-	_, err := w.store.AsLeader(ctx, func() error {
+	var launches []db.ActiveLaunch
+	led, err := w.store.AsLeader(ctx, func() (err error) {
 		isTidying := time.Since(*tidied) >= tidyEvery
 		if isTidying {
 			*tidied = time.Now()
 		}
-		return w.reconcile(ctx, isTidying)
+		launches, err = w.reconcile(ctx, isTidying)
+		return err
 	})
+	if err != nil || !led {
+		launches = nil
+	}
+	// Redis may be slow to answer, or away: nothing that the database decides waits for it.
+	if w.isWaking.CompareAndSwap(false, true) {
+		go func() {
+			defer w.isWaking.Store(false)
+			if err := w.wake(ctx, launches); err != nil && ctx.Err() == nil {
+				w.log.WarnContext(ctx, "lanes not woken; it comes again", "error", err)
+			}
+		}()
+	}
 	return err
 }
 
-// reconcile does one round. Every step only brings the state nearer to what it should be, so that a
-// round cut short, or two at once, do no harm.
-func (w *Worker) reconcile(ctx context.Context, isTidying bool) error {
+// reconcile does one round in the database and returns the launches at work. Every step only brings the
+// state nearer to what it should be, so that a round cut short, or two at once, do no harm.
+func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]db.ActiveLaunch, error) {
 	lost, err := w.store.RequeueLostUnits(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if lost > 0 {
 		w.metrics.lostUnits.Add(float64(lost))
 		w.log.WarnContext(ctx, "units of dead workers returned to the queue", "units", lost)
 	}
+	if err := w.store.CutStopped(ctx); err != nil {
+		return nil, err
+	}
 	if isTidying {
-		if err := errors.Join(w.store.RecountProcessed(ctx), w.store.RemoveDeadWorkers(ctx)); err != nil {
-			return err
+		if err := errors.Join(w.store.RecountProcessed(ctx), w.store.RemoveDeadWorkers(ctx), w.prune(ctx)); err != nil {
+			return nil, err
 		}
 	}
-	return w.helpLaunches(ctx)
+	launches, err := w.store.ActiveLaunches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, launch := range launches {
+		if launch.IsDone {
+			if err := w.finish(ctx, launch.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return launches, nil
 }
 
-// helpLaunches closes launches that are done, starts those whose wake-up was lost, and gives lanes to
-// those that have too few.
-func (w *Worker) helpLaunches(ctx context.Context) error {
-	launches, err := w.store.ActiveLaunches(ctx)
+// prune removes old history, for a while.
+func (w *Worker) prune(ctx context.Context) error {
+	if w.keepHistory == 0 {
+		return nil
+	}
+	for end := time.Now().Add(pruneFor); time.Now().Before(end); {
+		removed, found, err := w.store.PruneHistory(ctx, w.keepHistory)
+		if err != nil || !found {
+			return err
+		}
+		w.log.InfoContext(ctx, "history of a finished task pruned", "rows", removed)
+	}
+	return nil
+}
+
+// wake starts launches whose wake-up was lost, and gives lanes to those that have too few.
+func (w *Worker) wake(ctx context.Context, launches []db.ActiveLaunch) error {
+	running, err := w.queue.waiting(QueueEvaluation)
 	if err != nil {
 		return err
 	}
-	var starting, running map[uuid.UUID]int // what waits in Redis, asked only when it matters
+	w.othersWait.Store(len(running) > 0)
+	var starting map[uuid.UUID]int // asked only when it matters
 	for _, launch := range launches {
 		switch {
 		case launch.IsDone:
-			if err := w.finish(ctx, launch.ID); err != nil {
-				return err
-			}
 		case !launch.Started:
 			if starting == nil {
 				if starting, err = w.queue.waiting(QueueControl); err != nil {
@@ -68,11 +113,6 @@ func (w *Worker) helpLaunches(ctx context.Context) error {
 				}
 			}
 		case launch.WantedLanes > 0:
-			if running == nil {
-				if running, err = w.queue.waiting(QueueEvaluation); err != nil {
-					return err
-				}
-			}
 			if err := w.queue.EnqueueLanes(ctx, launch.ID, launch.WantedLanes-running[launch.ID]); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hibiken/asynq"
+	"golang.org/x/sync/semaphore"
 
 	"wending/db"
 	"wending/jobs/agent"
@@ -40,6 +41,25 @@ type Worker struct {
 	heldLanes     sync.Map // lane id → nothing
 	claiming      sync.RWMutex
 	mayHaveStrays atomic.Bool
+	pulse         atomic.Pointer[pulse]
+	// crews are the launches that this worker's lanes work on.
+	crewsMu sync.Mutex
+	crews   map[uuid.UUID]*crew
+	// unstored bounds the bytes of answers that wait to be stored.
+	unstored *semaphore.Weighted
+	// othersWait says that jobs wait for a lane to become free.
+	othersWait atomic.Bool
+	isWaking   atomic.Bool
+	// keepHistory is how long the history of finished tasks is kept; zero: for good.
+	keepHistory time.Duration
+}
+
+// pulse is what the last beat that the database took told.
+type pulse struct {
+	lease db.Lease
+	at    time.Time
+	// steadyFrom is when the others have had the time to beat as well, after the database was away.
+	steadyFrom time.Time
 }
 
 // WorkerConfig is what a Worker is made from.
@@ -51,7 +71,9 @@ type WorkerConfig struct {
 	Agents  *agent.Client
 	Sealer  *agent.Sealer
 	Metrics *Metrics
-	Log     *slog.Logger
+	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero: for good.
+	KeepHistory time.Duration
+	Log         *slog.Logger
 }
 
 // drainTime is how long a leaving worker lets calls in flight finish.
@@ -60,7 +82,8 @@ const drainTime = 30 * time.Second
 // NewWorker returns a worker with a new identity.
 func NewWorker(config WorkerConfig) *Worker {
 	w := &Worker{id: uuid.New(), lanes: config.Lanes, store: config.Store, queue: config.Queue, agents: config.Agents,
-		sealer: config.Sealer, metrics: config.Metrics, leaving: make(chan struct{})}
+		sealer: config.Sealer, metrics: config.Metrics, keepHistory: config.KeepHistory, leaving: make(chan struct{}),
+		crews: map[uuid.UUID]*crew{}, unstored: semaphore.NewWeighted(maxUnstored)}
 	w.log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	return w
@@ -70,7 +93,7 @@ func NewWorker(config WorkerConfig) *Worker {
 // up to 30 s, and gives the rest back.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.cutCalls()
-	if _, err := w.beat(ctx); err != nil {
+	if err := w.beat(ctx); err != nil {
 		return err
 	}
 	evaluation, control := w.server(QueueEvaluation, w.lanes), w.server(QueueControl, 4)
@@ -91,6 +114,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer die()
 	var heart sync.WaitGroup
 	heart.Go(func() { w.live(alive) })
+	heart.Go(func() { w.lookAfter(alive) })
 
 	<-ctx.Done()
 	close(w.leaving)
@@ -121,7 +145,7 @@ func (w *Worker) server(queue string, concurrency int) *asynq.Server {
 	return asynq.NewServer(w.queue.redis, asynq.Config{
 		Concurrency:       concurrency,
 		Queues:            map[string]int{queue: 1},
-		TaskCheckInterval: 100 * time.Millisecond,
+		TaskCheckInterval: 25 * time.Millisecond,
 		ShutdownTimeout:   drainTime + 5*time.Second,
 		Logger:            asynqLogger{w.log.With("queue", queue)},
 		LogLevel:          asynq.WarnLevel,
@@ -155,42 +179,74 @@ func (w *Worker) pause(wait time.Duration) bool {
 	}
 }
 
-// live beats every second and, while the worker does not leave, looks after what was lost.
+// live beats every second, and does nothing else: nothing may hold it up.
 func (w *Worker) live(ctx context.Context) {
 	tick := time.NewTicker(db.BeatEvery)
 	defer tick.Stop()
-	var steadyFrom, tidied time.Time
 	for {
-		since, err := w.beat(ctx)
-		if since > 5*db.BeatEvery {
-			// The database or this machine was away. The others' beats are as old as this one was: give them
-			// time to come back before their units are taken.
-			steadyFrom = time.Now().Add(5 * db.BeatEvery)
-		}
-		if err == nil {
-			err = w.releaseStrays(ctx)
-		}
-		if err == nil && !w.isLeaving() && time.Now().After(steadyFrom) {
-			err = w.lead(ctx, &tidied)
-		}
-		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "round of the worker failed; it comes again", "error", err)
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		if err := w.beat(ctx); err != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "no sign of life given; it comes again", "error", err)
+		}
 	}
 }
 
-func (w *Worker) beat(ctx context.Context) (since time.Duration, err error) {
+// lookAfter looks every second, while the worker does not leave, after what was lost.
+func (w *Worker) lookAfter(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var tidied time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := w.releaseStrays(ctx)
+		if err == nil && !w.isLeaving() && w.isSteady() {
+			err = w.lead(ctx, &tidied)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "round of the worker failed; it comes again", "error", err)
+		}
+	}
+}
+
+func (w *Worker) beat(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return w.store.Beat(ctx, db.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.lanes})
+	asked := time.Now()
+	lease, since, err := w.store.Beat(ctx, db.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.lanes})
+	if err != nil {
+		return err
+	}
+	next := &pulse{lease: lease, at: asked}
+	if last := w.pulse.Load(); last != nil {
+		next.steadyFrom = last.steadyFrom
+	}
+	if since > 5*db.BeatEvery {
+		next.steadyFrom = time.Now().Add(5 * db.BeatEvery)
+		w.log.WarnContext(ctx, "the worker was silent", "seconds", since.Seconds())
+	}
+	w.pulse.Store(next)
+	return nil
 }
+
+// isSteady says whether the worker may judge that others are dead: it has just beaten itself, and the
+// database was not away a moment ago. After an outage the others' beats are as old as its own were, and they
+// get time to come back before their units are taken.
+func (w *Worker) isSteady() bool {
+	last := w.pulse.Load()
+	return time.Since(last.at) < 2*db.BeatEvery && time.Now().After(last.steadyFrom)
+}
+
+func (w *Worker) currentLease() db.Lease { return w.pulse.Load().lease }
 
 // releaseStrays gives back what was got in a transaction whose reply was lost.
 func (w *Worker) releaseStrays(ctx context.Context) error {

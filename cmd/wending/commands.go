@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/getsentry/sentry-go"
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -48,8 +49,8 @@ type (
 	}
 )
 
-// poolSize is how many connections a process keeps to the database, besides one for each lane up to 20.
-const poolSize = 10
+// poolSize is how many connections a process keeps to the database; lanes share them.
+const poolSize = 15
 
 // Run runs web and workers in one process, on servers of its own where none are given.
 func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
@@ -166,12 +167,7 @@ func (migrateCommand) Run(ctx context.Context, s *Settings) error {
 	if s.DatabaseURL == "" {
 		return errors.New("DATABASE_URL is not set; 'up' migrates its embedded database by itself")
 	}
-	store, err := db.Open(ctx, s.DatabaseURL, 2)
-	if err != nil {
-		return err
-	}
-	defer store.Close() //nolint:errcheck // done
-	return store.Migrate(ctx)
+	return db.Migrate(ctx, s.directURL(s.DatabaseURL))
 }
 
 // Run asks for the health of a process on this machine.
@@ -213,14 +209,16 @@ type program struct {
 	defaults handlers.Defaults
 	listener net.Listener
 	store    *db.Store
-	queue    *jobs.Queue
-	guard    *agent.Guard
-	agents   *agent.Client
-	sealer   *agent.Sealer
-	registry *prometheus.Registry
-	metrics  *jobs.Metrics
-	demoURL  string
-	log      *slog.Logger
+	// directURL leads to the database itself, past a pooler.
+	directURL string
+	queue     *jobs.Queue
+	guard     *agent.Guard
+	agents    *agent.Client
+	sealer    *agent.Sealer
+	registry  *prometheus.Registry
+	metrics   *jobs.Metrics
+	demoURL   string
+	log       *slog.Logger
 }
 
 // requireServers fails unless PostgreSQL and Redis are given.
@@ -229,6 +227,14 @@ func (s *Settings) requireServers() error {
 		return errors.New("DATABASE_URL and REDIS_URL must be set; 'wending up' brings its own servers")
 	}
 	return nil
+}
+
+// directURL is the address of the database itself: databaseURL, unless that leads to a pooler.
+func (s *Settings) directURL(databaseURL string) string {
+	if s.DirectURL != "" {
+		return s.DirectURL
+	}
+	return databaseURL
 }
 
 func (s *Settings) listen() (net.Listener, error) {
@@ -260,7 +266,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, databaseURL, r
 	if listener != nil {
 		address = listener.Addr().String() // the port may have been chosen by the system
 	}
-	guard := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: listensOnLoopback(s.ListenAddr), Own: ownAddresses(address, databaseURL, redisURL)}
+	guard := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: listensOnLoopback(s.ListenAddr), Own: ownAddresses(address, databaseURL, s.directURL(databaseURL), redisURL)}
 	if demo != nil {
 		guard.Always = []string{demo.address()}
 		p.demoURL = demo.url()
@@ -279,10 +285,11 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, databaseURL, r
 	if p.queue, err = jobs.NewQueue(redisURL); err != nil {
 		return nil, err
 	}
-	if p.store, err = db.Open(ctx, databaseURL, poolSize+min(s.Concurrency, 20)); err != nil {
+	p.directURL = s.directURL(databaseURL)
+	if err := db.Migrate(ctx, p.directURL); err != nil {
 		return nil, err
 	}
-	if err := p.store.Migrate(ctx); err != nil {
+	if p.store, err = db.Open(ctx, databaseURL, poolSize); err != nil {
 		return nil, err
 	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -308,19 +315,30 @@ func (p *program) close() {
 
 func (p *program) worker() *jobs.Worker {
 	return jobs.NewWorker(jobs.WorkerConfig{Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents,
-		Sealer: p.sealer, Metrics: p.metrics, Log: p.log})
+		Sealer: p.sealer, Metrics: p.metrics, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Log: p.log})
 }
 
 // serve answers requests until ctx ends, then lets those in flight finish.
 func (p *program) serve(ctx context.Context, stdout io.Writer) error {
+	changes := make(chan uuid.UUID)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return db.ListenForChanges(ctx, p.directURL, func(id uuid.UUID) {
+			select {
+			case changes <- id:
+			case <-ctx.Done():
+			}
+		})
+	})
 	handler, err := handlers.New(handlers.Config{Store: p.store, Queue: p.queue, Agents: p.agents, Guard: p.guard, Sealer: p.sealer,
 		Uploads: filepath.Join(p.settings.DataDir, "uploads"), Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, DemoURL: p.demoURL, Hosts: p.settings.hosts(),
-		Registry: p.registry, Log: p.log})
+		Changes: changes, Closing: ctx.Done(), Registry: p.registry, Log: p.log})
 	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(stdout, "wending: http://%s\n", p.listener.Addr())
-	return serveUntil(ctx, p.listener, handler)
+	group.Go(func() error { return serveUntil(ctx, p.listener, handler) })
+	return group.Wait()
 }
 
 // serveUntil serves on a listener until ctx ends.

@@ -20,6 +20,7 @@ import (
 type Settings struct {
 	ListenAddr   string `from:"LISTEN_ADDR" default:"127.0.0.1:8080" help:"Address of the web pages and the API ($LISTEN_ADDR)."`
 	DatabaseURL  string `name:"database-url" from:"DATABASE_URL" help:"PostgreSQL; unset: an embedded one, 'up' only ($DATABASE_URL)."`
+	DirectURL    string `name:"database-direct-url" from:"DATABASE_DIRECT_URL" help:"PostgreSQL itself, for migrations and the one listening connection, where DATABASE_URL leads to a pooler ($DATABASE_DIRECT_URL)."`
 	RedisURL     string `name:"redis-url" from:"REDIS_URL" help:"Redis; unset: an embedded one, 'up' only ($REDIS_URL)."`
 	DataDir      string `from:"DATA_DIR" default:"./data" help:"Uploads, embedded servers, generated key ($DATA_DIR)."`
 	Concurrency  int    `name:"evaluation-concurrency" from:"EVALUATION_CONCURRENCY" default:"1" help:"Lanes this worker process runs at once, and a task's default concurrency ($EVALUATION_CONCURRENCY)."`
@@ -31,6 +32,7 @@ type Settings struct {
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
 	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers; unset: generated in the data folder ($SECRET_KEY)."`
+	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"How long finished tasks keep replaced runs; results stay for good; 0: keep everything ($HISTORY_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; unset: none ($METRICS_ADDR)."`
@@ -59,6 +61,7 @@ func (s Settings) defaults() (handlers.Defaults, error) {
 		{"RUNS_PER_ITEM", s.RunsPerItem, 1, 20},
 		{"AGENT_TIMEOUT_SECONDS", s.AgentTimeout, 1, 600},
 		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, 5},
+		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},
 	} {
 		if number.is < number.least || number.is > number.most {
 			return handlers.Defaults{}, fmt.Errorf("%s is %d, but must lie between %d and %d", number.name, number.is, number.least, number.most)
@@ -110,9 +113,9 @@ func (s Settings) hosts() []string {
 }
 
 // ownAddresses are the host:port of this program's own servers, which no agent may be at.
-func ownAddresses(listening, databaseURL, redisURL string) []string {
+func ownAddresses(listening, databaseURL, directURL, redisURL string) []string {
 	own := []string{listening}
-	for _, server := range []struct{ address, port string }{{databaseURL, "5432"}, {redisURL, "6379"}} {
+	for _, server := range []struct{ address, port string }{{databaseURL, "5432"}, {directURL, "5432"}, {redisURL, "6379"}} {
 		if server.address == "" {
 			continue
 		}

@@ -82,14 +82,14 @@ func URL(t testing.TB) string {
 func Open(t testing.TB) (*db.Store, *sqlx.DB) {
 	t.Helper()
 	url := URL(t)
+	if err := db.Migrate(context.Background(), url); err != nil {
+		t.Fatal(err)
+	}
 	store, err := db.Open(context.Background(), url, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Migrate(context.Background()); err != nil {
-		t.Fatal(err)
-	}
 	tables, err := sqlx.Connect("postgres", url)
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ type Report struct {
 	VariableNames []string
 	// IncludeErrors keeps the columns of error codes.
 	IncludeErrors bool
-	// Items, Succeeded and Failed are counted for the information page.
-	Items, Succeeded, Failed int
+	// Items and the runs that succeeded, failed and never took place are counted for the information page.
+	Items, Succeeded, Failed, Stopped int
 }
 
 // Item is one question with its runs.
@@ -72,7 +72,10 @@ func (r Report) runColumns() []string {
 	return names
 }
 
-// cells are an item's texts under columns. A run that is missing leaves its cells empty.
+// stopped is the status of a run that never took place.
+const stopped = "STOPPED"
+
+// cells are an item's texts under columns. A run that is missing has its status and nothing else.
 func (r Report) cells(item Item) []string {
 	cells := []string{item.QuestionID, item.Question, item.StandardAnswer, deref(item.SystemPrompt), deref(item.UserContext)}
 	runs := map[int]Run{}
@@ -80,7 +83,10 @@ func (r Report) cells(item Item) []string {
 		runs[run.Index] = run
 	}
 	for n := 1; n <= r.RunsPerItem; n++ {
-		run := runs[n]
+		run, isThere := runs[n]
+		if !isThere {
+			run.Status = stopped
+		}
 		latency := ""
 		if run.LatencyMS != nil {
 			latency = strconv.Itoa(*run.LatencyMS)

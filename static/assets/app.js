@@ -18,8 +18,8 @@
   }
   toasts.querySelectorAll(".toast-note").forEach(leaveLater);
   const here = new URL(location.href);
-  if (here.searchParams.has("created")) {
-    here.searchParams.delete("created");
+  if (here.searchParams.has("done")) {
+    here.searchParams.delete("done");
     history.replaceState(null, "", here);
   }
 
@@ -57,6 +57,32 @@
     if (words) toast(words.textContent, true);
   });
 
+  // The page of a task follows its progress: every event asks for the live part anew, at most once a second
+  // and not while the page is hidden. The last event ends it.
+  const followed = document.querySelector("[data-progress]");
+  if (followed) follow(followed.dataset.progress);
+  function follow(address) {
+    const events = new EventSource(address);
+    let waiting = null;
+    let last = 0;
+    function refresh() {
+      waiting = null;
+      if (document.visibilityState !== "visible") return;
+      last = Date.now();
+      document.body.dispatchEvent(new CustomEvent("progress"));
+    }
+    function later() {
+      if (waiting === null) waiting = setTimeout(refresh, Math.max(0, 1000 - (Date.now() - last)));
+    }
+    function end() {
+      events.close();
+      later();
+    }
+    events.addEventListener("progress", later);
+    ["completed", "failed", "stopped"].forEach((kind) => events.addEventListener(kind, end));
+    document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") later(); });
+  }
+
   const form = document.getElementById("create");
   if (form) createForm(form);
   document.querySelectorAll("[data-export]").forEach(exportButton);
@@ -69,6 +95,7 @@
     const file = document.getElementById("dataset_file");
     const drop = document.getElementById("drop");
     const submit = document.getElementById("submit");
+    const save = document.getElementById("save");
 
     function say(field, text) {
       const line = document.getElementById(field.id + "-error");
@@ -90,8 +117,10 @@
     }
     function refresh() {
       const ready = name.value.trim() && url.value.trim() && !nameProblem() && !urlProblem() && hasFile() && !hasBadFile();
-      submit.disabled = !ready;
-      submit.title = ready ? "" : submit.dataset.why;
+      for (const button of [submit, save]) {
+        button.disabled = !ready;
+        button.title = ready ? "" : button.dataset.why;
+      }
     }
     function fileProblem(chosen) {
       if (!/\.(csv|xlsx|xls)$/i.test(chosen.name)) return form.dataset.unsupported;

@@ -1,0 +1,441 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"wending/db"
+)
+
+// crew is what a launch's lanes in this process share. Units are claimed and results stored for all of them
+// together: one transaction serves as many lanes as are ready when it begins, so that throughput is a matter
+// of batch size and not of the database's time for a commit. No lane waits for its result to be stored, and
+// where calls are quick the next units are claimed while they run.
+type crew struct {
+	w     *Worker
+	call  db.Call
+	lease db.Lease
+	// headers are the agent's, in clear.
+	headers map[string]string
+	// calls ends when calls in flight must be given up.
+	calls context.Context
+	cut   context.CancelFunc
+
+	mu       sync.Mutex
+	lanes    int
+	waiting  []chan supply
+	buffer   []claimed
+	hasEnded bool // the launch does not run any more, or the lease has passed: nothing may begin
+	// confirmed is a moment at which the launch was known to run and the lease to hold; confirmation is
+	// closed with the next one, or with the end.
+	confirmed    time.Time
+	confirmation chan struct{}
+	// claimTime and callTime are running means of how long a claim and a lane's call take.
+	claimTime, callTime time.Duration
+
+	wake      chan struct{} // tells the feeder that there may be something to claim
+	results   chan db.Result
+	closing   chan struct{} // closed when the last lane has left
+	supplying sync.WaitGroup
+	storing   sync.WaitGroup
+}
+
+// claimed is a unit with the moment its claim returned.
+type claimed struct {
+	db.Unit
+	at time.Time
+}
+
+// supply is what a lane gets when it asks for a unit.
+type supply struct {
+	unit *claimed
+	// retryAfter is set when the agent's rate leaves no moment soon.
+	retryAfter time.Duration
+	err        error
+}
+
+const (
+	// watchEvery is the time between two looks at the launch's state.
+	watchEvery = 300 * time.Millisecond
+	// trustFor is how long such a look may be relied on: no call begins later than this after a stop.
+	trustFor = 800 * time.Millisecond
+	// beginWithin is the time from a claim to the call's beginning; far less than it takes a silent worker
+	// to lose its units, so that a process that was frozen meanwhile does not begin what others run now.
+	beginWithin = 5 * time.Second
+	// bufferFor is how long a unit claimed ahead may wait before other workers shall have it.
+	bufferFor = 2 * time.Second
+	// linger is how long a result waits for others to be stored with it. No lane waits for that.
+	linger = 8 * time.Millisecond
+	// maxBatch and maxBatchBytes bound what one transaction stores.
+	maxBatch      = 512
+	maxBatchBytes = 4 << 20
+	// maxUnstored bounds the answers in memory, over all crews of a worker.
+	maxUnstored = 64 << 20
+)
+
+// joinCrew adds a lane to the launch's crew, and makes the crew when there is none under this lease.
+func (w *Worker) joinCrew(call db.Call, headers map[string]string, lease db.Lease) *crew {
+	w.crewsMu.Lock()
+	defer w.crewsMu.Unlock()
+	if c := w.crews[call.LaunchID]; c != nil && c.lease == lease && c.join() {
+		return c
+	}
+	c := &crew{w: w, call: call, lease: lease, headers: headers, lanes: 1, confirmation: make(chan struct{}),
+		wake: make(chan struct{}, 1), results: make(chan db.Result, maxBatch), closing: make(chan struct{})}
+	c.calls, c.cut = context.WithCancel(w.calls)
+	w.crews[call.LaunchID] = c
+	c.supplying.Go(c.feed)
+	c.supplying.Go(c.watch)
+	c.storing.Go(c.store)
+	return c
+}
+
+func (c *crew) join() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lanes == 0 || c.hasEnded {
+		return false
+	}
+	c.lanes++
+	return true
+}
+
+// leave takes a lane out. The last one waits until all results are stored, gives back what was claimed ahead
+// and closes the launch when nothing of it is left to run.
+func (c *crew) leave() error {
+	c.mu.Lock()
+	c.lanes--
+	isLast := c.lanes == 0
+	c.mu.Unlock()
+	if !isLast {
+		return nil
+	}
+	c.w.crewsMu.Lock()
+	if c.w.crews[c.call.LaunchID] == c {
+		delete(c.w.crews, c.call.LaunchID)
+	}
+	c.w.crewsMu.Unlock()
+	close(c.closing)
+	close(c.results)
+	c.supplying.Wait()
+	c.giveBack(c.takeBuffer(0))
+	c.storing.Wait()
+	c.cut()
+	return c.w.finish(c.w.calls, c.call.LaunchID)
+}
+
+// next gives the lane a unit, and waits for one as long as that takes.
+func (c *crew) next() supply {
+	c.mu.Lock()
+	if len(c.buffer) > 0 && !c.hasEnded {
+		unit := c.buffer[0]
+		c.buffer = c.buffer[1:]
+		isLow := 2*len(c.buffer) < c.ahead()
+		c.mu.Unlock()
+		if isLow {
+			c.signal()
+		}
+		return supply{unit: &unit}
+	}
+	if c.hasEnded {
+		c.mu.Unlock()
+		return supply{}
+	}
+	reply := make(chan supply, 1)
+	c.waiting = append(c.waiting, reply)
+	c.mu.Unlock()
+	c.signal()
+	return <-reply
+}
+
+// signal tells the feeder to look whether somebody wants a unit.
+func (c *crew) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+// ahead is how many units to have ready: as many as will be begun while the next claim is under way, none
+// where the agent's rate decides.
+func (c *crew) ahead() int {
+	if c.call.IntervalMicros > 0 || c.callTime == 0 {
+		return 0
+	}
+	return min(4*c.lanes, int(math.Round(2*float64(c.lanes)*float64(c.claimTime)/float64(c.callTime))))
+}
+
+// feed claims units for the lanes that wait, until the crew is closed. No lane waits when it is: the last
+// one has left.
+func (c *crew) feed() {
+	leaving := c.w.leaving
+	for {
+		select {
+		case <-c.closing:
+			return
+		case <-c.wake:
+		case <-leaving:
+			leaving = nil // is told once
+		}
+		c.mu.Lock()
+		want := len(c.waiting) + c.ahead() - len(c.buffer)
+		if c.hasEnded || c.w.isLeaving() {
+			c.dismiss(supply{})
+			want = 0
+		}
+		c.mu.Unlock()
+		if want <= 0 {
+			continue
+		}
+		start := time.Now()
+		claim, err := c.claim(want)
+		now := time.Now()
+		c.mu.Lock()
+		c.claimTime = mean(c.claimTime, now.Sub(start))
+		if len(claim.Units) > 0 {
+			c.confirm(start)
+		}
+		for _, unit := range claim.Units {
+			c.buffer = append(c.buffer, claimed{unit, now})
+		}
+		for len(c.waiting) > 0 && len(c.buffer) > 0 {
+			unit := c.buffer[0]
+			c.buffer = c.buffer[1:]
+			c.waiting[0] <- supply{unit: &unit}
+			c.waiting = c.waiting[1:]
+		}
+		switch {
+		case err != nil, claim.RetryAfter > 0, len(claim.Units) == 0:
+			c.dismiss(supply{retryAfter: claim.RetryAfter, err: err})
+		case len(c.waiting) > 0: // the agent's rate gave fewer than were asked for
+			c.signal()
+		}
+		c.mu.Unlock()
+	}
+}
+
+// dismiss answers every lane that waits.
+func (c *crew) dismiss(answer supply) {
+	for _, reply := range c.waiting {
+		reply <- answer
+	}
+	c.waiting = nil
+}
+
+// claim takes units and notes that this worker holds them.
+func (c *crew) claim(want int) (db.Claim, error) {
+	c.w.claiming.RLock()
+	defer c.w.claiming.RUnlock()
+	claim, err := c.w.store.ClaimUnits(c.calls, c.call, c.lease, want)
+	if err != nil {
+		// The claim may have been committed although its reply was lost.
+		c.w.mayHaveStrays.Store(true)
+		return claim, err
+	}
+	for _, unit := range claim.Units {
+		c.w.held.Store(unit.ID, struct{}{})
+	}
+	return claim, nil
+}
+
+// mean moves a running mean towards a new value.
+func mean(old, value time.Duration) time.Duration {
+	if old == 0 {
+		return value
+	}
+	return (7*old + value) / 8
+}
+
+// watch looks after the launch's state while the crew is at work, also while all its calls are long.
+func (c *crew) watch() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.closing:
+			return
+		case <-tick.C:
+		}
+		asked := time.Now()
+		state, err := c.w.store.LaunchState(c.calls, c.call.LaunchID, c.lease)
+		if err != nil && !errors.Is(err, db.ErrNotFound) {
+			continue // nothing begins unconfirmed
+		}
+		c.mu.Lock()
+		if err == nil && state.Status == db.LaunchRunning && state.HoldsLease {
+			c.confirm(asked)
+		} else if !c.hasEnded {
+			c.hasEnded = true
+			close(c.confirmation)
+			c.signal()
+		}
+		c.mu.Unlock()
+		if time.Duration(state.StoppingMicros)*time.Microsecond >= db.StopFor {
+			c.cut()
+		}
+		c.giveBack(c.takeBuffer(bufferFor))
+	}
+}
+
+// confirm notes that the launch was running at a moment.
+func (c *crew) confirm(at time.Time) {
+	if c.hasEnded || !at.After(c.confirmed) {
+		return
+	}
+	c.confirmed = at
+	close(c.confirmation)
+	c.confirmation = make(chan struct{})
+}
+
+// mayBegin says whether a claimed unit's call may begin now: its launch is known to run, and it was claimed a
+// moment ago. It waits for that knowledge when it is old.
+func (c *crew) mayBegin(unit claimed) bool {
+	for {
+		c.mu.Lock()
+		hasEnded, isConfirmed, confirmation := c.hasEnded, time.Since(c.confirmed) < trustFor, c.confirmation
+		c.mu.Unlock()
+		left := beginWithin + unit.Wait - time.Since(unit.at)
+		switch {
+		case hasEnded || left <= 0 || c.w.isLeaving():
+			return false
+		case isConfirmed:
+			return true
+		}
+		select {
+		case <-confirmation:
+		case <-c.w.leaving:
+		case <-time.After(left):
+		}
+	}
+}
+
+// takeBuffer takes what was claimed ahead longer ago than age, or all when nothing may begin any more.
+func (c *crew) takeBuffer(age time.Duration) []db.Unit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var old []db.Unit
+	for len(c.buffer) > 0 && (c.hasEnded || c.w.isLeaving() || time.Since(c.buffer[0].at) >= age) {
+		old = append(old, c.buffer[0].Unit)
+		c.buffer = c.buffer[1:]
+	}
+	return old
+}
+
+// giveBack returns units that were not begun, or whose call was cut.
+func (c *crew) giveBack(units []db.Unit) {
+	if len(units) == 0 {
+		return
+	}
+	// Whatever ended meanwhile, the units must not wait for this worker's death.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.calls), 5*time.Second)
+	defer cancel()
+	err := c.w.store.ReturnUnits(ctx, units)
+	for _, unit := range units {
+		c.w.held.Delete(unit.ID)
+	}
+	if err != nil { // only now: a look at what is held must not find them again
+		c.w.mayHaveStrays.Store(true)
+	}
+}
+
+// record hands a result over to be stored. It waits only while too many answers are in memory.
+func (c *crew) record(result db.Result) {
+	size := sizeOf(result)
+	if err := c.w.unstored.Acquire(c.w.calls, size); err != nil {
+		c.giveBack([]db.Unit{result.Unit}) // the worker's time is over, and the database did not answer
+		return
+	}
+	c.results <- result
+}
+
+// sizeOf is how much of maxUnstored a result takes.
+func sizeOf(result db.Result) int64 {
+	return min(maxUnstored, int64(len(result.Response)+len(result.Reasoning)+1024))
+}
+
+// store stores results in batches until the last is stored.
+func (c *crew) store() {
+	for first := range c.results {
+		batch, bytes := []db.Result{first}, sizeOf(first)
+		deadline := time.NewTimer(linger)
+	gather:
+		for len(batch) < maxBatch && bytes < maxBatchBytes {
+			select {
+			case result, isOpen := <-c.results:
+				if !isOpen {
+					break gather
+				}
+				batch, bytes = append(batch, result), bytes+sizeOf(result)
+			case <-deadline.C:
+				break gather
+			}
+		}
+		deadline.Stop()
+		c.storeBatch(batch)
+		c.w.unstored.Release(bytes)
+	}
+}
+
+// storeBatch stores results, as often as it takes: an answer in hand must not be lost to a database that is
+// away for a while. It gives up when the worker's time to leave is over.
+func (c *crew) storeBatch(batch []db.Result) {
+	ctx := c.w.calls
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		refused, err := c.w.store.RecordResults(ctx, c.call.Task.ID, batch)
+		if err == nil {
+			c.stored(batch, refused)
+			return
+		}
+		c.w.log.WarnContext(ctx, "results not stored yet", "task_id", c.call.Task.ID, "launch_id", c.call.LaunchID, "results", len(batch), "error", err)
+		if !errors.Is(err, db.ErrUnavailable) && len(batch) > 1 {
+			for _, result := range batch { // one that the database refuses must not keep the others
+				c.storeBatch([]db.Result{result})
+			}
+			return
+		}
+		isRefused := !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil
+		if isRefused && batch[0].ErrorCode != codeInternal { // no answer may block its launch
+			batch[0] = notStored(batch[0])
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			units := make([]db.Unit, len(batch))
+			for n, result := range batch {
+				units[n] = result.Unit
+			}
+			c.giveBack(units)
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// stored lets go of a batch and counts the questions that it completes.
+func (c *crew) stored(batch []db.Result, refused []db.Unit) {
+	ctx := c.w.calls
+	var items []int64
+	for _, result := range batch {
+		c.w.held.Delete(result.Unit.ID)
+		items = append(items, result.Unit.Item.ID)
+	}
+	slices.Sort(items)
+	items = slices.Compact(items)
+	for _, unit := range refused {
+		c.w.metrics.lateResults.Inc()
+		c.w.log.WarnContext(ctx, "late result refused: another worker has the unit", "task_id", c.call.Task.ID, "unit_id", unit.ID, "epoch", unit.Epoch)
+	}
+	if err := c.w.store.CountProcessed(ctx, c.call.LaunchID, c.call.Task.ID, items); err != nil {
+		c.w.log.WarnContext(ctx, "progress not counted yet", "task_id", c.call.Task.ID, "error", err) // reconcile does
+	}
+}
+
+// notStored is what is kept of a result that the database refuses.
+func notStored(result db.Result) db.Result {
+	return db.Result{Unit: result.Unit, Status: db.RunFailed, LatencyMS: result.LatencyMS, Attempts: result.Attempts,
+		ErrorCode: codeInternal, ErrorMessage: "The answer could not be stored because of an internal error"}
+}

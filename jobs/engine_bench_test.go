@@ -1,0 +1,159 @@
+package jobs_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/jobs/agent"
+)
+
+// quickAgent answers after a while and remembers nothing but how many calls it got.
+func quickAgent(b *testing.B, latency time.Duration) (url string, calls *atomic.Int64) {
+	b.Helper()
+	calls = &atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		time.Sleep(latency) // the latency that is measured against
+		_, _ = io.WriteString(w, `data: {"event":"node_finished","data":{"output":"an answer of the usual kind"}}`+"\n\n")
+	}))
+	b.Cleanup(server.Close)
+	return server.URL, calls
+}
+
+// runTask runs a task of so many units and returns the time from its creation to its end.
+func runTask(b *testing.B, bench *bench, url string, units, concurrency int) time.Duration {
+	b.Helper()
+	const runs = 20
+	start := time.Now()
+	taskID, launchID := bench.task(b, url, units/runs, func(n *db.NewTask) { n.Task.RunsPerItem, n.Task.Concurrency = runs, concurrency })
+	require.NoError(b, bench.queue.EnqueueLaunch(b.Context(), launchID))
+	task := bench.awaitEnd(b, taskID, 5*time.Minute)
+	took := time.Since(start)
+	bench.requireComplete(b, task)
+	statistics, err := bench.store.TaskStatistics(b.Context(), taskID)
+	require.NoError(b, err)
+	require.Equal(b, units, statistics.Succeeded)
+	return took
+}
+
+// 5,000 calls of 100 ms at concurrency 64, against the ideal N·latency/concurrency. The time is the whole
+// task's: from its creation to SUCCEEDED.
+func BenchmarkLaunchSlowAgent(b *testing.B) {
+	const calls, concurrency, latency = 5000, 64, 100 * time.Millisecond
+	bench := newBench(b)
+	url, _ := quickAgent(b, latency)
+	bench.startWorker(b, concurrency)
+	ideal := calls * latency / concurrency
+	for b.Loop() {
+		took := runTask(b, bench, url, calls, concurrency)
+		b.ReportMetric(100*ideal.Seconds()/took.Seconds(), "%ofideal")
+		b.ReportMetric(calls/took.Seconds(), "calls/s")
+	}
+}
+
+// 20,000 calls of 0 ms at concurrency 64, beside a bare loop that makes the same calls with the same client
+// and stores nothing.
+func BenchmarkLaunchInstantAgent(b *testing.B) {
+	const calls, concurrency = 20_000, 64
+	bench := newBench(b)
+	url, _ := quickAgent(b, 0)
+	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	require.NoError(b, err)
+	client := agent.NewClient(guard, "")
+	bench.startWorker(b, concurrency)
+	for b.Loop() {
+		start := time.Now()
+		var next atomic.Int64
+		var lanes sync.WaitGroup
+		for range concurrency {
+			lanes.Go(func() {
+				for n := next.Add(1); n <= calls; n = next.Add(1) {
+					answer := client.Ask(b.Context(), agent.Request{URL: url, Question: fmt.Sprintf("question %d", n), StandardAnswer: "a", Stream: true,
+						IdempotencyKey: fmt.Sprint(n), Timeout: 10 * time.Second})
+					if answer.Status != agent.Succeeded {
+						b.Error(answer.ErrorMessage)
+					}
+				}
+			})
+		}
+		lanes.Wait()
+		bare := time.Since(start)
+		took := runTask(b, bench, url, calls, concurrency)
+		b.ReportMetric(100*bare.Seconds()/took.Seconds(), "%ofbare")
+		b.ReportMetric(calls/took.Seconds(), "calls/s")
+		b.ReportMetric(calls/bare.Seconds(), "bare-calls/s")
+	}
+}
+
+// What a claim and a record cost beside 1,000 and beside 1,000,000 runs that are stored already.
+func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
+	bench := newBench(b)
+	lease := bench.beat(b, uuid.New())
+	cost := func() time.Duration {
+		const units, batch = 10_000, 32
+		taskID, launchID := bench.task(b, "http://127.0.0.1:9", units/20, func(n *db.NewTask) { n.Task.RunsPerItem = 20 })
+		_, err := bench.store.StartLaunch(b.Context(), launchID)
+		require.NoError(b, err)
+		call, err := bench.store.LaunchCall(b.Context(), launchID)
+		require.NoError(b, err)
+		start := time.Now()
+		for done := 0; done < units; {
+			claim, err := bench.store.ClaimUnits(b.Context(), call, lease, batch)
+			require.NoError(b, err)
+			require.NotEmpty(b, claim.Units)
+			results := make([]db.Result, len(claim.Units))
+			for n, unit := range claim.Units {
+				results[n] = db.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("an answer of the usual kind"), AnswerKey: make([]byte, 32), Attempts: 1}
+			}
+			refused, err := bench.store.RecordResults(b.Context(), taskID, results)
+			require.NoError(b, err)
+			require.Empty(b, refused)
+			done += len(claim.Units)
+		}
+		return time.Since(start) / units
+	}
+	for b.Loop() {
+		seedRuns(b, bench, 1000)
+		cost() // warms up
+		few := cost()
+		seedRuns(b, bench, 1_000_000)
+		cost()
+		many := cost()
+		b.ReportMetric(float64(few.Microseconds()), "µs/unit-at-1e3")
+		b.ReportMetric(float64(many.Microseconds()), "µs/unit-at-1e6")
+		b.ReportMetric(100*(many.Seconds()/few.Seconds()-1), "%growth")
+	}
+}
+
+// seedRuns stores finished tasks of 20,000 runs each, or one smaller, as launches leave them behind.
+func seedRuns(b testing.TB, bench *bench, runs int) {
+	b.Helper()
+	for runs > 0 {
+		n := min(runs, 20_000)
+		taskID, launchID := bench.task(b, "http://127.0.0.1:9", n/20, func(n *db.NewTask) { n.Task.RunsPerItem = 20 })
+		_, err := bench.store.StartLaunch(b.Context(), launchID)
+		require.NoError(b, err)
+		_, err = bench.tables.Exec(`WITH done AS (UPDATE units SET state = 'DONE', outcome = CASE WHEN id % 10 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END, epoch = 1 WHERE launch_id = $1 RETURNING *)
+			INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, answer_key, latency_ms, attempts, error_code)
+			SELECT id, 1, $2, $1, item_id, run_index, outcome, repeat('an answer of the usual kind ', 20), decode(md5((run_index % 3)::text), 'hex'), 100 + (random() * 900)::int, 1,
+				CASE WHEN outcome = 'FAILED' THEN 'HTTP_500' END FROM done`, launchID, taskID)
+		require.NoError(b, err)
+		finished, err := bench.store.FinishLaunch(b.Context(), launchID)
+		require.NoError(b, err)
+		require.True(b, finished)
+		runs -= n
+	}
+	_, err := bench.tables.Exec(`ANALYZE`)
+	require.NoError(b, err)
+}
