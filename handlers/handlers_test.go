@@ -676,6 +676,20 @@ func TestTheOpenAPIDocumentDescribesTheRealAnswers(t *testing.T) {
 	check(api+"/{task_id}/results", "get", s.get(t, api+"/"+id+"/results"))
 	check(api+"/{task_id}/results", "get", s.get(t, api+"/x/results"))
 	check(api+"/{task_id}/export", "get", s.get(t, api+"/"+id+"/export?format=pdf"))
+	check(api+"/{task_id}/launches", "get", s.get(t, api+"/"+id+"/launches"))
+	var launch uuid.UUID
+	require.NoError(t, s.tables.Get(&launch, `SELECT id FROM launches WHERE task_id = $1`, id))
+	check(api+"/{task_id}/launches/{launch_id}", "get", s.get(t, api+"/"+id+"/launches/"+launch.String()))
+	check(api+"/{task_id}/launches/{launch_id}", "get", s.get(t, api+"/"+id+"/launches/x"))
+	check(api+"/{task_id}/launches/{launch_id}/runs", "get", s.get(t, api+"/"+id+"/launches/"+launch.String()+"/runs"))
+	check(api+"/{task_id}/run", "post", s.post(t, api+"/"+id+"/run", nil))
+	check(api+"/{task_id}/stop", "post", s.post(t, api+"/"+id+"/stop", nil))
+	check(api+"/{task_id}/resume", "post", s.post(t, api+"/"+id+"/resume", nil))
+	check(api+"/{task_id}/retry", "post", s.post(t, api+"/"+id+"/retry?question_id=x", nil))
+	check(api+"/{task_id}/retry", "post", s.post(t, api+"/"+id+"/retry", nil))
+	check(api+"/{task_id}/clone", "post", s.post(t, api+"/"+id+"/clone", nil))
+	check(api+"/{task_id}", "delete", s.delete(t, "x"))
+	check(api+"/{task_id}/progress", "get", s.get(t, api+"/x/progress"))
 }
 
 // A report that cannot be written to its end breaks its connection.

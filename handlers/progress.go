@@ -164,7 +164,7 @@ func (s *Server) streamProgress(c echo.Context) error {
 	var sent db.Progress
 	for isFirst := true; ; isFirst = false {
 		if isFirst || progress != sent {
-			id := fmt.Sprintf("%d-%d-%d", progress.LaunchNumber, progress.Completed, progress.Failed)
+			id := fmt.Sprintf("%d-%d", progress.LaunchNumber, time.Now().UnixMilli())
 			stream.event("progress", id, newProgressEvent(progress))
 			sent = progress
 		}

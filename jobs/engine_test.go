@@ -538,3 +538,155 @@ func TestRetryAfterSilencesAnAgentWithoutARateLimit(t *testing.T) {
 	require.Len(t, moments, 5)
 	require.GreaterOrEqual(t, moments[1].Sub(moments[0]), 2900*time.Millisecond)
 }
+
+// After a stop nothing begins any more, wherever its unit stands: queued, claimed ahead, or waiting for the
+// agent's rate or for its next attempt.
+func TestAfterAStopNoCallBegins(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*db.NewTask){
+		"quick calls":  func(n *db.NewTask) { n.Task.Concurrency = 16 },
+		"limited rate": func(n *db.NewTask) { n.Launch.CallInterval = 30 * time.Millisecond },
+		"attempts":     func(n *db.NewTask) { n.Task.MaxRetries, n.Task.TimeoutSeconds = 5, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			var mu sync.Mutex
+			var last time.Time
+			fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+				mu.Lock()
+				last = time.Now()
+				mu.Unlock()
+				if name == "attempts" {
+					panic(http.ErrAbortHandler) // a network error, which is retried
+				}
+				answer(w, call)
+			})
+			b.startWorker(t, 8)
+			b.startWorker(t, 8)
+			taskID, launchID := b.task(t, fake.URL, 1000, func(n *db.NewTask) { n.Task.RunsPerItem = 20; change(n) })
+			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+			dbtest.Await(t, 10*time.Second, "ten calls", func() bool { return len(fake.Calls()) >= 10 })
+			_, err := b.store.StopTask(t.Context(), taskID, db.Requester{})
+			require.NoError(t, err)
+			stopped := time.Now()
+			task := b.awaitEnd(t, taskID, 10*time.Second)
+			require.Equal(t, db.TaskStopped, task.Status)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Less(t, last.Sub(stopped), time.Second, "no call begins a second after the stop")
+			var units struct{ Done, Stopped, Other, Runs int }
+			require.NoError(t, b.tables.Get(&units, `SELECT count(*) FILTER (WHERE state = 'DONE') AS done, count(*) FILTER (WHERE state = 'STOPPED') AS stopped,
+				count(*) FILTER (WHERE state NOT IN ('DONE', 'STOPPED')) AS other, (SELECT count(*) FROM evaluation_runs) AS runs FROM units`))
+			require.Zero(t, units.Other)
+			require.Equal(t, units.Done, units.Runs)
+			statistics, err := b.store.TaskStatistics(t.Context(), taskID)
+			require.NoError(t, err)
+			require.Equal(t, units.Done, statistics.Runs)
+			require.Equal(t, units.Stopped, statistics.Stopped)
+			require.Positive(t, units.Stopped)
+		})
+	}
+}
+
+// Calls that go on for long after a stop are cut, and the task ends.
+func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cut := make(chan struct{}, 2)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		_ = http.NewResponseController(w).Flush()
+		for { // until the caller has gone
+			if _, err := w.Write([]byte(": wait\n")); err != nil {
+				cut <- struct{}{}
+				return
+			}
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(20 * time.Millisecond) // an agent that takes its time
+		}
+	})
+	b.startWorker(t, 2)
+	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 600 })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	dbtest.Await(t, 10*time.Second, "two calls", func() bool { return len(fake.Calls()) == 2 })
+	_, err := b.store.StopTask(t.Context(), taskID, db.Requester{})
+	require.NoError(t, err)
+	_, err = b.tables.Exec(`UPDATE launches SET stop_requested_at = now() - interval '30 seconds'`)
+	require.NoError(t, err)
+	task := b.awaitEnd(t, taskID, 10*time.Second)
+	require.Equal(t, db.TaskStopped, task.Status)
+	<-cut
+	<-cut
+	var runs int
+	require.NoError(t, b.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs`))
+	require.Zero(t, runs)
+}
+
+// A worker that was silent for too long may not claim, nor enter a lane, under its old lease.
+func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, launchID := b.task(t, "http://127.0.0.1:9", 2, nil)
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	worker := uuid.New()
+	old := b.beat(t, worker)
+	admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, old)
+	require.NoError(t, err)
+	require.True(t, admitted)
+	require.Equal(t, old, b.beat(t, worker), "a lease lasts while the worker beats")
+	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '16 seconds'`)
+	require.NoError(t, err)
+	state, err := b.store.LaunchState(t.Context(), launchID, old)
+	require.NoError(t, err)
+	require.False(t, state.HoldsLease)
+	fresh := b.beat(t, worker)
+	require.NotEqual(t, old, fresh)
+	require.Empty(t, b.claim(t, launchID, old, 1))
+	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, old)
+	require.NoError(t, err)
+	require.False(t, admitted)
+	var lanes int
+	require.NoError(t, b.tables.Get(&lanes, `SELECT count(*) FROM lanes`))
+	require.Zero(t, lanes, "the lanes ended with the lease")
+	require.Len(t, b.claim(t, launchID, fresh, 1), 1)
+}
+
+// The history of finished tasks goes; results stay.
+func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var isWell atomic.Bool
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if !isWell.Load() {
+			http.Error(w, "down", http.StatusInternalServerError)
+			return
+		}
+		answer(w, call)
+	})
+	b.startWorker(t, 4)
+	taskID, launchID := b.task(t, fake.URL, 2, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	b.awaitEnd(t, taskID, 20*time.Second)
+	isWell.Store(true)
+	_, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, "", db.NewLaunch{AgentOrigin: fake.URL})
+	require.NoError(t, err)
+	b.awaitEnd(t, taskID, 20*time.Second)
+	_, found, err := b.store.PruneHistory(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.False(t, found, "it has just ended")
+	_, err = b.tables.Exec(`UPDATE evaluation_tasks SET completed_at = now() - interval '2 hours'`)
+	require.NoError(t, err)
+	removed, found, err := b.store.PruneHistory(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, 10+20, removed, "ten replaced runs and the units of both launches")
+	statistics, err := b.store.TaskStatistics(t.Context(), taskID)
+	require.NoError(t, err)
+	require.Equal(t, 10, statistics.Succeeded)
+	var current int
+	require.NoError(t, b.tables.Get(&current, `SELECT count(*) FROM evaluation_runs WHERE is_current`))
+	require.Equal(t, 10, current)
+	_, err = b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, "", db.NewLaunch{AgentOrigin: fake.URL})
+	require.ErrorIs(t, err, db.ErrNothingToRun)
+}
