@@ -38,6 +38,10 @@ fuzz: ## Fuzz every reader for a minute each
 bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal
 	go test -run xxx -bench . -benchtime 1x -timeout 30m ./jobs/... ./handlers/...
 
+.PHONY: chaos
+chaos: tools ## Break everything while 40,000 units run, for about a quarter of an hour; prints a summary
+	WENDING_CHAOS=full go test -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
+
 .PHONY: generate
 generate: ## Format everything and write the templates' Go code anew
 	go tool templ fmt views

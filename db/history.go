@@ -60,21 +60,43 @@ func (s *Store) PruneHistory(ctx context.Context, keep time.Duration) (removed i
 			return classify("find a history to prune", err)
 		}
 		found = true
-		for _, statement := range []string{
-			`DELETE FROM evaluation_runs r USING launches l WHERE l.task_id = $1 AND r.launch_id = l.id AND NOT r.is_current`,
-			`DELETE FROM units u USING launches l WHERE l.task_id = $1 AND u.launch_id = l.id`,
-		} {
-			result, err := tx.ExecContext(ctx, statement, taskID)
-			if err != nil {
-				return classify("prune the history", err)
-			}
-			n, err := result.RowsAffected()
-			if err != nil {
-				return classify("prune the history", err)
-			}
-			removed += int(n)
+		if removed, err = deleteRuns(ctx, tx, taskID, false); err != nil {
+			return err
 		}
-		return nil
+		units, err := deleteUnits(ctx, tx, taskID)
+		removed += units
+		return err
 	})
 	return removed, found && err == nil, err
+}
+
+// deleteUnits removes the units of all launches of a task.
+func deleteUnits(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (removed int, err error) {
+	result, err := tx.ExecContext(ctx, `DELETE FROM units u USING launches l WHERE l.task_id = $1 AND u.launch_id = l.id`, taskID)
+	if err != nil {
+		return 0, classify("delete units", err)
+	}
+	n, err := result.RowsAffected()
+	return int(n), classify("delete units", err)
+}
+
+// deleteRuns removes a task's runs, or those that later launches replaced. It goes in steps: answers can be
+// large, and the server must not be silent for long.
+func deleteRuns(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, isCurrentToo bool) (removed int, err error) {
+	const step = `DELETE FROM evaluation_runs WHERE id = ANY (ARRAY(SELECT r.id FROM launches l JOIN evaluation_runs r ON r.launch_id = l.id
+		WHERE l.task_id = $1 AND ($2 OR NOT r.is_current) LIMIT 1000))`
+	for {
+		result, err := tx.ExecContext(ctx, step, taskID, isCurrentToo)
+		if err != nil {
+			return removed, classify("delete runs", err)
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return removed, classify("delete runs", err)
+		}
+		if n == 0 {
+			return removed, nil
+		}
+		removed += int(n)
+	}
 }

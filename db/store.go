@@ -8,7 +8,9 @@ import (
 	"errors"
 	"net"
 	neturl "net/url"
+	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -35,7 +37,7 @@ func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
 	if err != nil {
 		return nil, errors.New("DATABASE_URL cannot be used")
 	}
-	connector.Dialer(patientDialer{net.Dialer{Timeout: patience, KeepAlive: patience}})
+	connector.Dialer(&patientDialer{Dialer: net.Dialer{Timeout: patience, KeepAlive: patience}})
 	pool := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 	pool.SetMaxOpenConns(maxConnections)
 	pool.SetMaxIdleConns(maxConnections)
@@ -65,40 +67,56 @@ func readURL(url string) (pq.Config, error) {
 // driver's contexts do not end a read.
 const patience = 12 * time.Second
 
-// patientDialer makes connections that give up after patience.
-type patientDialer struct{ net.Dialer }
+// patientDialer makes connections that give up after patience. When one has, those that are older are not
+// trusted with another statement: what swallowed one swallowed them all, and each would cost its own patience.
+type patientDialer struct {
+	net.Dialer
+	generation atomic.Int64
+}
 
 // Dial implements pq.Dialer.
-func (d patientDialer) Dial(network, address string) (net.Conn, error) {
+func (d *patientDialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
 // DialTimeout implements pq.Dialer.
-func (d patientDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+func (d *patientDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return d.DialContext(ctx, network, address)
 }
 
 // DialContext implements pq.DialerContext.
-func (d patientDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+func (d *patientDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	generation := d.generation.Load()
 	connection, err := d.Dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return patientConnection{connection}, nil
+	return &patientConnection{Conn: connection, dialer: d, generation: generation}, nil
 }
 
-type patientConnection struct{ net.Conn }
+type patientConnection struct {
+	net.Conn
+	dialer     *patientDialer
+	generation int64
+}
 
-func (c patientConnection) Read(b []byte) (int, error) {
+func (c *patientConnection) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.dialer.generation.CompareAndSwap(c.generation, c.generation+1)
+	}
+	return n, err
 }
 
-func (c patientConnection) Write(b []byte) (int, error) {
+func (c *patientConnection) Write(b []byte) (int, error) {
+	if c.dialer.generation.Load() != c.generation {
+		return 0, net.ErrClosed
+	}
 	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
@@ -127,10 +145,11 @@ func (s *Store) inTx(ctx context.Context, doing string, work func(*sqlx.Tx) erro
 }
 
 // readAlongIndexes keeps the planner, for the rest of the transaction, from reading or sorting whole tables:
-// what it knows of rows that were written a moment ago is out of date.
+// what it knows of rows that were written a moment ago is out of date. What is switched off only seems dear
+// to it; compiling the plan for that would be what costs.
 func readAlongIndexes(ctx context.Context, tx *sqlx.Tx) error {
 	_, err := tx.ExecContext(ctx, `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
-		SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`)
+		SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`)
 	return classify("choose how to read", err)
 }
 

@@ -160,7 +160,6 @@ func (s *Store) HasTasks(ctx context.Context) (bool, error) {
 func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
 	const lock = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`
 	const isActive = `SELECT EXISTS (SELECT 1 FROM launches WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING'))`
-	const deleteRuns = `DELETE FROM evaluation_runs WHERE launch_id = ANY (ARRAY(SELECT id FROM launches WHERE task_id = $1))`
 	return s.inTx(ctx, "delete the task", func(tx *sqlx.Tx) error {
 		var locked uuid.UUID
 		if err := tx.GetContext(ctx, &locked, lock, id); err != nil {
@@ -173,8 +172,11 @@ func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
 		if active {
 			return ErrConflict
 		}
-		if _, err := tx.ExecContext(ctx, deleteRuns, id); err != nil {
-			return classify("delete the runs", err)
+		if _, err := deleteRuns(ctx, tx, id, true); err != nil {
+			return err
+		}
+		if _, err := deleteUnits(ctx, tx, id); err != nil {
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_tasks WHERE id = $1`, id); err != nil {
 			return classify("delete the task", err)

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -13,8 +14,9 @@ import (
 
 // crew is what a launch's lanes in this process share. Units are claimed and results stored for all of them
 // together: one transaction serves as many lanes as are ready when it begins, so that throughput is a matter
-// of batch size and not of the database's time for a commit. No lane waits for its result to be stored, and
-// where calls are quick the next units are claimed while they run.
+// of batch size and not of the database's time for a commit. A lane begins its next call when its result is
+// committed: what a crash can cost is one call a lane. Only where calls are quicker than commits it is one
+// ahead, and the next units are claimed while calls run.
 type crew struct {
 	w     *Worker
 	call  db.Call
@@ -34,14 +36,22 @@ type crew struct {
 	// closed with the next one, or with the end.
 	confirmed    time.Time
 	confirmation chan struct{}
+	// uncounted are questions with results since the last count.
+	uncounted map[int64]bool
 	// claimTime and callTime are running means of how long a claim and a lane's call take.
 	claimTime, callTime time.Duration
 
 	wake      chan struct{} // tells the feeder that there may be something to claim
-	results   chan db.Result
+	outcomes  chan outcome
 	closing   chan struct{} // closed when the last lane has left
 	supplying sync.WaitGroup
 	storing   sync.WaitGroup
+}
+
+// outcome is a result with the lane that waits until it is stored.
+type outcome struct {
+	result db.Result
+	stored chan struct{}
 }
 
 // claimed is a unit with the moment its claim returned.
@@ -68,13 +78,13 @@ const (
 	beginWithin = 5 * time.Second
 	// bufferFor is how long a unit claimed ahead may wait before other workers shall have it.
 	bufferFor = 2 * time.Second
-	// linger is how long a result waits for others to be stored with it. No lane waits for that.
-	linger = 8 * time.Millisecond
 	// maxBatch and maxBatchBytes bound what one transaction stores.
-	maxBatch      = 512
+	maxBatch      = 256
 	maxBatchBytes = 4 << 20
-	// maxUnstored bounds the answers in memory, over all crews of a worker.
-	maxUnstored = 64 << 20
+	// quickCall is how short a call is that a lane does not wait for the commit of.
+	quickCall = 25 * time.Millisecond
+	// countEvery is the time between two looks at which questions are processed.
+	countEvery = 100 * time.Millisecond
 )
 
 // joinCrew adds a lane to the launch's crew, and makes the crew when there is none under this lease.
@@ -84,12 +94,13 @@ func (w *Worker) joinCrew(call db.Call, headers map[string]string, lease db.Leas
 	if c := w.crews[call.LaunchID]; c != nil && c.lease == lease && c.join() {
 		return c
 	}
-	c := &crew{w: w, call: call, lease: lease, headers: headers, lanes: 1, confirmation: make(chan struct{}),
-		wake: make(chan struct{}, 1), results: make(chan db.Result, maxBatch), closing: make(chan struct{})}
+	c := &crew{w: w, call: call, lease: lease, headers: headers, lanes: 1, confirmation: make(chan struct{}), uncounted: map[int64]bool{},
+		wake: make(chan struct{}, 1), outcomes: make(chan outcome, maxBatch), closing: make(chan struct{})}
 	c.calls, c.cut = context.WithCancel(w.calls)
 	w.crews[call.LaunchID] = c
 	c.supplying.Go(c.feed)
 	c.supplying.Go(c.watch)
+	c.supplying.Go(c.count)
 	c.storing.Go(c.store)
 	return c
 }
@@ -120,7 +131,7 @@ func (c *crew) leave() error {
 	}
 	c.w.crewsMu.Unlock()
 	close(c.closing)
-	close(c.results)
+	close(c.outcomes)
 	c.supplying.Wait()
 	c.giveBack(c.takeBuffer(0))
 	c.storing.Wait()
@@ -342,43 +353,50 @@ func (c *crew) giveBack(units []db.Unit) {
 	}
 }
 
-// record hands a result over to be stored. It waits only while too many answers are in memory.
-func (c *crew) record(result db.Result) {
-	size := sizeOf(result)
-	if err := c.w.unstored.Acquire(c.w.calls, size); err != nil {
-		c.giveBack([]db.Unit{result.Unit}) // the worker's time is over, and the database did not answer
-		return
-	}
-	c.results <- result
+// record hands a result over to be stored, together with those of other lanes that are ready. The channel is
+// closed when it is stored.
+func (c *crew) record(result db.Result) (stored <-chan struct{}) {
+	o := outcome{result, make(chan struct{})}
+	c.outcomes <- o
+	return o.stored
 }
 
-// sizeOf is how much of maxUnstored a result takes.
-func sizeOf(result db.Result) int64 {
-	return min(maxUnstored, int64(len(result.Response)+len(result.Reasoning)+1024))
+// isQuick says whether calls take no longer than commits do.
+func (c *crew) isQuick() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.callTime > 0 && c.callTime < quickCall
 }
 
-// store stores results in batches until the last is stored.
+// store stores outcomes in batches until the last is stored.
 func (c *crew) store() {
-	for first := range c.results {
-		batch, bytes := []db.Result{first}, sizeOf(first)
-		deadline := time.NewTimer(linger)
+	for first := range c.outcomes {
+		batch, bytes := []outcome{first}, sizeOf(first.result)
 	gather:
 		for len(batch) < maxBatch && bytes < maxBatchBytes {
 			select {
-			case result, isOpen := <-c.results:
+			case next, isOpen := <-c.outcomes:
 				if !isOpen {
 					break gather
 				}
-				batch, bytes = append(batch, result), bytes+sizeOf(result)
-			case <-deadline.C:
+				batch, bytes = append(batch, next), bytes+sizeOf(next.result)
+			default:
 				break gather
 			}
 		}
-		deadline.Stop()
-		c.storeBatch(batch)
-		c.w.unstored.Release(bytes)
+		results := make([]db.Result, len(batch))
+		for n, o := range batch {
+			results[n] = o.result
+		}
+		c.storeBatch(results)
+		for _, o := range batch {
+			close(o.stored)
+		}
 	}
 }
+
+// sizeOf is how much of maxBatchBytes a result takes.
+func sizeOf(result db.Result) int { return len(result.Response) + len(result.Reasoning) }
 
 // storeBatch stores results, as often as it takes: an answer in hand must not be lost to a database that is
 // away for a while. It gives up when the worker's time to leave is over.
@@ -415,22 +433,42 @@ func (c *crew) storeBatch(batch []db.Result) {
 	}
 }
 
-// stored lets go of a batch and counts the questions that it completes.
+// stored lets go of a batch and notes the questions that it may complete.
 func (c *crew) stored(batch []db.Result, refused []db.Unit) {
 	ctx := c.w.calls
-	var items []int64
+	c.mu.Lock()
 	for _, result := range batch {
 		c.w.held.Delete(result.Unit.ID)
-		items = append(items, result.Unit.Item.ID)
+		c.uncounted[result.Unit.Item.ID] = true
 	}
-	slices.Sort(items)
-	items = slices.Compact(items)
+	c.mu.Unlock()
 	for _, unit := range refused {
 		c.w.metrics.lateResults.Inc()
 		c.w.log.WarnContext(ctx, "late result refused: another worker has the unit", "task_id", c.call.Task.ID, "unit_id", unit.ID, "epoch", unit.Epoch)
 	}
-	if err := c.w.store.CountProcessed(ctx, c.call.LaunchID, c.call.Task.ID, items); err != nil {
-		c.w.log.WarnContext(ctx, "progress not counted yet", "task_id", c.call.Task.ID, "error", err) // reconcile does
+}
+
+// count counts the questions that are processed, every now and then until the crew is closed.
+func (c *crew) count() {
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for isOpen := true; isOpen; {
+		select {
+		case <-c.closing:
+			c.storing.Wait() // the last results count too
+			isOpen = false
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		items := slices.Collect(maps.Keys(c.uncounted))
+		clear(c.uncounted)
+		c.mu.Unlock()
+		if len(items) == 0 {
+			continue
+		}
+		if err := c.w.store.CountProcessed(c.w.calls, c.call.LaunchID, c.call.Task.ID, items); err != nil {
+			c.w.log.WarnContext(c.w.calls, "progress not counted yet", "task_id", c.call.Task.ID, "error", err) // reconcile does
+		}
 	}
 }
 

@@ -104,6 +104,7 @@ func (w *Worker) leaveLane(ctx context.Context, lane uuid.UUID) {
 // runLane works until nothing is left for it, other lanes suffice for the agent's rate, its slice is over
 // and other work waits (again: it should queue once more), or the worker leaves.
 func (c *crew) runLane(lane uuid.UUID) (again bool, err error) {
+	var stored <-chan struct{} // closed when the lane's last result is stored; nil: there is none to wait for
 	slice := laneSlice
 	if c.call.IntervalMicros > 0 {
 		slice = limitedLaneSlice
@@ -126,7 +127,15 @@ func (c *crew) runLane(lane uuid.UUID) (again bool, err error) {
 			return c.w.isLeaving(), nil
 		default:
 			start := time.Now()
-			c.run(*got.unit)
+			last := stored
+			stored = c.run(*got.unit)
+			if last != nil {
+				<-last
+			}
+			if stored != nil && !c.isQuick() {
+				<-stored
+				stored = nil
+			}
 			c.mu.Lock()
 			c.callTime = mean(c.callTime, time.Since(start))
 			c.mu.Unlock()
@@ -135,19 +144,20 @@ func (c *crew) runLane(lane uuid.UUID) (again bool, err error) {
 	return true, nil // for the workers that stay
 }
 
-// run asks the agent about one unit and hands the outcome over to be stored. A unit without an outcome is
-// given back: the worker leaves, the launch was stopped, or the unit may have gone elsewhere.
-func (c *crew) run(unit claimed) {
+// run asks the agent about one unit and hands the outcome over to be stored; the channel tells when it is. A
+// unit without an outcome is given back, and there is no channel: the worker leaves, the launch was stopped, or
+// the unit may have gone elsewhere.
+func (c *crew) run(unit claimed) (stored <-chan struct{}) {
 	if !c.w.pause(time.Until(unit.at.Add(unit.Wait))) || !c.mayBegin(unit) {
 		c.giveBack([]db.Unit{unit.Unit})
-		return
+		return nil
 	}
 	result, finished := c.askWithRetries(unit.Unit)
 	if !finished {
 		c.giveBack([]db.Unit{unit.Unit})
-		return
+		return nil
 	}
-	c.record(result)
+	return c.record(result)
 }
 
 // askWithRetries calls the agent until it answers or the task's retries are used up. finished is false

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hibiken/asynq"
-	"golang.org/x/sync/semaphore"
 
 	"wending/db"
 	"wending/jobs/agent"
@@ -45,8 +44,6 @@ type Worker struct {
 	// crews are the launches that this worker's lanes work on.
 	crewsMu sync.Mutex
 	crews   map[uuid.UUID]*crew
-	// unstored bounds the bytes of answers that wait to be stored.
-	unstored *semaphore.Weighted
 	// othersWait says that jobs wait for a lane to become free.
 	othersWait atomic.Bool
 	isWaking   atomic.Bool
@@ -83,7 +80,7 @@ const drainTime = 30 * time.Second
 func NewWorker(config WorkerConfig) *Worker {
 	w := &Worker{id: uuid.New(), lanes: config.Lanes, store: config.Store, queue: config.Queue, agents: config.Agents,
 		sealer: config.Sealer, metrics: config.Metrics, keepHistory: config.KeepHistory, leaving: make(chan struct{}),
-		crews: map[uuid.UUID]*crew{}, unstored: semaphore.NewWeighted(maxUnstored)}
+		crews: map[uuid.UUID]*crew{}}
 	w.log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	return w

@@ -72,6 +72,17 @@ func (p *process) kill(t *testing.T) {
 
 func createTask(t *testing.T, base string, fields map[string]string, dataset string) string {
 	t.Helper()
+	status, body := postTask(t, base, fields, dataset)
+	require.Equal(t, http.StatusCreated, status, "%s", body)
+	var created struct {
+		TaskID string `json:"task_id"`
+	}
+	require.NoError(t, json.Unmarshal(body, &created))
+	return created.TaskID
+}
+
+func postTask(t *testing.T, base string, fields map[string]string, dataset string) (status int, answer []byte) {
+	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, text := range fields {
@@ -81,15 +92,12 @@ func createTask(t *testing.T, base string, fields map[string]string, dataset str
 	require.NoError(t, err)
 	_, _ = io.WriteString(part, dataset)
 	require.NoError(t, form.Close())
-	answer, err := http.Post(base+"/api/v1/evaluation-tasks", form.FormDataContentType(), &body)
+	response, err := http.Post(base+"/api/v1/evaluation-tasks", form.FormDataContentType(), &body)
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	var created struct {
-		TaskID string `json:"task_id"`
-	}
-	require.Equal(t, http.StatusCreated, answer.StatusCode)
-	require.NoError(t, json.NewDecoder(answer.Body).Decode(&created))
-	return created.TaskID
+	defer response.Body.Close()
+	answer, err = io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, answer
 }
 
 type taskState struct {

@@ -34,8 +34,9 @@ UPDATE units u SET outcome = r.status FROM evaluation_runs r WHERE r.unit_id = u
 DROP INDEX units_queued, units_running;
 CREATE INDEX units_open ON units (launch_id, state, id) WHERE state IN ('QUEUED', 'RUNNING');
 
--- Runs are removed by launch when their task is deleted: the foreign key would look for them one by one,
--- and cost every insert a lock of the task.
+-- Units and runs are removed by launch when their task is deleted: foreign keys would look for them one by
+-- one, and cost every insert a lock of the launch or the task.
+ALTER TABLE units DROP CONSTRAINT units_launch_id_fkey;
 ALTER TABLE evaluation_runs DROP CONSTRAINT evaluation_runs_task_id_fkey;
 DROP INDEX evaluation_runs_of_launch;
 CREATE INDEX evaluation_runs_of_launch ON evaluation_runs (launch_id, id);
@@ -50,6 +51,7 @@ DROP SEQUENCE worker_leases;
 DELETE FROM evaluation_runs WHERE NOT is_current;
 ALTER TABLE evaluation_runs ADD FOREIGN KEY (task_id) REFERENCES evaluation_tasks ON DELETE CASCADE;
 DROP INDEX units_open;
+ALTER TABLE units ADD FOREIGN KEY (launch_id) REFERENCES launches ON DELETE CASCADE;
 CREATE INDEX units_queued ON units (launch_id, id) WHERE state = 'QUEUED';
 CREATE INDEX units_running ON units (launch_id) WHERE state = 'RUNNING';
 ALTER TABLE units DROP COLUMN outcome;

@@ -1,0 +1,733 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/jobs"
+	"wending/jobs/agent/agenttest"
+)
+
+// The chaos suite runs the real program – web and workers as processes of their own – on a real PostgreSQL
+// and redis-server, and breaks everything while an agent counts its calls. `make chaos` runs it whole
+// (WENDING_CHAOS=full); `make test` a short version of it.
+
+// goingOnWithin is the time after which the work must have gone on, whatever died.
+const goingOnWithin = 25 * time.Second
+
+// arena is everything that takes part.
+type arena struct {
+	t        *testing.T
+	postgres *postgresServer
+	redis    *redisServer
+	tables   *sqlx.DB
+	queue    *jobs.Queue
+	store    *db.Store
+	web      *member
+	workers  []*member
+	lanes    int
+	log      *lockedLog
+	agent    *countingAgent
+
+	mu     sync.Mutex
+	faults map[string]int
+	// losses are the deaths and freezes of workers: each may cost as many calls as the worker has lanes.
+	losses int
+	// redisIsBusy says that a long fault of Redis is under way.
+	redisIsBusy atomic.Bool
+
+	longestGap, longestSilence time.Duration
+}
+
+// countingAgent answers with the call's own key, so that every stored answer tells whose it is.
+type countingAgent struct {
+	*httptest.Server
+	mu      sync.Mutex
+	calls   map[string]int
+	isWell  atomic.Bool
+	latency time.Duration
+}
+
+func newCountingAgent(t *testing.T, latency time.Duration) *countingAgent {
+	a := &countingAgent{calls: map[string]int{}, latency: latency}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		_, _ = io.Copy(io.Discard, r.Body)
+		a.mu.Lock()
+		a.calls[key]++
+		a.mu.Unlock()
+		time.Sleep(a.latency/2 + rand.N(a.latency)) // an agent that takes its time
+		if !a.isWell.Load() && strings.HasSuffix(key, "7") {
+			http.Error(w, "down", http.StatusInternalServerError)
+			return
+		}
+		agenttest.Stream(w, "answer to "+key)
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// counts returns how many calls there were, and how many different ones.
+func (a *countingAgent) counts() (calls, different int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, n := range a.calls {
+		calls += n
+	}
+	return calls, len(a.calls)
+}
+
+func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
+	t.Helper()
+	a := &arena{t: t, lanes: lanes, faults: map[string]int{}, log: &lockedLog{}, agent: newCountingAgent(t, latency)}
+	a.postgres, a.redis = startPostgres(t), startRedis(t)
+	var err error
+	a.tables, err = sqlx.Connect("postgres", a.postgres.URL())
+	require.NoError(t, err)
+	a.tables.SetMaxOpenConns(4)
+	t.Cleanup(func() { _ = a.tables.Close() })
+	require.NoError(t, db.Migrate(t.Context(), a.postgres.URL()))
+	a.store, err = db.Open(t.Context(), a.postgres.URL(), 4)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = a.store.Close() })
+	a.queue, err = jobs.NewQueue(a.redis.url())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = a.queue.Close() })
+	// A launch that ends leaves a line for every time that it does.
+	_, err = a.tables.Exec(`CREATE TABLE ended (launch_id uuid);
+		CREATE FUNCTION note_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ended VALUES (NEW.id); RETURN NEW; END $$;
+		CREATE TRIGGER note_end AFTER UPDATE OF status ON launches FOR EACH ROW
+			WHEN (NEW.status IN ('SUCCEEDED', 'STOPPED', 'FAILED')) EXECUTE FUNCTION note_end()`)
+	require.NoError(t, err)
+	a.web = a.start("web", os.Args[0], "serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	for n := range workers {
+		a.workers = append(a.workers, a.start(fmt.Sprintf("worker %d", n+1), os.Args[0], "worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", fmt.Sprint(lanes)))
+	}
+	t.Cleanup(func() { // all at once, not one after another
+		var leaving sync.WaitGroup
+		for _, m := range append(slices.Clone(a.workers), a.web) {
+			leaving.Go(m.retire)
+		}
+		leaving.Wait()
+	})
+	dbtest.Await(t, 30*time.Second, "the web process", func() bool { return a.isUp() })
+	return a
+}
+
+func (a *arena) start(name, binary string, args ...string) *member {
+	proxy := newProxy(a.t, a.postgres.socket())
+	shared := []string{"--database-url", proxy.url(), "--redis-url", a.redis.url(), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
+	return startMember(a.t, &member{name: name, binary: binary, args: append(args, shared...), proxy: proxy, log: a.log})
+}
+
+func (a *arena) isUp() bool {
+	if a.web.url() == "" {
+		return false
+	}
+	answer, err := http.Get(a.web.url() + "/healthz")
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+// note counts a fault.
+func (a *arena) note(kind string, losses int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.faults[kind]++
+	a.losses += losses
+}
+
+func (a *arena) faultCount() (count int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, n := range a.faults {
+		count += n
+	}
+	return count
+}
+
+// anyWorker is one that is not frozen now.
+func (a *arena) anyWorker() *member {
+	for {
+		if m := a.workers[rand.IntN(len(a.workers))]; !m.isFrozen.Load() {
+			return m
+		}
+	}
+}
+
+const recordWords, commitWords = "INSERT INTO evaluation_runs", "COMMIT"
+
+// faults by name; each returns when it has happened. Those that take long are on their own.
+func (a *arena) quickFaults() map[string]func() {
+	return map[string]func(){
+		"kill -9 of a worker mid-call": func() {
+			a.note("kill -9 of a worker mid-call", 1)
+			a.anyWorker().signal(syscall.SIGKILL)
+		},
+		"kill -9 between answer and commit": func() {
+			m := a.anyWorker()
+			if m.proxy.set(recordWords, false, func(*link) { m.signal(syscall.SIGKILL) }) {
+				a.note("kill -9 between answer and commit", 1)
+			}
+		},
+		"connection cut during the commit of results": func() {
+			if a.anyWorker().proxy.set(recordWords, true, func(*link) {}) { // the reply never comes
+				a.note("connection cut during the commit of results", 0)
+			}
+		},
+		"connection cut during COMMIT of a claim": func() {
+			if a.anyWorker().proxy.set(commitWords, true, func(*link) {}) {
+				a.note("connection cut during COMMIT of a claim", 0)
+			}
+		},
+		"all connections of a worker cut": func() {
+			a.note("all connections of a worker cut", 0)
+			a.anyWorker().proxy.cutAll()
+		},
+		"half-open database sockets": func() {
+			a.note("half-open database sockets", 0)
+			a.anyWorker().proxy.deadenAll()
+		},
+		"SIGTERM of a worker": func() {
+			a.note("SIGTERM of a worker", 0)
+			a.anyWorker().signal(syscall.SIGTERM)
+		},
+		"kill -9 of the web process": func() {
+			a.note("kill -9 of the web process", 0)
+			a.web.signal(syscall.SIGKILL)
+		},
+		"Redis FLUSHALL": func() {
+			if a.redisIsBusy.CompareAndSwap(false, true) {
+				defer a.redisIsBusy.Store(false)
+				a.note("Redis FLUSHALL", 0)
+				a.redis.client.FlushAll(context.Background())
+			}
+		},
+		"Redis restart": func() {
+			if a.redisIsBusy.CompareAndSwap(false, true) {
+				defer a.redisIsBusy.Store(false)
+				a.note("Redis restart", 0)
+				a.redis.kill()
+				a.check(a.redis.start())
+			}
+		},
+		"PostgreSQL immediate restart": func() {
+			a.note("PostgreSQL immediate restart", 0)
+			a.check(a.postgres.restart())
+		},
+		"connection limit reached": func() {
+			a.note("connection limit reached", 0)
+			a.exhaustConnections(2 * time.Second)
+		},
+		"a job delivered twice": func() {
+			a.note("a job delivered twice", 0)
+			a.deliverTwice()
+		},
+		"two reconcilers": func() {
+			a.note("two reconcilers", 0)
+			a.reconcileTwice()
+		},
+	}
+}
+
+// weights say how often each fault comes, against the others.
+var weights = map[string]int{
+	"kill -9 of a worker mid-call": 8, "kill -9 between answer and commit": 5, "connection cut during the commit of results": 14,
+	"connection cut during COMMIT of a claim": 14, "all connections of a worker cut": 8, "half-open database sockets": 3, "SIGTERM of a worker": 8,
+	"kill -9 of the web process": 4, "Redis FLUSHALL": 7, "Redis restart": 4, "PostgreSQL immediate restart": 2, "connection limit reached": 3,
+	"a job delivered twice": 8, "two reconcilers": 8,
+}
+
+func (a *arena) check(err error) {
+	if err != nil {
+		a.t.Errorf("a fault could not be made: %v", err)
+	}
+}
+
+// exhaustConnections takes every connection that PostgreSQL gives, also those of the processes.
+func (a *arena) exhaustConnections(hold time.Duration) {
+	var taken []*sqlx.DB
+	defer func() {
+		for _, connection := range taken {
+			_ = connection.Close()
+		}
+	}()
+	for _, m := range append(slices.Clone(a.workers), a.web) {
+		m.proxy.cutAll()
+	}
+	for end := time.Now().Add(hold); time.Now().Before(end); {
+		connection, err := sqlx.Connect("postgres", a.postgres.URL())
+		if err != nil {
+			time.Sleep(20 * time.Millisecond) // until one is given back
+			continue
+		}
+		taken = append(taken, connection)
+	}
+}
+
+// deliverTwice sends wake-ups again for every launch at work.
+func (a *arena) deliverTwice() {
+	var launches []uuid.UUID
+	if a.tables.Select(&launches, `SELECT id FROM launches WHERE status IN ('PENDING', 'RUNNING')`) != nil {
+		return // the database is away
+	}
+	for _, id := range launches {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		_ = a.queue.EnqueueLaunch(ctx, id)
+		_ = a.queue.EnqueueLanes(ctx, id, 3)
+		cancel()
+	}
+}
+
+// reconcileTwice does what reconcilers do, twice at once and beside the workers' own, without the lock that
+// lets one of them lead.
+func (a *arena) reconcileTwice() {
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_, _ = a.store.RequeueLostUnits(ctx)
+			_ = a.store.CutStopped(ctx)
+			_ = a.store.RecountProcessed(ctx)
+			launches, _ := a.store.ActiveLaunches(ctx)
+			for _, launch := range launches {
+				_, _ = a.store.FinishLaunch(ctx, launch.ID)
+			}
+		})
+	}
+	both.Wait()
+}
+
+// freeze stops a worker past its lease and lets it go on.
+func (a *arena) freeze(m *member) {
+	a.note("SIGSTOP of a worker past the lease, then CONT", 1)
+	m.isFrozen.Store(true)
+	defer m.isFrozen.Store(false)
+	m.signal(syscall.SIGSTOP)
+	time.Sleep(db.WorkerDeadAfter + 4*time.Second) // the fault is how long it lasts
+	m.signal(syscall.SIGCONT)
+}
+
+func (a *arena) longRedisFault(kind string, begin, end func()) {
+	dbtest.Await(a.t, time.Minute, "Redis to be left alone", func() bool { return a.redisIsBusy.CompareAndSwap(false, true) })
+	defer a.redisIsBusy.Store(false)
+	a.note(kind, 0)
+	begin()
+	time.Sleep(time.Minute) // the fault is how long it lasts
+	end()
+}
+
+// watch notes how long nothing came back although there was something to do, and how long a worker was silent
+// that still held units.
+func (a *arena) watch(ctx context.Context) {
+	var newest int64
+	since := time.Now()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var now struct {
+			Newest  int64
+			Open    bool
+			Silence float64
+		}
+		if a.tables.Get(&now, `SELECT coalesce(max(id), 0) AS newest, EXISTS (SELECT 1 FROM launches WHERE status = 'RUNNING') AS open,
+			coalesce((SELECT max(extract(epoch FROM now() - w.beat_at)) FROM units u JOIN workers w ON w.id = u.worker_id WHERE u.state = 'RUNNING'), 0) AS silence
+			FROM evaluation_runs`) != nil {
+			continue
+		}
+		if now.Newest != newest || !now.Open {
+			newest, since = now.Newest, time.Now()
+		}
+		a.mu.Lock()
+		a.longestGap = max(a.longestGap, time.Since(since))
+		a.longestSilence = max(a.longestSilence, time.Duration(now.Silence*float64(time.Second)))
+		a.mu.Unlock()
+	}
+}
+
+// create makes a task of so many questions by the API, which may be down for a moment.
+func (a *arena) create(questions int, fields map[string]string) string {
+	a.t.Helper()
+	var dataset strings.Builder
+	dataset.WriteString("question,standard_answer\n")
+	for n := range questions {
+		fmt.Fprintf(&dataset, "question %d,answer %d\n", n, n)
+	}
+	dbtest.Await(a.t, 30*time.Second, "the web process", a.isUp)
+	all := map[string]string{"task_name": "chaos", "agent_api_url": a.agent.URL, "max_retries": "0", "concurrency": "16", "runs_per_item": "20"}
+	maps.Copy(all, fields)
+	return createTask(a.t, a.web.url(), all, dataset.String())
+}
+
+// act does something to a task by the API, as soon as the web process answers.
+func (a *arena) act(id, action string) (status int) {
+	a.t.Helper()
+	dbtest.Await(a.t, 60*time.Second, "the web process to take "+action, func() bool {
+		answer, err := http.Post(a.web.url()+"/api/v1/evaluation-tasks/"+id+"/"+action, "", nil)
+		if err != nil {
+			return false
+		}
+		_ = answer.Body.Close()
+		status = answer.StatusCode
+		return status < 500
+	})
+	return status
+}
+
+func (a *arena) status(id string) (status db.TaskStatus) {
+	_ = a.tables.Get(&status, `SELECT status FROM evaluation_tasks WHERE id = $1`, id)
+	return status
+}
+
+func (a *arena) awaitEnds(within time.Duration, ids ...string) {
+	a.t.Helper()
+	dbtest.Await(a.t, within, "the tasks' ends", func() bool {
+		for _, id := range ids {
+			if status := a.status(id); status == "" || status.IsActive() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// verdict is what the tables say at the end.
+type verdict struct {
+	Units, Lost, Doubled, Stale, Foreign, Ends, ExtraEnds int
+}
+
+func (a *arena) judge() (v verdict) {
+	a.t.Helper()
+	err := a.tables.Get(&v, `SELECT
+		(SELECT count(*) FROM units) AS units,
+		(SELECT count(*) FROM units u WHERE u.state = 'DONE' AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.unit_id = u.id)) +
+			(SELECT count(*) FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id, generate_series(1, t.runs_per_item) n
+				WHERE t.status = 'SUCCEEDED' AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.run_index = n AND r.is_current)) AS lost,
+		(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs WHERE is_current GROUP BY item_id, run_index HAVING count(*) > 1) d) +
+			(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs GROUP BY unit_id HAVING count(*) > 1) d) AS doubled,
+		(SELECT count(*) FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.epoch <> u.epoch) AS stale,
+		(SELECT count(*) FROM evaluation_runs WHERE status = 'SUCCEEDED' AND response_body <> 'answer to wending-' || launch_id || '-' || unit_id) AS foreign,
+		(SELECT count(DISTINCT launch_id) FROM ended) AS ends,
+		(SELECT count(*) FROM ended) - (SELECT count(DISTINCT launch_id) FROM ended) AS extraends`)
+	require.NoError(a.t, err)
+	return v
+}
+
+// requireExact holds the tables, the agent's calls and the pages against each other.
+func (a *arena) requireExact(ids []string) verdict {
+	a.t.Helper()
+	v := a.judge()
+	require.Zero(a.t, v.Lost, "lost")
+	require.Zero(a.t, v.Doubled, "doubled")
+	require.Zero(a.t, v.Stale, "stale")
+	require.Zero(a.t, v.Foreign, "answers that belong to another unit")
+	require.Zero(a.t, v.ExtraEnds, "launches that ended twice")
+	var launches int
+	require.NoError(a.t, a.tables.Get(&launches, `SELECT count(*) FROM launches`))
+	require.Equal(a.t, launches, v.Ends, "every launch ended")
+	calls, different := a.agent.counts()
+	require.LessOrEqual(a.t, calls-different, a.losses*a.lanes, "calls made again: at most those in flight when a worker was lost")
+	dbtest.Await(a.t, 30*time.Second, "the web process", a.isUp)
+	for _, id := range ids {
+		a.requirePagesTell(id)
+	}
+	return v
+}
+
+// requirePagesTell compares the totals of the API and of the task's page with the table's.
+func (a *arena) requirePagesTell(id string) {
+	a.t.Helper()
+	var table struct{ Runs, Succeeded, Processed int }
+	require.NoError(a.t, a.tables.Get(&table, `SELECT count(*) AS runs, count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
+		(SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed) AS processed FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
+	state := task(a.t, a.web.url(), id)
+	require.Equal(a.t, table.Runs, state.Statistics.Runs)
+	require.Equal(a.t, table.Succeeded, state.Statistics.Succeeded)
+	require.Equal(a.t, table.Processed, state.Progress.Processed)
+	answer, err := http.Get(a.web.url() + "/tasks/" + id)
+	require.NoError(a.t, err)
+	defer answer.Body.Close()
+	page, err := goquery.NewDocumentFromReader(answer.Body)
+	require.NoError(a.t, err)
+	require.Contains(a.t, page.Find(".gauge .count").Text(), fmt.Sprintf("%d / ", table.Runs))
+	require.Equal(a.t, fmt.Sprint(table.Succeeded), page.Find(".tiles dd").First().Text())
+}
+
+// pick chooses a fault by weight.
+func pick() string {
+	names := slices.Sorted(maps.Keys(weights))
+	total := 0
+	for _, name := range names {
+		total += weights[name]
+	}
+	at := rand.IntN(total)
+	for _, name := range names {
+		if at -= weights[name]; at < 0 {
+			return name
+		}
+	}
+	return names[0]
+}
+
+// A short version for every change: each quick fault once, on a few thousand units.
+func TestChaosShort(t *testing.T) {
+	t.Parallel()
+	if testing.Short() || os.Getenv("WENDING_CHAOS") == "full" {
+		t.Skip("the whole suite runs instead")
+	}
+	a := newArena(t, 3, 4, 60*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var watching sync.WaitGroup
+	watching.Go(func() { a.watch(ctx) })
+	ids := []string{a.create(60, nil), a.create(40, nil)}
+	dbtest.Await(t, 20*time.Second, "the first calls", func() bool { calls, _ := a.agent.counts(); return calls > 20 })
+	faults := a.quickFaults()
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		faults[name]()
+		before, _ := a.agent.counts()
+		dbtest.Await(t, goingOnWithin, "going on after: "+name, func() bool {
+			calls, _ := a.agent.counts()
+			return calls > before+5 || !a.status(ids[0]).IsActive() && !a.status(ids[1]).IsActive()
+		})
+	}
+	a.awaitEnds(2*time.Minute, ids...)
+	a.requireExact(ids)
+	a.agent.isWell.Store(true)
+	for _, id := range ids {
+		require.Equal(t, http.StatusAccepted, a.act(id, "retry"))
+	}
+	a.anyWorker().signal(syscall.SIGTERM)
+	a.awaitEnds(time.Minute, ids...)
+	a.requireExact(ids)
+	for n, id := range ids {
+		require.Equal(t, []int{1200, 800}[n], task(t, a.web.url(), id).Statistics.Succeeded)
+	}
+	cancel()
+	watching.Wait()
+	require.Less(t, a.longestGap, goingOnWithin)
+	t.Logf("%d faults, longest gap %v", a.faultCount(), a.longestGap.Round(time.Millisecond))
+}
+
+// summary is printed by `make chaos`.
+func (a *arena) summary(v verdict, took time.Duration) string {
+	var text strings.Builder
+	calls, different := a.agent.counts()
+	fmt.Fprintf(&text, "\nCHAOS: %d units, %d faults in %v\n", v.Units, a.faultCount(), took.Round(time.Second))
+	for _, name := range slices.Sorted(maps.Keys(a.faults)) {
+		fmt.Fprintf(&text, "  %4d × %s\n", a.faults[name], name)
+	}
+	fmt.Fprintf(&text, "lost %d, doubled %d, stale %d, answers of another unit %d\n", v.Lost, v.Doubled, v.Stale, v.Foreign)
+	fmt.Fprintf(&text, "launches %d, each ended once\n", v.Ends)
+	fmt.Fprintf(&text, "calls %d, made again %d (%.1f %%), at most %d allowed\n", calls, calls-different, 100*float64(calls-different)/float64(different), a.losses*a.lanes)
+	fmt.Fprintf(&text, "slowest recovery: %.1f s without any result; a silent worker kept units for at most %.1f s\n", a.longestGap.Seconds(), a.longestSilence.Seconds())
+	return text.String()
+}
+
+// The whole suite: 40,000 units under at least 300 faults, then every failure retried under more of them.
+func TestChaosFull(t *testing.T) {
+	if os.Getenv("WENDING_CHAOS") != "full" {
+		t.Skip("make chaos runs it")
+	}
+	const tasks, questions, faultsWanted = 20, 100, 300
+	const units = tasks * questions * 20
+	a := newArena(t, 4, 8, 160*time.Millisecond)
+	a.workers = append(a.workers, a.start("worker an hour ahead", skewedProgram(t), "worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", fmt.Sprint(a.lanes)))
+	a.note("a worker whose clock is an hour ahead", 0)
+	start := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var watching, long sync.WaitGroup
+	watching.Go(func() { a.watch(ctx) })
+	var ids []string
+	for range tasks {
+		ids = append(ids, a.create(questions, nil))
+	}
+	done := func() (count int) {
+		_ = a.tables.Get(&count, `SELECT count(*) FROM units WHERE state = 'DONE'`)
+		return count
+	}
+	// What takes long goes on beside the rest.
+	long.Go(func() {
+		for n := range 6 {
+			a.freeze(a.workers[n%len(a.workers)])
+		}
+	})
+	long.Go(func() {
+		a.longRedisFault("Redis absent for 60 s", a.redis.kill, func() { a.check(a.redis.start()) })
+		a.longRedisFault("Redis SIGSTOP for 60 s", func() { _ = a.redis.command.Process.Signal(syscall.SIGSTOP) }, func() { _ = a.redis.command.Process.Signal(syscall.SIGCONT) })
+	})
+	faults := a.quickFaults()
+	stopped := map[string]bool{}
+	for a.faultCount() < faultsWanted {
+		dbtest.Await(t, 3*time.Minute, "enough units between two faults", func() bool {
+			return done() >= a.faultCount()*(units*9/10)/faultsWanted
+		})
+		faults[pick()]()
+		// Now and then somebody stops a task and goes on with it later.
+		if id := ids[rand.IntN(len(ids))]; a.faultCount()%25 == 0 && a.status(id) == db.TaskRunning && !stopped[id] {
+			stopped[id] = true
+			a.act(id, "stop")
+			a.awaitEnds(time.Minute, id)
+			a.act(id, "resume")
+		}
+	}
+	long.Wait()
+	a.awaitEnds(10*time.Minute, ids...)
+	a.requireExact(ids)
+	for id := range stopped { // stopped a second time by nobody
+		require.Equal(t, db.TaskSucceeded, a.status(id))
+	}
+	a.agent.isWell.Store(true)
+	for _, id := range ids {
+		require.Equal(t, http.StatusAccepted, a.act(id, "retry"))
+		faults[pick()]()
+	}
+	a.awaitEnds(5*time.Minute, ids...)
+	v := a.requireExact(ids)
+	for _, id := range ids {
+		require.Equal(t, questions*20, task(t, a.web.url(), id).Statistics.Succeeded, "after the retry every run succeeded")
+	}
+	cancel()
+	watching.Wait()
+	took := time.Since(start)
+	a.askHostileAgents()
+	a.fillTheDisk()
+	_, _ = fmt.Fprintln(os.Stdout, a.summary(v, took))
+	require.GreaterOrEqual(t, v.Units, units)
+	require.Less(t, a.longestGap, goingOnWithin)
+	require.Less(t, a.longestSilence, goingOnWithin)
+}
+
+// askHostileAgents asks agents that do whatever they can think of, through the whole program. Memory stays
+// flat, and every call ends with the code that says what it was.
+func (a *arena) askHostileAgents() {
+	t := a.t
+	endless := strings.Repeat("data: {\"event\":\"llm_chunk\",\"data\":{\"content\":\""+strings.Repeat("x", 64<<10)+"\"}}\n\n", 4)
+	behaviours := map[string]func(http.ResponseWriter, *http.Request){
+		"hang": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"drip": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, ": drip\n")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(50 * time.Millisecond)
+			}
+		},
+		"reset": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"500":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusInternalServerError) },
+		"429": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "busy", http.StatusTooManyRequests)
+		},
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+		},
+		"10 GB": func(w http.ResponseWriter, _ *http.Request) {
+			for range 10 << 30 / len(endless) {
+				if _, err := io.WriteString(w, endless); err != nil {
+					return
+				}
+			}
+		},
+		"gzip bomb":     func(w http.ResponseWriter, _ *http.Request) { writeBomb(w) },
+		"invalid UTF-8": func(w http.ResponseWriter, _ *http.Request) { agenttest.Stream(w, "a\xff\xfeb") },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Question string }
+		_ = json.NewDecoder(r.Body).Decode(&asked)
+		behaviours[asked.Question](w, r)
+	}))
+	defer server.Close()
+	before := map[string]int{}
+	for _, m := range a.workers {
+		before[m.name] = m.residentMemory()
+	}
+	dataset := "question,standard_answer\n" + strings.Join(slices.Sorted(maps.Keys(behaviours)), ",a\n") + ",a\n"
+	fields := map[string]string{"task_name": "hostile", "agent_api_url": server.URL, "timeout_seconds": "20", "max_retries": "0", "concurrency": "8", "runs_per_item": "3"}
+	id := createTask(t, a.web.url(), fields, dataset)
+	fields["agent_api_url"], fields["runs_per_item"] = "http://no-such-name.invalid/", "1"
+	unknown := createTask(t, a.web.url(), fields, "question,standard_answer\nq,a\n")
+	a.awaitEnds(3*time.Minute, id, unknown)
+	var rows []struct {
+		Question string
+		Code     *string
+		N        int
+	}
+	require.NoError(t, a.tables.Select(&rows, `SELECT i.question, r.error_code AS code, count(*) AS n FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
+		WHERE r.task_id = ANY (ARRAY[$1::uuid, $2::uuid]) AND r.is_current GROUP BY 1, 2`, id, unknown))
+	got := map[string]string{}
+	for _, row := range rows {
+		code := "SUCCEEDED"
+		if row.Code != nil {
+			code = *row.Code
+		}
+		got[row.Question] = fmt.Sprintf("%d × %s", row.N, code)
+		a.note("agent: "+strings.Replace(row.Question, "q", "DNS failure", 1), 0)
+	}
+	require.Equal(t, map[string]string{"hang": "3 × TIMEOUT", "drip": "3 × TIMEOUT", "reset": "3 × NETWORK_ERROR", "500": "3 × HTTP_500", "429": "3 × HTTP_429",
+		"redirect": "3 × HTTP_302", "10 GB": "3 × RESPONSE_TOO_LARGE", "gzip bomb": "3 × RESPONSE_TOO_LARGE", "invalid UTF-8": "3 × SUCCEEDED", "q": "1 × NETWORK_ERROR"}, got)
+	for _, m := range a.workers {
+		if grown := m.residentMemory() - before[m.name]; before[m.name] > 0 {
+			require.Less(t, grown, 400<<20, "%s grew by %d MiB", m.name, grown>>20)
+		}
+	}
+}
+
+// fillTheDisk lets uploads run out of room: no part of a dataset stays, and what fits is taken afterwards.
+func (a *arena) fillTheDisk() {
+	t := a.t
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Logf("no small disk can be mounted here: %v", err)
+		return
+	}
+	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
+	web := a.start("web on a small disk", os.Args[0], "serve", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
+	defer web.retire()
+	dbtest.Await(t, 30*time.Second, "the second web process", func() bool { return web.url() != "" })
+	var before, after int
+	require.NoError(t, a.tables.Get(&before, `SELECT count(*) FROM evaluation_tasks`))
+	fields := map[string]string{"task_name": "disk", "agent_api_url": a.agent.URL}
+	status, body := postTask(t, web.url(), fields, "question,standard_answer\n"+strings.Repeat("q"+strings.Repeat("x", 4000)+",a\n", 500))
+	require.Equal(t, http.StatusInternalServerError, status, "%s", body)
+	require.NoError(t, a.tables.Get(&after, `SELECT count(*) FROM evaluation_tasks`))
+	require.Equal(t, before, after, "no task without its file")
+	entries, err := os.ReadDir(dir + "/uploads")
+	require.NoError(t, err)
+	for _, entry := range entries {
+		require.Equal(t, "staged", entry.Name(), "no partial dataset")
+	}
+	status, body = postTask(t, web.url(), fields, "question,standard_answer\nq,a\n")
+	require.Equal(t, http.StatusCreated, status, "%s", body)
+	a.note("disk full in uploads", 0)
+}
