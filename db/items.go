@@ -62,6 +62,8 @@ type ItemSummary struct {
 	QuestionID string `db:"question_id"`
 	// Answers is how many different answers the successful current runs gave.
 	Answers int `db:"answers"`
+	// Runs is how many current runs there are: fewer than the task's where it was stopped.
+	Runs int `db:"runs"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
 	// Matches says whether the item fits the text that was searched.
@@ -74,12 +76,11 @@ func (s ItemSummary) IsUnstable() bool { return s.Answers > 1 }
 // ItemSummaries returns a summary of each of the task's items, in the order of pages and exports.
 // An item matches when its question_id or question contains text, without regard to case.
 func (s *Store) ItemSummaries(ctx context.Context, taskID uuid.UUID, text string) ([]ItemSummary, error) {
-	const query = `SELECT i.id, i.question_id,
-		count(DISTINCT r.answer_key) AS answers,
-		count(r.id) FILTER (WHERE r.status <> 'SUCCEEDED') AS failures,
+	const query = `SELECT i.id, i.question_id, coalesce(r.answers, 0) AS answers, coalesce(r.runs, 0) AS runs, coalesce(r.failures, 0) AS failures,
 		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2) AS matches
-		FROM evaluation_items i LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
-		WHERE i.task_id = $1 GROUP BY i.id ORDER BY i.question_id`
+		FROM evaluation_items i LEFT JOIN (SELECT item_id, count(DISTINCT answer_key) AS answers, count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures
+			FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id) r ON r.item_id = i.id
+		WHERE i.task_id = $1 ORDER BY i.question_id`
 	if text != "" {
 		text = "%" + likeEscaper.Replace(text) + "%"
 	}

@@ -256,8 +256,8 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		WHERE l.id = $1 AND l.status IN ('RUNNING', 'STOPPING')
 		AND NOT EXISTS (SELECT 1 FROM units u WHERE u.launch_id = l.id AND u.state IN ('QUEUED', 'RUNNING'))
 		RETURNING 1`
-	const markProcessed = `UPDATE evaluation_items i SET processed = true FROM (` + askedAndDone + ` WHERE launch_id = $1` + perItem + `) done
-		WHERE i.id = done.item_id AND NOT i.processed`
+	const markProcessed = `UPDATE evaluation_items SET processed = true WHERE NOT processed AND id = ANY (ARRAY(` +
+		askedAndDone + ` WHERE launch_id = $1` + perItem + `))`
 	const closeTask = `UPDATE evaluation_tasks t SET completed_at = now(), updated_at = now(),
 		progress_processed = (SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed),
 		status = CASE WHEN t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)

@@ -129,8 +129,8 @@ const (
 // counts them in the task's progress. Call it after the commit of their results: inside that transaction two
 // workers that finish an item together would not see each other.
 func (s *Store) CountProcessed(ctx context.Context, launchID, taskID uuid.UUID, itemIDs []int64) error {
-	const count = `WITH done AS (` + askedAndDone + ` WHERE launch_id = $1 AND item_id = ANY ($3)` + perItem + `),
-		finished AS (UPDATE evaluation_items i SET processed = true FROM done WHERE i.id = done.item_id AND NOT i.processed RETURNING 1)
+	const count = `WITH finished AS (UPDATE evaluation_items SET processed = true WHERE NOT processed AND id = ANY (ARRAY(` +
+		askedAndDone + ` WHERE launch_id = $1 AND item_id = ANY ($3)` + perItem + `)) RETURNING 1)
 		UPDATE evaluation_tasks SET progress_processed = progress_processed + (SELECT count(*) FROM finished), updated_at = now()
 		WHERE id = $2 AND EXISTS (SELECT 1 FROM finished)`
 	_, err := s.db.ExecContext(ctx, count, launchID, taskID, pq.Int64Array(itemIDs))
@@ -140,9 +140,9 @@ func (s *Store) CountProcessed(ctx context.Context, launchID, taskID uuid.UUID, 
 // RecountProcessed sets the progress of every running task from its units: a process that died between
 // a result and its count leaves the count behind.
 func (s *Store) RecountProcessed(ctx context.Context) error {
-	const recount = `WITH done AS (SELECT d.item_id FROM launches l, LATERAL (` + askedAndDone + ` WHERE launch_id = l.id` + perItem + `) d
-			WHERE l.status IN ('RUNNING', 'STOPPING')),
-		finished AS (UPDATE evaluation_items i SET processed = true FROM done WHERE i.id = done.item_id AND NOT i.processed RETURNING i.task_id)
+	const recount = `WITH finished AS (UPDATE evaluation_items SET processed = true WHERE NOT processed AND id = ANY (ARRAY(
+			SELECT d.item_id FROM launches l, LATERAL (` + askedAndDone + ` WHERE launch_id = l.id` + perItem + `) d
+			WHERE l.status IN ('RUNNING', 'STOPPING'))) RETURNING task_id)
 		UPDATE evaluation_tasks t SET progress_processed = progress_processed + f.n, updated_at = now()
 		FROM (SELECT task_id, count(*) AS n FROM finished GROUP BY task_id) f WHERE t.id = f.task_id`
 	_, err := s.db.ExecContext(ctx, recount)

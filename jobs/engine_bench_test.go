@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/dbtest"
 	"wending/jobs/agent"
 )
 
@@ -128,36 +129,14 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 		return time.Since(start) / units
 	}
 	for b.Loop() {
-		seedRuns(b, bench, 1000)
+		dbtest.Seed(b, bench.tables, 1, 50, 20)
 		cost() // warms up
 		few := cost()
-		seedRuns(b, bench, 1_000_000)
+		dbtest.Seed(b, bench.tables, 50, 1000, 20)
 		cost()
 		many := cost()
 		b.ReportMetric(float64(few.Microseconds()), "µs/unit-at-1e3")
 		b.ReportMetric(float64(many.Microseconds()), "µs/unit-at-1e6")
 		b.ReportMetric(100*(many.Seconds()/few.Seconds()-1), "%growth")
 	}
-}
-
-// seedRuns stores finished tasks of 20,000 runs each, or one smaller, as launches leave them behind.
-func seedRuns(b testing.TB, bench *bench, runs int) {
-	b.Helper()
-	for runs > 0 {
-		n := min(runs, 20_000)
-		taskID, launchID := bench.task(b, "http://127.0.0.1:9", n/20, func(n *db.NewTask) { n.Task.RunsPerItem = 20 })
-		_, err := bench.store.StartLaunch(b.Context(), launchID)
-		require.NoError(b, err)
-		_, err = bench.tables.Exec(`WITH done AS (UPDATE units SET state = 'DONE', outcome = CASE WHEN id % 10 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END, epoch = 1 WHERE launch_id = $1 RETURNING *)
-			INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, answer_key, latency_ms, attempts, error_code)
-			SELECT id, 1, $2, $1, item_id, run_index, outcome, repeat('an answer of the usual kind ', 20), decode(md5((run_index % 3)::text), 'hex'), 100 + (random() * 900)::int, 1,
-				CASE WHEN outcome = 'FAILED' THEN 'HTTP_500' END FROM done`, launchID, taskID)
-		require.NoError(b, err)
-		finished, err := bench.store.FinishLaunch(b.Context(), launchID)
-		require.NoError(b, err)
-		require.True(b, finished)
-		runs -= n
-	}
-	_, err := bench.tables.Exec(`ANALYZE`)
-	require.NoError(b, err)
 }

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -240,4 +242,92 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	require.Equal(t, 0, run(t.Context(), []string{"healthcheck", "--url", web.url + "/healthz"}, func(string) string { return "" }, io.Discard, io.Discard))
 	stop()
 	require.Equal(t, 0, <-left, "%s", &log)
+}
+
+// Web and workers behind a pooler that gives every transaction another connection; only migrations and the
+// one that listens go past it.
+func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
+	t.Parallel()
+	binary, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		t.Skip("pgbouncer is not installed")
+	}
+	direct := dbtest.Start(t)
+	pooled := startPooler(t, binary, direct)
+	var isWell atomic.Bool
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if strings.HasSuffix(call.IdempotencyKey, "1") && !isWell.Load() {
+			http.Error(w, "down", http.StatusInternalServerError)
+			return
+		}
+		agenttest.Stream(w, "answer")
+	})
+	shared := []string{"--database-url", pooled, "--database-direct-url", direct, "--redis-url", dbtest.Redis(t), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
+	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
+	ctx, stop := context.WithCancel(t.Context())
+	var log bytes.Buffer
+	left := make(chan int, 1)
+	go func() {
+		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "8"}, shared...), func(string) string { return "" }, io.Discard, &log)
+	}()
+	id := createTask(t, web.url, map[string]string{"task_name": "pooled", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
+	follow, err := http.Get(web.url + "/api/v1/evaluation-tasks/" + id + "/progress")
+	require.NoError(t, err)
+	events, err := io.ReadAll(follow.Body) // to the end of the task
+	require.NoError(t, err)
+	require.NoError(t, follow.Body.Close())
+	require.Contains(t, string(events), "event: completed")
+	require.Less(t, task(t, web.url, id).Statistics.Succeeded, 100)
+	isWell.Store(true)
+	retried, err := http.Post(web.url+"/api/v1/evaluation-tasks/"+id+"/retry", "", nil)
+	require.NoError(t, err)
+	require.NoError(t, retried.Body.Close())
+	require.Equal(t, http.StatusAccepted, retried.StatusCode)
+	dbtest.Await(t, 30*time.Second, "the retry's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
+	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
+	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/launches", "/workers", "/api/v1/evaluation-tasks/" + id + "/export?format=xlsx"} {
+		answer, err := http.Get(web.url + path)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, answer.Body)
+		require.NoError(t, err, path)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode, path)
+	}
+	stop()
+	require.Equal(t, 0, <-left, "%s", &log)
+	require.NotContains(t, log.String(), "level=WARN")
+}
+
+// startPooler puts PgBouncer, in transaction mode with three connections, before a PostgreSQL and returns its
+// address.
+func startPooler(t *testing.T, binary, database string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	dir := dbtest.Folder(t)
+	users, settings := filepath.Join(dir, "users.txt"), filepath.Join(dir, "pgbouncer.ini")
+	require.NoError(t, os.WriteFile(users, []byte(`"wending" ""`+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(settings, []byte("[databases]\npostgres = "+strings.ReplaceAll(database, "sslmode=disable", "")+"\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+port+
+		"\nunix_socket_dir =\nauth_type = trust\nauth_file = "+users+"\npool_mode = transaction\ndefault_pool_size = 3\nignore_startup_parameters = extra_float_digits\n"), 0o644))
+	arguments := []string{settings}
+	if os.Getuid() == 0 {
+		arguments = append([]string{"-u", "postgres"}, arguments...)
+	}
+	command := exec.Command(binary, arguments...)
+	require.NoError(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	dbtest.Await(t, 10*time.Second, "the pooler", func() bool {
+		connection, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			return false
+		}
+		return connection.Close() == nil
+	})
+	return "postgres://wending@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }

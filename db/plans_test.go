@@ -1,0 +1,162 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/db/embedded"
+)
+
+// wholeTable finds plans that read a large table from end to end.
+var wholeTable = regexp.MustCompile(`(?:Parallel )?Seq Scan on (evaluation_runs|evaluation_items|units)\b`)
+
+// Every statement behind a page, and every one that runs while a launch is at work, reads along indexes at
+// 100,000 stored runs. The server itself tells the plans that it used.
+func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
+	t.Parallel()
+	ctx, dir := t.Context(), dbtest.Folder(t)
+	server, err := embedded.StartPostgres(ctx, filepath.Join(dir, "postgres"))
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	require.NoError(t, db.Migrate(ctx, server.URL()))
+	tables, err := sqlx.Connect("postgres", server.URL())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tables.Close() })
+	dbtest.Seed(t, tables, 200, 20, 20)
+	large := dbtest.Seed(t, tables, 1, 1000, 20)
+	var launch uuid.UUID
+	require.NoError(t, tables.Get(&launch, `SELECT id FROM launches WHERE task_id = $1`, large))
+	var items []int64
+	require.NoError(t, tables.Select(&items, `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY id LIMIT 20`, large))
+	store, err := db.Open(ctx, server.URL()+` options='-c session_preload_libraries=auto_explain -c auto_explain.log_min_duration=0'`, 2)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+
+	log := func() string {
+		text, err := os.ReadFile(filepath.Join(dir, "postgres.log"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	newLaunch := db.NewLaunch{AgentOrigin: "http://127.0.0.1:9"}
+	page := db.Page{Number: 2, Size: 20}
+	worker := db.Worker{ID: uuid.New(), Lanes: 1}
+	lease, _, err := store.Beat(ctx, worker)
+	require.NoError(t, err)
+	var call db.Call
+	var claim db.Claim
+	var retry uuid.UUID
+	for _, step := range []struct {
+		name string
+		run  func() error
+	}{
+		{"Task", func() error { _, err := store.Task(ctx, large); return err }},
+		{"Tasks", func() error {
+			_, _, err := store.Tasks(ctx, db.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
+			return err
+		}},
+		{"ItemSummaries", func() error { _, err := store.ItemSummaries(ctx, large, ""); return err }},
+		{"ItemsByID", func() error { _, err := store.ItemsByID(ctx, items); return err }},
+		{"Items", func() error { _, _, err := store.Items(ctx, large, "", page); return err }},
+		{"CurrentRuns", func() error { _, err := store.CurrentRuns(ctx, items, 100); return err }},
+		{"EachCurrentRun", func() error { return store.EachCurrentRun(ctx, items[0], func(db.Run) error { return nil }) }},
+		{"EachExportRow", func() error { return store.EachExportRow(ctx, large, func(db.ExportRow) error { return nil }) }},
+		{"Launches", func() error { _, _, err := store.Launches(ctx, large, db.Page{Number: 1, Size: 20}); return err }},
+		{"LaunchRuns", func() error { _, _, err := store.LaunchRuns(ctx, launch, 100, page); return err }},
+		{"NewestRuns", func() error { _, err := store.NewestRuns(ctx, large, 100, 8); return err }},
+		{"LatencyBars", func() error { _, err := store.LatencyBars(ctx, large); return err }},
+		{"OutcomeBars", func() error { _, err := store.OutcomeBars(ctx, large); return err }},
+		{"TaskProgress", func() error { _, err := store.TaskProgress(ctx, large); return err }},
+		{"Workers", func() error { _, err := store.Workers(ctx); return err }},
+		{"RequestLaunch", func() (err error) {
+			retry, err = store.RequestLaunch(ctx, large, db.LaunchRetry, "", newLaunch)
+			return err
+		}},
+		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
+		{"TaskStatistics of a task at work", func() error { _, err := store.TaskStatistics(ctx, large); return err }},
+		{"TaskProgress of a task at work", func() error { _, err := store.TaskProgress(ctx, large); return err }},
+		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
+		{"EnterLane", func() error { _, err := store.EnterLane(ctx, uuid.New(), retry, lease); return err }},
+		{"LaunchState", func() error { _, err := store.LaunchState(ctx, retry, lease); return err }},
+		{"ClaimUnits", func() (err error) { claim, err = store.ClaimUnits(ctx, call, lease, 64); return err }},
+		{"ReserveCall", func() error { _, _, err := store.ReserveCall(ctx, call, claim.Units[0]); return err }},
+		{"RecordResults", func() error {
+			var results []db.Result
+			for _, unit := range claim.Units[:32] {
+				results = append(results, db.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1})
+			}
+			_, err := store.RecordResults(ctx, large, results)
+			return err
+		}},
+		{"CountProcessed", func() error { return store.CountProcessed(ctx, retry, large, items) }},
+		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
+		{"ReleaseStrays", func() error {
+			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID}, nil)
+			return err
+		}},
+		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx); return err }},
+		{"RecountProcessed", func() error { return store.RecountProcessed(ctx) }},
+		{"ActiveLaunches", func() error { _, err := store.ActiveLaunches(ctx); return err }},
+		{"StopTask", func() error { _, err := store.StopTask(ctx, large, db.Requester{}); return err }},
+		{"CutStopped", func() error { return store.CutStopped(ctx) }},
+		{"ReleaseUnits", func() error { _, err := store.ReleaseUnits(ctx, worker.ID); return err }},
+		{"FinishLaunch", func() error {
+			finished, err := store.FinishLaunch(ctx, retry)
+			if err == nil && !finished {
+				err = fmt.Errorf("not finished")
+			}
+			return err
+		}},
+		{"PruneHistory", func() error { _, _, err := store.PruneHistory(ctx, time.Nanosecond); return err }},
+		{"DeleteTask", func() error { return store.DeleteTask(ctx, large) }},
+	} {
+		before := len(log())
+		require.NoError(t, step.run(), step.name)
+		plans := log()[before:]
+		require.Contains(t, plans, "Query Text", "%s: the server told no plan", step.name)
+		for _, plan := range strings.Split(plans, "Query Text") {
+			require.Empty(t, wholeTable.FindString(plan), "%s: %.3000s", step.name, plan)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// A listener hears of every change of a task's state, whoever makes it.
+func TestChangesAreHeard(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	require.NoError(t, db.Migrate(t.Context(), url))
+	store, err := db.Open(t.Context(), url, 2)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	heard := make(chan uuid.UUID, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- db.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "t", AgentURL: "http://127.0.0.1:9", RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1, RateLimit: "unlimited"},
+		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{AgentOrigin: "http://127.0.0.1:9"}}
+	launch, err := store.CreateTask(t.Context(), task)
+	require.NoError(t, err)
+	_, err = store.StartLaunch(t.Context(), launch)
+	require.NoError(t, err)
+	dbtest.Await(t, 10*time.Second, "the listener", func() bool { // it may have begun after the start
+		_, err := store.StopTask(t.Context(), task.Task.ID, db.Requester{})
+		require.NoError(t, err)
+		return len(heard) > 0
+	})
+	require.Equal(t, task.Task.ID, <-heard)
+	cancel()
+	require.NoError(t, <-ended)
+}

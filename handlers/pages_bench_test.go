@@ -1,0 +1,52 @@
+package handlers_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+)
+
+// pageBudget is what a page may take on the server.
+const pageBudget = 50 * time.Millisecond
+
+// The pages at 10,000 tasks and 1,000,000 runs: forty tasks of 20,000 runs, the others of 20. Each is asked
+// twenty times; what is told is the median, and its part of pageBudget.
+func BenchmarkPagesAtAMillionRuns(b *testing.B) {
+	s := newSite(b, false)
+	dbtest.Seed(b, s.tables, 9960, 4, 5)
+	large := dbtest.Seed(b, s.tables, 40, 1000, 20).String()
+	for _, page := range []struct{ name, path string }{
+		{"list", "/tasks"}, {"list-last-page", "/tasks?page=500"}, {"list-search", "/tasks?query=task+99&status=SUCCEEDED"},
+		{"results", "/tasks/" + large + "/results"}, {"results-last-page", "/tasks/" + large + "/results?page=50"},
+		{"results-filter", "/tasks/" + large + "/results?filter=failed&search=9"}, {"task", "/tasks/" + large}, {"launches", "/tasks/" + large + "/launches"},
+		{"api-list", "/api/v1/evaluation-tasks"}, {"api-results", "/api/v1/evaluation-tasks/" + large + "/results"}, {"api-task", "/api/v1/evaluation-tasks/" + large},
+	} {
+		b.Run(page.name, func(b *testing.B) {
+			var took []time.Duration
+			for b.Loop() {
+				took = took[:0]
+				for range 21 {
+					start := time.Now()
+					request, err := http.NewRequest(http.MethodGet, s.URL+page.path, nil)
+					require.NoError(b, err)
+					answer, err := s.client.Do(request)
+					require.NoError(b, err)
+					_, err = io.Copy(io.Discard, answer.Body)
+					require.NoError(b, err)
+					require.Equal(b, http.StatusOK, answer.StatusCode)
+					took = append(took, time.Since(start))
+				}
+			}
+			slices.Sort(took[1:]) // the first fills caches
+			median := took[1:][10]
+			b.ReportMetric(float64(median.Microseconds())/1000, "ms")
+			b.ReportMetric(100*median.Seconds()/pageBudget.Seconds(), "%-of-50ms")
+		})
+	}
+}
