@@ -80,7 +80,7 @@ define require
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 	if [ "$(1)" = all ]; then \
 	  command -v chromium >/dev/null || missing="$$missing chromium"; \
-  command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
+	  command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
 	  ls /usr/share/fonts/*/noto/*CJK* >/dev/null 2>&1 || fc-list 2>/dev/null | grep -qi cjk || missing="$$missing fonts-noto-cjk"; \
 	fi; \
 	[ -z "$$missing" ] && exit 0; \

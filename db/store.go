@@ -137,6 +137,11 @@ func (s *Store) inTx(ctx context.Context, doing string, work func(*sqlx.Tx) erro
 	if err != nil {
 		return classify(doing, err)
 	}
+	// A machine that vanishes without a word in the middle would leave its locks behind for hours.
+	if _, err := tx.ExecContext(ctx, `SET LOCAL idle_in_transaction_session_timeout = '15s'`); err != nil {
+		_ = tx.Rollback()
+		return classify(doing, err)
+	}
 	if err := work(tx); err != nil {
 		_ = tx.Rollback()
 		return err

@@ -15,8 +15,8 @@ import (
 // crew is what a launch's lanes in this process share. Units are claimed and results stored for all of them
 // together: one transaction serves as many lanes as are ready when it begins, so that throughput is a matter
 // of batch size and not of the database's time for a commit. A lane begins its next call when its result is
-// committed: what a crash can cost is one call a lane. Only where calls are quicker than commits it is one
-// ahead, and the next units are claimed while calls run.
+// committed: what a crash can cost is one call a lane. Only where calls are quicker than commits it is a
+// little ahead, and the next units are claimed while calls run.
 type crew struct {
 	w     *Worker
 	call  db.Call
@@ -171,13 +171,13 @@ func (c *crew) signal() {
 	}
 }
 
-// ahead is how many units to have ready: as many as will be begun while the next claim is under way, none
-// where the agent's rate decides.
+// ahead is how many units to have ready: those that will be begun while the next claim is under way, four
+// times over so that claims are few; none where the agent's rate decides.
 func (c *crew) ahead() int {
 	if c.call.IntervalMicros > 0 || c.callTime == 0 {
 		return 0
 	}
-	return min(4*c.lanes, int(math.Round(2*float64(c.lanes)*float64(c.claimTime)/float64(c.callTime))))
+	return min(4*c.lanes, int(math.Round(4*float64(c.lanes)*float64(c.claimTime)/float64(c.callTime))))
 }
 
 // feed claims units for the lanes that wait, until the crew is closed. No lane waits when it is: the last
@@ -361,11 +361,15 @@ func (c *crew) record(result db.Result) (stored <-chan struct{}) {
 	return o.stored
 }
 
-// isQuick says whether calls take no longer than commits do.
-func (c *crew) isQuick() bool {
+// mayBeUnstored is how many results a lane may leave behind that are not stored yet when it begins its next
+// call: none, or a few where calls take no longer than commits do.
+func (c *crew) mayBeUnstored() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.callTime > 0 && c.callTime < quickCall
+	if c.callTime > 0 && c.callTime < quickCall {
+		return 2
+	}
+	return 0
 }
 
 // store stores outcomes in batches until the last is stored.

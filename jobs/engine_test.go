@@ -38,7 +38,12 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	b := &bench{redis: dbtest.Redis(t)}
+	return newBenchOn(t, dbtest.Redis(t))
+}
+
+func newBenchOn(t testing.TB, redis string) *bench {
+	t.Helper()
+	b := &bench{redis: redis}
 	b.store, b.tables = dbtest.Open(t)
 	b.queue = b.newQueue(t)
 	var err error

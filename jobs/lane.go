@@ -104,7 +104,7 @@ func (w *Worker) leaveLane(ctx context.Context, lane uuid.UUID) {
 // runLane works until nothing is left for it, other lanes suffice for the agent's rate, its slice is over
 // and other work waits (again: it should queue once more), or the worker leaves.
 func (c *crew) runLane(lane uuid.UUID) (again bool, err error) {
-	var stored <-chan struct{} // closed when the lane's last result is stored; nil: there is none to wait for
+	var unstored []<-chan struct{} // each is closed when one of the lane's results is stored
 	slice := laneSlice
 	if c.call.IntervalMicros > 0 {
 		slice = limitedLaneSlice
@@ -127,14 +127,12 @@ func (c *crew) runLane(lane uuid.UUID) (again bool, err error) {
 			return c.w.isLeaving(), nil
 		default:
 			start := time.Now()
-			last := stored
-			stored = c.run(*got.unit)
-			if last != nil {
-				<-last
+			if stored := c.run(*got.unit); stored != nil {
+				unstored = append(unstored, stored)
 			}
-			if stored != nil && !c.isQuick() {
-				<-stored
-				stored = nil
+			for len(unstored) > c.mayBeUnstored() {
+				<-unstored[0]
+				unstored = unstored[1:]
 			}
 			c.mu.Lock()
 			c.callTime = mean(c.callTime, time.Since(start))

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,13 +35,33 @@ type Queue struct {
 	redis     asynq.RedisConnOpt
 }
 
-// NewQueue returns the queue on the Redis at url; it connects when it is first used.
-func NewQueue(url string) (*Queue, error) {
-	redis, err := asynq.ParseRedisURI(url)
+// NewQueue returns the queue on the Redis at address; it connects when it is first used.
+func NewQueue(address string) (*Queue, error) {
+	redis, err := parseRedis(address)
 	if err != nil { // which would print the address with its password
-		return nil, errors.New("REDIS_URL is no valid address (redis://, rediss:// or redis-socket://); special characters in its password must be percent-encoded")
+		return nil, errors.New("REDIS_URL is no valid address (redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://); special characters in its password must be percent-encoded")
 	}
 	return &Queue{client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
+}
+
+// parseRedis reads an address of one Redis, of sentinels (redis-sentinel://host:port,host:port?master=name) or
+// of a cluster's nodes (redis-cluster://user:password@host:port,host:port).
+func parseRedis(address string) (asynq.RedisConnOpt, error) {
+	nodes, isCluster := strings.CutPrefix(address, "redis-cluster://")
+	if !isCluster {
+		return asynq.ParseRedisURI(address)
+	}
+	// Several hosts are no host to a URL's parser: the account is read beside the first.
+	first, _, _ := strings.Cut(nodes, ",")
+	u, err := url.Parse("redis://" + first)
+	if err != nil {
+		return nil, err
+	}
+	if _, hosts, hasAccount := strings.Cut(nodes, "@"); hasAccount {
+		nodes = hosts
+	}
+	password, _ := u.User.Password()
+	return asynq.RedisClusterClientOpt{Addrs: strings.Split(strings.TrimSuffix(nodes, "/"), ","), Username: u.User.Username(), Password: password}, nil
 }
 
 // Close closes the connections.

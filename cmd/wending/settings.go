@@ -120,12 +120,13 @@ func ownAddresses(listening, databaseURL, directURL, redisURL string) []string {
 			continue
 		}
 		u, err := url.Parse(server.address)
-		if err == nil && u.Hostname() != "" {
-			port := u.Port()
-			if port == "" {
-				port = server.port
+		if err == nil && u.Host != "" {
+			for host := range strings.SplitSeq(u.Host, ",") { // sentinels and nodes of a cluster are several
+				if _, _, err := net.SplitHostPort(host); err != nil {
+					host = net.JoinHostPort(strings.Trim(host, "[]"), server.port)
+				}
+				own = append(own, host)
 			}
-			own = append(own, net.JoinHostPort(u.Hostname(), port))
 			continue
 		}
 		parts := map[string]string{"port": server.port}
