@@ -20,6 +20,7 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/embedded"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
@@ -43,8 +44,13 @@ func newBench(t testing.TB) *bench {
 
 func newBenchOn(t testing.TB, redis string) *bench {
 	t.Helper()
+	return newBenchAt(t, dbtest.URL(t), redis)
+}
+
+func newBenchAt(t testing.TB, database, redis string) *bench {
+	t.Helper()
 	b := &bench{redis: redis}
-	b.store, b.tables = dbtest.Open(t)
+	b.store, b.tables = dbtest.OpenAt(t, database)
 	b.queue = b.newQueue(t)
 	var err error
 	b.sealer, err = agent.NewSealer("a secret for tests")
@@ -694,4 +700,56 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	require.Equal(t, 10, current)
 	_, err = b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, "", db.NewLaunch{AgentOrigin: fake.URL})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
+}
+
+// A worker that was taken for dead hands in its answer while another one runs the unit.
+func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	taskID, launchID := b.task(t, "http://127.0.0.1:9", 1, func(n *db.NewTask) { n.Task.RunsPerItem = 1 })
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	frozen := uuid.New()
+	old := b.claim(t, launchID, b.beat(t, frozen), 1)
+	require.Len(t, old, 1)
+	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '21 seconds'`)
+	require.NoError(t, err)
+	lost, err := b.store.RequeueLostUnits(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, lost)
+	current := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
+	require.Len(t, current, 1)
+	require.False(t, b.record(t, taskID, db.Result{Unit: old[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}))
+	require.True(t, b.record(t, taskID, db.Result{Unit: current[0], Status: db.RunSucceeded, Response: []byte("current"), Attempts: 1}))
+	var text string
+	require.NoError(t, b.tables.Get(&text, `SELECT response_body FROM evaluation_runs`))
+	require.Equal(t, "current", text)
+}
+
+// The database is away for longer than it takes to be presumed dead: answers that came meanwhile are kept and
+// stored, and nobody's units are taken away.
+func TestAnOutageOfTheDatabaseCostsNoCall(t *testing.T) {
+	t.Parallel()
+	dir := dbtest.Folder(t) + "/postgres"
+	server, err := embedded.StartPostgres(t.Context(), dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { server.Stop() })
+	b := newBenchAt(t, server.URL(), dbtest.Redis(t))
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		<-release
+		answer(w, call)
+	})
+	b.startWorker(t, 2)
+	b.startWorker(t, 2)
+	taskID, launchID := b.task(t, fake.URL, 4, func(n *db.NewTask) { n.Task.TimeoutSeconds = 120 })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	dbtest.Await(t, 10*time.Second, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
+	server.Stop()
+	close(release)
+	time.Sleep(db.WorkerDeadAfter + 2*time.Second) // the outage is how long it lasts
+	server, err = embedded.StartPostgres(t.Context(), dir)
+	require.NoError(t, err)
+	b.requireComplete(t, b.awaitEnd(t, taskID, 60*time.Second))
+	require.Len(t, fake.Calls(), 20, "no call was made twice")
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,6 +185,86 @@ func TestAReviewersStory(t *testing.T) {
 	b.requireAccessible("form, dark, in English")
 }
 
+// A task that is watched, stopped, resumed and retried on its page, which is never loaded again by itself.
+func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var isWell atomic.Bool
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if !strings.HasSuffix(call.IdempotencyKey, "1") {
+			select {
+			case <-release:
+			case <-time.After(20 * time.Second):
+			}
+		}
+		if strings.HasSuffix(call.IdempotencyKey, "3") && !isWell.Load() {
+			http.Error(w, "模型繁忙", http.StatusServiceUnavailable)
+			return
+		}
+		agenttest.Stream(w, "<img src=x onerror=alert(1)>")
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, program.url, map[string]string{"task_name": "夜间回归", "agent_api_url": fake.URL, "start": "false", "max_retries": "0"}, twenty)
+	b := openBrowser(t, program.url)
+	b.open("/tasks/" + id)
+	b.sees(".tag", "草稿")
+	b.requireAccessible("draft")
+	b.follows("#do-run")
+	b.sees(".toast-note", "任务已启动")
+	b.evaluate(`window.unbroken = true; document.getElementById("do-stop").focus()`, nil)
+	b.sees(".gauge .count", "1 / 100")
+	b.sees(".tiles", "进行中")
+	b.sees(".newest .said", "<img src=x onerror=alert(1)>")
+	b.do(chromedp.WaitVisible("svg.plot"))
+	b.requireAccessible("task at work")
+	var kept bool
+	b.evaluate(`window.unbroken === true && document.activeElement.id === "do-stop"`, &kept)
+	require.True(t, kept, "the page changed in place and kept the focus")
+
+	b.follows("#do-stop")
+	b.sees(".tag", "正在停止")
+	b.evaluate(`window.unbroken = true`, nil)
+	close(release)
+	b.sees("#live .tag", "已停止")
+	b.sees(".tiles", "未运行")
+	b.evaluate(`window.unbroken === true`, &kept)
+	require.True(t, kept)
+	b.requireAccessible("stopped task")
+	b.follows("#results-link")
+	b.sees(".partial", "部分结果")
+	b.sees(".run .hint", "任务停止前未运行")
+	b.requireAccessible("partial report")
+	b.open("/tasks/" + id)
+	b.follows("#do-resume")
+	b.sees("#live .tag", "已完成")
+	b.sees(".errors .code", "HTTP_503")
+	isWell.Store(true)
+	b.open("/tasks/" + id + "/results?filter=failed")
+	b.follows(`.verdict form button`)
+	b.sees("#live .tag", "已完成")
+	b.sees(".toast-note", "已开始重试")
+	b.follows("#do-retry")
+	b.sees(".tiles dd", "100")
+	dbtest.Await(t, 20*time.Second, "the last retry", func() bool { return task(t, program.url, id).Statistics.Succeeded == 100 })
+	b.open("/tasks/" + id + "/launches")
+	b.sees("td", "继续未运行的")
+	b.requireAccessible("launches")
+	b.follows("tbody tr:last-child a")
+	b.sees(".history", "已被后续批次替换")
+	b.requireAccessible("launch")
+	b.open("/workers")
+	b.sees("#workers .tag", "在线")
+	b.requireAccessible("workers")
+	b.open("/?from=" + id)
+	b.sees("#preview .summary", "20 个问题")
+	b.open("/tasks/" + id)
+	b.do(chromedp.Click(".confirm summary"), chromedp.WaitVisible(".confirm button"))
+	b.requireAccessible("asks before it deletes")
+	b.follows(".confirm button")
+	b.sees(".toast-note", "任务已删除")
+	b.sees("h2", "还没有评测任务")
+}
+
 func readReport(t *testing.T, path string) [][]string {
 	t.Helper()
 	if filepath.Ext(path) == ".xlsx" {
@@ -226,7 +307,8 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
 	var report string
 	b.do(chromedp.Location(&report), emulation.SetScriptExecutionDisabled(false))
-	for _, path := range []string{"/", "/tasks", strings.TrimPrefix(report, program.url)} {
+	page := strings.TrimSuffix(strings.TrimPrefix(report, program.url), "/results")
+	for _, path := range []string{"/", "/tasks", page + "/results", page, page + "/launches", "/workers"} {
 		b.open(path)
 		var overflow int
 		b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)

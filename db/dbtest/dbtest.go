@@ -81,7 +81,12 @@ func URL(t testing.TB) string {
 // Open returns a migrated store in a schema of its own, and a connection for looking at its tables.
 func Open(t testing.TB) (*db.Store, *sqlx.DB) {
 	t.Helper()
-	url := URL(t)
+	return OpenAt(t, URL(t))
+}
+
+// OpenAt is Open for a database of the test's own.
+func OpenAt(t testing.TB, url string) (*db.Store, *sqlx.DB) {
+	t.Helper()
 	if err := db.Migrate(context.Background(), url); err != nil {
 		t.Fatal(err)
 	}
