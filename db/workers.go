@@ -152,9 +152,9 @@ func (s *Store) RemoveAllWorkers(ctx context.Context) error {
 	return classify("remove the workers", err)
 }
 
-// RemoveDeadWorkers forgets workers that have been silent for an hour.
+// RemoveDeadWorkers forgets workers that have been silent for ten minutes.
 func (s *Store) RemoveDeadWorkers(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, `DELETE FROM workers WHERE beat_at < now() - interval '1 hour'`)
+	_, err := s.db.ExecContext(ctx, `DELETE FROM workers WHERE beat_at < now() - interval '10 minutes'`)
 	return classify("remove dead workers", err)
 }
 

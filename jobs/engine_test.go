@@ -753,3 +753,27 @@ func TestAnOutageOfTheDatabaseCostsNoCall(t *testing.T) {
 	b.requireComplete(t, b.awaitEnd(t, taskID, 60*time.Second))
 	require.Len(t, fake.Calls(), 20, "no call was made twice")
 }
+
+// Redis only wakes: without it tasks begin, go on and end, within their concurrency.
+func TestTasksRunWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.StartRedis(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	b := newBenchOn(t, server.URL())
+	var busy, most atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		now := busy.Add(1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		time.Sleep(20 * time.Millisecond) // an agent that takes its time
+		busy.Add(-1)
+		answer(w, call)
+	})
+	b.startWorker(t, 4)
+	b.startWorker(t, 4)
+	server.Stop()
+	taskID, _ := b.task(t, fake.URL, 20, func(n *db.NewTask) { n.Task.Concurrency = 6 })
+	b.requireComplete(t, b.awaitEnd(t, taskID, 25*time.Second))
+	require.Len(t, fake.Calls(), 100)
+	require.LessOrEqual(t, most.Load(), int64(6))
+}

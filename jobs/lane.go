@@ -37,6 +37,17 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return err
 	}
+	select {
+	case w.slots <- struct{}{}: // lanes that this worker began by itself while Redis was away may still be at work
+	case <-w.leaving:
+		return nil // reconcile sends another lane
+	}
+	defer func() { <-w.slots }()
+	return w.work(id)
+}
+
+// work works in one of the launch's lanes for as long as there is something to do. The caller holds a slot.
+func (w *Worker) work(id uuid.UUID) error {
 	w.metrics.lanesBusy.Inc()
 	defer w.metrics.lanesBusy.Dec()
 	call, err := w.store.LaunchCall(w.calls, id)

@@ -44,12 +44,24 @@ func NewQueue(address string) (*Queue, error) {
 	return &Queue{client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
 }
 
+// redisPatience is how long Redis may be silent; the client tries a few times. Nothing that matters waits for it.
+const redisPatience = 2 * time.Second
+
 // parseRedis reads an address of one Redis, of sentinels (redis-sentinel://host:port,host:port?master=name) or
 // of a cluster's nodes (redis-cluster://user:password@host:port,host:port).
 func parseRedis(address string) (asynq.RedisConnOpt, error) {
 	nodes, isCluster := strings.CutPrefix(address, "redis-cluster://")
 	if !isCluster {
-		return asynq.ParseRedisURI(address)
+		options, err := asynq.ParseRedisURI(address)
+		switch one := options.(type) {
+		case asynq.RedisClientOpt:
+			one.DialTimeout, one.ReadTimeout, one.WriteTimeout = redisPatience, redisPatience, redisPatience
+			return one, err
+		case asynq.RedisFailoverClientOpt:
+			one.DialTimeout, one.ReadTimeout, one.WriteTimeout = redisPatience, redisPatience, redisPatience
+			return one, err
+		}
+		return options, err
 	}
 	// Several hosts are no host to a URL's parser: the account is read beside the first.
 	first, _, _ := strings.Cut(nodes, ",")
@@ -61,7 +73,8 @@ func parseRedis(address string) (asynq.RedisConnOpt, error) {
 		nodes = hosts
 	}
 	password, _ := u.User.Password()
-	return asynq.RedisClusterClientOpt{Addrs: strings.Split(strings.TrimSuffix(nodes, "/"), ","), Username: u.User.Username(), Password: password}, nil
+	return asynq.RedisClusterClientOpt{Addrs: strings.Split(strings.TrimSuffix(nodes, "/"), ","), Username: u.User.Username(), Password: password,
+		DialTimeout: redisPatience, ReadTimeout: redisPatience, WriteTimeout: redisPatience}, nil
 }
 
 // Close closes the connections.

@@ -34,8 +34,13 @@ func (w *Worker) lead(ctx context.Context, tidied *time.Time) error {
 	if w.isWaking.CompareAndSwap(false, true) {
 		go func() {
 			defer w.isWaking.Store(false)
-			if err := w.wake(ctx, launches); err != nil && ctx.Err() == nil {
-				w.log.WarnContext(ctx, "lanes not woken; it comes again", "error", err)
+			err := w.wake(ctx, launches)
+			if err != nil && ctx.Err() == nil {
+				w.log.WarnContext(ctx, "lanes not woken through Redis; this worker goes on by itself", "error", err)
+				err = w.goOnAlone(ctx)
+			}
+			if err != nil && ctx.Err() == nil {
+				w.log.WarnContext(ctx, "no lanes begun; it comes again", "error", err)
 			}
 		}()
 	}
@@ -119,6 +124,49 @@ func (w *Worker) wake(ctx context.Context, launches []db.ActiveLaunch) error {
 		}
 	}
 	return nil
+}
+
+// goOnAlone does without Redis what wake-ups would do: it starts launches and begins lanes in this process, as
+// far as there is room. The database admits no more lanes than a launch may have, whoever begins them.
+func (w *Worker) goOnAlone(ctx context.Context) error {
+	launches, err := w.store.ActiveLaunches(ctx)
+	if err != nil {
+		return err
+	}
+	for _, launch := range launches {
+		if !launch.Started {
+			if err := w.startLaunch(ctx, launch.ID); err != nil {
+				w.log.WarnContext(ctx, "lanes not woken", "launch_id", launch.ID, "error", err)
+			}
+		}
+		for range launch.WantedLanes {
+			select {
+			case w.slots <- struct{}{}:
+			default:
+				return nil // all lanes are busy
+			}
+			w.beginOwn(func() {
+				if err := w.work(launch.ID); err != nil {
+					w.log.WarnContext(ctx, "lane ended; reconcile takes it up", "launch_id", launch.ID, "error", err)
+				}
+			})
+		}
+	}
+	return nil
+}
+
+// beginOwn works in the slot that the caller took, unless the worker leaves.
+func (w *Worker) beginOwn(work func()) {
+	w.ownMu.Lock()
+	defer w.ownMu.Unlock()
+	if w.isLeaving() { // nobody would wait for it
+		<-w.slots
+		return
+	}
+	w.own.Go(func() {
+		defer func() { <-w.slots }()
+		work()
+	})
 }
 
 // finish closes a launch that has nothing left to run; one of all who try does it.

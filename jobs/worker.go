@@ -41,6 +41,10 @@ type Worker struct {
 	claiming      sync.RWMutex
 	mayHaveStrays atomic.Bool
 	pulse         atomic.Pointer[pulse]
+	// slots has an entry for each lane at work, at most as many as lanes; own are those that no job began.
+	slots chan struct{}
+	ownMu sync.Mutex // keeps them from beginning while the worker begins to leave
+	own   sync.WaitGroup
 	// crews are the launches that this worker's lanes work on.
 	crewsMu sync.Mutex
 	crews   map[uuid.UUID]*crew
@@ -80,7 +84,7 @@ const drainTime = 30 * time.Second
 func NewWorker(config WorkerConfig) *Worker {
 	w := &Worker{id: uuid.New(), lanes: config.Lanes, store: config.Store, queue: config.Queue, agents: config.Agents,
 		sealer: config.Sealer, metrics: config.Metrics, keepHistory: config.KeepHistory, leaving: make(chan struct{}),
-		crews: map[uuid.UUID]*crew{}}
+		crews: map[uuid.UUID]*crew{}, slots: make(chan struct{}, config.Lanes)}
 	w.log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	return w
@@ -114,12 +118,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	heart.Go(func() { w.lookAfter(alive) })
 
 	<-ctx.Done()
+	w.ownMu.Lock()
 	close(w.leaving)
+	w.ownMu.Unlock()
 	cut := time.AfterFunc(drainTime, w.cutCalls)
 	defer cut.Stop()
 	var servers sync.WaitGroup
 	servers.Go(evaluation.Shutdown)
 	servers.Go(control.Shutdown)
+	servers.Go(w.own.Wait)
 	servers.Wait()
 	die()
 	heart.Wait()
