@@ -40,7 +40,7 @@ bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal
 
 .PHONY: chaos
 chaos: tools ## Break everything while 40,000 units run, for about a quarter of an hour; prints a summary
-	WENDING_CHAOS=full go test -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
+	WENDING_CHAOS=full go test -v -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
 
 .PHONY: generate
 generate: ## Format everything and write the templates' Go code anew

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lib/pq"
 )
@@ -34,8 +35,7 @@ func classify(doing string, err error) error {
 		switch {
 		case refused.Code == "23505": // unique_violation
 			return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
-		case refused.Code.Class() == "08", refused.Code.Class() == "40", refused.Code.Class() == "53", refused.Code.Class() == "57":
-			// connection exception, rolled back for a deadlock, insufficient resources, operator intervention
+		case slices.Contains(passing, string(refused.Code.Class())):
 			return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
 		}
 		return fmt.Errorf("%s: %w", doing, err)
@@ -46,6 +46,11 @@ func classify(doing string, err error) error {
 	// Anything that is not an answer of the server is a connection that broke.
 	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
 }
+
+// passing are the classes of errors that say nothing of the statement: connection, a server that is read-only
+// for now (25), accounts and databases that are not there for now (28, 3D), rolled back for a deadlock (40),
+// resources, states of objects, operator, the system and the server itself.
+var passing = []string{"08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX"}
 
 func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 

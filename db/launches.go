@@ -256,8 +256,6 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		WHERE l.id = $1 AND l.status IN ('RUNNING', 'STOPPING')
 		AND NOT EXISTS (SELECT 1 FROM units u WHERE u.launch_id = l.id AND u.state IN ('QUEUED', 'RUNNING'))
 		RETURNING 1`
-	const markProcessed = `UPDATE evaluation_items SET processed = true WHERE NOT processed AND id = ANY (ARRAY(` +
-		askedAndDone + ` WHERE launch_id = $1` + perItem + `))`
 	const closeTask = `UPDATE evaluation_tasks t SET completed_at = now(), updated_at = now(),
 		progress_processed = (SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed),
 		status = CASE WHEN t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
@@ -292,8 +290,8 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := readAlongIndexes(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, markProcessed, id); err != nil {
-			return classify("close the questions", err)
+		if err := closeQuestions(ctx, tx, launch.TaskID); err != nil {
+			return err
 		}
 		result, err := tx.ExecContext(ctx, closeTask, launch.TaskID)
 		if err := requireRow("close the task", result, err); err != nil {
@@ -313,6 +311,14 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 	return finished && err == nil, err
 }
 
+// closeQuestions marks every question of a task as processed that has all its runs, from whatever launch.
+func closeQuestions(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
+	_, err := tx.ExecContext(ctx, `UPDATE evaluation_items SET processed = true WHERE NOT processed AND id = ANY (ARRAY(
+		SELECT item_id FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id
+		HAVING count(*) = (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)))`, taskID)
+	return classify("close the questions", err)
+}
+
 // FailLaunch ends a launch and its task because of a fault of the system that code names. Units not
 // begun are stopped; results already stored stay. ErrConflict: the launch had ended before.
 func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error {
@@ -320,7 +326,8 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		WHERE id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING') RETURNING task_id`
 	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1, worker_id = NULL
 		WHERE launch_id = $1 AND state IN ('QUEUED', 'RUNNING')`
-	const failTask = `UPDATE evaluation_tasks SET status = 'FAILED', failure_code = $2, completed_at = now(), updated_at = now()
+	const failTask = `UPDATE evaluation_tasks SET status = 'FAILED', failure_code = $2, completed_at = now(), updated_at = now(),
+		progress_processed = (SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed)
 		WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 	return s.inTx(ctx, "fail the launch", func(tx *sqlx.Tx) error {
 		var taskID uuid.UUID
@@ -333,6 +340,9 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		}
 		if _, err := tx.ExecContext(ctx, stop, id); err != nil {
 			return classify("stop the units", err)
+		}
+		if err := closeQuestions(ctx, tx, taskID); err != nil {
+			return err
 		}
 		result, err := tx.ExecContext(ctx, failTask, taskID, code)
 		if err := requireRow("fail the task", result, err); err != nil {

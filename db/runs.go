@@ -130,7 +130,8 @@ const (
 // workers that finish an item together would not see each other.
 func (s *Store) CountProcessed(ctx context.Context, launchID, taskID uuid.UUID, itemIDs []int64) error {
 	const count = `WITH finished AS (UPDATE evaluation_items SET processed = true WHERE NOT processed AND id = ANY (ARRAY(` +
-		askedAndDone + ` WHERE launch_id = $1 AND item_id = ANY ($3)` + perItem + `)) RETURNING 1)
+		askedAndDone + ` WHERE launch_id = $1 AND item_id = ANY ($3)` + perItem + `))
+			AND EXISTS (SELECT 1 FROM launches WHERE id = $1 AND status IN ('RUNNING', 'STOPPING')) RETURNING 1)
 		UPDATE evaluation_tasks SET progress_processed = progress_processed + (SELECT count(*) FROM finished), updated_at = now()
 		WHERE id = $2 AND EXISTS (SELECT 1 FROM finished)`
 	_, err := s.db.ExecContext(ctx, count, launchID, taskID, pq.Int64Array(itemIDs))

@@ -130,21 +130,22 @@ const recentRuns = 1000
 func (s *Store) TaskProgress(ctx context.Context, taskID uuid.UUID) (Progress, error) {
 	const query = `SELECT t.id AS task_id, t.status AS task_status, t.failure_code, coalesce(l.number, 0) AS launch_number,
 			coalesce(l.status = 'STOPPING', false) AS is_stopping, t.total_items * t.runs_per_item AS total,
-			CASE WHEN l.status IN ('RUNNING', 'STOPPING') THEN l.kept_succeeded + l.kept_failed + u.done ELSE r.runs END AS completed,
-			CASE WHEN l.status IN ('RUNNING', 'STOPPING') THEN l.kept_failed + u.failed ELSE r.failed END AS failed,
-			u.running, CASE WHEN l.status = 'PENDING' THEN t.total_items * t.runs_per_item - r.runs ELSE u.queued END AS queued,
+			CASE WHEN at_work THEN l.kept_succeeded + l.kept_failed + u.done ELSE r.runs END AS completed,
+			CASE WHEN at_work THEN l.kept_failed + u.failed ELSE r.failed END AS failed,
+			u.running, CASE WHEN l.status <> 'PENDING' THEN u.queued WHEN l.item_id IS NULL THEN t.total_items * t.runs_per_item - r.runs ELSE t.runs_per_item - r.of_item END AS queued,
 			coalesce(recent.runs / recent.seconds, 0) AS calls_per_second
 		FROM evaluation_tasks t
-		LEFT JOIN LATERAL (SELECT * FROM launches WHERE task_id = t.id ORDER BY number DESC LIMIT 1) l ON true
+		LEFT JOIN LATERAL (SELECT *, status IN ('RUNNING', 'STOPPING') AND started_at IS NOT NULL AS at_work
+			FROM launches WHERE task_id = t.id ORDER BY number DESC LIMIT 1) l ON true
 		LEFT JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'DONE') AS done, count(*) FILTER (WHERE outcome <> 'SUCCEEDED') AS failed,
 			count(*) FILTER (WHERE state = 'RUNNING') AS running, count(*) FILTER (WHERE state = 'QUEUED') AS queued
 			FROM units WHERE launch_id = l.id) u ON true
-		LEFT JOIN LATERAL (SELECT count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failed
-			FROM evaluation_runs WHERE task_id = t.id AND is_current AND coalesce(l.status, '') NOT IN ('RUNNING', 'STOPPING')
-			AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED')) r ON true
+		LEFT JOIN LATERAL (SELECT count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failed, count(*) FILTER (WHERE item_id = l.item_id) AS of_item
+			FROM evaluation_runs WHERE task_id = t.id AND is_current AND NOT coalesce(at_work, false)
+			AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED' OR item_id <> l.item_id)) r ON true
 		LEFT JOIN LATERAL (SELECT count(*) AS runs, greatest(0.5, extract(epoch FROM now() - greatest(now() - interval '10 seconds',
 				l.started_at, CASE WHEN count(*) = $2 THEN min(created_at) END))) AS seconds
-			FROM (SELECT created_at FROM evaluation_runs WHERE launch_id = l.id AND l.status IN ('RUNNING', 'STOPPING') ORDER BY id DESC LIMIT $2) newest
+			FROM (SELECT created_at FROM evaluation_runs WHERE launch_id = l.id AND at_work ORDER BY id DESC LIMIT $2) newest
 			WHERE created_at > now() - interval '10 seconds') recent ON true
 		WHERE t.id = $1`
 	var progress Progress

@@ -46,12 +46,11 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, want int
 			set_config('enable_bitmapscan', 'off', true) AS bitmapscan, set_config('enable_sort', 'off', true) AS sort,
 			set_config('enable_hashjoin', 'off', true) AS hashjoin, set_config('enable_mergejoin', 'off', true) AS mergejoin, set_config('jit', 'off', true) AS jit
 		FROM launches l JOIN agents a ON a.origin = l.agent_origin
-		WHERE l.id = $1 AND l.status = 'RUNNING' AND EXISTS (SELECT 1 FROM workers WHERE id = $2 AND lease = $3)`
+		WHERE l.id = $1 AND l.status = 'RUNNING' AND EXISTS (SELECT 1 FROM workers WHERE id = $2 AND lease = $3 AND beat_at > now() - $4 * interval '1 second')`
 	const claim = `UPDATE units u SET state = 'RUNNING', epoch = epoch + 1, worker_id = $2
 		FROM evaluation_items i WHERE i.id = u.item_id AND u.id = ANY (ARRAY(
 			SELECT id FROM units WHERE launch_id = $1 AND state = 'QUEUED' ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED))
 		RETURNING u.id AS unit_id, u.epoch, u.run_index, ` + itemColumns
-	const reserve = `UPDATE agents SET next_free = greatest(next_free, clock_timestamp()) + $2 * interval '1 microsecond' WHERE origin = $1`
 	lock := ahead + ` FOR SHARE OF l`
 	if call.IntervalMicros > 0 {
 		lock = ahead + ` FOR SHARE OF l FOR UPDATE OF a`
@@ -60,7 +59,7 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, want int
 	err := s.inTx(ctx, "claim units", func(tx *sqlx.Tx) error {
 		var aheadMicros int64
 		var ignored string
-		err := tx.QueryRowxContext(ctx, lock, call.LaunchID, lease.WorkerID, lease.Number).Scan(&aheadMicros, &ignored, &ignored, &ignored, &ignored, &ignored)
+		err := tx.QueryRowxContext(ctx, lock, call.LaunchID, lease.WorkerID, lease.Number, leaseFor.Seconds()).Scan(&aheadMicros, &ignored, &ignored, &ignored, &ignored, &ignored)
 		if isNoRows(err) {
 			return nil
 		}
@@ -85,13 +84,19 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, want int
 		if call.IntervalMicros == 0 || len(got.Units) == 0 {
 			return nil
 		}
-		_, err = tx.ExecContext(ctx, reserve, call.AgentOrigin, int64(len(got.Units))*call.IntervalMicros)
-		return classify("reserve the calls", err)
+		return takeMoments(ctx, tx, call, len(got.Units))
 	})
 	if err != nil {
 		return Claim{}, err
 	}
 	return got, nil
+}
+
+// takeMoments moves the agent's next free moment by so many calls. Its row is locked.
+func takeMoments(ctx context.Context, tx *sqlx.Tx, call Call, calls int) error {
+	_, err := tx.ExecContext(ctx, `UPDATE agents SET next_free = greatest(next_free, clock_timestamp()) + $2 * interval '1 microsecond'
+		WHERE origin = $1`, call.AgentOrigin, int64(calls)*call.IntervalMicros)
+	return classify("reserve calls", err)
 }
 
 // ReserveCall takes a moment at the agent for one more attempt of a unit and returns how long to wait for it.
@@ -101,7 +106,6 @@ func (s *Store) ReserveCall(ctx context.Context, call Call, unit Unit) (wait tim
 	const ahead = `SELECT greatest(0, extract(epoch FROM a.next_free - clock_timestamp()) * 1000000)::bigint
 		FROM units u JOIN launches l ON l.id = u.launch_id JOIN agents a ON a.origin = l.agent_origin
 		WHERE u.id = $1 AND u.epoch = $2 AND u.state = 'RUNNING' AND l.status = 'RUNNING' FOR UPDATE OF a`
-	const reserve = `UPDATE agents SET next_free = greatest(next_free, clock_timestamp()) + $2 * interval '1 microsecond' WHERE origin = $1`
 	err = s.inTx(ctx, "reserve a call", func(tx *sqlx.Tx) error {
 		var aheadMicros int64
 		err := tx.GetContext(ctx, &aheadMicros, ahead, unit.ID, unit.Epoch)
@@ -119,8 +123,7 @@ func (s *Store) ReserveCall(ctx context.Context, call Call, unit Unit) (wait tim
 		if call.IntervalMicros == 0 {
 			return nil
 		}
-		_, err = tx.ExecContext(ctx, reserve, call.AgentOrigin, call.IntervalMicros)
-		return classify("reserve a call", err)
+		return takeMoments(ctx, tx, call, 1)
 	})
 	return wait, reserved && err == nil, err
 }

@@ -10,8 +10,7 @@ import (
 
 // How workers show that they live.
 const (
-	// BeatEvery is the time between two signs of life of a worker. A worker also beats right before it looks
-	// for dead ones: after an outage of the database every beat is old, its own among them.
+	// BeatEvery is the time between two signs of life of a worker.
 	BeatEvery = time.Second
 	// leaseFor is the silence after which a worker must begin nothing more under its lease: a good while
 	// before others take what it holds.
@@ -36,10 +35,10 @@ type Lease struct {
 }
 
 // Beat notes that the worker lives. It returns its lease and the time since its last beat, by the database's
-// clock. A worker that was silent for too long loses its lanes and gets a new lease.
+// clock. A worker that was silent for too long gets a new lease; its lanes stay until it leaves them, for
+// their calls may still be on their way.
 func (s *Store) Beat(ctx context.Context, w Worker) (lease Lease, since time.Duration, err error) {
-	const beat = `WITH last AS (SELECT now() - beat_at AS silence FROM workers WHERE id = $1),
-		gone AS (DELETE FROM lanes WHERE worker_id = $1 AND (SELECT silence FROM last) >= $5 * interval '1 second')
+	const beat = `WITH last AS (SELECT now() - beat_at AS silence FROM workers WHERE id = $1)
 		INSERT INTO workers (id, host, process_id, lanes) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET beat_at = now(), lease = CASE WHEN (SELECT silence FROM last) >= $5 * interval '1 second'
 			THEN nextval('worker_leases') ELSE workers.lease END
@@ -91,7 +90,7 @@ func (s *Store) EnterLane(ctx context.Context, laneID, launchID uuid.UUID, lease
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
 	const enter = `INSERT INTO lanes (id, launch_id, worker_id)
 		SELECT $2, l.id, $3 FROM launches l WHERE l.id = $4 AND (` + liveLanes + `) < l.concurrency
-		AND EXISTS (SELECT 1 FROM workers WHERE id = $3 AND lease = $5)`
+		AND EXISTS (SELECT 1 FROM workers WHERE id = $3 AND lease = $5 AND beat_at > now() - $6 * interval '1 second')`
 	err = s.inTx(ctx, "enter a lane", func(tx *sqlx.Tx) error {
 		var id uuid.UUID
 		err := tx.GetContext(ctx, &id, lock, launchID)
@@ -101,7 +100,7 @@ func (s *Store) EnterLane(ctx context.Context, laneID, launchID uuid.UUID, lease
 		if err != nil {
 			return classify("lock the launch", err)
 		}
-		result, err := tx.ExecContext(ctx, enter, WorkerDeadAfter.Seconds(), laneID, lease.WorkerID, launchID, lease.Number)
+		result, err := tx.ExecContext(ctx, enter, WorkerDeadAfter.Seconds(), laneID, lease.WorkerID, launchID, lease.Number, leaseFor.Seconds())
 		if err != nil {
 			return classify("enter a lane", err)
 		}

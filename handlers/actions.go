@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"mime"
@@ -79,22 +78,50 @@ func (s *Server) launch(c echo.Context, kind db.LaunchKind, questionID string) (
 // retry asks again what did not succeed: everything, or the one question that question_id names.
 func (s *Server) retry(c echo.Context) (db.Task, error) {
 	c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, maxFieldBytes)
-	questionID := c.QueryParam("question_id")
-	if kind, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType)); kind == echo.MIMEApplicationJSON && c.Request().ContentLength != 0 {
-		var body struct {
-			QuestionID string `json:"question_id"`
-		}
-		if err := json.NewDecoder(c.Request().Body).Decode(&body); err != nil {
-			return db.Task{}, &Fault{Status: http.StatusUnprocessableEntity, Code: "REQUEST_INVALID", Cause: err}
-		}
-		questionID = body.QuestionID
-	} else if text := c.FormValue("question_id"); text != "" {
-		questionID = text
+	var asked []string // a request that is damaged must not retry everything
+	invalid := func(err error) (db.Task, error) {
+		return db.Task{}, &Fault{Status: http.StatusUnprocessableEntity, Code: "REQUEST_INVALID", Cause: err}
 	}
-	return s.launch(c, db.LaunchRetry, strings.ToValidUTF8(strings.ReplaceAll(questionID, "\x00", ""), "\uFFFD"))
+	query, err := url.ParseQuery(c.Request().URL.RawQuery)
+	if err != nil {
+		return invalid(err)
+	}
+	asked = append(asked, query["question_id"]...)
+	kind, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	switch {
+	case c.Request().ContentLength == 0:
+	case kind == echo.MIMEApplicationJSON:
+		var body struct {
+			QuestionID *string `json:"question_id"`
+		}
+		decoder := json.NewDecoder(c.Request().Body)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&body); err != nil {
+			return invalid(err)
+		}
+		if body.QuestionID != nil {
+			asked = append(asked, *body.QuestionID)
+		}
+	default:
+		form, err := readUpload(c)
+		if err != nil {
+			return db.Task{}, err
+		}
+		if text, isThere := form.values["question_id"]; isThere {
+			asked = append(asked, text)
+		}
+	}
+	if len(asked) == 0 {
+		return s.launch(c, db.LaunchRetry, "")
+	}
+	questionID := strings.ToValidUTF8(strings.ReplaceAll(asked[0], "\x00", "\uFFFD"), "\uFFFD")
+	if len(asked) > 1 || questionID == "" {
+		return db.Task{}, parameterInvalid("question_id", "error.range.one")
+	}
+	return s.launch(c, db.LaunchRetry, questionID)
 }
 
-// stop ends the task's launch. Where no call is in flight the task is STOPPED at once.
+// stop ends the task's launch. A task that no worker has begun is STOPPED at once.
 func (s *Server) stop(c echo.Context) (db.Task, error) {
 	ctx := c.Request().Context()
 	task, err := s.task(c)
@@ -143,9 +170,10 @@ func (s *Server) apiDelete(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// uploadOf is the form that a task was made from, with its file where that is still there.
+// uploadOf is the form that a task was made from, with its file where that is still there. Headers and payload
+// stay behind in the source.
 func (s *Server) uploadOf(task db.Task) (*upload, error) {
-	form := &upload{values: map[string]string{
+	form := &upload{source: &task, values: map[string]string{
 		"task_name": task.Name, "agent_api_url": task.AgentURL, "runs_per_item": strconv.Itoa(task.RunsPerItem),
 		"timeout_seconds": strconv.Itoa(task.TimeoutSeconds), "max_retries": strconv.Itoa(task.MaxRetries),
 		"concurrency": strconv.Itoa(task.Concurrency), "rate_limit": task.RateLimit, "use_stream": strconv.FormatBool(task.UseStream),
@@ -153,17 +181,6 @@ func (s *Server) uploadOf(task db.Task) (*upload, error) {
 	if task.AgentModel != nil {
 		form.values["agent_model"] = *task.AgentModel
 	}
-	if task.ExtraPayload != nil {
-		form.values["extra_payload"] = string(*task.ExtraPayload)
-	}
-	headers, err := s.Sealer.Open(task.SealedHeaders, task.ID.String())
-	if err == nil && len(headers) > 0 {
-		sealed, err := s.Sealer.Seal(headers, formOwner)
-		if err != nil {
-			return nil, err
-		}
-		form.values["agent_api_headers_sealed"] = base64.StdEncoding.EncodeToString(sealed)
-	} // headers that cannot be decrypted any more are typed anew
 	content, err := os.ReadFile(s.datasetPath(task.ID, task.DatasetExtension))
 	if err == nil {
 		form.file = &uploadedFile{name: task.DatasetName, content: content}

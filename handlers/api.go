@@ -94,7 +94,7 @@ type apiCreated struct {
 }
 
 func (s *Server) apiCreateTask(c echo.Context) error {
-	submitted, err := readUpload(c)
+	submitted, err := s.readForm(c)
 	if err != nil {
 		return err
 	}

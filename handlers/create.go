@@ -34,7 +34,11 @@ func (s *Server) formOf(submitted *upload, n newTask) views.CreateForm {
 	values, form := submitted.values, s.emptyForm()
 	form.Name, form.URL, form.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
 	form.Headers, form.Payload, form.ProbeQuestion = values["agent_api_headers"], values["extra_payload"], values["probe_question"]
-	if sealed, err := s.Sealer.Seal(n.headers, formOwner); err == nil && sealed != nil {
+	if submitted.source != nil {
+		form.From = submitted.source.ID.String()
+		form.HasHeaders, form.HasPayload = submitted.source.SealedHeaders != nil, submitted.source.ExtraPayload != nil
+	}
+	if sealed, err := s.Sealer.Seal(n.headers, formOwner); err == nil && sealed != nil && !n.hasSourceHeaders {
 		form.Headers, form.SealedHeaders = "", base64.StdEncoding.EncodeToString(sealed)
 	}
 	form.UseStream = values["use_stream"] != "false"
@@ -69,6 +73,7 @@ func (s *Server) createPage(c echo.Context) error {
 			return err
 		}
 		copied.values["task_name"] = s.copyName(c, source.Name)
+		copied.values["agent_api_url"] = shownURL(source.AgentURL)
 		n, faults := s.validate(copied)
 		form = s.formOf(copied, n)
 		if copied.file != nil {
@@ -80,7 +85,7 @@ func (s *Server) createPage(c echo.Context) error {
 
 // createTask takes the page's form: 303 to the list, or 422 with the form and an error beside each field.
 func (s *Server) createTask(c echo.Context) error {
-	submitted, err := readUpload(c)
+	submitted, err := s.readForm(c)
 	if err != nil {
 		return err
 	}
@@ -160,7 +165,7 @@ func (s *Server) wakeLaunch(c echo.Context, taskID, launchID uuid.UUID) {
 
 // previewDataset shows what stands in the chosen file, and keeps it for the form.
 func (s *Server) previewDataset(c echo.Context) error {
-	submitted, err := readUpload(c)
+	submitted, err := s.readForm(c)
 	if err != nil {
 		return err
 	}
@@ -214,7 +219,7 @@ func (s *Server) preview(n newTask, faults []fieldFault, submitted *upload, loca
 
 // probeAgent asks one question once, with the form's settings, and shows what comes of it.
 func (s *Server) probeAgent(c echo.Context) error {
-	submitted, err := readUpload(c)
+	submitted, err := s.readForm(c)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
 
 	"wending/db"
 	"wending/jobs/agent"
@@ -29,6 +30,8 @@ type newTask struct {
 	settings         Defaults
 	interval         time.Duration
 	origin           string
+	// hasSourceHeaders says that the headers are those of the task that the form was copied from.
+	hasSourceHeaders bool
 	// isDraft says that the task shall wait to be started.
 	isDraft bool
 	file    *uploadedFile
@@ -63,18 +66,30 @@ func (s *Server) validate(form *upload) (n newTask, faults []fieldFault) {
 	var f *Fault
 	n.name, f = validName(form.values["task_name"])
 	note("task_name", f)
-	n.url, n.origin, f = s.validURL(form.values["agent_api_url"])
+	n.url, n.origin, f = s.validURL(form.agentURL())
 	note("agent_api_url", f)
+	source := form.sourceFor(n.origin)
 	n.file, n.set, f = s.validDataset(form)
 	note("dataset_file", f)
 	n.model = strings.TrimSpace(form.values["agent_model"])
 	if utf8.RuneCountInString(n.model) > 200 || hasControl(n.model) {
 		note("agent_model", parameterInvalid("agent_model", "error.range.text", "Max", 200))
 	}
-	n.headers, f = s.validHeaders(form.values)
-	note("agent_api_headers", f)
+	if source != nil && source.SealedHeaders != nil && form.isBlank("agent_api_headers") && form.isBlank("agent_api_headers_sealed") {
+		headers, err := s.Sealer.Open(source.SealedHeaders, source.ID.String())
+		if err != nil {
+			note("agent_api_headers", unprocessable("AGENT_HEADERS_INVALID"))
+		}
+		n.headers, n.hasSourceHeaders = headers, true
+	} else {
+		n.headers, f = s.validHeaders(form.values)
+		note("agent_api_headers", f)
+	}
 	n.payload, f = validPayload(form.values["extra_payload"])
 	note("extra_payload", f)
+	if source != nil && form.isBlank("extra_payload") {
+		n.payload = source.ExtraPayload
+	}
 	for _, number := range []struct {
 		field    string
 		min, max int
@@ -110,6 +125,44 @@ func (s *Server) validate(form *upload) (n newTask, faults []fieldFault) {
 		n.isDraft = !starts
 	}
 	return n, faults
+}
+
+func (u *upload) isBlank(field string) bool { return strings.TrimSpace(u.values[field]) == "" }
+
+// agentURL is the address as it was typed; the shown address of the task that the form was copied from stands
+// for its whole one.
+func (u *upload) agentURL() string {
+	typed := strings.TrimSpace(u.values["agent_api_url"])
+	if u.source != nil && typed == shownURL(u.source.AgentURL) {
+		return u.source.AgentURL
+	}
+	return typed
+}
+
+// sourceFor is the task that the form was copied from, if its agent is at this origin: what may be secret in
+// it – headers, payload – goes to no other.
+func (u *upload) sourceFor(origin string) *db.Task {
+	if u.source == nil {
+		return nil
+	}
+	if address, err := url.Parse(u.source.AgentURL); err != nil || originOf(address) != origin {
+		return nil
+	}
+	return u.source
+}
+
+// readForm reads a form for a new task, and the task that it was copied from.
+func (s *Server) readForm(c echo.Context) (*upload, error) {
+	form, err := readUpload(c)
+	if err != nil || form.isBlank("from") {
+		return form, err
+	}
+	source, err := s.taskByID(c, form.values["from"])
+	if errors.Is(err, db.ErrNotFound) { // deleted meanwhile: what was copied openly is in the form
+		return form, nil
+	}
+	form.source = &source
+	return form, err
 }
 
 func hasControl(text string) bool {

@@ -118,6 +118,15 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, 10, before.Failed+before.Succeeded)
 
 	isWell.Store(true)
+	for _, damaged := range []string{"/retry?question_id=", "/retry?question_id=q1&question_id=q2", "/retry?question_id=%zz"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.post(t, api+"/"+id+damaged, nil).StatusCode, damaged)
+	}
+	for _, body := range []string{`{"questionId":"q1"}`, `{`, `{"question_id":""}`} {
+		refused, err := http.Post(s.URL+api+"/"+id+"/retry", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		require.NoError(t, refused.Body.Close())
+		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, body)
+	}
 	answer := s.post(t, api+"/"+id+"/retry?question_id=none", nil)
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 	require.Contains(t, string(answer.body), "QUESTION_NOT_FOUND")
@@ -256,6 +265,45 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	}
 }
 
+// A retry that is stopped leaves the progress where it was: every question still has all its runs.
+func TestAStoppedRetryKeepsTheProgress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var isWell, isGone atomic.Bool
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if isGone.Load() {
+			<-release
+		}
+		if !isWell.Load() {
+			http.Error(w, "down", http.StatusInternalServerError)
+			return
+		}
+		agenttest.Stream(w, "answer")
+	})
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1"})
+	s.awaitDone(t, id)
+	isGone.Store(true)
+	isWell.Store(true)
+	s.act(t, id, "retry")
+	dbtest.Await(t, 10*time.Second, "a call of the retry", func() bool { return len(fake.Calls()) == 11 })
+	s.act(t, id, "stop")
+	close(release)
+	s.awaitDone(t, id)
+	state := s.state(t, id)
+	require.Equal(t, "STOPPED", state.Status)
+	require.Equal(t, 2, state.Progress.Processed)
+	require.Equal(t, 10, state.Statistics.Runs, "what was not asked again keeps its outcome")
+	require.Equal(t, 1, state.Statistics.Succeeded)
+	require.Zero(t, state.Statistics.Stopped)
+	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+id+"/retry?question_id=q2", nil).StatusCode)
+	s.awaitDone(t, id)
+	state = s.state(t, id)
+	require.Equal(t, "SUCCEEDED", state.Status)
+	require.Equal(t, 2, state.Progress.Processed)
+	require.GreaterOrEqual(t, state.Statistics.Succeeded, 5)
+}
+
 func TestATaskThatWaitsForAWorkerIsStoppedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -309,10 +357,28 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	require.Equal(t, fake.URL, form.Find("[name=agent_api_url]").AttrOr("value", ""))
 	require.Equal(t, "2", form.Find("[name=runs_per_item]").AttrOr("value", ""))
 	require.NotEmpty(t, form.Find("[name=dataset_token]").AttrOr("value", ""))
-	require.NotContains(t, string(s.get(t, "/?from="+id).body), "k1", "headers come sealed")
-	sent := s.post(t, "/tasks", map[string]string{"task_name": "copy", "agent_api_url": fake.URL, "dataset_token": form.Find("[name=dataset_token]").AttrOr("value", ""),
-		"agent_api_headers_sealed": form.Find("[name=agent_api_headers_sealed]").AttrOr("value", "")})
+	require.Equal(t, id, form.Find("[name=from]").AttrOr("value", ""))
+	require.Zero(t, form.Find("[name=agent_api_headers_sealed]").Length(), "what may be secret stays in the source")
+	require.Equal(t, "", form.Find("[name=extra_payload]").Text())
+	copied := map[string]string{"task_name": "copy", "from": id, "agent_api_url": form.Find("[name=agent_api_url]").AttrOr("value", ""),
+		"dataset_token": form.Find("[name=dataset_token]").AttrOr("value", ""), "agent_api_headers": " "}
+	sent := s.post(t, "/tasks", copied)
 	require.Equal(t, http.StatusSeeOther, sent.StatusCode, "%s", sent.body)
+	dbtest.Await(t, 20*time.Second, "the copy's calls", func() bool { return len(fake.Calls()) == 4+10 })
+	last := fake.Calls()[13]
+	require.Equal(t, "k1", last.Header.Get("X-Key"))
+	require.Equal(t, 1.0, last.Body["a"])
+
+	// At another address neither headers nor payload are sent.
+	other := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "x") })
+	require.Equal(t, http.StatusCreated, s.post(t, api+"/"+id+"/clone", map[string]string{"agent_api_url": other.URL}).StatusCode)
+	dbtest.Await(t, 20*time.Second, "the other agent's calls", func() bool { return len(other.Calls()) == 4 })
+	require.Empty(t, other.Calls()[0].Header.Get("X-Key"))
+	require.NotContains(t, other.Calls()[0].Body, "a")
+	probe := s.post(t, "/tasks/probe", map[string]string{"from": id, "agent_api_url": other.URL})
+	require.Equal(t, http.StatusOK, probe.StatusCode)
+	require.Len(t, other.Calls(), 5)
+	require.Empty(t, other.Calls()[4].Header.Get("X-Key"))
 
 	answer := s.post(t, api+"/"+id+"/clone", map[string]string{"task_name": "clone"})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)

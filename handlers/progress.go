@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,11 +34,16 @@ type progressBoard struct {
 
 type watchedTask struct {
 	viewers int
-	mu      sync.Mutex // held while reading, so that one reads and the others wait for it
-	at      time.Time
-	latest  db.Progress
+	reading sync.Mutex // one reads, for all
+	latest  atomic.Pointer[snapshot]
 	// changed is closed when the task's state changed.
 	changed chan struct{}
+}
+
+// snapshot is a task's progress with the moment at which its reading began.
+type snapshot struct {
+	db.Progress
+	at time.Time
 }
 
 func newProgressBoard(store *db.Store) *progressBoard {
@@ -89,22 +95,24 @@ func (b *progressBoard) changes(id uuid.UUID) <-chan struct{} {
 	return b.tasks[id].changed
 }
 
-// read returns the progress of a watched task as it was at most half of progressEvery ago, or a moment ago
-// when isChanged.
+// read returns the progress of a watched task: fresh when isChanged, else as it was at most half of
+// progressEvery ago, or as it was last where somebody is reading it just now.
 func (b *progressBoard) read(ctx context.Context, id uuid.UUID, isChanged bool) (db.Progress, error) {
-	asked := time.Now()
 	b.mu.Lock()
 	task := b.tasks[id]
 	b.mu.Unlock()
-	task.mu.Lock()
-	defer task.mu.Unlock()
-	if task.at.After(asked) || (!isChanged && time.Since(task.at) < progressEvery/2) {
-		return task.latest, nil
+	if latest := task.latest.Load(); !isChanged && latest != nil {
+		if time.Since(latest.at) < progressEvery/2 || !task.reading.TryLock() {
+			return latest.Progress, nil
+		}
+	} else {
+		task.reading.Lock()
 	}
+	defer task.reading.Unlock()
 	at := time.Now()
 	progress, err := b.store.TaskProgress(ctx, id)
 	if err == nil {
-		task.latest, task.at = progress, at
+		task.latest.Store(&snapshot{progress, at})
 	}
 	return progress, err
 }

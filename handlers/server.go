@@ -67,7 +67,12 @@ type Server struct {
 	Config
 	catalogue *views.Catalogue
 	progress  *progressBoard
+	// streams has an entry for each response that holds a connection of the database while a client reads it.
+	streams chan struct{}
 }
+
+// maxStreams is how many there may be, so that slow readers leave connections to everybody else.
+const maxStreams = 5
 
 // contentSecurityPolicy forbids everything inline and everything from elsewhere. Icons of the style sheet
 // are data: URLs.
@@ -83,7 +88,7 @@ func New(config Config) (http.Handler, error) {
 	if err := prepareUploads(config.Uploads); err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue, progress: newProgressBoard(config.Store)}
+	s := &Server{Config: config, catalogue: catalogue, progress: newProgressBoard(config.Store), streams: make(chan struct{}, maxStreams)}
 	if config.Changes != nil {
 		go s.progress.follow(config.Changes, config.Closing)
 	}
@@ -139,8 +144,8 @@ func (s *Server) routes(e *echo.Echo) {
 	api.POST("", s.apiCreateTask)
 	api.GET("", s.apiListTasks)
 	api.GET("/:taskId", s.apiTask)
-	api.GET("/:taskId/results", s.apiResults)
-	api.GET("/:taskId/export", s.exportResults)
+	api.GET("/:taskId/results", s.apiResults, s.inTurn)
+	api.GET("/:taskId/export", s.exportResults, s.inTurn)
 	api.GET("/:taskId/progress", s.streamProgress)
 	api.GET("/:taskId/launches", s.apiLaunches)
 	api.GET("/:taskId/launches/:launchId", s.apiLaunch)
@@ -157,6 +162,19 @@ func isAPI(c echo.Context) bool { return strings.HasPrefix(c.Request().URL.Path+
 func isStream(c echo.Context) bool {
 	return strings.HasSuffix(c.Path(), "/export") || strings.HasSuffix(c.Path(), "/dataset") || strings.HasSuffix(c.Path(), "/results") && isAPI(c) ||
 		c.Path() == "/metrics" || strings.HasSuffix(c.Path(), "/progress")
+}
+
+// inTurn lets a response that streams from the database wait for one of maxStreams.
+func (s *Server) inTurn(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		select {
+		case s.streams <- struct{}{}:
+		case <-c.Request().Context().Done():
+			return c.Request().Context().Err()
+		}
+		defer func() { <-s.streams }()
+		return next(c)
+	}
 }
 
 // refuseOtherSites refuses requests that change something and come from another site's page, and any

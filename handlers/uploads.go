@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"wending/db"
 	"wending/jobs/dataset"
 )
 
@@ -25,6 +26,8 @@ import (
 type upload struct {
 	values map[string]string
 	file   *uploadedFile
+	// source is the task that the form was copied from; nil: none.
+	source *db.Task
 }
 
 // uploadedFile is a dataset file in memory, at most dataset.MaxBytes of it.

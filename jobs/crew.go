@@ -31,7 +31,8 @@ type crew struct {
 	lanes    int
 	waiting  []chan supply
 	buffer   []claimed
-	hasEnded bool // the launch does not run any more, or the lease has passed: nothing may begin
+	hasEnded bool          // the launch does not run any more, or the lease has passed: nothing may begin
+	over     chan struct{} // closed then
 	// confirmed is a moment at which the launch was known to run and the lease to hold; confirmation is
 	// closed with the next one, or with the end.
 	confirmed    time.Time
@@ -76,6 +77,8 @@ const (
 	// beginWithin is the time from a claim to the call's beginning; far less than it takes a silent worker
 	// to lose its units, so that a process that was frozen meanwhile does not begin what others run now.
 	beginWithin = 5 * time.Second
+	// limitedBeginWithin is that where the agent's rate is limited: after it the moment has passed.
+	limitedBeginWithin = 250 * time.Millisecond
 	// bufferFor is how long a unit claimed ahead may wait before other workers shall have it.
 	bufferFor = 2 * time.Second
 	// maxBatch and maxBatchBytes bound what one transaction stores.
@@ -94,7 +97,7 @@ func (w *Worker) joinCrew(call db.Call, headers map[string]string, lease db.Leas
 	if c := w.crews[call.LaunchID]; c != nil && c.lease == lease && c.join() {
 		return c
 	}
-	c := &crew{w: w, call: call, lease: lease, headers: headers, lanes: 1, confirmation: make(chan struct{}), uncounted: map[int64]bool{},
+	c := &crew{w: w, call: call, lease: lease, headers: headers, lanes: 1, confirmation: make(chan struct{}), over: make(chan struct{}), uncounted: map[int64]bool{},
 		wake: make(chan struct{}, 1), outcomes: make(chan outcome, maxBatch), closing: make(chan struct{})}
 	c.calls, c.cut = context.WithCancel(w.calls)
 	w.crews[call.LaunchID] = c
@@ -248,7 +251,7 @@ func (c *crew) claim(want int) (db.Claim, error) {
 		return claim, err
 	}
 	for _, unit := range claim.Units {
-		c.w.held.Store(unit.ID, struct{}{})
+		c.w.held.Store(unit.ID, unit.Epoch)
 	}
 	return claim, nil
 }
@@ -280,8 +283,7 @@ func (c *crew) watch() {
 		if err == nil && state.Status == db.LaunchRunning && state.HoldsLease {
 			c.confirm(asked)
 		} else if !c.hasEnded {
-			c.hasEnded = true
-			close(c.confirmation)
+			c.end()
 			c.signal()
 		}
 		c.mu.Unlock()
@@ -290,6 +292,13 @@ func (c *crew) watch() {
 		}
 		c.giveBack(c.takeBuffer(bufferFor))
 	}
+}
+
+// end notes that nothing may begin any more.
+func (c *crew) end() {
+	c.hasEnded = true
+	close(c.over)
+	close(c.confirmation)
 }
 
 // confirm notes that the launch was running at a moment.
@@ -309,7 +318,11 @@ func (c *crew) mayBegin(unit claimed) bool {
 		c.mu.Lock()
 		hasEnded, isConfirmed, confirmation := c.hasEnded, time.Since(c.confirmed) < trustFor, c.confirmation
 		c.mu.Unlock()
-		left := beginWithin + unit.Wait - time.Since(unit.at)
+		within := beginWithin
+		if c.call.IntervalMicros > 0 { // or several would begin at one moment
+			within = limitedBeginWithin
+		}
+		left := within + unit.Wait - time.Since(unit.at)
 		switch {
 		case hasEnded || left <= 0 || c.w.isLeaving():
 			return false
@@ -346,7 +359,7 @@ func (c *crew) giveBack(units []db.Unit) {
 	defer cancel()
 	err := c.w.store.ReturnUnits(ctx, units)
 	for _, unit := range units {
-		c.w.held.Delete(unit.ID)
+		c.w.held.CompareAndDelete(unit.ID, unit.Epoch)
 	}
 	if err != nil { // only now: a look at what is held must not find them again
 		c.w.mayHaveStrays.Store(true)
@@ -442,7 +455,7 @@ func (c *crew) stored(batch []db.Result, refused []db.Unit) {
 	ctx := c.w.calls
 	c.mu.Lock()
 	for _, result := range batch {
-		c.w.held.Delete(result.Unit.ID)
+		c.w.held.CompareAndDelete(result.Unit.ID, result.Unit.Epoch)
 		c.uncounted[result.Unit.Item.ID] = true
 	}
 	c.mu.Unlock()

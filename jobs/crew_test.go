@@ -14,22 +14,20 @@ import (
 // frozen in between must not begin what others run by now.
 func TestACallBeginsOnlyUnderAFreshClaimOfARunningLaunch(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
 	for name, test := range map[string]struct {
-		claimedAt, confirmed time.Time
-		wait                 time.Duration
-		hasEnded, isLeaving  bool
-		later                func(*crew)
-		may                  bool
+		claimedAgo, confirmedAgo, wait time.Duration
+		hasEnded, isLeaving            bool
+		later                          func(*crew)
+		may                            bool
 	}{
-		"fresh":                              {claimedAt: now, confirmed: now, may: true},
-		"the launch has ended":               {claimedAt: now, confirmed: now, hasEnded: true},
-		"the worker leaves":                  {claimedAt: now, confirmed: now, isLeaving: true},
-		"claimed before a freeze":            {claimedAt: now.Add(-beginWithin), confirmed: now},
-		"waited for its moment":              {claimedAt: now.Add(-beginWithin), wait: beginWithin, confirmed: now, may: true},
-		"confirmed again while it waits":     {claimedAt: now, confirmed: now.Add(-trustFor), later: func(c *crew) { c.confirm(time.Now()) }, may: true},
-		"ended while it waits":               {claimedAt: now, confirmed: now.Add(-trustFor), later: func(c *crew) { c.hasEnded = true; close(c.confirmation) }},
-		"nobody confirms (a frozen lookout)": {claimedAt: now.Add(-beginWithin + 50*time.Millisecond), confirmed: now.Add(-trustFor)},
+		"fresh":                          {may: true},
+		"the launch has ended":           {hasEnded: true},
+		"the worker leaves":              {isLeaving: true},
+		"claimed before a freeze":        {claimedAgo: beginWithin},
+		"waited for its moment":          {claimedAgo: beginWithin, wait: beginWithin, may: true},
+		"confirmed again while it waits": {confirmedAgo: trustFor, later: func(c *crew) { c.confirm(time.Now()) }, may: true},
+		"ended while it waits":           {confirmedAgo: trustFor, later: (*crew).end},
+		"nobody confirms":                {claimedAgo: beginWithin - 50*time.Millisecond, confirmedAgo: trustFor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +35,8 @@ func TestACallBeginsOnlyUnderAFreshClaimOfARunningLaunch(t *testing.T) {
 			if test.isLeaving {
 				close(w.leaving)
 			}
-			c := &crew{w: w, hasEnded: test.hasEnded, confirmed: test.confirmed, confirmation: make(chan struct{})}
+			now := time.Now()
+			c := &crew{w: w, hasEnded: test.hasEnded, confirmed: now.Add(-test.confirmedAgo), confirmation: make(chan struct{}), over: make(chan struct{})}
 			var acting sync.WaitGroup
 			if test.later != nil {
 				acting.Go(func() {
@@ -46,7 +45,7 @@ func TestACallBeginsOnlyUnderAFreshClaimOfARunningLaunch(t *testing.T) {
 					test.later(c)
 				})
 			}
-			require.Equal(t, test.may, c.mayBegin(claimed{db.Unit{Wait: test.wait}, test.claimedAt}))
+			require.Equal(t, test.may, c.mayBegin(claimed{db.Unit{Wait: test.wait}, now.Add(-test.claimedAgo)}))
 			acting.Wait()
 		})
 	}

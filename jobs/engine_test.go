@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -657,9 +658,6 @@ func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, old)
 	require.NoError(t, err)
 	require.False(t, admitted)
-	var lanes int
-	require.NoError(t, b.tables.Get(&lanes, `SELECT count(*) FROM lanes`))
-	require.Zero(t, lanes, "the lanes ended with the lease")
 	require.Len(t, b.claim(t, launchID, fresh, 1), 1)
 }
 
@@ -776,4 +774,70 @@ func TestTasksRunWhileRedisIsAway(t *testing.T) {
 	b.requireComplete(t, b.awaitEnd(t, taskID, 25*time.Second))
 	require.Len(t, fake.Calls(), 100)
 	require.LessOrEqual(t, most.Load(), int64(6))
+}
+
+// A lane whose worker was silent stays until it is left: its call may still be on its way.
+func TestALaneOutlivesItsLease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, launchID := b.task(t, "http://127.0.0.1:9", 2, func(n *db.NewTask) { n.Task.Concurrency = 1 })
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	worker, lane := uuid.New(), uuid.New()
+	admitted, err := b.store.EnterLane(t.Context(), lane, launchID, b.beat(t, worker))
+	require.NoError(t, err)
+	require.True(t, admitted)
+	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '16 seconds'`)
+	require.NoError(t, err)
+	b.beat(t, worker)
+	other := b.beat(t, uuid.New())
+	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, other)
+	require.NoError(t, err)
+	require.False(t, admitted)
+	require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, other)
+	require.NoError(t, err)
+	require.True(t, admitted)
+}
+
+// A database that takes nothing for a while – read-only after a failover – costs no answer.
+func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.StartPostgres(t.Context(), dbtest.Folder(t)+"/postgres")
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	b := newBenchAt(t, server.URL(), dbtest.Redis(t))
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		<-release
+		answer(w, call)
+	})
+	b.startWorker(t, 4)
+	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 60 })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	dbtest.Await(t, 10*time.Second, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
+	const reconnect = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`
+	_, err = b.tables.Exec(`ALTER DATABASE postgres SET default_transaction_read_only = on`)
+	require.NoError(t, err)
+	_, err = b.tables.Exec(reconnect)
+	require.NoError(t, err)
+	close(release)
+	var refused atomic.Int64
+	dbtest.Await(t, 20*time.Second, "the database to refuse results", func() bool {
+		_, err := b.store.RecordResults(t.Context(), taskID, []db.Result{{Unit: db.Unit{ID: 1}, Status: db.RunFailed}})
+		if errors.Is(err, db.ErrUnavailable) {
+			refused.Add(1)
+		}
+		return refused.Load() > 20
+	})
+	_, err = b.tables.Exec(`SET default_transaction_read_only = off; ALTER DATABASE postgres RESET default_transaction_read_only`)
+	require.NoError(t, err)
+	_, err = b.tables.Exec(reconnect)
+	require.NoError(t, err)
+	task := b.awaitEnd(t, taskID, 60*time.Second)
+	b.requireComplete(t, task)
+	statistics, err := b.store.TaskStatistics(t.Context(), taskID)
+	require.NoError(t, err)
+	require.Equal(t, 10, statistics.Succeeded)
+	require.Len(t, fake.Calls(), 10, "no call was made twice")
 }

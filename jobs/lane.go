@@ -188,12 +188,16 @@ func (c *crew) askWithRetries(unit db.Unit) (result db.Result, finished bool) {
 		if !answer.MayRetry() || attempt > c.call.MaxRetries {
 			return result, true
 		}
-		if !c.w.pause(time.Second << (attempt - 1)) {
+		select {
+		case <-time.After(time.Second << (attempt - 1)):
+		case <-c.over:
+			return result, true // what came of it so far is its outcome
+		case <-c.w.leaving:
 			return result, false // another worker asks again
 		}
-		mayAsk, isStopped := c.awaitRate(ctx, unit)
-		if isStopped {
-			return result, true // what came of it so far is its outcome
+		mayAsk, isOver := c.awaitRate(ctx, unit)
+		if isOver {
+			return result, true
 		}
 		if !mayAsk {
 			return result, false
@@ -201,9 +205,11 @@ func (c *crew) askWithRetries(unit db.Unit) (result db.Result, finished bool) {
 	}
 }
 
-// awaitRate takes a moment at the agent for another attempt. isStopped says that there must be none.
-func (c *crew) awaitRate(ctx context.Context, unit db.Unit) (mayAsk, isStopped bool) {
+// awaitRate takes a moment at the agent for another attempt. isOver says that there must be none: the launch
+// was stopped, or the unit may have gone elsewhere.
+func (c *crew) awaitRate(ctx context.Context, unit db.Unit) (mayAsk, isOver bool) {
 	for {
+		asked := time.Now()
 		wait, reserved, err := c.w.store.ReserveCall(ctx, c.call, unit)
 		if errors.Is(err, db.ErrConflict) {
 			return false, true
@@ -216,7 +222,9 @@ func (c *crew) awaitRate(ctx context.Context, unit db.Unit) (mayAsk, isStopped b
 			return false, false
 		}
 		if reserved {
-			return true, false
+			unit.Wait = wait
+			mayBegin := c.mayBegin(claimed{unit, asked})
+			return mayBegin, !mayBegin && !c.w.isLeaving()
 		}
 	}
 }

@@ -30,10 +30,14 @@ func (w *Worker) lead(ctx context.Context, tidied *time.Time) error {
 	if err != nil || !led {
 		launches = nil
 	}
-	// Redis may be slow to answer, or away: nothing that the database decides waits for it.
+	// Pruning takes its time, and Redis may be slow to answer, or away: nothing that the database decides
+	// waits for them.
 	if w.isWaking.CompareAndSwap(false, true) {
 		go func() {
 			defer w.isWaking.Store(false)
+			if err := w.prune(ctx); err != nil && ctx.Err() == nil {
+				w.log.WarnContext(ctx, "history not pruned; it comes again", "error", err)
+			}
 			err := w.wake(ctx, launches)
 			if err != nil && ctx.Err() == nil {
 				w.log.WarnContext(ctx, "lanes not woken through Redis; this worker goes on by itself", "error", err)
@@ -62,7 +66,7 @@ func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]db.ActiveLaun
 		return nil, err
 	}
 	if isTidying {
-		if err := errors.Join(w.store.RecountProcessed(ctx), w.store.RemoveDeadWorkers(ctx), w.prune(ctx)); err != nil {
+		if err := errors.Join(w.store.RecountProcessed(ctx), w.store.RemoveDeadWorkers(ctx)); err != nil {
 			return nil, err
 		}
 	}

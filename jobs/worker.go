@@ -36,7 +36,7 @@ type Worker struct {
 
 	// held and heldLanes have what this worker runs; claiming keeps claims out while they are compared with
 	// the database.
-	held          sync.Map // unit id → nothing
+	held          sync.Map // unit id → epoch
 	heldLanes     sync.Map // lane id → nothing
 	claiming      sync.RWMutex
 	mayHaveStrays atomic.Bool
