@@ -38,11 +38,7 @@ func (s *Server) apiLaunches(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, f := pageOf(c)
-	if f != nil {
-		return f
-	}
-	launches, total, err := s.Store.Launches(c.Request().Context(), task.ID, page)
+	launches, page, total, err := s.listLaunches(c, task)
 	if err != nil {
 		return err
 	}
@@ -83,11 +79,7 @@ func (s *Server) apiLaunchRuns(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, f := pageOf(c)
-	if f != nil {
-		return f
-	}
-	runs, total, err := s.Store.LaunchRuns(c.Request().Context(), launch.ID, historyCut, page)
+	runs, page, total, err := s.listRuns(c, launch, historyCut)
 	if err != nil {
 		return err
 	}

@@ -79,11 +79,7 @@ func (s *Server) launchesPage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, f := pageOf(c)
-	if f != nil {
-		return f
-	}
-	launches, total, err := s.Store.Launches(c.Request().Context(), task.ID, page)
+	launches, page, total, err := s.listLaunches(c, task)
 	if err != nil {
 		return err
 	}
@@ -93,17 +89,33 @@ func (s *Server) launchesPage(c echo.Context) error {
 	return s.render(c, http.StatusOK, views.LaunchesView(frame, task, launches, newPager(taskPath(task, "/launches"), url.Values{}, page, total)))
 }
 
+// listLaunches reads the page of a request and a task's launches on it.
+func (s *Server) listLaunches(c echo.Context, task db.Task) (launches []db.Launch, page db.Page, total int, err error) {
+	page, f := pageOf(c)
+	if f != nil {
+		return nil, page, 0, f
+	}
+	launches, total, err = s.Store.Launches(c.Request().Context(), task.ID, page)
+	return launches, page, total, err
+}
+
+// listRuns reads the page of a request and a launch's runs on it, with at most limit characters of each answer.
+func (s *Server) listRuns(c echo.Context, launch db.Launch, limit int) (runs []db.LaunchRun, page db.Page, total int, err error) {
+	page, f := pageOf(c)
+	if f != nil {
+		return nil, page, 0, f
+	}
+	runs, total, err = s.Store.LaunchRuns(c.Request().Context(), launch.ID, limit, page)
+	return runs, page, total, err
+}
+
 // launchPage shows one start of a task with the runs that it made, also those that were asked again later.
 func (s *Server) launchPage(c echo.Context) error {
 	task, launch, err := s.taskLaunch(c)
 	if err != nil {
 		return err
 	}
-	page, f := pageOf(c)
-	if f != nil {
-		return f
-	}
-	runs, total, err := s.Store.LaunchRuns(c.Request().Context(), launch.ID, launchRunCut, page)
+	runs, page, total, err := s.listRuns(c, launch, launchRunCut)
 	if err != nil {
 		return err
 	}

@@ -18,18 +18,16 @@ import (
 	"wending/jobs/agent"
 )
 
-// quickAgent answers after a while and remembers nothing but how many calls it got.
-func quickAgent(b *testing.B, latency time.Duration) (url string, calls *atomic.Int64) {
+// quickAgent answers after a while and remembers nothing.
+func quickAgent(b *testing.B, latency time.Duration) (url string) {
 	b.Helper()
-	calls = &atomic.Int64{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls.Add(1)
 		_, _ = io.Copy(io.Discard, r.Body)
 		time.Sleep(latency) // the latency that is measured against
 		_, _ = io.WriteString(w, `data: {"event":"node_finished","data":{"output":"an answer of the usual kind"}}`+"\n\n")
 	}))
 	b.Cleanup(server.Close)
-	return server.URL, calls
+	return server.URL
 }
 
 // runTask runs a task of so many units and returns the time from its creation to its end.
@@ -53,7 +51,7 @@ func runTask(b *testing.B, bench *bench, url string, units, concurrency int) tim
 func BenchmarkLaunchSlowAgent(b *testing.B) {
 	const calls, concurrency, latency = 5000, 64, 100 * time.Millisecond
 	bench := newBench(b)
-	url, _ := quickAgent(b, latency)
+	url := quickAgent(b, latency)
 	bench.startWorker(b, concurrency)
 	ideal := calls * latency / concurrency
 	for b.Loop() {
@@ -68,7 +66,7 @@ func BenchmarkLaunchSlowAgent(b *testing.B) {
 func BenchmarkLaunchInstantAgent(b *testing.B) {
 	const calls, concurrency = 20_000, 64
 	bench := newBench(b)
-	url, _ := quickAgent(b, 0)
+	url := quickAgent(b, 0)
 	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
 	require.NoError(b, err)
 	client := agent.NewClient(guard, "")
