@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -490,7 +491,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	require.NoError(t, err)
 	var entered atomic.Int64
 	var lanes sync.WaitGroup
-	for range 10 {
+	for range 60 {
 		lanes.Go(func() {
 			if admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, lease); err == nil && admitted {
 				entered.Add(1)
@@ -840,4 +841,60 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 10, statistics.Succeeded)
 	require.Len(t, fake.Calls(), 10, "no call was made twice")
+}
+
+// Of workers that claim at once each gets a moment of its own at the agent.
+func TestNoMomentOfAnAgentIsGivenTwice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const interval = 25 * time.Millisecond
+	var calls []db.Call
+	for range 2 {
+		_, launchID := b.task(t, "http://127.0.0.1:9", 10, func(n *db.NewTask) { n.Launch.CallInterval = interval })
+		_, err := b.store.StartLaunch(t.Context(), launchID)
+		require.NoError(t, err)
+		call, err := b.store.LaunchCall(t.Context(), launchID)
+		require.NoError(t, err)
+		calls = append(calls, call)
+	}
+	lease := b.beat(t, uuid.New())
+	var mu sync.Mutex
+	var moments []time.Time
+	var claims sync.WaitGroup
+	for n := range 16 {
+		claims.Go(func() {
+			claim, err := b.store.ClaimUnits(t.Context(), calls[n%2], lease, 1)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && len(claim.Units) == 1 {
+				moments = append(moments, time.Now().Add(claim.Units[0].Wait))
+			}
+		})
+	}
+	claims.Wait()
+	require.Len(t, moments, 16)
+	slices.SortFunc(moments, time.Time.Compare)
+	require.GreaterOrEqual(t, moments[15].Sub(moments[0]), 14*interval, "one moment each")
+}
+
+// A further attempt needs a unit that is still the worker's and a launch that runs.
+func TestNoFurtherAttemptOfAStoppedOrLostUnit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	taskID, launchID := b.task(t, "http://127.0.0.1:9", 1, nil)
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	call, err := b.store.LaunchCall(t.Context(), launchID)
+	require.NoError(t, err)
+	units := b.claim(t, launchID, b.beat(t, uuid.New()), 2)
+	_, reserved, err := b.store.ReserveCall(t.Context(), call, units[0])
+	require.NoError(t, err)
+	require.True(t, reserved)
+	require.NoError(t, b.store.ReturnUnits(t.Context(), units[:1]))
+	_, _, err = b.store.ReserveCall(t.Context(), call, units[0])
+	require.ErrorIs(t, err, db.ErrConflict, "given back")
+	_, err = b.store.StopTask(t.Context(), taskID, db.Requester{})
+	require.NoError(t, err)
+	_, _, err = b.store.ReserveCall(t.Context(), call, units[1])
+	require.ErrorIs(t, err, db.ErrConflict, "stopped")
 }

@@ -311,7 +311,7 @@ func startPooler(t *testing.T, binary, database string) string {
 	users, settings := filepath.Join(dir, "users.txt"), filepath.Join(dir, "pgbouncer.ini")
 	require.NoError(t, os.WriteFile(users, []byte(`"wending" ""`+"\n"), 0o644))
 	require.NoError(t, os.WriteFile(settings, []byte("[databases]\npostgres = "+strings.ReplaceAll(database, "sslmode=disable", "")+"\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+port+
-		"\nunix_socket_dir =\nauth_type = trust\nauth_file = "+users+"\npool_mode = transaction\ndefault_pool_size = 3\nignore_startup_parameters = extra_float_digits\n"), 0o644))
+		"\nunix_socket_dir =\nauth_type = trust\nauth_file = "+users+"\npool_mode = transaction\ndefault_pool_size = 3\n"), 0o644))
 	arguments := []string{settings}
 	if os.Getuid() == 0 {
 		arguments = append([]string{"-u", "postgres"}, arguments...)
