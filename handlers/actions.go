@@ -210,6 +210,7 @@ func (s *Server) apiClone(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	form.values["task_name"] = s.copyName(c, source.Name)
 	if c.Request().ContentLength != 0 {
 		changes, err := readUpload(c)
 		if err != nil {

@@ -62,6 +62,8 @@ func (s *Server) apiLaunch(c echo.Context) error {
 
 // apiLaunchRun is a run in the history of its launch.
 type apiLaunchRun struct {
+	// RunID leads to the whole response: /runs/{run_id}.
+	RunID      int64  `json:"run_id"`
 	QuestionID string `json:"question_id"`
 	apiRun
 	// IsCurrent is false when a later launch has asked again.
@@ -88,7 +90,7 @@ func (s *Server) apiLaunchRuns(c echo.Context) error {
 		Pagination apiPagination  `json:"pagination"`
 	}{Items: []apiLaunchRun{}, Pagination: apiPagination{page.Number, page.Size, total}}
 	for _, run := range runs {
-		list.Items = append(list.Items, apiLaunchRun{QuestionID: run.QuestionID, IsCurrent: run.IsCurrent, IsCut: run.ResponseLength > historyCut,
+		list.Items = append(list.Items, apiLaunchRun{RunID: run.ID, QuestionID: run.QuestionID, IsCurrent: run.IsCurrent, IsCut: run.ResponseLength > historyCut,
 			apiRun: apiRun{run.RunIndex, run.Status, run.Response, nil, run.LatencyMS, run.Attempts, run.ErrorCode, run.ErrorMessage, apiTime(run.CreatedAt)}})
 	}
 	return c.JSON(http.StatusOK, list)

@@ -114,7 +114,11 @@ func (s *Server) answerError(err error, c echo.Context) {
 				message = locale.Text("error.page.results")
 			}
 		}
-		failure = s.render(c, f.Status, views.ErrorPage(s.frame(c, locale.Text("error.title")), message))
+		task := ""
+		if f.Status == http.StatusConflict && c.Param("taskId") != "" {
+			task = "/tasks/" + c.Param("taskId")
+		}
+		failure = s.render(c, f.Status, views.ErrorPage(s.frame(c, locale.Text("error.title")), message, task))
 	}
 	if failure != nil {
 		s.Log.WarnContext(request.Context(), "error not answered", "error", failure)

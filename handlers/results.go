@@ -127,9 +127,10 @@ func newCard(item db.Item, taken []db.Run, runsPerItem, number int) views.Card {
 	return card
 }
 
-// runText is the whole text of one run, for answers too long for the page. Browsers show it as text.
+// runText is the whole text of one run, of whatever launch, for answers too long for the page. Browsers show it
+// as text.
 func (s *Server) runText(c echo.Context) error {
-	task, err := s.finishedTask(c)
+	task, err := s.task(c)
 	if err != nil {
 		return err
 	}

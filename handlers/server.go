@@ -150,6 +150,7 @@ func (s *Server) routes(e *echo.Echo) {
 	api.GET("/:taskId/launches", s.apiLaunches)
 	api.GET("/:taskId/launches/:launchId", s.apiLaunch)
 	api.GET("/:taskId/launches/:launchId/runs", s.apiLaunchRuns)
+	api.GET("/:taskId/runs/:runId", s.runText)
 	api.POST("/:taskId/clone", s.apiClone)
 	api.DELETE("/:taskId", s.apiDelete)
 }

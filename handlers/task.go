@@ -50,7 +50,7 @@ func (s *Server) taskLive(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.render(c, http.StatusOK, views.TaskLivePart(live))
+	return s.render(c, http.StatusOK, views.TaskUpdate(live))
 }
 
 // liveTask reads what a task's page shows of this moment.
@@ -134,11 +134,11 @@ func (s *Server) taskLaunch(c echo.Context) (task db.Task, launch db.Launch, err
 	}
 	id, err := uuid.Parse(c.Param("launchId"))
 	if err != nil {
-		return task, launch, fault(http.StatusNotFound, "NOT_FOUND")
+		return task, launch, fault(http.StatusNotFound, "LAUNCH_NOT_FOUND")
 	}
 	launch, err = s.Store.Launch(c.Request().Context(), task.ID, id)
 	if err != nil && faultOf(err).Status == http.StatusNotFound {
-		err = &Fault{Status: http.StatusNotFound, Code: "NOT_FOUND", Cause: err}
+		err = &Fault{Status: http.StatusNotFound, Code: "LAUNCH_NOT_FOUND", Cause: err}
 	}
 	return task, launch, err
 }

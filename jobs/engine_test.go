@@ -898,3 +898,67 @@ func TestNoFurtherAttemptOfAStoppedOrLostUnit(t *testing.T) {
 	_, _, err = b.store.ReserveCall(t.Context(), call, units[1])
 	require.ErrorIs(t, err, db.ErrConflict, "stopped")
 }
+
+// A claim is committed, but its reply is lost: the worker does not know that it holds the units, and gives them
+// back.
+func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.StartPostgres(t.Context(), dbtest.Folder(t)+"/postgres")
+	require.NoError(t, err)
+	t.Cleanup(server.Stop)
+	proxy := dbtest.NewProxy(t, server.URL())
+	b := newBenchAt(t, server.URL(), dbtest.Redis(t))
+	direct := b.store
+	b.store, err = db.Open(t.Context(), proxy.URL(), 5)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.store.Close() })
+	fake := agenttest.New(t, answer)
+	b.startWorker(t, 2)
+	b.store = direct
+	taskID, launchID := b.task(t, fake.URL, 4, nil)
+	cut := make(chan bool, 1)
+	go func() {
+		cut <- proxy.Spring(dbtest.Trap{Words: "UPDATE units u SET state = 'RUNNING'", Next: &dbtest.Trap{Words: "COMMIT", Pass: true}})
+	}()
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	require.True(t, <-cut)
+	b.requireComplete(t, b.awaitEnd(t, taskID, 15*time.Second))
+	require.Len(t, fake.Calls(), 20)
+}
+
+// After an outage every beat is old: a worker that is back first does not take the others' units before they
+// had the time to beat.
+func TestAfterAnOutageOthersGetTimeToComeBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, launchID := b.task(t, "http://127.0.0.1:9", 1, nil)
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	other := uuid.New()
+	held := b.claim(t, launchID, b.beat(t, other), 5)
+	require.Len(t, held, 5)
+	lead, err := b.tables.Connx(t.Context()) // nobody else leads meanwhile
+	require.NoError(t, err)
+	defer lead.Close()
+	_, err = lead.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, int64(0x77656e64696e67))
+	require.NoError(t, err)
+	b.startWorker(t, 1)
+	isBack := func() (is bool) {
+		require.NoError(t, b.tables.Get(&is, `SELECT count(*) = 1 FROM workers WHERE id <> $1 AND beat_at > now() - interval '2 seconds'`, other))
+		return is
+	}
+	dbtest.Await(t, 5*time.Second, "the worker's first beat", isBack)
+	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '22 seconds'`)
+	require.NoError(t, err)
+	dbtest.Await(t, 5*time.Second, "the worker's beat after the outage", isBack)
+	_, err = lead.ExecContext(t.Context(), `SELECT pg_advisory_unlock($1)`, int64(0x77656e64696e67))
+	require.NoError(t, err)
+	keepsAll := func() bool {
+		var units int
+		require.NoError(t, b.tables.Get(&units, `SELECT count(*) FROM units WHERE worker_id = $1 AND state = 'RUNNING'`, other))
+		return units == 5
+	}
+	require.Never(t, func() bool { return !keepsAll() }, 2500*time.Millisecond, 100*time.Millisecond)
+	b.beat(t, other)
+	require.Never(t, func() bool { b.beat(t, other); return !keepsAll() }, 4*time.Second, 500*time.Millisecond)
+}

@@ -191,40 +191,35 @@ func (c *crew) askWithRetries(unit db.Unit) (result db.Result, finished bool) {
 		select {
 		case <-time.After(time.Second << (attempt - 1)):
 		case <-c.over:
-			return result, true // what came of it so far is its outcome
+			return result, false // it had attempts left: whoever resumes the task asks again
 		case <-c.w.leaving:
 			return result, false // another worker asks again
 		}
-		mayAsk, isOver := c.awaitRate(ctx, unit)
-		if isOver {
-			return result, true
-		}
-		if !mayAsk {
+		if !c.awaitRate(ctx, unit) {
 			return result, false
 		}
 	}
 }
 
-// awaitRate takes a moment at the agent for another attempt. isOver says that there must be none: the launch
-// was stopped, or the unit may have gone elsewhere.
-func (c *crew) awaitRate(ctx context.Context, unit db.Unit) (mayAsk, isOver bool) {
+// awaitRate takes a moment at the agent for another attempt. It returns false when there must be none: the
+// launch was stopped, the worker leaves, or the unit may have gone elsewhere.
+func (c *crew) awaitRate(ctx context.Context, unit db.Unit) (mayAsk bool) {
 	for {
 		asked := time.Now()
 		wait, reserved, err := c.w.store.ReserveCall(ctx, c.call, unit)
 		if errors.Is(err, db.ErrConflict) {
-			return false, true
+			return false
 		}
 		if err != nil {
 			c.w.log.WarnContext(ctx, "no moment reserved at the agent", "task_id", c.call.Task.ID, "error", err)
 			wait = time.Second
 		}
 		if !c.w.pause(wait) || ctx.Err() != nil {
-			return false, false
+			return false
 		}
 		if reserved {
 			unit.Wait = wait
-			mayBegin := c.mayBegin(claimed{unit, asked})
-			return mayBegin, !mayBegin && !c.w.isLeaving()
+			return c.mayBegin(claimed{unit, asked})
 		}
 	}
 }

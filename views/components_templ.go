@@ -390,6 +390,9 @@ var beijing = time.FixedZone("CST", 8*60*60)
 // FormatMinute writes a time for lists: Beijing time to the minute.
 func FormatMinute(t time.Time) string { return t.In(beijing).Format("2006-01-02 15:04") }
 
+// FormatSecond writes a time in Beijing time to the second.
+func FormatSecond(t time.Time) string { return t.In(beijing).Format("2006-01-02 15:04:05") }
+
 // FormatBytes writes a size in the unit that fits it.
 func FormatBytes(n int) string {
 	switch {

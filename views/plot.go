@@ -23,19 +23,23 @@ type column struct {
 
 // columnsOf scales bars to the tallest.
 func columnsOf(bars []db.Bar) []column {
-	tallest := 1
-	for _, bar := range bars {
-		tallest = max(tallest, bar.Succeeded+bar.Failed)
-	}
 	columns := make([]column, len(bars))
 	step := plotWidth / float64(max(1, len(bars)))
 	for n, bar := range bars {
-		scale := plotHeight / float64(tallest)
+		scale := plotHeight / float64(max(1, tallest(bars)))
 		columns[n] = column{x: float64(n) * step, width: step * 0.82, succeeded: height(bar.Succeeded, scale), failed: height(bar.Failed, scale),
 			countGood: bar.Succeeded, countBad: bar.Failed, fromValue: bar.From, toValue: bar.To,
 			isEmpty: bar.Succeeded+bar.Failed == 0, hasFailures: bar.Failed > 0}
 	}
 	return columns
+}
+
+// tallest is how many runs the highest bar has.
+func tallest(bars []db.Bar) (runs int) {
+	for _, bar := range bars {
+		runs = max(runs, bar.Succeeded+bar.Failed)
+	}
+	return runs
 }
 
 // height is at least one unit for what is there at all.
@@ -69,8 +73,11 @@ func formatSpan(ms float64) string {
 	return fmt.Sprintf("%.0f s", ms/1000)
 }
 
-// formatClock writes seconds since a start as m:ss or h:mm:ss.
-func formatClock(seconds float64) string {
+// formatClock writes seconds since a start as m:ss or h:mm:ss, or with a fraction where the bars span little.
+func formatClock(seconds float64, bars []db.Bar) string {
+	if bars[len(bars)-1].To < 20 {
+		return fmt.Sprintf("%.1f s", seconds)
+	}
 	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
 	if h > 0 {

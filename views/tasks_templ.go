@@ -504,7 +504,7 @@ func progressText(task db.Task) string {
 // polling makes a row of a task that may change replace itself every second while the page is seen. The
 // event comes from app.js: a condition in the trigger would need eval, which the pages forbid.
 func polling(task db.Task) templ.Attributes {
-	if !task.Status.IsActive() {
+	if !task.Status.IsActive() || task.IsDraft() {
 		return nil
 	}
 	return templ.Attributes{"hx-get": taskPath(task, "/row"), "hx-trigger": "tick from:body", "hx-swap": "outerHTML", "data-active": ""}

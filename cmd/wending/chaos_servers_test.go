@@ -26,149 +26,6 @@ import (
 	"wending/db/embedded"
 )
 
-// proxy stands between one process and PostgreSQL, and breaks what passes.
-type proxy struct {
-	listener net.Listener
-	target   string // PostgreSQL's socket
-	mu       sync.Mutex
-	links    map[*link]bool
-	// trap is what waits for a statement that contains its words; nil: none.
-	trap *trap
-	hits atomic.Int64
-}
-
-// trap is sprung by the first statement that contains words: it is passed on, or not, and then act is called.
-type trap struct {
-	words []byte
-	pass  bool
-	act   func(*link)
-}
-
-// link is one connection through a proxy.
-type link struct {
-	client, server net.Conn
-	isDead         atomic.Bool // half-open: nothing passes, nothing is closed
-}
-
-func (l *link) close() {
-	_ = l.client.Close()
-	_ = l.server.Close()
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{listener: listener, target: target, links: map[*link]bool{}}
-	t.Cleanup(func() { _ = listener.Close(); p.cutAll() })
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("unix", p.target)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			l := &link{client: client, server: server}
-			p.mu.Lock()
-			p.links[l] = true
-			p.mu.Unlock()
-			go p.pump(l, l.client, l.server, true)
-			go p.pump(l, l.server, l.client, false)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) url() string {
-	return fmt.Sprintf("postgres://wending@%s/postgres?sslmode=disable", p.listener.Addr())
-}
-
-func (p *proxy) pump(l *link, from, to net.Conn, isStatement bool) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		if l.isDead.Load() {
-			if err != nil {
-				return // the other side stays open
-			}
-			continue
-		}
-		if isStatement && n > 0 {
-			if sprung := p.spring(buffer[:n]); sprung != nil {
-				if sprung.pass {
-					_, _ = to.Write(buffer[:n])
-				}
-				sprung.act(l)
-				if !l.isDead.Load() {
-					break
-				}
-				continue
-			}
-		}
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				break
-			}
-		}
-		if err != nil {
-			break
-		}
-	}
-	l.close()
-	p.mu.Lock()
-	delete(p.links, l)
-	p.mu.Unlock()
-}
-
-func (p *proxy) spring(statement []byte) *trap {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.trap == nil || !bytes.Contains(statement, p.trap.words) {
-		return nil
-	}
-	sprung := p.trap
-	p.trap = nil
-	p.hits.Add(1)
-	return sprung
-}
-
-// set sets a trap and takes it away again when nothing steps into it.
-func (p *proxy) set(words string, pass bool, act func(*link)) (sprung bool) {
-	before := p.hits.Load()
-	p.mu.Lock()
-	p.trap = &trap{[]byte(words), pass, act}
-	p.mu.Unlock()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if p.hits.Load() > before {
-			return true
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.trap = nil
-	return p.hits.Load() > before
-}
-
-// each does something to every connection there is now.
-func (p *proxy) each(do func(*link)) {
-	p.mu.Lock()
-	links := make([]*link, 0, len(p.links))
-	for l := range p.links {
-		links = append(links, l)
-	}
-	p.mu.Unlock()
-	for _, l := range links {
-		do(l)
-	}
-}
-
-func (p *proxy) cutAll()    { p.each((*link).close) }
-func (p *proxy) deadenAll() { p.each(func(l *link) { l.isDead.Store(true) }) }
-
 // postgresServer is a real PostgreSQL that can be restarted.
 type postgresServer struct {
 	dir string
@@ -184,15 +41,6 @@ func startPostgres(t *testing.T) *postgresServer {
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Stop() })
 	return s
-}
-
-func (s *postgresServer) socket() string {
-	for part := range strings.FieldsSeq(s.URL()) {
-		if host, isHost := strings.CutPrefix(part, "host="); isHost {
-			return filepath.Join(host, ".s.PGSQL.5432")
-		}
-	}
-	panic("no socket in the address")
 }
 
 // restart ends the server at once, as a power cut would end it, and starts it again.
@@ -264,7 +112,7 @@ type member struct {
 	name    string
 	binary  string
 	args    []string
-	proxy   *proxy
+	proxy   *dbtest.Proxy
 	log     *lockedLog
 	mu      sync.Mutex
 	command *exec.Cmd

@@ -136,8 +136,8 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 }
 
 func (a *arena) start(name, binary string, args ...string) *member {
-	proxy := newProxy(a.t, a.postgres.socket())
-	shared := []string{"--database-url", proxy.url(), "--redis-url", a.redis.url(), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
+	proxy := dbtest.NewProxy(a.t, a.postgres.URL())
+	shared := []string{"--database-url", proxy.URL(), "--redis-url", a.redis.url(), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
 	return startMember(a.t, &member{name: name, binary: binary, args: append(args, shared...), proxy: proxy, log: a.log})
 }
 
@@ -179,7 +179,7 @@ func (a *arena) anyWorker() *member {
 	}
 }
 
-const recordWords, commitWords = "INSERT INTO evaluation_runs", "COMMIT"
+const recordWords, claimWords = "INSERT INTO evaluation_runs", "UPDATE units u SET state = 'RUNNING'"
 
 // faults by name; each returns when it has happened. Those that take long are on their own.
 func (a *arena) quickFaults() map[string]func() {
@@ -190,27 +190,27 @@ func (a *arena) quickFaults() map[string]func() {
 		},
 		"kill -9 between answer and commit": func() {
 			m := a.anyWorker()
-			if m.proxy.set(recordWords, false, func(*link) { m.signal(syscall.SIGKILL) }) {
+			if m.proxy.Spring(dbtest.Trap{Words: recordWords, Act: func() { m.signal(syscall.SIGKILL) }}) {
 				a.note("kill -9 between answer and commit", 1)
 			}
 		},
 		"connection cut during the commit of results": func() {
-			if a.anyWorker().proxy.set(recordWords, true, func(*link) {}) { // the reply never comes
+			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: recordWords, Pass: true}) { // the reply never comes
 				a.note("connection cut during the commit of results", 0)
 			}
 		},
 		"connection cut during COMMIT of a claim": func() {
-			if a.anyWorker().proxy.set(commitWords, true, func(*link) {}) {
+			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: claimWords, Next: &dbtest.Trap{Words: "COMMIT", Pass: true}}) {
 				a.note("connection cut during COMMIT of a claim", 0)
 			}
 		},
 		"all connections of a worker cut": func() {
 			a.note("all connections of a worker cut", 0)
-			a.anyWorker().proxy.cutAll()
+			a.anyWorker().proxy.CutAll()
 		},
 		"half-open database sockets": func() {
 			a.note("half-open database sockets", 0)
-			a.anyWorker().proxy.deadenAll()
+			a.anyWorker().proxy.DeadenAll()
 		},
 		"SIGTERM of a worker": func() {
 			a.note("SIGTERM of a worker", 0)
@@ -277,7 +277,7 @@ func (a *arena) exhaustConnections(hold time.Duration) {
 		}
 	}()
 	for _, m := range append(slices.Clone(a.workers), a.web) {
-		m.proxy.cutAll()
+		m.proxy.CutAll()
 	}
 	for end := time.Now().Add(hold); time.Now().Before(end); {
 		connection, err := sqlx.Connect("postgres", a.postgres.URL())

@@ -1,0 +1,188 @@
+package dbtest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Proxy stands between one process and a PostgreSQL, and breaks what passes.
+type Proxy struct {
+	listener net.Listener
+	socket   string
+	mu       sync.Mutex
+	links    map[*link]bool
+	trap     *Trap // nil: none is set
+	sprung   atomic.Int64
+}
+
+// Trap waits for a statement that contains Words. The connection is cut then.
+type Trap struct {
+	Words string
+	// Pass lets the statement through, so that only its reply is lost.
+	Pass bool
+	// Act is called when it is sprung; nil: nothing.
+	Act func()
+	// Next, when it is there, is set on the same connection instead of cutting it.
+	Next *Trap
+	only *link
+}
+
+// link is one connection through a proxy.
+type link struct {
+	client, server net.Conn
+	isDead         atomic.Bool // half-open: nothing passes, nothing is closed
+}
+
+func (l *link) close() {
+	_ = l.client.Close()
+	_ = l.server.Close()
+}
+
+// NewProxy starts a proxy before the PostgreSQL at a key=value address with a Unix socket.
+func NewProxy(t testing.TB, database string) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: listener, links: map[*link]bool{}}
+	for part := range strings.FieldsSeq(database) {
+		if host, isHost := strings.CutPrefix(part, "host="); isHost {
+			p.socket = host + "/.s.PGSQL.5432"
+		}
+	}
+	t.Cleanup(func() { _ = listener.Close(); p.CutAll() })
+	go p.accept()
+	return p
+}
+
+// URL is the address of the database through the proxy.
+func (p *Proxy) URL() string {
+	return fmt.Sprintf("postgres://wending@%s/postgres?sslmode=disable", p.listener.Addr())
+}
+
+// Spring sets a trap, waits until something steps into it, and takes it away again when nothing does within
+// five seconds.
+func (p *Proxy) Spring(trap Trap) (sprung bool) {
+	before := p.sprung.Load()
+	p.set(&trap)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-tick.C {
+		if p.sprung.Load() > before {
+			return true
+		}
+	}
+	p.set(nil)
+	return p.sprung.Load() > before
+}
+
+// CutAll closes every connection there is now.
+func (p *Proxy) CutAll() {
+	for _, l := range p.all() {
+		l.close()
+	}
+}
+
+// DeadenAll leaves every connection there is now half-open: nothing passes, nobody is told.
+func (p *Proxy) DeadenAll() {
+	for _, l := range p.all() {
+		l.isDead.Store(true)
+	}
+}
+
+func (p *Proxy) all() (links []*link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		links = append(links, l)
+	}
+	return links
+}
+
+func (p *Proxy) set(trap *Trap) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trap = trap
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("unix", p.socket)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		l := &link{client: client, server: server}
+		p.mu.Lock()
+		p.links[l] = true
+		p.mu.Unlock()
+		go p.pump(l, l.client, l.server, true)
+		go p.pump(l, l.server, l.client, false)
+	}
+}
+
+func (p *Proxy) pump(l *link, from, to net.Conn, isStatement bool) {
+	defer func() {
+		l.close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	}()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if l.isDead.Load() {
+			if err != nil {
+				return
+			}
+			continue
+		}
+		if isStatement && n > 0 {
+			if trap := p.stepInto(l, buffer[:n]); trap != nil {
+				if trap.Pass {
+					_, _ = to.Write(buffer[:n])
+				}
+				if trap.Act != nil {
+					trap.Act()
+				}
+				return
+			}
+		}
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// stepInto returns the trap that a statement springs and that cuts.
+func (p *Proxy) stepInto(l *link, statement []byte) *Trap {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	trap := p.trap
+	if trap == nil || (trap.only != nil && trap.only != l) || !bytes.Contains(statement, []byte(trap.Words)) {
+		return nil
+	}
+	p.trap = trap.Next
+	if trap.Next != nil {
+		trap.Next.only = l
+		return nil
+	}
+	p.sprung.Add(1)
+	return trap
+}
