@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -160,17 +161,26 @@ func (s *Store) RemoveDeadWorkers(ctx context.Context) error {
 // reconcileLock is the key of the advisory lock that elects the process that reconciles.
 const reconcileLock = 0x77656e64696e67 // "wending"
 
+// leadFor is how long a leader that has vanished keeps others from leading; so its round should take no longer.
+// One that does goes on without the lock: two at once do no harm.
+const leadFor = 2 * time.Second
+
 // AsLeader runs work when no other process runs it now, under a lock that ends with the transaction
-// (so it holds behind a pooler too). It returns whether work ran.
+// (so it holds behind a pooler too). It returns whether work ran, and its error.
 func (s *Store) AsLeader(ctx context.Context, work func() error) (led bool, err error) {
+	var failed error
 	err = s.inTx(ctx, "lead", func(tx *sqlx.Tx) error {
-		if err := tx.GetContext(ctx, &led, `SELECT pg_try_advisory_xact_lock($1)`, int64(reconcileLock)); err != nil {
+		if err := tx.GetContext(ctx, &led, `SELECT pg_try_advisory_xact_lock($1) FROM set_config('idle_in_transaction_session_timeout', $2, true)`,
+			int64(reconcileLock), strconv.FormatInt(leadFor.Milliseconds(), 10)); err != nil {
 			return classify("ask for the lead", err)
 		}
-		if !led {
-			return nil
+		if led {
+			failed = work()
 		}
-		return work()
+		return nil
 	})
-	return led, err
+	if led {
+		return true, failed
+	}
+	return false, err
 }
