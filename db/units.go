@@ -44,7 +44,8 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, want int
 	// out of date, and it would sort all its units for every claim.
 	const ahead = `SELECT greatest(0, extract(epoch FROM a.next_free - clock_timestamp()) * 1000000)::bigint AS ahead,
 			set_config('enable_bitmapscan', 'off', true) AS bitmapscan, set_config('enable_sort', 'off', true) AS sort,
-			set_config('enable_hashjoin', 'off', true) AS hashjoin, set_config('enable_mergejoin', 'off', true) AS mergejoin, set_config('jit', 'off', true) AS jit
+			set_config('enable_hashjoin', 'off', true) AS hashjoin, set_config('enable_mergejoin', 'off', true) AS mergejoin, set_config('jit', 'off', true) AS jit,
+			set_config('idle_in_transaction_session_timeout', '15s', true) AS idle
 		FROM launches l JOIN agents a ON a.origin = l.agent_origin
 		WHERE l.id = $1 AND l.status = 'RUNNING' AND EXISTS (SELECT 1 FROM workers WHERE id = $2 AND lease = $3 AND beat_at > now() - $4 * interval '1 second')`
 	const claim = `UPDATE units u SET state = 'RUNNING', epoch = epoch + 1, worker_id = $2
@@ -56,10 +57,10 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, want int
 		lock = ahead + ` FOR SHARE OF l FOR UPDATE OF a`
 	}
 	var got Claim
-	err := s.inTx(ctx, "claim units", func(tx *sqlx.Tx) error {
+	err := s.inBareTx(ctx, "claim units", func(tx *sqlx.Tx) error {
 		var aheadMicros int64
 		var ignored string
-		err := tx.QueryRowxContext(ctx, lock, call.LaunchID, lease.WorkerID, lease.Number, leaseFor.Seconds()).Scan(&aheadMicros, &ignored, &ignored, &ignored, &ignored, &ignored)
+		err := tx.QueryRowxContext(ctx, lock, call.LaunchID, lease.WorkerID, lease.Number, leaseFor.Seconds()).Scan(&aheadMicros, &ignored, &ignored, &ignored, &ignored, &ignored, &ignored)
 		if isNoRows(err) {
 			return nil
 		}

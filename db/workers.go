@@ -169,7 +169,7 @@ const leadFor = 2 * time.Second
 // (so it holds behind a pooler too). It returns whether work ran, and its error.
 func (s *Store) AsLeader(ctx context.Context, work func() error) (led bool, err error) {
 	var failed error
-	err = s.inTx(ctx, "lead", func(tx *sqlx.Tx) error {
+	err = s.inBareTx(ctx, "lead", func(tx *sqlx.Tx) error {
 		if err := tx.GetContext(ctx, &led, `SELECT pg_try_advisory_xact_lock($1) FROM set_config('idle_in_transaction_session_timeout', $2, true)`,
 			int64(reconcileLock), strconv.FormatInt(leadFor.Milliseconds(), 10)); err != nil {
 			return classify("ask for the lead", err)

@@ -102,8 +102,9 @@ func BenchmarkLaunchInstantAgent(b *testing.B) {
 // What a claim and a record cost beside 1,000 and beside 1,000,000 runs that are stored already.
 func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 	bench := newBench(b)
-	lease := bench.beat(b, uuid.New())
+	worker := uuid.New()
 	cost := func() time.Duration {
+		lease := bench.beat(b, worker)
 		const units, batch = 10_000, 32
 		taskID, launchID := bench.task(b, "http://127.0.0.1:9", units/20, func(n *db.NewTask) { n.Task.RunsPerItem = 20 })
 		_, err := bench.store.StartLaunch(b.Context(), launchID)
