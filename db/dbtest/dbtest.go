@@ -132,6 +132,18 @@ func Await(t testing.TB, within time.Duration, what string, condition func() boo
 	}
 }
 
+// Hold fails the test when condition does not hold all the time.
+func Hold(t testing.TB, during time.Duration, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(during); time.Now().Before(end); <-tick.C {
+		if !condition() {
+			t.Fatalf("does not hold: %s", what)
+		}
+	}
+}
+
 // Start starts a PostgreSQL for one test and returns its address.
 func Start(t testing.TB) string {
 	t.Helper()
