@@ -20,8 +20,8 @@ func notify(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 }
 
 // ListenForChanges calls changed with the id of every task whose state changes, whatever process changes it,
-// until ctx ends; with uuid.Nil after the connection was lost and made again, when changes may have been
-// missed. It holds one connection of its own, so url must lead to the server itself and not to a pooler.
+// until ctx ends; with uuid.Nil when listening has begun, and after the connection was lost and made again:
+// changes may have been missed. It holds one connection of its own, so url must lead to the server itself and not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.UUID)) error {
 	if _, err := readURL(url); err != nil {
 		return err
@@ -42,6 +42,7 @@ func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.
 				return fmt.Errorf("listen for changes: %w", err)
 			}
 			listening = nil
+			changed(uuid.Nil)
 		case notification := <-listener.Notify:
 			id := uuid.Nil
 			if notification != nil {

@@ -149,14 +149,16 @@ func TestChangesAreHeard(t *testing.T) {
 		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{AgentOrigin: "http://127.0.0.1:9"}}
 	launch, err := store.CreateTask(t.Context(), task)
 	require.NoError(t, err)
+	require.Equal(t, uuid.Nil, <-heard, "listening has begun")
 	_, err = store.StartLaunch(t.Context(), launch)
 	require.NoError(t, err)
-	dbtest.Await(t, 10*time.Second, "the listener", func() bool { // it may have begun after the start
-		_, err := store.StopTask(t.Context(), task.Task.ID, db.Requester{})
-		require.NoError(t, err)
-		return len(heard) > 0
-	})
-	require.Equal(t, task.Task.ID, <-heard)
+	require.Equal(t, task.Task.ID, <-heard, "a start")
+	_, err = store.StopTask(t.Context(), task.Task.ID, db.Requester{})
+	require.NoError(t, err)
+	require.Equal(t, task.Task.ID, <-heard, "a stop")
+	_, err = store.FinishLaunch(t.Context(), launch)
+	require.NoError(t, err)
+	require.Equal(t, task.Task.ID, <-heard, "an end")
 	cancel()
 	require.NoError(t, <-ended)
 }
