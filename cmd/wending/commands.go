@@ -80,7 +80,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 			log.Info("no redis-server on this machine: the queue lives in this process; results do not depend on it")
 		}
 	}
-	demo, err := startDemoAgent("127.0.0.1:0")
+	demo, err := startDemoAgentAgain(filepath.Join(s.DataDir, "demo.address"))
 	if err != nil {
 		return err
 	}

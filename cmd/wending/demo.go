@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 )
 
@@ -29,6 +31,25 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	mux.HandleFunc("POST /agent/run", answerDemo)
 	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}
 	go func() { _ = d.server.Serve(listener) }() // ends with Close
+	return d, nil
+}
+
+// startDemoAgentAgain starts the demo agent at the address of last time, which file keeps, so that its tasks can
+// be retried; at another one when that is taken.
+func startDemoAgentAgain(file string) (*demoAgent, error) {
+	if last, err := os.ReadFile(file); err == nil {
+		if d, err := startDemoAgent(strings.TrimSpace(string(last))); err == nil {
+			return d, nil
+		}
+	}
+	d, err := startDemoAgent("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(file, []byte(d.address()+"\n"), 0o600); err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("keep the demo agent's address: %w", err)
+	}
 	return d, nil
 }
 

@@ -186,6 +186,32 @@ func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 }
 
+// A demo task can be retried after a restart: its agent is where it was.
+func TestTheDemoAgentComesBackAtItsAddress(t *testing.T) {
+	t.Parallel()
+	dir := dbtest.Folder(t)
+	var agents []string
+	for range 2 {
+		p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
+		answer, err := http.Post(p.url+"/demo", "", nil)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		id := strings.TrimPrefix(answer.Request.URL.Path, "/tasks/")
+		detail, err := http.Get(p.url + "/api/v1/evaluation-tasks/" + id)
+		require.NoError(t, err)
+		var task struct {
+			AgentURL string `json:"agent_api_url"`
+		}
+		require.NoError(t, json.NewDecoder(detail.Body).Decode(&task))
+		require.NoError(t, detail.Body.Close())
+		agents = append(agents, task.AgentURL)
+		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, <-p.exited)
+	}
+	require.NotEmpty(t, agents[0])
+	require.Equal(t, agents[0], agents[1])
+}
+
 func TestASecondInstanceOnTheSameFolderIsToldSo(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)
