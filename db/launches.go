@@ -258,10 +258,9 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		RETURNING 1`
 	const closeTask = `UPDATE evaluation_tasks t SET completed_at = now(), updated_at = now(),
 		progress_processed = (SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed),
-		status = CASE WHEN t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
+		status = CASE WHEN $2 OR t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
 			THEN 'STOPPED' ELSE 'SUCCEEDED' END
 		WHERE t.id = $1 AND t.status IN ('PENDING', 'RUNNING')`
-	const stopTask = `UPDATE evaluation_tasks SET status = 'STOPPED' WHERE id = $1`
 	err = s.inTx(ctx, "finish the launch", func(tx *sqlx.Tx) error {
 		var launch struct {
 			Status LaunchStatus `db:"status"`
@@ -293,14 +292,9 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := closeQuestions(ctx, tx, launch.TaskID); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, closeTask, launch.TaskID)
+		result, err := tx.ExecContext(ctx, closeTask, launch.TaskID, launch.Status == LaunchStopping)
 		if err := requireRow("close the task", result, err); err != nil {
 			return err
-		}
-		if launch.Status == LaunchStopping {
-			if _, err := tx.ExecContext(ctx, stopTask, launch.TaskID); err != nil {
-				return classify("stop the task", err)
-			}
 		}
 		if err := storeStatistics(ctx, tx, id, launch.TaskID); err != nil {
 			return err

@@ -90,8 +90,9 @@ func (s *Store) RecordResults(ctx context.Context, taskID uuid.UUID, results []R
 	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
 	for n, r := range results {
 		ids[n], epochs[n], statuses[n] = r.Unit.ID, int64(r.Unit.Epoch), string(r.Status)
-		bodies[n], hasBody[n] = storableText(string(r.Response)), r.Response != nil
-		if bodies[n] != string(r.Response) {
+		response := string(r.Response)
+		bodies[n], hasBody[n] = storableText(response), r.Response != nil
+		if bodies[n] != response {
 			exact[n] = r.Response
 		}
 		reasonings[n], keys[n] = storableText(string(r.Reasoning)), r.AnswerKey

@@ -62,7 +62,6 @@ type WorkerState struct {
 	// Units is how many units the worker holds: calls in flight, about to begin or being stored.
 	Units     int       `db:"units"`
 	StartedAt time.Time `db:"started_at"`
-	BeatAt    time.Time `db:"beat_at"`
 	// SilentSeconds is the time since the last beat, by the database's clock.
 	SilentSeconds float64 `db:"silent_seconds"`
 	IsAlive       bool    `db:"is_alive"`
@@ -70,7 +69,7 @@ type WorkerState struct {
 
 // Workers returns every worker that has not left, the living ones first.
 func (s *Store) Workers(ctx context.Context) ([]WorkerState, error) {
-	const query = `SELECT w.id, w.host, w.process_id, w.lanes, w.started_at, w.beat_at,
+	const query = `SELECT w.id, w.host, w.process_id, w.lanes, w.started_at,
 		extract(epoch FROM now() - w.beat_at) AS silent_seconds, w.beat_at > now() - $1 * interval '1 second' AS is_alive,
 		(SELECT count(*) FROM lanes WHERE worker_id = w.id) AS busy_lanes,
 		(SELECT count(*) FROM units WHERE worker_id = w.id AND state = 'RUNNING') AS units

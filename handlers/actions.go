@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/views"
 )
 
 // actions are what can be done to a task by name, on its page and by the API alike.
@@ -30,7 +31,7 @@ func (s *Server) actOnPage(action string) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		return done(c, taskPath(task, ""), action)
+		return done(c, views.TaskPath(task, ""), action)
 	}
 }
 

@@ -195,7 +195,7 @@ func (s *Server) apiResults(c echo.Context) error {
 	}
 	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 	c.Response().WriteHeader(http.StatusOK)
-	w := jsonStream{to: c.Response(), connection: http.NewResponseController(c.Response().Writer)}
+	w := responseStream{to: c.Response(), connection: http.NewResponseController(c.Response().Writer)}
 	w.text(`{"task":`)
 	w.value(apiReportTask{task.ID.String(), task.Name, task.Status, task.RunsPerItem, task.TimeoutSeconds})
 	w.text(`,"items":[`)
@@ -226,21 +226,21 @@ func (s *Server) apiResults(c echo.Context) error {
 	return w.err
 }
 
-// jsonStream writes JSON in parts and remembers the first failure.
-type jsonStream struct {
+// responseStream writes a response in parts and remembers the first failure.
+type responseStream struct {
 	to         http.ResponseWriter
 	connection *http.ResponseController
 	err        error
 }
 
-func (w *jsonStream) text(text string) {
+func (w *responseStream) text(text string) {
 	if w.err == nil {
 		_ = w.connection.SetWriteDeadline(time.Now().Add(stuckAfter)) // not every writer has deadlines
 		_, w.err = w.to.Write([]byte(text))
 	}
 }
 
-func (w *jsonStream) value(v any) {
+func (w *responseStream) value(v any) {
 	text, err := json.Marshal(v)
 	if err != nil && w.err == nil {
 		w.err = err
@@ -249,7 +249,7 @@ func (w *jsonStream) value(v any) {
 }
 
 // open writes an object without its closing brace, so that members can follow.
-func (w *jsonStream) open(v any) {
+func (w *responseStream) open(v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		w.err = err

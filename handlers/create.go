@@ -99,7 +99,7 @@ func (s *Server) createTask(c echo.Context) error {
 	}
 	s.dropStaged(submitted.values["dataset_token"])
 	if n.isDraft {
-		return done(c, taskPath(task, ""), "saved")
+		return done(c, views.TaskPath(task, ""), "saved")
 	}
 	return done(c, "/tasks", "created")
 }
@@ -281,7 +281,7 @@ func (s *Server) startDemo(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return done(c, taskPath(task, ""), "created")
+	return done(c, views.TaskPath(task, ""), "created")
 }
 
 // downloadDataset gives a task's file back as it was uploaded.

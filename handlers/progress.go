@@ -228,12 +228,8 @@ func newProgressEvent(p db.Progress) progressEvent {
 	return event
 }
 
-// eventStream writes server-sent events and remembers the first failure.
-type eventStream struct {
-	to         http.ResponseWriter
-	connection *http.ResponseController
-	err        error
-}
+// eventStream writes server-sent events, each at once.
+type eventStream struct{ responseStream }
 
 func newEventStream(c echo.Context) *eventStream {
 	header := c.Response().Header()
@@ -241,15 +237,11 @@ func newEventStream(c echo.Context) *eventStream {
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no") // a proxy before us must not hold events back
 	c.Response().WriteHeader(http.StatusOK)
-	return &eventStream{to: c.Response(), connection: http.NewResponseController(c.Response().Writer)}
+	return &eventStream{responseStream{to: c.Response(), connection: http.NewResponseController(c.Response().Writer)}}
 }
 
 func (w *eventStream) text(text string) {
-	if w.err != nil {
-		return
-	}
-	_ = w.connection.SetWriteDeadline(time.Now().Add(stuckAfter)) // not every writer has deadlines
-	if _, w.err = w.to.Write([]byte(text)); w.err == nil {
+	if w.responseStream.text(text); w.err == nil {
 		w.err = w.connection.Flush()
 	}
 }

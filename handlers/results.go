@@ -53,7 +53,7 @@ func (s *Server) resultsPage(c echo.Context) error {
 			query.Set(name, text)
 		}
 	}
-	view.Pager = newPager("/tasks/"+task.ID.String()+"/results", query, page, len(shown))
+	view.Pager = newPager(views.TaskPath(task, "/results"), query, page, len(shown))
 	locale := s.locale(c)
 	frame := s.frame(c, locale.Text("results.title", "Name", task.Name), views.Crumb{Text: locale.Text("nav.tasks"), Href: "/tasks"}, views.Crumb{Text: task.Name})
 	frame.Width = "wide"

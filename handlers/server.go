@@ -333,8 +333,6 @@ func (s *Server) taskByID(c echo.Context, text string) (db.Task, error) {
 	return s.Store.Task(c.Request().Context(), id)
 }
 
-func taskPath(task db.Task, rest string) string { return "/tasks/" + task.ID.String() + rest }
-
 // requester is who a request comes from.
 func requester(c echo.Context) db.Requester {
 	by := db.Requester{Address: c.RealIP(), Via: "page"}

@@ -44,7 +44,7 @@ func (s *Server) taskLive(c echo.Context) error {
 		return err
 	}
 	if !isFragment(c) {
-		return c.Redirect(http.StatusSeeOther, taskPath(task, ""))
+		return c.Redirect(http.StatusSeeOther, views.TaskPath(task, ""))
 	}
 	live, err := s.liveTask(c.Request().Context(), task)
 	if err != nil {
@@ -85,8 +85,8 @@ func (s *Server) launchesPage(c echo.Context) error {
 	}
 	locale := s.locale(c)
 	frame := s.frame(c, locale.Text("launches.title", "Name", task.Name), views.Crumb{Text: locale.Text("nav.tasks"), Href: "/tasks"},
-		views.Crumb{Text: task.Name, Href: taskPath(task, "")}, views.Crumb{Text: locale.Text("launches.crumb")})
-	return s.render(c, http.StatusOK, views.LaunchesView(frame, task, launches, newPager(taskPath(task, "/launches"), url.Values{}, page, total)))
+		views.Crumb{Text: task.Name, Href: views.TaskPath(task, "")}, views.Crumb{Text: locale.Text("launches.crumb")})
+	return s.render(c, http.StatusOK, views.LaunchesView(frame, task, launches, newPager(views.TaskPath(task, "/launches"), url.Values{}, page, total)))
 }
 
 // listLaunches reads the page of a request and a task's launches on it.
@@ -121,10 +121,10 @@ func (s *Server) launchPage(c echo.Context) error {
 	}
 	locale := s.locale(c)
 	title := locale.Text("launch.title", "Number", launch.Number)
-	frame := s.frame(c, title, views.Crumb{Text: locale.Text("nav.tasks"), Href: "/tasks"}, views.Crumb{Text: task.Name, Href: taskPath(task, "")},
-		views.Crumb{Text: locale.Text("launches.crumb"), Href: taskPath(task, "/launches")}, views.Crumb{Text: title})
+	frame := s.frame(c, title, views.Crumb{Text: locale.Text("nav.tasks"), Href: "/tasks"}, views.Crumb{Text: task.Name, Href: views.TaskPath(task, "")},
+		views.Crumb{Text: locale.Text("launches.crumb"), Href: views.TaskPath(task, "/launches")}, views.Crumb{Text: title})
 	return s.render(c, http.StatusOK, views.LaunchView(frame, views.LaunchPage{Task: task, Launch: launch, Runs: runs,
-		Pager: newPager(taskPath(task, "/launches/"+launch.ID.String()), url.Values{}, page, total)}))
+		Pager: newPager(views.TaskPath(task, "/launches/"+launch.ID.String()), url.Values{}, page, total)}))
 }
 
 // taskLaunch returns the task and the launch that the path names.

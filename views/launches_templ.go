@@ -23,7 +23,7 @@ type LaunchPage struct {
 }
 
 func launchPath(task db.Task, launch db.Launch) templ.SafeURL {
-	return templ.SafeURL(taskPath(task, "/launches/"+launch.ID.String()))
+	return templ.SafeURL(TaskPath(task, "/launches/"+launch.ID.String()))
 }
 
 // launchTag is the class of a launch's state; a launch that is being stopped is still at work.
@@ -982,7 +982,7 @@ func LaunchView(frame Frame, page LaunchPage) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var63 templ.SafeURL
-						templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(taskPath(page.Task, "/runs/"+strconv.FormatInt(run.ID, 10))))
+						templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(TaskPath(page.Task, "/runs/"+strconv.FormatInt(run.ID, 10))))
 						if templ_7745c5c3_Err != nil {
 							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/launches.templ`, Line: 146, Col: 108}
 						}

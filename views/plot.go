@@ -14,11 +14,10 @@ const plotWidth, plotHeight = 600.0, 100.0
 
 // column is one bar of a plot as it is drawn: what succeeded stands below what did not.
 type column struct {
-	x, width             float64
-	succeeded, failed    float64 // heights
-	countGood, countBad  int
-	fromValue, toValue   float64
-	isEmpty, hasFailures bool
+	x, width            float64
+	succeeded, failed   float64 // heights
+	countGood, countBad int
+	fromValue, toValue  float64
 }
 
 // columnsOf scales bars to the tallest.
@@ -28,8 +27,7 @@ func columnsOf(bars []db.Bar) []column {
 	for n, bar := range bars {
 		scale := plotHeight / float64(max(1, tallest(bars)))
 		columns[n] = column{x: float64(n) * step, width: step * 0.82, succeeded: height(bar.Succeeded, scale), failed: height(bar.Failed, scale),
-			countGood: bar.Succeeded, countBad: bar.Failed, fromValue: bar.From, toValue: bar.To,
-			isEmpty: bar.Succeeded+bar.Failed == 0, hasFailures: bar.Failed > 0}
+			countGood: bar.Succeeded, countBad: bar.Failed, fromValue: bar.From, toValue: bar.To}
 	}
 	return columns
 }

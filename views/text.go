@@ -8,10 +8,15 @@ import (
 // shownText makes bytes of an agent fit for a page: what is no text is replaced, what is long is cut.
 func shownText(text []byte, limit int) string {
 	shown := strings.ReplaceAll(strings.ToValidUTF8(string(text), "\uFFFD"), "\x00", "\u2400")
-	if head, isCut := headOf(shown, limit); isCut {
+	return cutText(shown, limit)
+}
+
+// cutText returns the first limit characters of a text, with a mark where there are more.
+func cutText(text string, limit int) string {
+	if head, isCut := headOf(text, limit); isCut {
 		return head + "…"
 	}
-	return shown
+	return text
 }
 
 // headOf returns the first limit characters of a text, and whether there are more.
