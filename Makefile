@@ -81,6 +81,7 @@ define require
 	if [ "$(1)" = all ]; then \
 	  command -v chromium >/dev/null || missing="$$missing chromium"; \
 	  command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
+	  command -v soffice >/dev/null || missing="$$missing libreoffice-calc-nogui"; \
 	  ls /usr/share/fonts/*/noto/*CJK* >/dev/null 2>&1 || fc-list 2>/dev/null | grep -qi cjk || missing="$$missing fonts-noto-cjk"; \
 	fi; \
 	[ -z "$$missing" ] && exit 0; \

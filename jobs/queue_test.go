@@ -19,10 +19,7 @@ import (
 // startRedisServer starts a redis-server on a free port and returns its address.
 func startRedisServer(t *testing.T, arguments ...string) string {
 	t.Helper()
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
+	binary := dbtest.Need(t, "redis-server")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()

@@ -274,10 +274,7 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 // one that listens go past it.
 func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	t.Parallel()
-	binary, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		t.Skip("pgbouncer is not installed")
-	}
+	binary := dbtest.Need(t, "pgbouncer")
 	direct := dbtest.Start(t)
 	pooled := startPooler(t, binary, direct)
 	var isWell atomic.Bool

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,6 +103,21 @@ func OpenAt(t testing.TB, url string) (*db.Store, *sqlx.DB) {
 	tables.SetMaxOpenConns(2)
 	t.Cleanup(func() { _ = tables.Close() })
 	return store, tables
+}
+
+// Need returns the path of a program that a test runs. Without it the test is skipped, except under CI=true,
+// where it fails: a machine that checks changes must check all of them.
+func Need(t testing.TB, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err == nil {
+		return path
+	}
+	if strings.EqualFold(os.Getenv("CI"), "true") {
+		t.Fatalf("%s is not installed", program)
+	}
+	t.Skipf("%s is not installed", program)
+	return ""
 }
 
 // Redis starts a Redis for one test and returns its URL.

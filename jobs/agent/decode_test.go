@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
 )
 
 // decodeBytes reads a body as if it came in one piece.
@@ -141,9 +141,8 @@ func TestABrokenConnectionIsIncompleteOnceSomethingCame(t *testing.T) {
 
 // FuzzDecode checks that no bytes bring the decoder down, and that it reads the same whatever the chunking.
 func FuzzDecode(f *testing.F) {
-	recordings, _ := filepath.Glob("../../../shared/data/wire/*/*")
-	for _, path := range recordings {
-		if body, err := os.ReadFile(path); err == nil && len(body) < 16<<10 && !strings.HasSuffix(path, ".chunks.json") {
+	for _, recording := range agenttest.Recordings(f) {
+		if body := recording.Body(f); len(body) < 16<<10 {
 			f.Add(body)
 		}
 	}

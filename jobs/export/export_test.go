@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/xuri/excelize/v2"
 
+	"wending/db/dbtest"
 	"wending/jobs/export"
 )
 
@@ -140,10 +141,7 @@ func TestATextOverTheCellLimitIsCutVisibly(t *testing.T) {
 // LibreOffice reads the workbook too; where it is not installed the test says so.
 func TestLibreOfficeOpensTheWorkbook(t *testing.T) {
 	t.Parallel()
-	office, err := exec.LookPath("soffice")
-	if err != nil {
-		t.Skip("LibreOffice is not installed")
-	}
+	office := dbtest.Need(t, "soffice")
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "report.xlsx"), xlsx(t, items()), 0o600))
 	cmd := exec.Command(office, "-env:UserInstallation=file://"+dir+"/profile", "--headless", "--convert-to",

@@ -4,13 +4,13 @@ package agenttest
 import (
 	"bytes"
 	"compress/gzip"
+	"embed"
 	"encoding/json"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -80,6 +80,11 @@ func writeEvent(w http.ResponseWriter, event any) {
 	}
 }
 
+// wire holds recorded answers; its README says where each comes from.
+//
+//go:embed testdata/wire
+var wire embed.FS
+
 // Recording is an entry of the recorded answers' index.json.
 type Recording struct {
 	File        string            `json:"file"`
@@ -95,66 +100,39 @@ type Recording struct {
 		Error     *string `json:"error"`
 		Complete  bool    `json:"complete"`
 	} `json:"expect"`
-
-	dir string
-}
-
-// SharedData returns the folder of test data beside the project's root, or skips the test.
-func SharedData(t testing.TB, name string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := filepath.Join(filepath.Dir(dir), "shared", "data", name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the shared test data is not here: %s", path)
-	}
-	return path
 }
 
 // Recordings reads the index of recorded answers.
 func Recordings(t testing.TB) []Recording {
 	t.Helper()
-	dir := SharedData(t, "wire")
-	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := read(t, "index.json")
 	var recordings []Recording
 	if err := json.Unmarshal(index, &recordings); err != nil {
 		t.Fatal(err)
 	}
-	for n := range recordings {
-		recordings[n].dir = dir
-	}
 	return recordings
+}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	content, err := wire.ReadFile("testdata/wire/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // Body returns the recorded bytes.
 func (r Recording) Body(t testing.TB) []byte {
 	t.Helper()
-	body, err := os.ReadFile(filepath.Join(r.dir, r.File))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
+	return read(t, r.File)
 }
 
 // Chunks returns the body cut where it was cut when it was recorded.
 func (r Recording) Chunks(t testing.TB) [][]byte {
 	t.Helper()
 	body := r.Body(t)
-	boundaries, err := os.ReadFile(filepath.Join(r.dir, r.File+".chunks.json"))
+	boundaries, err := wire.ReadFile("testdata/wire/" + r.File + ".chunks.json")
 	if err != nil {
 		return [][]byte{body}
 	}
