@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"wending/db/pg"
 )
 
 // Item is a row of evaluation_items: one question of a task.
@@ -17,7 +19,7 @@ type Item struct {
 	StandardAnswer string  `db:"standard_answer"`
 	SystemPrompt   *string `db:"system_prompt"`
 	UserContext    *string `db:"user_context"`
-	// Variables is a JSON object of the row's further columns; nil when the dataset has none.
+	// Variables is a JSON object of the row's further columns; nil means the dataset has none.
 	Variables *json.RawMessage `db:"variables"`
 }
 
@@ -30,11 +32,11 @@ type NewItem struct {
 	Variables                            map[string]string
 }
 
+const insertItem = `
+	INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, system_prompt, user_context, variables)
+	SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[])`
+
 func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []NewItem) error {
-	const insert = `INSERT INTO evaluation_items
-		(task_id, question_id, question, standard_answer, system_prompt, user_context, variables)
-		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[])`
-	columns := [6]pq.GenericArray{}
 	ids, questions, answers := make([]string, len(items)), make([]string, len(items)), make([]string, len(items))
 	systemPrompts, userContexts, variables := make([]*string, len(items)), make([]*string, len(items)), make([]*string, len(items))
 	for n, item := range items {
@@ -49,11 +51,12 @@ func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []New
 			variables[n] = &text
 		}
 	}
-	for n, column := range []any{ids, questions, answers, systemPrompts, userContexts, variables} {
-		columns[n] = pq.GenericArray{A: column}
+	columns := []any{taskID}
+	for _, column := range []any{ids, questions, answers, systemPrompts, userContexts, variables} {
+		columns = append(columns, pq.GenericArray{A: column})
 	}
-	_, err := tx.ExecContext(ctx, insert, taskID, columns[0], columns[1], columns[2], columns[3], columns[4], columns[5])
-	return classify("store the questions", err)
+	_, err := tx.ExecContext(ctx, insertItem, columns...)
+	return pg.Classify("store the questions", err)
 }
 
 // ItemSummary is what the map of all questions and the filters know of one item.
@@ -66,45 +69,68 @@ type ItemSummary struct {
 	Runs int `db:"runs"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
-	// Matches says whether the item fits the text that was searched.
+	// Matches reports whether the item matches the text that was searched for.
 	Matches bool `db:"matches"`
 }
 
-// IsUnstable says whether the item was answered in more than one way.
+// IsUnstable reports whether the item was answered in more than one way.
 func (s ItemSummary) IsUnstable() bool { return s.Answers > 1 }
 
-// ItemSummaries returns a summary of each of the task's items, in the order of pages and exports.
-// An item matches when its question_id or question contains text, without regard to case.
-func (s *Store) ItemSummaries(ctx context.Context, taskID uuid.UUID, text string) ([]ItemSummary, error) {
-	const query = `SELECT i.id, i.question_id, coalesce(r.answers, 0) AS answers, coalesce(r.runs, 0) AS runs, coalesce(r.failures, 0) AS failures,
+const summariseItems = `
+	SELECT i.id, i.question_id,
+		coalesce(r.answers, 0) AS answers,
+		coalesce(r.runs, 0) AS runs,
+		coalesce(r.failures, 0) AS failures,
 		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2) AS matches
-		FROM evaluation_items i LEFT JOIN (SELECT item_id, count(DISTINCT answer_key) AS answers, count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures
-			FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id) r ON r.item_id = i.id
-		WHERE i.task_id = $1 ORDER BY i.question_id`
-	if text != "" {
-		text = "%" + likeEscaper.Replace(text) + "%"
-	}
+	FROM evaluation_items i
+	LEFT JOIN (
+		SELECT item_id,
+			count(DISTINCT answer_key) AS answers,
+			count(*) AS runs,
+			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures
+		FROM evaluation_runs
+		WHERE task_id = $1 AND is_current
+		GROUP BY item_id) r ON r.item_id = i.id
+	WHERE i.task_id = $1
+	ORDER BY i.question_id`
+
+// ItemSummaries returns a summary of each of the task's items, in the order of pages and exports. An item
+// matches if its question_id or question contains text, without regard to case.
+func (s *Store) ItemSummaries(ctx context.Context, taskID uuid.UUID, text string) ([]ItemSummary, error) {
 	var summaries []ItemSummary
-	err := s.db.SelectContext(ctx, &summaries, query, taskID, text)
-	return summaries, classify("summarise the questions", err)
+	err := s.db.SelectContext(ctx, &summaries, summariseItems, taskID, containing(text))
+	return summaries, pg.Classify("summarise the questions", err)
+}
+
+// FirstItems returns the first items of a task, in the order of pages and exports.
+func (s *Store) FirstItems(ctx context.Context, taskID uuid.UUID, count int) ([]Item, error) {
+	var items []Item
+	err := s.db.SelectContext(ctx, &items,
+		`SELECT `+itemColumns+` FROM evaluation_items i WHERE i.task_id = $1 ORDER BY i.question_id LIMIT $2`, taskID, count)
+	return items, pg.Classify("read the first questions", err)
 }
 
 // ItemsByID returns the items with these ids, in the order of pages and exports.
 func (s *Store) ItemsByID(ctx context.Context, ids []int64) ([]Item, error) {
 	var items []Item
-	err := s.db.SelectContext(ctx, &items, `SELECT `+itemColumns+
-		` FROM evaluation_items i WHERE i.id = ANY ($1) ORDER BY i.question_id`, pq.Int64Array(ids))
-	return items, classify("read the questions", err)
+	err := s.db.SelectContext(ctx, &items,
+		`SELECT `+itemColumns+` FROM evaluation_items i WHERE i.id = ANY ($1) ORDER BY i.question_id`, pq.Int64Array(ids))
+	return items, pg.Classify("read the questions", err)
 }
 
-// Items returns one page of a task's items and how many there are; questionID, when it is not empty,
-// keeps only the item that bears it.
+// Items returns one page of a task's items and how many there are. A questionID that is not empty keeps only the
+// item that has it.
 func (s *Store) Items(ctx context.Context, taskID uuid.UUID, questionID string, page Page) (items []Item, total int, err error) {
-	const where = ` FROM evaluation_items i WHERE i.task_id = $1 AND ($2 = '' OR i.question_id = $2)`
-	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, taskID, questionID); err != nil {
-		return nil, 0, classify("count the questions", err)
+	const count = `SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND ($2 = '' OR question_id = $2)`
+	const list = `
+		SELECT ` + itemColumns + `
+		FROM evaluation_items i
+		WHERE i.task_id = $1 AND ($2 = '' OR i.question_id = $2)
+		ORDER BY i.question_id
+		LIMIT $3 OFFSET $4`
+	if err := s.db.GetContext(ctx, &total, count, taskID, questionID); err != nil {
+		return nil, 0, pg.Classify("count the questions", err)
 	}
-	err = s.db.SelectContext(ctx, &items, `SELECT `+itemColumns+where+
-		` ORDER BY i.question_id LIMIT $3 OFFSET $4`, taskID, questionID, page.Size, page.offset())
-	return items, total, classify("read the questions", err)
+	err = s.db.SelectContext(ctx, &items, list, taskID, questionID, page.Size, page.offset())
+	return items, total, pg.Classify("read the questions", err)
 }

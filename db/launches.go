@@ -7,12 +7,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"wending/db/pg"
 )
 
 // LaunchKind is why a launch was made.
 type LaunchKind string
 
-// The kinds of launches. SUBMIT and RESUME run what has no run yet; RETRY_FAILED runs whatever did not
+// The kinds of launches. SUBMIT and RESUME run what has no run yet; RETRY_FAILED runs everything that did not
 // succeed.
 const (
 	LaunchSubmit LaunchKind = "SUBMIT"
@@ -20,7 +22,10 @@ const (
 	LaunchResume LaunchKind = "RESUME"
 )
 
-// LaunchStatus is where a launch stands: PENDING → RUNNING (→ STOPPING) → SUCCEEDED, STOPPED or FAILED.
+// LaunchKinds are all kinds.
+var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume}
+
+// LaunchStatus is the state of a launch: PENDING → RUNNING (→ STOPPING) → SUCCEEDED, STOPPED or FAILED.
 type LaunchStatus string
 
 // The states of a launch.
@@ -33,151 +38,233 @@ const (
 	LaunchFailed    LaunchStatus = "FAILED"
 )
 
-// NewLaunch is how a launch runs and who asked for it.
+// LaunchStatuses are all states in the order of a launch's life.
+var LaunchStatuses = []LaunchStatus{LaunchPending, LaunchRunning, LaunchStopping, LaunchSucceeded, LaunchStopped, LaunchFailed}
+
+// NewLaunch is how a launch runs and who requested it.
 type NewLaunch struct {
 	// AgentOrigin is scheme://host:port of the agent, the key of the rate limit.
 	AgentOrigin string
-	// CallInterval is the least time between two calls to the origin; zero: unlimited.
+	// CallInterval is the least time between two calls to the origin; zero means unlimited.
 	CallInterval time.Duration
-	By           Requester
+	By           Actor
 }
 
-// Requester is who asked for something: there are no accounts, so an address and the way.
-type Requester struct {
-	Address string
-	// Via is "page" or "api"; empty: not known.
-	Via string
+// newLaunchRow is a launch to insert.
+type newLaunchRow struct {
+	TaskID uuid.UUID
+	Kind   LaunchKind
+	// ItemID is the one question to retry; nil means all.
+	ItemID *int64
+	NewLaunch
 }
 
-func insertLaunch(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, kind LaunchKind, itemID *int64, n NewLaunch) (uuid.UUID, error) {
-	const insert = `INSERT INTO launches
-		(id, task_id, number, kind, item_id, concurrency, agent_origin, call_interval, requested_by, requested_via)
-		SELECT $1, t.id, (SELECT count(*) + 1 FROM launches WHERE task_id = t.id), $3, $4, t.concurrency, $5, $6, $7, $8
-		FROM evaluation_tasks t WHERE t.id = $2`
+func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, error) {
+	const insert = `
+		INSERT INTO launches (
+			id, task_id, number, kind, item_id, concurrency, agent_origin, call_interval, requested_by, requested_via)
+		SELECT CAST(:id AS uuid), t.id, (SELECT count(*) + 1 FROM launches WHERE task_id = t.id), :kind, CAST(:item AS bigint),
+			t.concurrency, :origin, CAST(:interval AS bigint), :by, :via
+		FROM evaluation_tasks t
+		WHERE t.id = :task`
 	id := uuid.New()
-	_, err := tx.ExecContext(ctx, insert, id, taskID, kind, itemID, n.AgentOrigin, n.CallInterval.Microseconds(), n.By.Address, n.By.Via)
-	return id, classify("store the launch", err)
+	_, err := pg.ExecNamed(ctx, tx, insert, map[string]any{
+		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "origin": n.AgentOrigin,
+		"interval": n.CallInterval.Microseconds(), "by": n.By.Address, "via": n.By.Via,
+	})
+	return id, pg.Classify("store the launch", err)
 }
 
-// RequestLaunch starts a draft (SUBMIT), goes on with what was never asked (RESUME) or asks again whatever
-// did not succeed (RETRY_FAILED; questionID narrows it to one question). The task is RUNNING from now on.
-// ErrConflict: the task's state does not allow it, or somebody else was first; ErrNothingToRun: there is
-// nothing to ask again; ErrNotFound: no such task or question.
+// RunsLeft returns how many runs a launch of the kind would make now, 0 where the task's state does not allow it
+// or nothing is left for it. It is the one rule that pages, API and store share. statistics are the task's.
+func (t Task) RunsLeft(kind LaunchKind, statistics Statistics) int {
+	missing := t.TotalRuns() - statistics.Runs
+	switch kind {
+	case LaunchSubmit:
+		if t.IsDraft() {
+			return missing
+		}
+	case LaunchResume:
+		if t.Status == TaskStopped || t.Status == TaskFailed {
+			return missing
+		}
+	case LaunchRetry:
+		if !t.Status.IsActive() {
+			return missing + statistics.Failed + statistics.TimedOut
+		}
+	}
+	return 0
+}
+
+// allows reports whether the task's state alone allows a launch of the kind.
+func (t Task) allows(kind LaunchKind) bool {
+	switch kind {
+	case LaunchSubmit:
+		return t.IsDraft()
+	case LaunchResume:
+		return t.Status == TaskStopped || t.Status == TaskFailed
+	}
+	return !t.Status.IsActive()
+}
+
+const countLeftOfItem = `
+	SELECT t.runs_per_item - (
+		SELECT count(*) FROM evaluation_runs r WHERE r.item_id = $2 AND r.is_current AND r.status = 'SUCCEEDED')
+	FROM evaluation_tasks t
+	WHERE t.id = $1`
+
+const reopenTask = `
+	UPDATE evaluation_tasks
+	SET status = 'RUNNING', started_at = coalesce(started_at, now()), completed_at = NULL, failure_code = NULL,
+		statistics = NULL, is_pruned = false, updated_at = now()
+	WHERE id = $1`
+
+// RequestLaunch starts a draft (SUBMIT), continues with what has no run (RESUME) or retries everything that did
+// not succeed (RETRY_FAILED; a questionID narrows it to one question). The task is RUNNING from then on.
+// ErrConflict: the task's state does not allow it, or another request was first; ErrNothingToRun: nothing is
+// left for this kind; ErrNotFound: no such task or question.
 func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind LaunchKind, questionID string, n NewLaunch) (launchID uuid.UUID, err error) {
-	const lock = `SELECT status, EXISTS (SELECT 1 FROM launches WHERE task_id = $1) AS is_launched
-		FROM evaluation_tasks WHERE id = $1 FOR UPDATE`
-	const findItem = `SELECT id FROM evaluation_items WHERE task_id = $1 AND question_id = $2`
-	const countToRetry = `SELECT coalesce(sum(t.runs_per_item - (SELECT count(*) FROM evaluation_runs r
-			WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED')), 0)
-		FROM evaluation_items i JOIN evaluation_tasks t ON t.id = i.task_id WHERE t.id = $1 AND ($2::bigint IS NULL OR i.id = $2)`
-	const reopen = `UPDATE evaluation_tasks SET status = 'RUNNING', started_at = coalesce(started_at, now()), completed_at = NULL,
-		failure_code = NULL, statistics = NULL, is_pruned = false, updated_at = now() WHERE id = $1`
-	err = s.inTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
-		var task struct {
-			Status     TaskStatus `db:"status"`
-			IsLaunched bool       `db:"is_launched"`
-		}
-		if err := tx.GetContext(ctx, &task, lock, taskID); err != nil {
-			return classify("lock the task", err)
-		}
-		if !mayLaunch(kind, task.Status, task.IsLaunched) {
-			return fmt.Errorf("a launch %s of a task that is %s: %w", kind, task.Status, ErrConflict)
-		}
-		var item *int64
-		if questionID != "" {
-			if err := tx.GetContext(ctx, &item, findItem, taskID, questionID); err != nil {
-				return classify("find the question", err)
-			}
-		}
-		if kind == LaunchRetry {
-			var open int
-			if err := tx.GetContext(ctx, &open, countToRetry, taskID, item); err != nil {
-				return classify("count what did not succeed", err)
-			}
-			if open == 0 {
-				return ErrNothingToRun
-			}
-		}
-		if launchID, err = insertLaunch(ctx, tx, taskID, kind, item, n); err != nil {
+	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
+		task, err := lockTask(ctx, tx, taskID)
+		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, reopen, taskID); err != nil {
-			return classify("open the task again", err)
+		if !task.allows(kind) {
+			return fmt.Errorf("a %s launch of a task that is %s: %w", kind, task.Status, ErrConflict)
+		}
+		item, err := runsToMake(ctx, tx, task, kind, questionID)
+		if err != nil {
+			return err
+		}
+		if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: taskID, Kind: kind, ItemID: item, NewLaunch: n}); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
+			return pg.Classify("reopen the task", err)
 		}
 		return notify(ctx, tx, taskID)
 	})
 	return launchID, err
 }
 
-func mayLaunch(kind LaunchKind, status TaskStatus, isLaunched bool) bool {
-	switch kind {
-	case LaunchSubmit:
-		return status == TaskPending && !isLaunched
-	case LaunchResume:
-		return status == TaskStopped || status == TaskFailed
+func lockTask(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (Task, error) {
+	var locked uuid.UUID
+	if err := tx.GetContext(ctx, &locked, `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`, id); err != nil {
+		return Task{}, notFound(KindTask, pg.Classify("lock the task", err))
 	}
-	return status == TaskSucceeded || status == TaskStopped || status == TaskFailed
+	var task Task
+	err := tx.GetContext(ctx, &task, readTasks, pqUUIDs(id))
+	return task, pg.Classify("read the task", err)
 }
 
-// StartLaunch makes the units of a PENDING launch and sets it and its task RUNNING, in one transaction.
-// It returns how many units the launch has, or ErrConflict when somebody else started it before.
+// runsToMake returns the item that questionID names, nil for all, or ErrNothingToRun.
+func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, questionID string) (item *int64, err error) {
+	left := 0
+	if questionID == "" {
+		statistics, err := taskStatistics(ctx, tx, task.ID)
+		if err != nil {
+			return nil, err
+		}
+		left = task.RunsLeft(kind, statistics)
+	} else {
+		const find = `SELECT id FROM evaluation_items WHERE task_id = $1 AND question_id = $2`
+		if err := tx.GetContext(ctx, &item, find, task.ID, questionID); err != nil {
+			return nil, notFound(KindQuestion, pg.Classify("find the question", err))
+		}
+		if err := tx.GetContext(ctx, &left, countLeftOfItem, task.ID, item); err != nil {
+			return nil, pg.Classify("count the runs that did not succeed", err)
+		}
+	}
+	// A task that failed may be resumed although all its runs are there: only the launch was not finished.
+	if left == 0 && !(kind == LaunchResume && task.Status == TaskFailed) {
+		return nil, ErrNothingToRun
+	}
+	return item, nil
+}
+
+const startLaunch = `
+	UPDATE launches
+	SET status = 'RUNNING', started_at = now()
+	WHERE id = $1 AND status = 'PENDING'
+	RETURNING task_id, agent_origin`
+
+// A run that succeeded is never repeated.
+const insertUnits = `
+	INSERT INTO units (launch_id, item_id, run_index)
+	SELECT l.id, i.id, n
+	FROM launches l
+	JOIN evaluation_tasks t ON t.id = l.task_id
+	JOIN evaluation_items i ON i.task_id = t.id AND (l.item_id IS NULL OR i.id = l.item_id),
+	generate_series(1, t.runs_per_item) n
+	WHERE l.id = $1
+	  AND NOT EXISTS (
+		SELECT FROM evaluation_runs r
+		WHERE r.item_id = i.id AND r.run_index = n AND r.is_current
+		  AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED'))
+	ORDER BY i.id, n`
+
+const countKept = `
+	UPDATE launches l
+	SET total_units = $2,
+		kept_succeeded = present.succeeded,
+		kept_failed = present.failed - repeated.runs,
+		kept_items = complete.items
+	FROM
+		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
+		FROM evaluation_runs r
+		WHERE r.task_id = $3 AND r.is_current) present,
+		(SELECT count(*) AS runs
+		FROM units u
+		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.run_index = u.run_index AND r.is_current
+		WHERE u.launch_id = $1) repeated,
+		(SELECT count(*) AS items
+		FROM (
+			SELECT r.item_id
+			FROM evaluation_runs r
+			WHERE r.task_id = $3 AND r.is_current
+			GROUP BY r.item_id
+			HAVING count(*) = (SELECT runs_per_item FROM evaluation_tasks WHERE id = $3)) whole
+		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id)) complete
+	WHERE l.id = $1`
+
+const startTask = `
+	UPDATE evaluation_tasks
+	SET status = 'RUNNING', started_at = coalesce(started_at, now()), updated_at = now()
+	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
+
+// StartLaunch makes the units of a PENDING launch and sets it and its task RUNNING, in one transaction. It
+// returns how many units the launch has. ErrConflict: another process started it before.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
-	const start = `UPDATE launches SET status = 'RUNNING', started_at = now()
-		WHERE id = $1 AND status = 'PENDING' RETURNING task_id, agent_origin`
-	const makeUnits = `INSERT INTO units (launch_id, item_id, run_index)
-		SELECT l.id, i.id, n FROM launches l JOIN evaluation_tasks t ON t.id = l.task_id
-		JOIN evaluation_items i ON i.task_id = t.id AND (l.item_id IS NULL OR i.id = l.item_id), generate_series(1, t.runs_per_item) n
-		WHERE l.id = $1 AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.run_index = n AND r.is_current
-			AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED'))
-		ORDER BY i.id, n`
-	// A run that succeeded is never asked again.
-	const countKept = `UPDATE launches l SET total_units = $2, kept_succeeded = now.succeeded, kept_failed = now.failed - again.runs
-		FROM (SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
-				FROM evaluation_runs r WHERE r.task_id = $3 AND r.is_current) now,
-			(SELECT count(*) AS runs FROM units u JOIN evaluation_runs r ON r.item_id = u.item_id AND r.run_index = u.run_index AND r.is_current
-				WHERE u.launch_id = $1) again
-		WHERE l.id = $1`
-	const reopenItems = `UPDATE evaluation_items SET processed = false
-		WHERE id = ANY (ARRAY(SELECT DISTINCT item_id FROM units WHERE launch_id = $1)) AND processed`
-	const startTask = `UPDATE evaluation_tasks SET status = 'RUNNING', started_at = coalesce(started_at, now()), updated_at = now(),
-		progress_processed = (SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed)
-		WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
-	const knowAgent = `INSERT INTO agents (origin) VALUES ($1) ON CONFLICT DO NOTHING`
-	err = s.inTx(ctx, "start the launch", func(tx *sqlx.Tx) error {
+	err = s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) error {
 		var launch struct {
 			TaskID uuid.UUID `db:"task_id"`
 			Origin string    `db:"agent_origin"`
 		}
-		err := tx.GetContext(ctx, &launch, start, id)
-		if isNoRows(err) {
+		err := tx.GetContext(ctx, &launch, startLaunch, id)
+		if pg.IsNoRows(err) {
 			return ErrConflict
 		}
 		if err != nil {
-			return classify("start the launch", err)
+			return pg.Classify("start the launch", err)
 		}
-		if err := readAlongIndexes(ctx, tx); err != nil {
+		if err := pg.PreferIndexes(ctx, tx); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, makeUnits, id)
-		if err != nil {
-			return classify("make the units", err)
+		result, err := tx.ExecContext(ctx, insertUnits, id)
+		if units, err = pg.Affected("make the units", result, err); err != nil {
+			return err
 		}
-		made, err := result.RowsAffected()
-		if err != nil {
-			return classify("make the units", err)
-		}
-		units = int(made)
 		if _, err := tx.ExecContext(ctx, countKept, id, units, launch.TaskID); err != nil {
-			return classify("count what is kept", err)
+			return pg.Classify("count what is kept", err)
 		}
-		if _, err := tx.ExecContext(ctx, reopenItems, id); err != nil {
-			return classify("open the questions again", err)
+		if _, err := tx.ExecContext(ctx, insertOrigin, launch.Origin); err != nil {
+			return pg.Classify("store the origin", err)
 		}
-		if _, err := tx.ExecContext(ctx, knowAgent, launch.Origin); err != nil {
-			return classify("note the agent", err)
+		if err := refreshOrigin(ctx, tx, launch.Origin); err != nil {
+			return err
 		}
 		result, err = tx.ExecContext(ctx, startTask, launch.TaskID)
-		if err := requireRow("start the task", result, err); err != nil {
+		if err := pg.RequireRow("start the task", result, err); err != nil {
 			return err
 		}
 		return notify(ctx, tx, launch.TaskID)
@@ -187,44 +274,55 @@ func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err e
 
 // Call is what a lane must know to call a launch's agent.
 type Call struct {
-	LaunchID uuid.UUID `db:"launch_id"`
-	Task
-	AgentOrigin string `db:"agent_origin"`
-	// IntervalMicros is the least time between two calls to the origin, in microseconds; 0: unlimited.
-	IntervalMicros int64 `db:"call_interval"`
+	LaunchID uuid.UUID
+	// TaskID and what follows are the task's settings, which do not change while a launch of it is active.
+	TaskID uuid.UUID
+	Task   Task
+	// AgentOrigin is the key of the rate limit.
+	AgentOrigin string
 }
 
-// LaunchCall returns how the units of a launch are asked, or ErrNotFound.
+// LaunchCall returns how the units of a launch are run, or ErrNotFound.
 func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
-	const query = `SELECT l.id AS launch_id, l.agent_origin, l.call_interval, t.*
-		FROM launches l, LATERAL (SELECT ` + taskColumns + ` FROM evaluation_tasks WHERE id = l.task_id) t WHERE l.id = $1`
-	var call Call
-	err := s.db.GetContext(ctx, &call, query, id)
-	return call, classify("read the launch", err)
+	call := Call{LaunchID: id}
+	const query = `SELECT task_id, agent_origin FROM launches WHERE id = $1`
+	if err := s.db.QueryRowxContext(ctx, query, id).Scan(&call.TaskID, &call.AgentOrigin); err != nil {
+		return call, notFound(KindLaunch, pg.Classify("read the launch", err))
+	}
+	var err error
+	call.Task, err = s.Task(ctx, call.TaskID)
+	return call, err
 }
 
-// StopFor is how long calls in flight may go on after a stop before they are cut.
+// StopFor is how long calls in flight may continue after a stop before they are cut.
 const StopFor = 30 * time.Second
 
-// StopTask ends a task's launch: no unit is handed out after it. Calls in flight may finish for up to
-// StopFor. It returns the launch, which FinishLaunch closes when nothing of it runs any more. ErrConflict:
-// the task is not at work.
-func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Requester) (launchID uuid.UUID, err error) {
-	const stop = `UPDATE launches SET status = 'STOPPING', stop_requested_at = now(), stopped_by = $2
-		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING') RETURNING id`
+// StopTask stops a task's launch: no unit is claimed after it. Calls in flight may finish for up to StopFor. It
+// returns the launch, which FinishLaunch ends when nothing of it runs any more. ErrConflict: the task is not
+// running.
+func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launchID uuid.UUID, err error) {
+	const stop = `
+		UPDATE launches
+		SET status = 'STOPPING', stop_requested_at = now(), stopped_by = $2
+		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING')
+		RETURNING id, agent_origin`
 	const stopping = `SELECT id FROM launches WHERE task_id = $1 AND status = 'STOPPING'`
-	err = s.inTx(ctx, "stop the task", func(tx *sqlx.Tx) error {
-		err := tx.GetContext(ctx, &launchID, stop, taskID, by.Address)
-		if isNoRows(err) { // stopped twice is stopped
-			if err = tx.GetContext(ctx, &launchID, stopping, taskID); isNoRows(err) {
+	err = s.db.InTx(ctx, "stop the task", func(tx *sqlx.Tx) error {
+		var origin string
+		err := tx.QueryRowxContext(ctx, stop, taskID, by.Address).Scan(&launchID, &origin)
+		if pg.IsNoRows(err) { // stopping twice has the effect of once
+			if err = tx.GetContext(ctx, &launchID, stopping, taskID); pg.IsNoRows(err) {
 				return ErrConflict
 			}
-			return classify("find the launch", err)
+			return pg.Classify("find the launch", err)
 		}
 		if err != nil {
-			return classify("stop the launch", err)
+			return pg.Classify("stop the launch", err)
 		}
 		if err := stopQueued(ctx, tx, launchID); err != nil {
+			return err
+		}
+		if err := refreshOrigin(ctx, tx, origin); err != nil {
 			return err
 		}
 		return notify(ctx, tx, taskID)
@@ -232,68 +330,90 @@ func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Requester) (l
 	return launchID, err
 }
 
-// stopQueued takes back what nobody has claimed.
+// stopQueued stops the units that no worker has claimed.
 func stopQueued(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
-	_, err := tx.ExecContext(ctx, `UPDATE units SET state = 'STOPPED', epoch = epoch + 1 WHERE launch_id = $1 AND state = 'QUEUED'`, launchID)
-	return classify("stop the queued units", err)
+	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1 WHERE launch_id = $1 AND state = 'QUEUED'`
+	_, err := tx.ExecContext(ctx, stop, launchID)
+	return pg.Classify("stop the queued units", err)
 }
 
-// CutStopped stops the units that still run well after their launch was told to stop: their worker should
-// have cut the calls itself, and a result that comes later is refused.
+// CutStopped stops units that still run well after their launch was stopped: their worker should have cut the
+// calls itself, and a result that arrives later is rejected.
 func (s *Store) CutStopped(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE units u SET state = 'STOPPED', epoch = epoch + 1, worker_id = NULL FROM launches l
-		WHERE l.status = 'STOPPING' AND l.stop_requested_at < now() - $1 * interval '1 second' AND u.launch_id = l.id AND u.state = 'RUNNING'`,
-		(StopFor + 5*time.Second).Seconds())
-	return classify("cut what was stopped", err)
+	const cut = `
+		UPDATE units u
+		SET state = 'STOPPED', epoch = epoch + 1, worker_id = NULL
+		FROM launches l
+		WHERE l.status = 'STOPPING'
+		  AND l.stop_requested_at < now() - $1 * interval '1 second'
+		  AND u.launch_id = l.id
+		  AND u.state = 'RUNNING'`
+	_, err := s.db.ExecContext(ctx, cut, (StopFor + 5*time.Second).Seconds())
+	return pg.Classify("cut stopped units", err)
 }
 
-// FinishLaunch closes a launch that has nothing left to run: exactly one caller gets true, with the
-// statistics stored and the task SUCCEEDED – or STOPPED, when the launch was stopped or runs are missing
-// still from one before. Call it only after the last result's commit.
+const lockWorkingLaunch = `
+	SELECT status, task_id, agent_origin
+	FROM launches
+	WHERE id = $1 AND status IN ('RUNNING', 'STOPPING')
+	FOR UPDATE`
+
+const electFinisher = `
+	UPDATE launches l
+	SET finished_at = now(), status = CASE WHEN l.status = 'STOPPING' THEN 'STOPPED' ELSE 'SUCCEEDED' END
+	WHERE l.id = $1
+	  AND l.status IN ('RUNNING', 'STOPPING')
+	  AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state IN ('QUEUED', 'RUNNING'))
+	RETURNING 1`
+
+const closeTask = `
+	UPDATE evaluation_tasks t
+	SET completed_at = now(), updated_at = now(),
+		status = CASE
+			WHEN $2 OR t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
+			THEN 'STOPPED'
+			ELSE 'SUCCEEDED'
+		END
+	WHERE t.id = $1 AND t.status IN ('PENDING', 'RUNNING')`
+
+// FinishLaunch ends a launch that has nothing left to run. Exactly one caller gets true, with the statistics
+// stored and the task SUCCEEDED – or STOPPED if the launch was stopped or runs are still missing from an earlier
+// one. Call it only after the last result's commit.
 func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, err error) {
-	const lock = `SELECT status, task_id FROM launches WHERE id = $1 AND status IN ('RUNNING', 'STOPPING') FOR UPDATE`
-	const elect = `UPDATE launches l SET finished_at = now(), status = CASE WHEN l.status = 'STOPPING' THEN 'STOPPED' ELSE 'SUCCEEDED' END
-		WHERE l.id = $1 AND l.status IN ('RUNNING', 'STOPPING')
-		AND NOT EXISTS (SELECT 1 FROM units u WHERE u.launch_id = l.id AND u.state IN ('QUEUED', 'RUNNING'))
-		RETURNING 1`
-	const closeTask = `UPDATE evaluation_tasks t SET completed_at = now(), updated_at = now(),
-		progress_processed = (SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed),
-		status = CASE WHEN $2 OR t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
-			THEN 'STOPPED' ELSE 'SUCCEEDED' END
-		WHERE t.id = $1 AND t.status IN ('PENDING', 'RUNNING')`
-	err = s.inTx(ctx, "finish the launch", func(tx *sqlx.Tx) error {
+	err = s.db.InTx(ctx, "finish the launch", func(tx *sqlx.Tx) error {
 		var launch struct {
 			Status LaunchStatus `db:"status"`
 			TaskID uuid.UUID    `db:"task_id"`
+			Origin string       `db:"agent_origin"`
 		}
-		err := tx.GetContext(ctx, &launch, lock, id)
-		if isNoRows(err) {
+		err := tx.GetContext(ctx, &launch, lockWorkingLaunch, id)
+		if pg.IsNoRows(err) {
 			return nil
 		}
 		if err != nil {
-			return classify("lock the launch", err)
+			return pg.Classify("lock the launch", err)
 		}
-		if launch.Status == LaunchStopping { // a dead worker's units may have come back to the queue meanwhile
+		if launch.Status == LaunchStopping { // a dead worker's units may have returned to the queue in the meantime
 			if err := stopQueued(ctx, tx, id); err != nil {
 				return err
 			}
 		}
 		var elected int
-		err = tx.GetContext(ctx, &elected, elect, id)
-		if isNoRows(err) {
+		err = tx.GetContext(ctx, &elected, electFinisher, id)
+		if pg.IsNoRows(err) {
 			return nil
 		}
 		if err != nil {
-			return classify("finish the launch", err)
+			return pg.Classify("finish the launch", err)
 		}
-		if err := readAlongIndexes(ctx, tx); err != nil {
+		if err := pg.PreferIndexes(ctx, tx); err != nil {
 			return err
 		}
-		if err := closeQuestions(ctx, tx, launch.TaskID); err != nil {
+		if err := refreshOrigin(ctx, tx, launch.Origin); err != nil {
 			return err
 		}
 		result, err := tx.ExecContext(ctx, closeTask, launch.TaskID, launch.Status == LaunchStopping)
-		if err := requireRow("close the task", result, err); err != nil {
+		if err := pg.RequireRow("close the task", result, err); err != nil {
 			return err
 		}
 		if err := storeStatistics(ctx, tx, id, launch.TaskID); err != nil {
@@ -305,41 +425,40 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 	return finished && err == nil, err
 }
 
-// closeQuestions marks every question of a task as processed that has all its runs, from whatever launch.
-func closeQuestions(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
-	_, err := tx.ExecContext(ctx, `UPDATE evaluation_items SET processed = true WHERE NOT processed AND id = ANY (ARRAY(
-		SELECT item_id FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id
-		HAVING count(*) = (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)))`, taskID)
-	return classify("close the questions", err)
-}
-
-// FailLaunch ends a launch and its task because of a fault of the system that code names. Units not
-// begun are stopped; results already stored stay. ErrConflict: the launch had ended before.
+// FailLaunch ends a launch and its task because of the internal fault that code names. Units that did not begin
+// are stopped; results already stored stay. ErrConflict: the launch had ended before.
 func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error {
-	const fail = `UPDATE launches SET status = 'FAILED', finished_at = now()
-		WHERE id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING') RETURNING task_id`
-	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1, worker_id = NULL
+	const fail = `
+		UPDATE launches
+		SET status = 'FAILED', finished_at = now()
+		WHERE id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING')
+		RETURNING task_id, agent_origin`
+	const stop = `
+		UPDATE units
+		SET state = 'STOPPED', epoch = epoch + 1, worker_id = NULL
 		WHERE launch_id = $1 AND state IN ('QUEUED', 'RUNNING')`
-	const failTask = `UPDATE evaluation_tasks SET status = 'FAILED', failure_code = $2, completed_at = now(), updated_at = now(),
-		progress_processed = (SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed)
+	const failTask = `
+		UPDATE evaluation_tasks
+		SET status = 'FAILED', failure_code = $2, completed_at = now(), updated_at = now()
 		WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
-	return s.inTx(ctx, "fail the launch", func(tx *sqlx.Tx) error {
+	return s.db.InTx(ctx, "fail the launch", func(tx *sqlx.Tx) error {
 		var taskID uuid.UUID
-		err := tx.GetContext(ctx, &taskID, fail, id)
-		if isNoRows(err) {
+		var origin string
+		err := tx.QueryRowxContext(ctx, fail, id).Scan(&taskID, &origin)
+		if pg.IsNoRows(err) {
 			return ErrConflict
 		}
 		if err != nil {
-			return classify("fail the launch", err)
+			return pg.Classify("fail the launch", err)
 		}
 		if _, err := tx.ExecContext(ctx, stop, id); err != nil {
-			return classify("stop the units", err)
+			return pg.Classify("stop the units", err)
 		}
-		if err := closeQuestions(ctx, tx, taskID); err != nil {
+		if err := refreshOrigin(ctx, tx, origin); err != nil {
 			return err
 		}
 		result, err := tx.ExecContext(ctx, failTask, taskID, code)
-		if err := requireRow("fail the task", result, err); err != nil {
+		if err := pg.RequireRow("fail the task", result, err); err != nil {
 			return err
 		}
 		if err := storeStatistics(ctx, tx, id, taskID); err != nil {
@@ -353,29 +472,41 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 type ActiveLaunch struct {
 	ID      uuid.UUID `db:"id"`
 	Started bool      `db:"started"`
-	// WantedLanes is how many more lanes the launch could use now: none while its agent has no free moment.
+	// WantedLanes is how many more lanes the launch could use now: none while its origin has no free slot.
 	WantedLanes int `db:"wanted_lanes"`
-	// IsDone says that nothing of the launch runs or may be begun, and nobody closed it.
+	// IsDone reports that nothing of the launch runs or may begin, and that it has not been finished.
 	IsDone bool `db:"is_done"`
 }
 
-// ActiveLaunches returns every launch that has not ended, oldest first. A launch younger than a second
-// is left to the process that made it.
+const listActiveLaunches = `
+	SELECT l.id, l.status <> 'PENDING' AS started,
+		CASE
+			WHEN l.status <> 'RUNNING' OR o.next_free > now() + $2 * interval '1 microsecond' THEN 0
+			ELSE greatest(0, least(l.concurrency - live.lanes, queued.units))
+		END AS wanted_lanes,
+		l.status <> 'PENDING'
+			AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'RUNNING')
+			AND (queued.units = 0 OR l.status = 'STOPPING') AS is_done
+	FROM launches l
+	LEFT JOIN origins o ON o.origin = l.agent_origin
+	CROSS JOIN LATERAL (
+		SELECT count(*) AS lanes
+		FROM lanes
+		JOIN workers w ON w.id = lanes.worker_id
+		WHERE lanes.launch_id = l.id AND w.beat_at > now() - $1 * interval '1 second') live
+	CROSS JOIN LATERAL (
+		SELECT count(*) AS units
+		FROM (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED' LIMIT l.concurrency) few) queued
+	WHERE l.status IN ('PENDING', 'RUNNING', 'STOPPING')
+	  AND l.created_at < now() - interval '1 second'
+	ORDER BY l.created_at`
+
+// ActiveLaunches returns every launch that has not ended, oldest first. A launch younger than a second is left
+// to the process that made it.
 func (s *Store) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
-	const query = `SELECT l.id, l.status <> 'PENDING' AS started,
-		CASE WHEN l.status <> 'RUNNING' OR a.next_free > now() + $2 * interval '1 microsecond' THEN 0
-			ELSE greatest(0, least(l.concurrency - lanes.n, queued.n)) END AS wanted_lanes,
-		l.status <> 'PENDING' AND NOT EXISTS (SELECT 1 FROM units u WHERE u.launch_id = l.id AND u.state = 'RUNNING')
-			AND (queued.n = 0 OR l.status = 'STOPPING') AS is_done
-		FROM launches l LEFT JOIN agents a ON a.origin = l.agent_origin,
-		LATERAL (` + liveLanes + `) lanes,
-		LATERAL (SELECT count(*) AS n FROM (SELECT 1 FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED'
-			LIMIT l.concurrency) few) queued
-		WHERE l.status IN ('PENDING', 'RUNNING', 'STOPPING') AND l.created_at < now() - interval '1 second'
-		ORDER BY l.created_at`
 	var launches []ActiveLaunch
-	err := s.db.SelectContext(ctx, &launches, query, WorkerDeadAfter.Seconds(), rateHorizon.Microseconds())
-	return launches, classify("list the active launches", err)
+	err := s.db.SelectContext(ctx, &launches, listActiveLaunches, WorkerDeadAfter.Seconds(), rateHorizon.Microseconds())
+	return launches, pg.Classify("list the active launches", err)
 }
 
 // Launch is one start of a task, as its history shows it.
@@ -384,22 +515,33 @@ type Launch struct {
 	Number int          `db:"number"`
 	Kind   LaunchKind   `db:"kind"`
 	Status LaunchStatus `db:"status"`
-	// QuestionID is the one question that was retried; nil: all.
-	QuestionID   *string    `db:"question_id"`
-	RequestedBy  string     `db:"requested_by"`
-	RequestedVia string     `db:"requested_via"`
-	StoppedBy    string     `db:"stopped_by"`
-	TotalUnits   int        `db:"total_units"`
-	CreatedAt    time.Time  `db:"created_at"`
-	StartedAt    *time.Time `db:"started_at"`
-	FinishedAt   *time.Time `db:"finished_at"`
-	// Statistics are those of the launch's own runs, final or of this moment.
+	// QuestionID is the one question that was retried, with its number (1-based, in the order of pages) and text;
+	// nil means all.
+	QuestionID     *string    `db:"question_id"`
+	QuestionNumber *int       `db:"question_number"`
+	Question       *string    `db:"question"`
+	RequestedBy    string     `db:"requested_by"`
+	RequestedVia   string     `db:"requested_via"`
+	StoppedBy      string     `db:"stopped_by"`
+	TotalUnits     int        `db:"total_units"`
+	CreatedAt      time.Time  `db:"created_at"`
+	StartedAt      *time.Time `db:"started_at"`
+	FinishedAt     *time.Time `db:"finished_at"`
+	// Statistics are those of the launch's own runs, final or live.
 	Statistics Statistics `db:"-"`
 }
 
-const launchColumns = `l.id, l.number, l.kind, l.status, i.question_id, l.requested_by, l.requested_via, l.stopped_by, l.total_units,
-	l.created_at, l.started_at, l.finished_at, l.statistics
-	FROM launches l LEFT JOIN evaluation_items i ON i.id = l.item_id`
+// $2 is the launch; NULL takes all launches of the task $1.
+const listLaunches = `
+	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.requested_by, l.requested_via, l.stopped_by, l.total_units,
+		l.created_at, l.started_at, l.finished_at, l.statistics,
+		CASE WHEN i.id IS NOT NULL THEN (
+			SELECT count(*) FROM evaluation_items WHERE task_id = l.task_id AND question_id <= i.question_id) END AS question_number
+	FROM launches l
+	LEFT JOIN evaluation_items i ON i.id = l.item_id
+	WHERE l.task_id = $1 AND ($2::uuid IS NULL OR l.id = $2)
+	ORDER BY l.number DESC
+	LIMIT $3 OFFSET $4`
 
 type launchRow struct {
 	Launch
@@ -409,45 +551,40 @@ type launchRow struct {
 // Launches returns one page of a task's launches, newest first, and how many there are.
 func (s *Store) Launches(ctx context.Context, taskID uuid.UUID, page Page) (launches []Launch, total int, err error) {
 	if err := s.db.GetContext(ctx, &total, `SELECT count(*) FROM launches WHERE task_id = $1`, taskID); err != nil {
-		return nil, 0, classify("count the launches", err)
+		return nil, 0, pg.Classify("count the launches", err)
 	}
-	var rows []launchRow
-	if err := s.db.SelectContext(ctx, &rows, `SELECT `+launchColumns+` WHERE l.task_id = $1 ORDER BY l.number DESC LIMIT $2 OFFSET $3`,
-		taskID, page.Size, page.offset()); err != nil {
-		return nil, 0, classify("list the launches", err)
-	}
-	for _, row := range rows {
-		launch, err := s.withStatistics(ctx, row)
-		if err != nil {
-			return nil, 0, err
-		}
-		launches = append(launches, launch)
-	}
-	return launches, total, nil
+	launches, err = s.readLaunches(ctx, taskID, nil, page)
+	return launches, total, err
 }
 
 // Launch returns one launch of a task, or ErrNotFound.
 func (s *Store) Launch(ctx context.Context, taskID, id uuid.UUID) (Launch, error) {
-	var row launchRow
-	if err := s.db.GetContext(ctx, &row, `SELECT `+launchColumns+` WHERE l.task_id = $1 AND l.id = $2`, taskID, id); err != nil {
-		return Launch{}, classify("read the launch", err)
+	launches, err := s.readLaunches(ctx, taskID, &id, Page{Number: 1, Size: 1})
+	if err == nil && len(launches) == 0 {
+		err = &NotFoundError{Kind: KindLaunch}
 	}
-	return s.withStatistics(ctx, row)
+	if err != nil {
+		return Launch{}, err
+	}
+	return launches[0], nil
 }
 
-func (s *Store) withStatistics(ctx context.Context, row launchRow) (launch Launch, err error) {
-	launch = row.Launch
-	if row.Stored != nil {
-		launch.Statistics = *row.Stored
-		return launch, nil
+func (s *Store) readLaunches(ctx context.Context, taskID uuid.UUID, id *uuid.UUID, page Page) ([]Launch, error) {
+	var rows []launchRow
+	if err := s.db.SelectContext(ctx, &rows, listLaunches, taskID, id, page.Size, page.offset()); err != nil {
+		return nil, pg.Classify("read the launches", err)
 	}
-	launch.Statistics, err = s.launchStatistics(ctx, row.ID)
-	return launch, err
-}
-
-// PostponeAgent moves the next free moment of an agent at least wait into the future: it answered 429.
-func (s *Store) PostponeAgent(ctx context.Context, origin string, wait time.Duration) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE agents SET next_free = greatest(next_free, now() + $2 * interval '1 microsecond')
-		WHERE origin = $1`, origin, wait.Microseconds())
-	return classify("postpone the agent", err)
+	launches := make([]Launch, len(rows))
+	for n, row := range rows {
+		launches[n] = row.Launch
+		if row.Stored != nil {
+			launches[n].Statistics = *row.Stored
+			continue
+		}
+		var err error
+		if launches[n].Statistics, err = s.launchStatistics(ctx, row.ID); err != nil {
+			return nil, err
+		}
+	}
+	return launches, nil
 }

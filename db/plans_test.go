@@ -99,16 +99,17 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, err := store.RecordResults(ctx, large, results)
 			return err
 		}},
-		{"CountProcessed", func() error { return store.CountProcessed(ctx, retry, large, items) }},
+		{"Task at work", func() error { _, err := store.Task(ctx, large); return err }},
+		{"TaskHindrance", func() error { _, err := store.TaskHindrance(ctx, large); return err }},
+		{"TaskAgreement", func() error { _, err := store.TaskAgreement(ctx, large); return err }},
 		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
 		{"ReleaseStrays", func() error {
 			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID}, nil)
 			return err
 		}},
 		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx); return err }},
-		{"RecountProcessed", func() error { return store.RecountProcessed(ctx) }},
 		{"ActiveLaunches", func() error { _, err := store.ActiveLaunches(ctx); return err }},
-		{"StopTask", func() error { _, err := store.StopTask(ctx, large, db.Requester{}); return err }},
+		{"StopTask", func() error { _, err := store.StopTask(ctx, large, db.Actor{}); return err }},
 		{"CutStopped", func() error { return store.CutStopped(ctx) }},
 		{"ReleaseUnits", func() error { _, err := store.ReleaseUnits(ctx, worker.ID); return err }},
 		{"FinishLaunch", func() error {
@@ -153,7 +154,7 @@ func TestChangesAreHeard(t *testing.T) {
 	_, err = store.StartLaunch(t.Context(), launch)
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "a start")
-	_, err = store.StopTask(t.Context(), task.Task.ID, db.Requester{})
+	_, err = store.StopTask(t.Context(), task.Task.ID, db.Actor{})
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "a stop")
 	_, err = store.FinishLaunch(t.Context(), launch)

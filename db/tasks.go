@@ -9,12 +9,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"wending/db/pg"
 )
 
-// TaskStatus is where a task stands (design: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED).
+// TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch sets an
+// ended task RUNNING again.
 type TaskStatus string
 
-// The states of a task. FAILED is for faults of the system: a task whose every call failed SUCCEEDED.
+// The states of a task. FAILED is for internal faults: a task whose every call failed SUCCEEDED.
 const (
 	TaskPending   TaskStatus = "PENDING"
 	TaskRunning   TaskStatus = "RUNNING"
@@ -26,21 +29,18 @@ const (
 // TaskStatuses are all states in the order of a task's life.
 var TaskStatuses = []TaskStatus{TaskPending, TaskRunning, TaskSucceeded, TaskFailed, TaskStopped}
 
-// IsActive says whether the task may still change by itself.
+// IsActive reports whether the task is not at its end: it waits or runs.
 func (s TaskStatus) IsActive() bool { return s == TaskPending || s == TaskRunning }
-
-// HasResults says whether the task's results may be viewed and exported.
-func (s TaskStatus) HasResults() bool { return s == TaskSucceeded || s == TaskStopped }
 
 // Task is a row of evaluation_tasks.
 type Task struct {
 	ID       uuid.UUID `db:"id"`
 	Name     string    `db:"task_name"`
 	AgentURL string    `db:"agent_api_url"`
-	// SealedHeaders are the agent's headers, encrypted; nil when the task has none.
+	// SealedHeaders are the agent's headers, encrypted; nil means the task has none.
 	SealedHeaders []byte  `db:"agent_api_headers"`
 	AgentModel    *string `db:"agent_model"`
-	// ExtraPayload is a JSON object merged into every request body; nil when there is none.
+	// ExtraPayload is a JSON object merged into every request body; nil means there is none.
 	ExtraPayload     *json.RawMessage `db:"extra_payload"`
 	Status           TaskStatus       `db:"status"`
 	FailureCode      *string          `db:"failure_code"`
@@ -55,119 +55,224 @@ type Task struct {
 	// VariableNames are the dataset's further columns, in the file's order.
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
-	Processed     int            `db:"progress_processed"`
-	CreatedAt     time.Time      `db:"created_at"`
-	UpdatedAt     time.Time      `db:"updated_at"`
-	StartedAt     *time.Time     `db:"started_at"`
-	CompletedAt   *time.Time     `db:"completed_at"`
-	// IsLaunched says whether the task was ever started; a PENDING task that was not is a draft.
+	// Processed is how many questions have all their runs: live while a launch runs, final after it.
+	Processed int `db:"processed"`
+	// Unsuccessful is how many current runs did not succeed.
+	Unsuccessful int `db:"unsuccessful"`
+	// CreatedBy is the address that created the task; empty for tasks of older versions.
+	CreatedBy   string     `db:"created_by"`
+	CreatedAt   time.Time  `db:"created_at"`
+	UpdatedAt   time.Time  `db:"updated_at"`
+	StartedAt   *time.Time `db:"started_at"`
+	CompletedAt *time.Time `db:"completed_at"`
+	// IsLaunched reports whether the task was ever started; a PENDING task that was not is a draft.
 	IsLaunched bool `db:"is_launched"`
-	// IsStopping says that a stop was asked for and the last calls are still on their way.
+	// IsStopping reports that a stop was requested and the last calls are still in flight.
 	IsStopping bool `db:"is_stopping"`
+	// HasResults reports whether the task's results may be viewed and exported: a launch of it has ended. They
+	// are final unless the task is active again.
+	HasResults bool `db:"has_results"`
 }
 
-// IsDraft says whether the task waits to be started by somebody.
+// IsDraft reports whether the task waits for a user to start it.
 func (t Task) IsDraft() bool { return t.Status == TaskPending && !t.IsLaunched }
 
-const taskColumns = `id, task_name, agent_api_url, agent_api_headers, agent_model, extra_payload, status,
-	failure_code, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, rate_limit,
-	dataset_name, dataset_extension, variable_names, total_items, progress_processed,
-	created_at, updated_at, started_at, completed_at,
-	EXISTS (SELECT 1 FROM launches WHERE task_id = evaluation_tasks.id) AS is_launched,
-	EXISTS (SELECT 1 FROM launches WHERE task_id = evaluation_tasks.id AND status = 'STOPPING') AS is_stopping`
+// TotalRuns is how many runs the task has when it is complete.
+func (t Task) TotalRuns() int { return t.TotalItems * t.RunsPerItem }
+
+// readTasks reads the tasks of $1 (an array of ids), newest first. The newest launch drives what a running task
+// shows: questions processed are those the launch does not repeat and those whose units are all done.
+const readTasks = `
+	SELECT t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.extra_payload, t.status, t.failure_code,
+		t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency, t.rate_limit,
+		t.dataset_name, t.dataset_extension, t.variable_names, t.total_items,
+		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
+		CASE
+			WHEN newest.is_working THEN newest.kept_items + (
+				SELECT count(*)
+				FROM (SELECT FROM units WHERE launch_id = newest.id GROUP BY item_id HAVING bool_and(state = 'DONE')) done)
+			ELSE t.processed_items
+		END AS processed,
+		CASE
+			WHEN newest.is_working THEN newest.kept_failed + (
+				SELECT count(*) FROM units WHERE launch_id = newest.id AND outcome <> 'SUCCEEDED')
+			ELSE coalesce((t.statistics ->> 'failed')::int + (t.statistics ->> 'timed_out')::int, 0)
+		END AS unsuccessful,
+		newest.id IS NOT NULL AS is_launched,
+		coalesce(newest.status = 'STOPPING', false) AS is_stopping,
+		EXISTS (SELECT FROM launches WHERE task_id = t.id AND finished_at IS NOT NULL) AS has_results
+	FROM evaluation_tasks t
+	LEFT JOIN LATERAL (
+		SELECT id, status, kept_items, kept_failed, status IN ('RUNNING', 'STOPPING') AND started_at IS NOT NULL AS is_working
+		FROM launches
+		WHERE task_id = t.id
+		ORDER BY number DESC
+		LIMIT 1) newest ON true
+	WHERE t.id = ANY ($1)
+	ORDER BY t.created_at DESC, t.id DESC`
 
 // NewTask is what CreateTask stores: the task, its questions and how its first launch runs.
 type NewTask struct {
-	Task  Task // ID, settings and dataset; status, progress and times are the database's
+	Task  Task // ID, settings and dataset; state, progress and times are the database's
 	Items []NewItem
-	// Launch is the first launch; nil: the task is a draft.
+	// Launch is the first launch; nil makes the task a draft.
 	Launch *NewLaunch
+	By     Actor
 }
+
+const insertTask = `
+	INSERT INTO evaluation_tasks (
+		id, task_name, agent_api_url, agent_api_headers, agent_model, extra_payload, runs_per_item, timeout_seconds, max_retries,
+		use_stream, concurrency, rate_limit, dataset_name, dataset_extension, variable_names, total_items, created_by)
+	VALUES (
+		:id, :task_name, :agent_api_url, :agent_api_headers, :agent_model, :extra_payload, :runs_per_item, :timeout_seconds, :max_retries,
+		:use_stream, :concurrency, :rate_limit, :dataset_name, :dataset_extension, :variable_names, :total_items, :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
 func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, err error) {
-	const insertTask = `INSERT INTO evaluation_tasks
-		(id, task_name, agent_api_url, agent_api_headers, agent_model, extra_payload, runs_per_item, timeout_seconds,
-		 max_retries, use_stream, concurrency, rate_limit, dataset_name, dataset_extension, variable_names, total_items)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
-	t := n.Task
-	err = s.inTx(ctx, "create the task", func(tx *sqlx.Tx) error {
-		names := t.VariableNames
-		if names == nil {
-			names = pq.StringArray{}
+	task := n.Task
+	task.TotalItems, task.CreatedBy = len(n.Items), n.By.Address
+	if task.VariableNames == nil {
+		task.VariableNames = pq.StringArray{}
+	}
+	err = s.db.InTx(ctx, "create the task", func(tx *sqlx.Tx) error {
+		if _, err := tx.NamedExecContext(ctx, insertTask, task); err != nil {
+			return pg.Classify("store the task", err)
 		}
-		if _, err := tx.ExecContext(ctx, insertTask, t.ID, t.Name, t.AgentURL, t.SealedHeaders, t.AgentModel,
-			t.ExtraPayload, t.RunsPerItem, t.TimeoutSeconds, t.MaxRetries, t.UseStream, t.Concurrency, t.RateLimit,
-			t.DatasetName, t.DatasetExtension, names, len(n.Items)); err != nil {
-			return classify("store the task", err)
-		}
-		if err := insertItems(ctx, tx, t.ID, n.Items); err != nil {
+		if err := insertItems(ctx, tx, task.ID, n.Items); err != nil {
 			return err
 		}
 		if n.Launch == nil {
 			return nil
 		}
-		launchID, err = insertLaunch(ctx, tx, t.ID, LaunchSubmit, nil, *n.Launch)
+		launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: task.ID, Kind: LaunchSubmit, NewLaunch: *n.Launch})
 		return err
+	})
+	return launchID, err
+}
+
+const updateDraft = `
+	UPDATE evaluation_tasks t
+	SET task_name = :task_name, agent_api_url = :agent_api_url, agent_api_headers = :agent_api_headers, agent_model = :agent_model,
+		extra_payload = :extra_payload, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
+		use_stream = :use_stream, concurrency = :concurrency, rate_limit = :rate_limit, dataset_name = :dataset_name,
+		dataset_extension = :dataset_extension, variable_names = :variable_names, total_items = :total_items, updated_at = now()
+	WHERE t.id = :id
+	  AND t.status = 'PENDING'
+	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`
+
+// ReplaceDraft replaces the settings and questions of a draft and, unless it stays one, starts it. It returns
+// the launch's id; uuid.Nil for a draft. ErrConflict: the task is no longer a draft.
+func (s *Store) ReplaceDraft(ctx context.Context, n NewTask) (launchID uuid.UUID, err error) {
+	task := n.Task
+	task.TotalItems = len(n.Items)
+	if task.VariableNames == nil {
+		task.VariableNames = pq.StringArray{}
+	}
+	err = s.db.InTx(ctx, "replace the draft", func(tx *sqlx.Tx) error {
+		result, err := tx.NamedExecContext(ctx, updateDraft, task)
+		if err := pg.RequireRow("replace the draft", result, err); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_items WHERE task_id = $1`, task.ID); err != nil {
+			return pg.Classify("remove the draft's questions", err)
+		}
+		if err := insertItems(ctx, tx, task.ID, n.Items); err != nil {
+			return err
+		}
+		if n.Launch != nil {
+			if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: task.ID, Kind: LaunchSubmit, NewLaunch: *n.Launch}); err != nil {
+				return err
+			}
+		}
+		return notify(ctx, tx, task.ID)
 	})
 	return launchID, err
 }
 
 // Task returns one task, or ErrNotFound.
 func (s *Store) Task(ctx context.Context, id uuid.UUID) (Task, error) {
-	var t Task
-	err := s.db.GetContext(ctx, &t, `SELECT `+taskColumns+` FROM evaluation_tasks WHERE id = $1`, id)
-	return t, classify("read the task", err)
+	var task Task
+	err := s.db.GetContext(ctx, &task, readTasks, pq.Array([]uuid.UUID{id}))
+	return task, notFound(KindTask, pg.Classify("read the task", err))
+}
+
+// TasksByID returns those of the tasks that exist, newest first.
+func (s *Store) TasksByID(ctx context.Context, ids []uuid.UUID) ([]Task, error) {
+	var tasks []Task
+	err := s.db.SelectContext(ctx, &tasks, readTasks, pq.Array(ids))
+	return tasks, pg.Classify("read the tasks", err)
 }
 
 // TaskFilter narrows a list of tasks; its zero value takes all.
 type TaskFilter struct {
 	Statuses []TaskStatus
+	// Drafts adds drafts; WithoutDrafts keeps them out of PENDING.
+	Drafts, WithoutDrafts bool
 	// NameContains is matched anywhere in the name, without regard to case.
 	NameContains string
 }
 
-// Tasks returns one page of the tasks that fit, newest first, and how many fit in all.
+// IsZero reports whether the filter takes all tasks.
+func (f TaskFilter) IsZero() bool { return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" }
+
+const countTasks = `
+	SELECT count(*)
+	FROM evaluation_tasks t
+	WHERE ($1 = '{}'::text[] AND NOT $2
+		OR t.status = ANY ($1) AND (NOT $3 OR t.status <> 'PENDING' OR EXISTS (SELECT FROM launches WHERE task_id = t.id))
+		OR $2 AND t.status = 'PENDING' AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id))
+	  AND ($4 = '' OR t.task_name ILIKE $4)`
+
+// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
+const pageOfTasks = `
+	SELECT t.id
+	FROM evaluation_tasks t
+	WHERE ($1 = '{}'::text[] AND NOT $2
+		OR t.status = ANY ($1) AND (NOT $3 OR t.status <> 'PENDING' OR EXISTS (SELECT FROM launches WHERE task_id = t.id))
+		OR $2 AND t.status = 'PENDING' AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id))
+	  AND ($4 = '' OR t.task_name ILIKE $4)
+	ORDER BY t.created_at DESC, t.id DESC
+	LIMIT $5 OFFSET $6`
+
+// Tasks returns one page of the tasks that match, newest first, and how many match in all.
 func (s *Store) Tasks(ctx context.Context, filter TaskFilter, page Page) (tasks []Task, total int, err error) {
-	const where = ` FROM evaluation_tasks
-		WHERE ($1 = '{}'::text[] OR status = ANY ($1)) AND ($2 = '' OR task_name ILIKE $2)`
 	statuses := make(pq.StringArray, 0, len(filter.Statuses))
 	for _, status := range filter.Statuses {
 		statuses = append(statuses, string(status))
 	}
-	name := ""
-	if filter.NameContains != "" {
-		name = "%" + likeEscaper.Replace(filter.NameContains) + "%"
+	arguments := []any{statuses, filter.Drafts, filter.WithoutDrafts, containing(filter.NameContains)}
+	if err := s.db.GetContext(ctx, &total, countTasks, arguments...); err != nil {
+		return nil, 0, pg.Classify("count the tasks", err)
 	}
-	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, statuses, name); err != nil {
-		return nil, 0, classify("count the tasks", err)
+	var ids []uuid.UUID
+	if err := s.db.SelectContext(ctx, &ids, pageOfTasks, append(arguments, page.Size, page.offset())...); err != nil {
+		return nil, 0, pg.Classify("list the tasks", err)
 	}
-	err = s.db.SelectContext(ctx, &tasks, `SELECT `+taskColumns+where+
-		` ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4`, statuses, name, page.Size, page.offset())
-	return tasks, total, classify("list the tasks", err)
+	tasks, err = s.TasksByID(ctx, ids)
+	return tasks, total, err
 }
 
-// HasTasks says whether any task exists.
+// HasTasks reports whether any task exists.
 func (s *Store) HasTasks(ctx context.Context) (bool, error) {
 	var has bool
-	err := s.db.GetContext(ctx, &has, `SELECT EXISTS (SELECT 1 FROM evaluation_tasks)`)
-	return has, classify("look for tasks", err)
+	err := s.db.GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks)`)
+	return has, pg.Classify("look for tasks", err)
 }
 
-// DeleteTask removes a task with everything of it. A task that is at work is ErrConflict: it must be stopped
-// before.
+// DeleteTask removes a task and all its data. ErrConflict: a launch of it is active and must be stopped first.
 func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
 	const lock = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`
-	const isActive = `SELECT EXISTS (SELECT 1 FROM launches WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING'))`
-	return s.inTx(ctx, "delete the task", func(tx *sqlx.Tx) error {
+	const isActive = `SELECT EXISTS (SELECT FROM launches WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING'))`
+	return s.db.InTx(ctx, "delete the task", func(tx *sqlx.Tx) error {
 		var locked uuid.UUID
 		if err := tx.GetContext(ctx, &locked, lock, id); err != nil {
-			return classify("lock the task", err)
+			return notFound(KindTask, pg.Classify("lock the task", err))
 		}
 		var active bool
 		if err := tx.GetContext(ctx, &active, isActive, id); err != nil {
-			return classify("look for a launch at work", err)
+			return pg.Classify("look for an active launch", err)
 		}
 		if active {
 			return ErrConflict
@@ -179,11 +284,19 @@ func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_tasks WHERE id = $1`, id); err != nil {
-			return classify("delete the task", err)
+			return pg.Classify("delete the task", err)
 		}
 		return notify(ctx, tx, id)
 	})
 }
 
-// likeEscaper takes the special meaning from a text that goes into LIKE.
+// containing returns a pattern for ILIKE that matches text anywhere; empty for an empty text.
+func containing(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "%" + likeEscaper.Replace(text) + "%"
+}
+
+// likeEscaper escapes LIKE wildcards.
 var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)

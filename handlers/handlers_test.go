@@ -55,7 +55,7 @@ func newSite(t testing.TB, withWorker bool) *site {
 	t.Cleanup(func() { _ = queue.Close() })
 	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
 	require.NoError(t, err)
-	sealer, err := agent.NewSealer("secret")
+	sealer, err := secret.NewSealer("secret")
 	require.NoError(t, err)
 	client := agent.NewClient(guard, "")
 	registry := prometheus.NewRegistry()

@@ -26,6 +26,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/secret"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -36,7 +37,7 @@ type bench struct {
 	tables *sqlx.DB
 	queue  *jobs.Queue
 	redis  string
-	sealer *agent.Sealer
+	sealer *secret.Sealer
 }
 
 func newBench(t testing.TB) *bench {
@@ -55,7 +56,7 @@ func newBenchAt(t testing.TB, database, redis string) *bench {
 	b.store, b.tables = dbtest.OpenAt(t, database)
 	b.queue = b.newQueue(t)
 	var err error
-	b.sealer, err = agent.NewSealer("a secret for tests")
+	b.sealer, err = secret.NewSealer("a secret for tests")
 	require.NoError(t, err)
 	return b
 }
@@ -384,7 +385,7 @@ func TestHeadersThatCannotBeDecryptedFailTheTaskWithItsReason(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fake := agenttest.New(t, answer)
-	other, err := agent.NewSealer("another secret")
+	other, err := secret.NewSealer("another secret")
 	require.NoError(t, err)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) {
 		n.Task.SealedHeaders, err = other.Seal(map[string]string{"Authorization": "Bearer x"}, n.Task.ID.String())
@@ -580,7 +581,7 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 			taskID, launchID := b.task(t, fake.URL, 1000, func(n *db.NewTask) { n.Task.RunsPerItem = 20; change(n) })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 			dbtest.Await(t, 10*time.Second, "ten calls", func() bool { return len(fake.Calls()) >= 10 })
-			_, err := b.store.StopTask(t.Context(), taskID, db.Requester{})
+			_, err := b.store.StopTask(t.Context(), taskID, db.Actor{})
 			require.NoError(t, err)
 			stopped := time.Now()
 			task := b.awaitEnd(t, taskID, 10*time.Second)
@@ -622,7 +623,7 @@ func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 600 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, 10*time.Second, "two calls", func() bool { return len(fake.Calls()) == 2 })
-	_, err := b.store.StopTask(t.Context(), taskID, db.Requester{})
+	_, err := b.store.StopTask(t.Context(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, err = b.tables.Exec(`UPDATE launches SET stop_requested_at = now() - interval '30 seconds'`)
 	require.NoError(t, err)
@@ -893,7 +894,7 @@ func TestNoFurtherAttemptOfAStoppedOrLostUnit(t *testing.T) {
 	require.NoError(t, b.store.ReturnUnits(t.Context(), units[:1]))
 	_, _, err = b.store.ReserveCall(t.Context(), call, units[0])
 	require.ErrorIs(t, err, db.ErrConflict, "given back")
-	_, err = b.store.StopTask(t.Context(), taskID, db.Requester{})
+	_, err = b.store.StopTask(t.Context(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, _, err = b.store.ReserveCall(t.Context(), call, units[1])
 	require.ErrorIs(t, err, db.ErrConflict, "stopped")
@@ -918,7 +919,7 @@ func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
 	taskID, launchID := b.task(t, fake.URL, 4, nil)
 	cut := make(chan bool, 1)
 	go func() {
-		cut <- proxy.Spring(dbtest.Trap{Words: "UPDATE units u SET state = 'RUNNING'", Next: &dbtest.Trap{Words: "COMMIT", Pass: true}})
+		cut <- proxy.Spring(dbtest.Trap{Words: "FOR UPDATE SKIP LOCKED", Next: &dbtest.Trap{Words: "COMMIT", Pass: true}})
 	}()
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	require.True(t, <-cut)

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/hibiken/asynq"
@@ -10,8 +11,34 @@ import (
 	"wending/db"
 )
 
-// kindLaunch is the job that makes a launch's units and wakes its lanes.
+// kindLaunch is the job that makes a launch's units and starts its lanes.
 const kindLaunch = "launch"
+
+// EnqueueLaunch asks a worker to start a launch: the one in this process if it has time, any other otherwise.
+func (q *Queue) EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error {
+	select {
+	case q.here <- launchID:
+		return nil
+	default: // no worker in this process, or it is busy
+		return q.enqueue(ctx, kindLaunch, QueueControl, time.Minute, launchArgs{launchID})
+	}
+}
+
+// takeLaunches starts the launches that this process requests, until ctx ends: it saves the way over Redis and
+// half of asynq's polling interval.
+func (w *Worker) takeLaunches(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case id := <-w.Queue.here:
+			err := w.contain("start a launch", func() error { return w.startLaunch(w.calls, id) })
+			if err != nil && ctx.Err() == nil {
+				w.Log.WarnContext(ctx, "launch not started, reconcile will retry it", "launch_id", id, "error", err)
+			}
+		}
+	}
+}
 
 func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 	id, err := readLaunchArgs(job)
@@ -21,9 +48,9 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 	return w.startLaunch(w.calls, id)
 }
 
-// startLaunch starts a PENDING launch. That somebody else has started it is no error.
+// startLaunch starts a PENDING launch. It is not an error if another worker already started it.
 func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
-	units, err := w.store.StartLaunch(ctx, id)
+	units, err := w.Store.StartLaunch(ctx, id)
 	if errors.Is(err, db.ErrConflict) {
 		return nil
 	}
@@ -31,17 +58,18 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 		if !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil {
 			return errors.Join(err, w.fail(ctx, id, FailureStart))
 		}
-		return err // reconcile asks again
+		return err // reconcile retries
 	}
-	call, err := w.store.LaunchCall(ctx, id)
+	call, err := w.Store.LaunchCall(ctx, id)
 	if err != nil {
 		return err
 	}
-	w.log.InfoContext(ctx, "launch started", "task_id", call.Task.ID, "launch_id", id, "units", units)
-	return w.queue.EnqueueLanes(ctx, id, min(call.Concurrency, units))
+	w.Log.InfoContext(ctx, "launch started", "task_id", call.TaskID, "launch_id", id, "units", units)
+	wanted := min(call.Task.Concurrency, units)
+	return w.Queue.EnqueueLanes(ctx, id, wanted-w.startOwnLanes(id, wanted))
 }
 
-// Reasons why the system gave a task up; the catalogues explain them.
+// Codes of the internal faults that end a launch; the catalogues explain them.
 const (
 	// FailureStart: the units of the launch could not be made.
 	FailureStart = "LAUNCH_START_FAILED"
@@ -49,11 +77,24 @@ const (
 	FailureSecretKey = "SECRET_KEY_CHANGED"
 )
 
-// fail gives a launch up. That it had ended before is no error.
+// FailureCodes are all of them.
+var FailureCodes = []string{FailureStart, FailureSecretKey}
+
+// fail ends a launch because of an internal fault. It is not an error if it had ended before.
 func (w *Worker) fail(ctx context.Context, id uuid.UUID, code string) error {
-	w.log.ErrorContext(ctx, "launch failed", "launch_id", id, "code", code)
-	if err := w.store.FailLaunch(ctx, id, code); err != nil && !errors.Is(err, db.ErrConflict) {
+	w.Log.ErrorContext(ctx, "launch failed", "launch_id", id, "code", code)
+	w.report(errors.New("launch failed: "+code), "launch_id", id.String(), "code", code)
+	if err := w.Store.FailLaunch(ctx, id, code); err != nil && !errors.Is(err, db.ErrConflict) {
 		return err
 	}
 	return nil
+}
+
+// finish ends a launch that has nothing left to run. Exactly one caller succeeds.
+func (w *Worker) finish(ctx context.Context, id uuid.UUID) error {
+	finished, err := w.Store.FinishLaunch(ctx, id)
+	if finished {
+		w.Log.InfoContext(ctx, "launch finished", "launch_id", id)
+	}
+	return err
 }

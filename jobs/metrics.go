@@ -6,7 +6,7 @@ import (
 	"wending/jobs/agent"
 )
 
-// Metrics are what a worker tells Prometheus.
+// Metrics are what a worker reports to Prometheus.
 type Metrics struct {
 	calls       *prometheus.CounterVec
 	latency     prometheus.Histogram
@@ -23,9 +23,9 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "wending_agent_call_seconds", Help: "Time from a call's start to the answer's last byte.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}}),
-		lanesBusy:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_lanes_busy", Help: "Lanes at work in this process."}),
-		lostUnits:   prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_lost_units_total", Help: "Units taken back from dead workers."}),
-		lateResults: prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_late_results_total", Help: "Results refused because the unit had gone to another worker."}),
+		lanesBusy:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_lanes_busy", Help: "Busy lanes in this process."}),
+		lostUnits:   prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_lost_units_total", Help: "Units requeued after their worker died."}),
+		lateResults: prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_late_results_total", Help: "Results rejected because another worker had the unit."}),
 	}
 	registry.MustRegister(m.calls, m.latency, m.lanesBusy, m.lostUnits, m.lateResults)
 	for _, name := range []string{QueueEvaluation, QueueControl} {
@@ -36,7 +36,8 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 	return m
 }
 
-func (m *Metrics) observeCall(answer agent.Answer) {
+// CallEnded implements crew.Observer.
+func (m *Metrics) CallEnded(answer agent.Answer) {
 	outcome := answer.ErrorCode
 	if outcome == "" {
 		outcome = string(answer.Status)
@@ -44,3 +45,6 @@ func (m *Metrics) observeCall(answer agent.Answer) {
 	m.calls.WithLabelValues(outcome).Inc()
 	m.latency.Observe(answer.Latency.Seconds())
 }
+
+// LateResult implements crew.Observer.
+func (m *Metrics) LateResult() { m.lateResults.Inc() }

@@ -1,4 +1,3 @@
-// Package jobs runs launches: asynq jobs wake workers, the database says what is to be done.
 package jobs
 
 import (
@@ -14,9 +13,9 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// The queues, each with a server of its own, because asynq has no concurrency per queue.
+// The queues. Each has its own server, because asynq has no concurrency per queue.
 const (
-	// QueueEvaluation carries lanes; as many run at once as EVALUATION_CONCURRENCY says.
+	// QueueEvaluation carries lanes; EVALUATION_CONCURRENCY of them run at once.
 	QueueEvaluation = "evaluation"
 	// QueueControl carries short jobs that must not wait behind lanes.
 	QueueControl = "control"
@@ -27,9 +26,11 @@ type launchArgs struct {
 	LaunchID uuid.UUID `json:"launch_id"`
 }
 
-// Queue puts jobs on Redis. A job is a wake-up: it may be lost, doubled or late, and reconcile makes up
-// for it. So no job is retried by asynq, and none is made unique.
+// Queue puts jobs on Redis. A job is a wake-up: it may be lost, duplicated or late, and reconcile recovers it. So
+// no job is retried by asynq, and none is made unique.
 type Queue struct {
+	// here passes launches to a worker in this process; nobody receives if there is none.
+	here      chan uuid.UUID
 	client    *asynq.Client
 	inspector *asynq.Inspector
 	redis     asynq.RedisConnOpt
@@ -39,12 +40,12 @@ type Queue struct {
 func NewQueue(address string) (*Queue, error) {
 	redis, err := parseRedis(address)
 	if err != nil { // which would print the address with its password
-		return nil, errors.New("REDIS_URL is no valid address (redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://); special characters in its password must be percent-encoded")
+		return nil, errors.New("REDIS_URL is not a valid address (redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://); special characters in its password must be percent-encoded")
 	}
-	return &Queue{client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
+	return &Queue{here: make(chan uuid.UUID), client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
 }
 
-// redisPatience is how long Redis may be silent; the client tries a few times. Nothing that matters waits for it.
+// redisPatience is how long Redis may be silent; the client retries a few times. No result waits for it.
 const redisPatience = 2 * time.Second
 
 // parseRedis reads an address of one Redis, of sentinels (redis-sentinel://host:port,host:port?master=name) or
@@ -63,7 +64,7 @@ func parseRedis(address string) (asynq.RedisConnOpt, error) {
 		}
 		return options, err
 	}
-	// Several hosts are no host to a URL's parser: the account is read beside the first.
+	// A list of hosts is not a host to a URL's parser: the account is parsed with the first one.
 	first, _, _ := strings.Cut(nodes, ",")
 	u, err := url.Parse("redis://" + first)
 	if err != nil {
@@ -80,22 +81,6 @@ func parseRedis(address string) (asynq.RedisConnOpt, error) {
 // Close closes the connections.
 func (q *Queue) Close() error { return errors.Join(q.client.Close(), q.inspector.Close()) }
 
-// EnqueueLaunch asks a worker to start a launch.
-func (q *Queue) EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error {
-	return q.enqueue(ctx, kindLaunch, QueueControl, time.Minute, launchArgs{launchID})
-}
-
-// EnqueueLanes asks workers for n lanes of a launch.
-func (q *Queue) EnqueueLanes(ctx context.Context, launchID uuid.UUID, n int) error {
-	for range n {
-		// The time of a job only frees asynq's bookkeeping: a lane ends by itself, after its last call.
-		if err := q.enqueue(ctx, kindLane, QueueEvaluation, 24*time.Hour, launchArgs{launchID}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (q *Queue) enqueue(ctx context.Context, kind, queue string, timeout time.Duration, args any) error {
 	payload, err := json.Marshal(args)
 	if err != nil {
@@ -109,7 +94,7 @@ func (q *Queue) enqueue(ctx context.Context, kind, queue string, timeout time.Du
 	return nil
 }
 
-// waiting counts the jobs of each launch that wait in a queue.
+// waiting returns how many jobs of each launch wait in a queue.
 func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
 	counts := map[uuid.UUID]int{}
 	const pageSize = 1000
@@ -119,7 +104,7 @@ func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
 			return counts, nil // nothing was ever enqueued
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look into the queue %s: %w", queue, err)
+			return nil, fmt.Errorf("read the queue %s: %w", queue, err)
 		}
 		for _, job := range jobs {
 			var args launchArgs
@@ -133,7 +118,7 @@ func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
 	}
 }
 
-// depth returns how many jobs wait in a queue; zero when Redis does not answer.
+// depth returns how many jobs wait in a queue; zero if Redis does not answer.
 func (q *Queue) depth(queue string) float64 {
 	info, err := q.inspector.GetQueueInfo(queue)
 	if err != nil {

@@ -1,10 +1,13 @@
+// Package jobs runs launches: asynq jobs wake workers, the database decides what they do.
 package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,53 +17,43 @@ import (
 
 	"wending/db"
 	"wending/jobs/agent"
+	"wending/jobs/crew"
+	"wending/jobs/secret"
 )
 
-// Worker runs launches: it starts them, asks agents, stores what they answer, and helps where another
-// worker died.
+// Worker runs launches: it starts them, calls agents, records their answers, and takes over when another worker
+// dies.
 type Worker struct {
-	id      uuid.UUID
-	lanes   int
-	store   *db.Store
-	queue   *Queue
-	agents  *agent.Client
-	sealer  *agent.Sealer
-	metrics *Metrics
-	log     *slog.Logger
-
+	WorkerConfig
+	id uuid.UUID
 	// leaving is closed when no further unit may be claimed.
 	leaving chan struct{}
-	// calls ends when calls in flight must be given up.
+	// calls ends when calls in flight must be cut.
 	calls    context.Context
 	cutCalls context.CancelFunc
 
-	// held and heldLanes have what this worker runs; claiming keeps claims out while they are compared with
-	// the database.
-	held          sync.Map // unit id → epoch
-	heldLanes     sync.Map // lane id → nothing
-	claiming      sync.RWMutex
-	mayHaveStrays atomic.Bool
-	pulse         atomic.Pointer[pulse]
-	// slots has an entry for each lane at work, at most as many as lanes; own are those that no job began.
+	holdings  *crew.Holdings
+	crews     *crew.Crews
+	heartbeat atomic.Pointer[heartbeat]
+	// slots limits concurrent lanes. own tracks lanes this worker started itself, without a job.
 	slots chan struct{}
-	ownMu sync.Mutex // keeps them from beginning while the worker begins to leave
+	ownMu sync.Mutex // keeps lanes from starting while the worker begins to leave
 	own   sync.WaitGroup
-	// crews are the launches that this worker's lanes work on.
-	crewsMu sync.Mutex
-	crews   map[uuid.UUID]*crew
-	// othersWait says that jobs wait for a lane to become free.
+	// othersWait reports that jobs wait for a lane to become free.
 	othersWait atomic.Bool
-	isWaking   atomic.Bool
-	// keepHistory is how long the history of finished tasks is kept; zero: for good.
-	keepHistory time.Duration
+	// tidied is when this worker last did, as leader, what is not urgent; only reconcile uses it.
+	tidied time.Time
+	// aside runs what may be slow beside reconcile; isAside keeps it from running twice.
+	aside   sync.WaitGroup
+	isAside atomic.Bool
 }
 
-// pulse is what the last beat that the database took told.
-type pulse struct {
+// heartbeat is the result of the last successful heartbeat.
+type heartbeat struct {
 	lease db.Lease
 	at    time.Time
-	// steadyFrom is when the others have had the time to beat as well, after the database was away.
-	steadyFrom time.Time
+	// othersCaughtUpAt is when other workers have had time for a heartbeat too, after a database outage.
+	othersCaughtUpAt time.Time
 }
 
 // WorkerConfig is what a Worker is made from.
@@ -70,11 +63,13 @@ type WorkerConfig struct {
 	Store   *db.Store
 	Queue   *Queue
 	Agents  *agent.Client
-	Sealer  *agent.Sealer
+	Sealer  *secret.Sealer
 	Metrics *Metrics
-	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero: for good.
+	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
-	Log         *slog.Logger
+	// Report sends an internal error, with what it is about, to where operators look; nil means nowhere.
+	Report func(err error, tags map[string]string)
+	Log    *slog.Logger
 }
 
 // drainTime is how long a leaving worker lets calls in flight finish.
@@ -82,22 +77,30 @@ const drainTime = 30 * time.Second
 
 // NewWorker returns a worker with a new identity.
 func NewWorker(config WorkerConfig) *Worker {
-	w := &Worker{id: uuid.New(), lanes: config.Lanes, store: config.Store, queue: config.Queue, agents: config.Agents,
-		sealer: config.Sealer, metrics: config.Metrics, keepHistory: config.KeepHistory, leaving: make(chan struct{}),
-		crews: map[uuid.UUID]*crew{}, slots: make(chan struct{}, config.Lanes)}
-	w.log = config.Log.With("worker_id", w.id)
+	w := &Worker{
+		WorkerConfig: config, id: uuid.New(), leaving: make(chan struct{}), holdings: crew.NewHoldings(),
+		slots: make(chan struct{}, config.Lanes),
+	}
+	if w.Report == nil {
+		w.Report = func(error, map[string]string) {}
+	}
+	w.Log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
+	w.crews = crew.New(crew.Config{
+		Store: w.Store, Agents: w.Agents, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
+		OthersWait: w.othersWait.Load, Report: func(err error) { w.report(err) }, Log: w.Log,
+	})
 	return w
 }
 
-// Run works until ctx ends, then leaves in order: it claims no more, lets the calls in flight finish for
-// up to 30 s, and gives the rest back.
+// Run works until ctx ends, then leaves in order: it claims no more, lets the calls in flight finish for up to
+// 30 s, and returns the rest to the queue.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.cutCalls()
 	if err := w.beat(ctx); err != nil {
 		return err
 	}
-	evaluation, control := w.server(QueueEvaluation, w.lanes), w.server(QueueControl, 4)
+	evaluation, control := w.server(QueueEvaluation, w.Lanes), w.server(QueueControl, 4)
 	evaluationJobs, controlJobs := asynq.NewServeMux(), asynq.NewServeMux()
 	evaluationJobs.HandleFunc(kindLane, w.workLane)
 	controlJobs.HandleFunc(kindLaunch, w.workLaunch)
@@ -108,14 +111,15 @@ func (w *Worker) Run(ctx context.Context) error {
 		evaluation.Shutdown()
 		return fmt.Errorf("start the control jobs: %w", err)
 	}
-	w.log.InfoContext(ctx, "worker started", "lanes", w.lanes)
+	w.Log.InfoContext(ctx, "worker started", "lanes", w.Lanes)
 
-	// The heart beats until the last call has ended, or its units would be taken away meanwhile.
+	// Heartbeats continue until the last call has ended, or its units would be requeued in the meantime.
 	alive, die := context.WithCancel(context.Background())
 	defer die()
-	var heart sync.WaitGroup
-	heart.Go(func() { w.live(alive) })
-	heart.Go(func() { w.lookAfter(alive) })
+	var background sync.WaitGroup
+	background.Go(func() { w.every(alive, db.BeatEvery, "heartbeat failed, will retry", w.beat) })
+	background.Go(func() { w.every(alive, time.Second, "maintenance failed, will retry", w.maintain) })
+	background.Go(func() { w.takeLaunches(ctx) })
 
 	<-ctx.Done()
 	w.ownMu.Lock()
@@ -129,34 +133,64 @@ func (w *Worker) Run(ctx context.Context) error {
 	servers.Go(w.own.Wait)
 	servers.Wait()
 	die()
-	heart.Wait()
+	background.Wait()
+	w.aside.Wait()
 	return w.leave()
 }
 
-// leave gives back what the worker still holds and takes its name from the list.
+// leave returns what the worker still holds and removes it from the list of workers.
 func (w *Worker) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	released, err := w.store.ReleaseUnits(ctx, w.id)
+	released, err := w.Store.ReleaseUnits(ctx, w.id)
 	if err == nil {
-		err = w.store.RemoveWorker(ctx, w.id)
+		err = w.Store.RemoveWorker(ctx, w.id)
 	}
-	w.log.InfoContext(ctx, "worker left", "units_given_back", released, "error", err)
-	return err
+	if err != nil {
+		w.Log.ErrorContext(ctx, "worker left without signing off, its units are requeued later", "error", err)
+		return err
+	}
+	w.Log.InfoContext(ctx, "worker left", "units_returned", released)
+	return nil
 }
 
 func (w *Worker) server(queue string, concurrency int) *asynq.Server {
-	return asynq.NewServer(w.queue.redis, asynq.Config{
+	return asynq.NewServer(w.Queue.redis, asynq.Config{
 		Concurrency:       concurrency,
 		Queues:            map[string]int{queue: 1},
 		TaskCheckInterval: 25 * time.Millisecond,
 		ShutdownTimeout:   drainTime + 5*time.Second,
-		Logger:            asynqLogger{w.log.With("queue", queue)},
+		Logger:            asynqLogger{w.Log.With("queue", queue)},
 		LogLevel:          asynq.WarnLevel,
 		ErrorHandler: asynq.ErrorHandlerFunc(func(ctx context.Context, job *asynq.Task, err error) {
-			w.log.WarnContext(ctx, "job failed; reconcile takes it up", "kind", job.Type(), "payload", string(job.Payload()), "error", err)
+			w.Log.WarnContext(ctx, "job failed, reconcile will retry it", "kind", job.Type(), "payload", string(job.Payload()), "error", err)
+			if !errors.Is(err, db.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+				w.report(err, "kind", job.Type())
+			}
 		}),
 	})
+}
+
+// report sends an internal error to where operators look; tags are pairs of name and value.
+func (w *Worker) report(err error, tags ...string) {
+	named := map[string]string{"worker_id": w.id.String()}
+	for n := 0; n+1 < len(tags); n += 2 {
+		named[tags[n]] = tags[n+1]
+	}
+	w.Report(err, named)
+}
+
+// contain runs work and turns a panic into an error, logged and reported: nothing that a job meets may end the
+// process.
+func (w *Worker) contain(doing string, work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.Log.Error("panic, contained", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %s: %v", doing, cause)
+			w.report(err)
+		}
+	}()
+	return work()
 }
 
 func (w *Worker) isLeaving() bool {
@@ -168,24 +202,9 @@ func (w *Worker) isLeaving() bool {
 	}
 }
 
-// pause waits, and returns false when the worker leaves meanwhile.
-func (w *Worker) pause(wait time.Duration) bool {
-	if wait <= 0 {
-		return !w.isLeaving()
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-w.leaving:
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// live beats every second, and does nothing else: nothing may hold it up.
-func (w *Worker) live(ctx context.Context) {
-	tick := time.NewTicker(db.BeatEvery)
+// every runs work at an interval until ctx ends. A failure is logged, with complaint, and the next tick retries.
+func (w *Worker) every(ctx context.Context, interval time.Duration, complaint string, work func(context.Context) error) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -193,94 +212,62 @@ func (w *Worker) live(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := w.beat(ctx); err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "no sign of life given; it comes again", "error", err)
-		}
-	}
-}
-
-// lookAfter looks every second, while the worker does not leave, after what was lost.
-func (w *Worker) lookAfter(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	var tidied time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := w.releaseStrays(ctx)
-		if err == nil && !w.isLeaving() && w.isSteady() {
-			err = w.lead(ctx, &tidied)
-		}
+		err := w.contain("periodic work", func() error { return work(ctx) })
 		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "round of the worker failed; it comes again", "error", err)
+			w.Log.WarnContext(ctx, complaint, "error", err)
 		}
 	}
 }
 
+// beat sends a heartbeat. It runs alone in its goroutine: nothing may hold it up.
 func (w *Worker) beat(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	asked := time.Now()
-	lease, since, err := w.store.Beat(ctx, db.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.lanes})
+	lease, gap, err := w.Store.Beat(ctx, db.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.Lanes})
 	if err != nil {
 		return err
 	}
-	next := &pulse{lease: lease, at: asked}
-	if last := w.pulse.Load(); last != nil {
-		next.steadyFrom = last.steadyFrom
+	next := &heartbeat{lease: lease, at: asked}
+	if last := w.heartbeat.Load(); last != nil {
+		next.othersCaughtUpAt = last.othersCaughtUpAt
 	}
-	if since > 5*db.BeatEvery {
-		next.steadyFrom = time.Now().Add(5 * db.BeatEvery)
-		w.log.WarnContext(ctx, "the worker was silent", "seconds", since.Seconds())
+	if gap > 5*db.BeatEvery {
+		next.othersCaughtUpAt = time.Now().Add(5 * db.BeatEvery)
+		w.Log.WarnContext(ctx, "heartbeat gap", "gap_seconds", gap.Seconds())
 	}
-	w.pulse.Store(next)
+	w.heartbeat.Store(next)
 	return nil
 }
 
-// isSteady says whether the worker may judge that others are dead: it has just beaten itself, and the
-// database was not away a moment ago. After an outage the others' beats are as old as its own were, and they
-// get time to come back before their units are taken.
-func (w *Worker) isSteady() bool {
-	last := w.pulse.Load()
-	return time.Since(last.at) < 2*db.BeatEvery && time.Now().After(last.steadyFrom)
+// canJudgeOthers reports whether this worker may declare others dead. After a database outage every heartbeat is
+// stale, so it must first have a fresh one itself and give the others time to catch up.
+func (w *Worker) canJudgeOthers() bool {
+	last := w.heartbeat.Load()
+	return time.Since(last.at) < 2*db.BeatEvery && time.Now().After(last.othersCaughtUpAt)
 }
 
-func (w *Worker) currentLease() db.Lease { return w.pulse.Load().lease }
+func (w *Worker) currentLease() db.Lease { return w.heartbeat.Load().lease }
 
-// releaseStrays gives back what was got in a transaction whose reply was lost.
-func (w *Worker) releaseStrays(ctx context.Context) error {
-	if !w.mayHaveStrays.Swap(false) {
-		return nil
-	}
-	w.claiming.Lock()
-	defer w.claiming.Unlock()
-	var units []int64
-	w.held.Range(func(id, _ any) bool {
-		units = append(units, id.(int64))
-		return true
-	})
-	var lanes []uuid.UUID
-	w.heldLanes.Range(func(id, _ any) bool {
-		lanes = append(lanes, id.(uuid.UUID))
-		return true
-	})
-	released, err := w.store.ReleaseStrays(ctx, w.id, units, lanes)
+// maintain returns units claimed in lost transactions and, if no other worker does, reconciles. It runs once a
+// second until shutdown.
+func (w *Worker) maintain(ctx context.Context) error {
+	released, err := w.holdings.ReleaseStrays(ctx, w.Store, w.id)
 	if err != nil {
-		w.mayHaveStrays.Store(true)
 		return err
 	}
 	if released > 0 {
-		w.log.WarnContext(ctx, "units claimed without an answer given back", "units", released)
+		w.Log.WarnContext(ctx, "released units from a lost claim", "units", released)
 	}
-	return nil
+	if w.isLeaving() || !w.canJudgeOthers() {
+		return nil
+	}
+	return w.lead(ctx)
 }
 
-// asynqLogger hands asynq's messages to slog.
+// asynqLogger passes asynq's messages to slog.
 type asynqLogger struct{ log *slog.Logger }
 
 func (l asynqLogger) Debug(args ...any) { l.log.Debug(fmt.Sprint(args...)) }

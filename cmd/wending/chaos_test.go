@@ -179,7 +179,7 @@ func (a *arena) anyWorker() *member {
 	}
 }
 
-const recordWords, claimWords = "INSERT INTO evaluation_runs", "UPDATE units u SET state = 'RUNNING'"
+const recordWords, claimWords = "INSERT INTO evaluation_runs", "FOR UPDATE SKIP LOCKED"
 
 // faults by name; each returns when it has happened. Those that take long are on their own.
 func (a *arena) quickFaults() map[string]func() {

@@ -13,7 +13,7 @@ func Seed(t testing.TB, tables *sqlx.DB, tasks, questions, runsPerItem int) uuid
 	t.Helper()
 	const seed = `WITH task AS (
 			INSERT INTO evaluation_tasks (id, task_name, agent_api_url, status, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency,
-				rate_limit, dataset_name, dataset_extension, total_items, progress_processed, created_at, started_at, completed_at, statistics)
+				rate_limit, dataset_name, dataset_extension, total_items, processed_items, created_at, started_at, completed_at, statistics)
 			SELECT gen_random_uuid(), 'task ' || n, 'http://127.0.0.1:9/', 'SUCCEEDED', $3, 30, 1, true, 1, 'unlimited', 'q.csv', 'csv', $2, $2,
 				now() - n * interval '1 minute', now() - n * interval '1 minute', now() - n * interval '1 minute',
 				'{"runs":0,"succeeded":0,"failed":0,"timed_out":0,"stopped":0,"attempts":0,"error_codes":{}}'
@@ -24,8 +24,8 @@ func Seed(t testing.TB, tables *sqlx.DB, tasks, questions, runsPerItem int) uuid
 				'{"runs":0,"succeeded":0,"failed":0,"timed_out":0,"stopped":0,"attempts":0,"error_codes":{}}'
 			FROM task RETURNING id, task_id),
 		item AS (
-			INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, processed)
-			SELECT id, 'q' || lpad(n::text, 4, '0'), 'question ' || n, 'answer', true FROM task, generate_series(1, $2::int) n RETURNING id, task_id),
+			INSERT INTO evaluation_items (task_id, question_id, question, standard_answer)
+			SELECT id, 'q' || lpad(n::text, 4, '0'), 'question ' || n, 'answer' FROM task, generate_series(1, $2::int) n RETURNING id, task_id),
 		unit AS (
 			INSERT INTO units (launch_id, item_id, run_index, state, epoch, outcome)
 			SELECT l.id, i.id, n, 'DONE', 1, CASE WHEN (i.id + n) % 10 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END

@@ -151,10 +151,6 @@ func (c *Client) ask(ctx context.Context, q Request) Answer {
 		request.Header.Set("Authorization", "Bearer "+c.apiKey)
 	}
 	for name, text := range q.Headers {
-		if http.CanonicalHeaderKey(name) == "Host" {
-			request.Host = text
-			continue
-		}
 		request.Header.Set(name, text)
 	}
 	request.Header.Set("Idempotency-Key", q.IdempotencyKey)

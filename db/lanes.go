@@ -1,0 +1,88 @@
+package db
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db/pg"
+)
+
+// EnterLane admits a lane to a launch that is RUNNING and has fewer lanes than its concurrency. A lane makes one
+// call at a time, so this keeps a launch within its concurrency over all workers.
+func (s *Store) EnterLane(ctx context.Context, laneID, launchID uuid.UUID, lease Lease) (admitted bool, err error) {
+	// Locked in a statement of its own: only a later one sees the lanes admitted in the meantime.
+	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
+	const enter = `
+		INSERT INTO lanes (id, launch_id, worker_id)
+		SELECT CAST(:lane AS uuid), l.id, CAST(:worker AS uuid)
+		FROM launches l
+		WHERE l.id = :launch
+		  AND l.concurrency > (
+			SELECT count(*)
+			FROM lanes
+			JOIN workers w ON w.id = lanes.worker_id
+			WHERE lanes.launch_id = l.id AND w.beat_at > now() - :dead * interval '1 second')
+		  AND EXISTS (
+			SELECT FROM workers
+			WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second')`
+	err = s.db.InTx(ctx, "enter a lane", func(tx *sqlx.Tx) error {
+		var id uuid.UUID
+		err := tx.GetContext(ctx, &id, lock, launchID)
+		if pg.IsNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return pg.Classify("lock the launch", err)
+		}
+		result, err := pg.ExecNamed(ctx, tx, enter, map[string]any{
+			"lane": laneID, "worker": lease.WorkerID, "launch": launchID, "lease": lease.Number,
+			"dead": WorkerDeadAfter.Seconds(), "expired": leaseDuration.Seconds(),
+		})
+		entered, err := pg.Affected("enter a lane", result, err)
+		admitted = entered == 1
+		return err
+	})
+	return admitted && err == nil, err
+}
+
+// YieldLane ends a lane if its launch has another one: while the origin has no free slot, one lane is enough to
+// wait for it. Of several that yield at once, one stays.
+func (s *Store) YieldLane(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
+	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
+	const yield = `
+		DELETE FROM lanes
+		WHERE id = $2
+		  AND EXISTS (
+			SELECT FROM lanes other
+			JOIN workers w ON w.id = other.worker_id
+			WHERE other.launch_id = $3 AND other.id <> $2 AND w.beat_at > now() - $1 * interval '1 second')`
+	err = s.db.InTx(ctx, "yield a lane", func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, lock, launchID); err != nil {
+			return pg.Classify("lock the launch", err)
+		}
+		result, err := tx.ExecContext(ctx, yield, WorkerDeadAfter.Seconds(), laneID, launchID)
+		deleted, err := pg.Affected("yield a lane", result, err)
+		left = deleted == 1
+		return err
+	})
+	return left && err == nil, err
+}
+
+// LeaveLane ends a lane.
+func (s *Store) LeaveLane(ctx context.Context, laneID uuid.UUID) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM lanes WHERE id = $1`, laneID)
+	return pg.Classify("leave a lane", err)
+}
+
+// removeStrayLanes removes the lanes of a worker except those that it knows of.
+func (s *Store) removeStrayLanes(ctx context.Context, workerID uuid.UUID, known []uuid.UUID) error {
+	const remove = `DELETE FROM lanes WHERE worker_id = $1 AND NOT id = ANY (coalesce($2, '{}'::uuid[]))`
+	_, err := s.db.ExecContext(ctx, remove, workerID, pq.Array(known))
+	return pg.Classify("remove stray lanes", err)
+}
+
+// pqUUIDs is an array of ids as the driver takes it.
+func pqUUIDs(ids ...uuid.UUID) any { return pq.Array(ids) }

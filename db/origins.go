@@ -1,0 +1,138 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db/pg"
+)
+
+// A row of origins holds the rate limit of one origin (scheme://host:port) over all workers: the interval
+// between two calls, which is the longest of its running launches, and its next free slot.
+
+const insertOrigin = `INSERT INTO origins (origin) VALUES ($1) ON CONFLICT DO NOTHING`
+
+// refreshOrigin sets an origin's interval to that of its strictest running launch. The row is locked in a
+// statement of its own: only a later one sees what concurrent transactions committed.
+func refreshOrigin(ctx context.Context, tx *sqlx.Tx, origin string) error {
+	const lock = `SELECT FROM origins WHERE origin = $1 FOR UPDATE`
+	const refresh = `
+		UPDATE origins
+		SET call_interval = coalesce((
+			SELECT max(call_interval) FROM launches WHERE status = 'RUNNING' AND agent_origin = $1), 0)
+		WHERE origin = $1`
+	if _, err := tx.ExecContext(ctx, lock, origin); err != nil {
+		return pg.Classify("lock the origin", err)
+	}
+	_, err := tx.ExecContext(ctx, refresh, origin)
+	return pg.Classify("set the origin's rate limit", err)
+}
+
+// PostponeOrigin moves the next free slot of an origin at least wait into the future: it answered 429.
+func (s *Store) PostponeOrigin(ctx context.Context, origin string, wait time.Duration) error {
+	const postpone = `
+		UPDATE origins
+		SET next_free = greatest(next_free, now() + $2 * interval '1 microsecond')
+		WHERE origin = $1`
+	_, err := s.db.ExecContext(ctx, postpone, origin, wait.Microseconds())
+	return pg.Classify("postpone the origin", err)
+}
+
+// slots is how an origin's rate limit looks at one moment.
+type slots struct {
+	// AheadMicros is the time until the next free slot, at least 0.
+	AheadMicros    int64 `db:"ahead"`
+	IntervalMicros int64 `db:"call_interval"`
+}
+
+// lockSlots locks an origin's row and returns its slots.
+func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
+	const lock = `
+		SELECT greatest(0, extract(epoch FROM next_free - clock_timestamp()) * 1000000)::bigint AS ahead, call_interval
+		FROM origins
+		WHERE origin = $1
+		FOR UPDATE`
+	var found slots
+	err := tx.GetContext(ctx, &found, lock, origin)
+	return found, pg.Classify("lock the origin", err)
+}
+
+// wait returns how long to wait before asking again because no slot is near; 0 means there is one.
+func (s slots) wait() time.Duration {
+	if beyond := s.AheadMicros - rateHorizon.Microseconds(); beyond > 0 {
+		return time.Duration(max(1000, beyond)) * time.Microsecond
+	}
+	return 0
+}
+
+// near is how many of want calls get a slot within rateHorizon.
+func (s slots) near(want int) int {
+	if s.IntervalMicros == 0 {
+		return want
+	}
+	return min(want, int((rateHorizon.Microseconds()-s.AheadMicros)/s.IntervalMicros)+1)
+}
+
+// takeSlots moves an origin's next free slot by so many calls. Its row is locked.
+func takeSlots(ctx context.Context, tx *sqlx.Tx, origin string, calls int, intervalMicros int64) error {
+	const take = `
+		UPDATE origins
+		SET next_free = greatest(next_free, clock_timestamp()) + $2 * interval '1 microsecond'
+		WHERE origin = $1`
+	if intervalMicros == 0 || calls == 0 {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, take, origin, int64(calls)*intervalMicros)
+	return pg.Classify("take rate-limit slots", err)
+}
+
+// Hindrance is what keeps a running task from calling its agent as fast as its own settings allow.
+type Hindrance struct {
+	// LimitingTaskID and its name and rate are those of another task at the same origin whose stricter rate limit
+	// holds for this one too; nil means the task's own limit holds.
+	LimitingTaskID   *uuid.UUID `db:"limiting_task_id"`
+	LimitingTaskName *string    `db:"limiting_task_name"`
+	LimitingRate     *string    `db:"limiting_rate"`
+	// TasksAhead is how many tasks hold lanes or waited longer while this one has no lane and no worker has a free
+	// one; 0 means lanes are not what it waits for.
+	TasksAhead int `db:"tasks_ahead"`
+}
+
+const findHindrance = `
+	SELECT strictest.task_id AS limiting_task_id, strictest.task_name AS limiting_task_name, strictest.rate_limit AS limiting_rate,
+		CASE WHEN mine.lanes = 0 AND room.free <= 0 THEN (
+			SELECT count(*)
+			FROM launches o
+			WHERE o.status IN ('PENDING', 'RUNNING', 'STOPPING')
+			  AND o.id <> l.id
+			  AND (o.created_at < l.created_at OR EXISTS (SELECT FROM lanes WHERE launch_id = o.id)))
+		ELSE 0 END AS tasks_ahead
+	FROM launches l
+	LEFT JOIN LATERAL (
+		SELECT o.task_id, t.task_name, t.rate_limit
+		FROM launches o
+		JOIN evaluation_tasks t ON t.id = o.task_id
+		WHERE o.status = 'RUNNING'
+		  AND o.agent_origin = l.agent_origin
+		  AND o.call_interval > l.call_interval
+		ORDER BY o.call_interval DESC, o.created_at
+		LIMIT 1) strictest ON true
+	CROSS JOIN LATERAL (SELECT count(*) AS lanes FROM lanes WHERE launch_id = l.id) mine
+	CROSS JOIN LATERAL (
+		SELECT coalesce(sum(w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id)), 1) AS free -- no worker: lanes are not the problem
+		FROM workers w
+		WHERE w.beat_at > now() - $2 * interval '1 second') room
+	WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING')`
+
+// TaskHindrance returns what slows a task down; the zero value if nothing does or the task is not active.
+func (s *Store) TaskHindrance(ctx context.Context, taskID uuid.UUID) (Hindrance, error) {
+	var found Hindrance
+	err := s.db.GetContext(ctx, &found, findHindrance, taskID, WorkerDeadAfter.Seconds())
+	if pg.IsNoRows(err) {
+		return Hindrance{}, nil
+	}
+	return found, pg.Classify("look for what slows the task down", err)
+}

@@ -1,0 +1,94 @@
+package pg
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// InTx runs work in its own transaction and rolls back if work fails. doing describes the transaction in
+// errors. If this machine disappeared mid-transaction, its locks would be held for hours, so the server aborts
+// transactions that stay idle.
+func (p *Pool) InTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
+	return p.InBareTx(ctx, doing, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL idle_in_transaction_session_timeout = '15s'`); err != nil {
+			return Classify(doing, err)
+		}
+		return work(tx)
+	})
+}
+
+// InBareTx is InTx for work whose first statement sets the idle timeout itself, which saves a round trip.
+func (p *Pool) InBareTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
+	tx, err := p.BeginTxx(ctx, nil)
+	if err != nil {
+		return Classify(doing, err)
+	}
+	if err := work(tx); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return Classify(doing, tx.Commit())
+}
+
+// PreferIndexes keeps the planner from scanning or sorting whole tables for the rest of the transaction. Its
+// statistics are stale for rows inserted moments ago, so it would misjudge both. JIT is disabled too: these
+// plans look expensive but are not, and compiling them is.
+func PreferIndexes(ctx context.Context, tx *sqlx.Tx) error {
+	const settings = `
+		SET LOCAL enable_seqscan = off;
+		SET LOCAL enable_bitmapscan = off;
+		SET LOCAL enable_sort = off;
+		SET LOCAL enable_hashjoin = off;
+		SET LOCAL enable_mergejoin = off;
+		SET LOCAL jit = off`
+	_, err := tx.ExecContext(ctx, settings)
+	return Classify("set planner options", err)
+}
+
+// SelectNamed is SelectContext for a statement with named parameters (:name; write casts as CAST, because sqlx
+// reads "::" as an escaped colon).
+func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statement string, arguments map[string]any) error {
+	positional, list, err := named(statement, arguments)
+	if err != nil {
+		return err
+	}
+	return sqlx.SelectContext(ctx, db, rows, positional, list...)
+}
+
+// ExecNamed is ExecContext for a statement with named parameters.
+func ExecNamed(ctx context.Context, db sqlx.ExecerContext, statement string, arguments map[string]any) (sql.Result, error) {
+	positional, list, err := named(statement, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return db.ExecContext(ctx, positional, list...)
+}
+
+func named(statement string, arguments map[string]any) (positional string, list []any, err error) {
+	positional, list, err = sqlx.Named(statement, arguments)
+	return sqlx.Rebind(sqlx.DOLLAR, positional), list, err
+}
+
+// EachRow runs a query and calls yield with one scanned row after another, without holding more than one.
+func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query string, arguments []any, yield func(T) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	rows, err := db.QueryxContext(ctx, query, arguments...)
+	if err != nil {
+		cancel()
+		return Classify(doing, err)
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err reports what matters
+	defer cancel()     // before Close, which would read all that is left
+	for rows.Next() {
+		var row T
+		if err := rows.StructScan(&row); err != nil {
+			return Classify(doing, err)
+		}
+		if err := yield(row); err != nil {
+			return err
+		}
+	}
+	return Classify(doing, rows.Err())
+}

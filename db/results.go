@@ -1,0 +1,85 @@
+package db
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db/pg"
+)
+
+// ExportRow is one item with all its current runs, for reports.
+type ExportRow struct {
+	Item
+	Runs []ExportRun
+}
+
+// ExportRun is one run in a report.
+type ExportRun struct {
+	RunIndex int
+	Status   RunStatus
+	Response *string
+	// Exact is the response byte for byte if it is not valid text; otherwise nil.
+	Exact        []byte
+	LatencyMS    *int
+	ErrorCode    *string
+	ErrorMessage *string
+}
+
+const readExport = `
+	SELECT ` + itemColumns + `, r.run_index, r.status, r.response_body, r.response_bytes, r.latency_ms, r.error_code, r.error_message
+	FROM evaluation_items i
+	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
+	WHERE i.task_id = $1
+	ORDER BY i.question_id, r.run_index`
+
+// exportLine is a row of readExport; the run's fields are nil for an item without runs.
+type exportLine struct {
+	Item
+	RunIndex     *int       `db:"run_index"`
+	Status       *RunStatus `db:"status"`
+	Response     *string    `db:"response_body"`
+	Exact        []byte     `db:"response_bytes"`
+	LatencyMS    *int       `db:"latency_ms"`
+	ErrorCode    *string    `db:"error_code"`
+	ErrorMessage *string    `db:"error_message"`
+}
+
+func (l exportLine) run() ExportRun {
+	return ExportRun{
+		RunIndex: *l.RunIndex, Status: *l.Status, Response: l.Response, Exact: l.Exact,
+		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage,
+	}
+}
+
+// EachExportRow calls yield with every item of the task and its current runs, in the order of pages. Rows come
+// from the server as they are read, so memory holds one item at a time, all of one snapshot.
+func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, yield func(ExportRow) error) error {
+	return s.db.InTx(ctx, "read the report", func(tx *sqlx.Tx) error {
+		// The server must not sort the answers before it sends the first.
+		if err := pg.PreferIndexes(ctx, tx); err != nil {
+			return err
+		}
+		var current *ExportRow
+		err := pg.EachRow(ctx, tx, "read the report", readExport, []any{taskID}, func(line exportLine) error {
+			if current != nil && current.ID != line.ID {
+				if err := yield(*current); err != nil {
+					return err
+				}
+				current = nil
+			}
+			if current == nil {
+				current = &ExportRow{Item: line.Item}
+			}
+			if line.RunIndex != nil {
+				current.Runs = append(current.Runs, line.run())
+			}
+			return nil
+		})
+		if err == nil && current != nil {
+			err = yield(*current)
+		}
+		return err
+	})
+}

@@ -1,0 +1,234 @@
+// Package crew runs a launch's units in one process: lanes that call the agent one unit after another, and what
+// the lanes of a launch share – the supply of claimed units, the gate that every call passes and the recorder of
+// results.
+//
+// Units are claimed and results recorded for all lanes of a crew together: one transaction serves as many lanes
+// as are ready when it begins, so throughput depends on the batch size and not on the duration of a commit. A
+// lane begins its next call when its last result is committed, so a crash costs at most one call per lane. Only
+// where calls are shorter than commits a lane runs a little ahead.
+package crew
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/jobs/agent"
+)
+
+// Config is what all crews of a worker share.
+type Config struct {
+	Store    *db.Store
+	Agents   *agent.Client
+	Holdings *Holdings
+	Observer Observer
+	// Leaving is closed when no further unit may be claimed.
+	Leaving <-chan struct{}
+	// Calls ends when calls in flight must be cut.
+	Calls context.Context
+	// OthersWait reports that other launches wait for a lane to become free.
+	OthersWait func() bool
+	// Report sends an internal error to where operators look; nil means nowhere.
+	Report func(error)
+	Log    *slog.Logger
+}
+
+// Observer counts what crews do.
+type Observer interface {
+	CallEnded(agent.Answer)
+	LateResult()
+}
+
+// Crews are the crews of one worker, one for each launch that its lanes work on.
+type Crews struct {
+	config Config
+	mu     sync.Mutex
+	active map[uuid.UUID]*crew
+}
+
+// New returns a worker's crews; there are none yet.
+func New(config Config) *Crews {
+	if config.Report == nil {
+		config.Report = func(error) {}
+	}
+	return &Crews{config: config, active: map[uuid.UUID]*crew{}}
+}
+
+// watchEvery is the time between two looks at the launch's state.
+const watchEvery = 300 * time.Millisecond
+
+// crew is the lanes that work on one launch in this process.
+type crew struct {
+	*Config
+	call  db.Call
+	lease db.Lease
+	// headers are the agent's, decrypted.
+	headers map[string]string
+	// calls ends when calls in flight must be cut.
+	calls context.Context
+	cut   context.CancelFunc
+
+	gate     *gate
+	supply   *supply
+	recorder *recorder
+
+	lanes     atomic.Int64  // changed under Crews.mu
+	closing   chan struct{} // closed when the last lane has left
+	supplying sync.WaitGroup
+	recording sync.WaitGroup
+}
+
+// join adds a lane to the launch's crew, and creates the crew if there is none under this lease.
+func (s *Crews) join(call db.Call, headers map[string]string, lease db.Lease) *crew {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.active[call.LaunchID]; c != nil && c.lease == lease && !c.gate.isClosed() {
+		c.lanes.Add(1)
+		return c
+	}
+	c := &crew{Config: &s.config, call: call, lease: lease, headers: headers, gate: newGate(), closing: make(chan struct{})}
+	c.Log = s.config.Log.With("task_id", call.TaskID, "launch_id", call.LaunchID)
+	c.calls, c.cut = context.WithCancel(c.Calls)
+	c.supply = &supply{
+		claim: c.claim, gate: c.gate, lanes: &c.lanes, leaving: c.Leaving, contain: c.contain, wake: make(chan struct{}, 1),
+	}
+	c.recorder = &recorder{
+		store: s.config.Store, taskID: call.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
+		onStored: c.stored, onAbandoned: c.returnUnits, outcomes: make(chan outcome, maxBatch),
+	}
+	c.lanes.Store(1)
+	s.active[call.LaunchID] = c
+	c.supplying.Go(func() { c.supply.feed(c.closing) })
+	c.supplying.Go(c.watch)
+	c.recording.Go(c.recorder.run)
+	return c
+}
+
+// leave takes a lane out. If it was the last one, it returns unused units and waits until every result is
+// recorded.
+func (s *Crews) leave(c *crew) (wasLast bool) {
+	s.mu.Lock()
+	if wasLast = c.lanes.Add(-1) == 0; wasLast && s.active[c.call.LaunchID] == c {
+		delete(s.active, c.call.LaunchID)
+	}
+	s.mu.Unlock()
+	if !wasLast {
+		return false
+	}
+	close(c.closing)
+	close(c.recorder.outcomes)
+	c.supplying.Wait()
+	c.returnUnits(c.supply.takeUnused(0))
+	c.recording.Wait()
+	c.cut()
+	return true
+}
+
+// contain runs work and turns a panic into a report: no launch, however odd, may end the process and the work of
+// others with it.
+func (c *crew) contain(doing string, work func()) (panicked bool) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			panicked = true
+			c.Log.Error("panic, contained", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
+			c.Report(fmt.Errorf("panic: %s: %v", doing, cause))
+		}
+	}()
+	work()
+	return false
+}
+
+// claim claims units and notes that this worker holds them.
+func (c *crew) claim(want int) (db.Claim, error) {
+	return c.Holdings.claim(func() (db.Claim, error) {
+		return c.Store.ClaimUnits(c.calls, c.call, c.lease, want)
+	})
+}
+
+// watch confirms the gate while the launch runs, closes it when it does not, and cuts calls long after a stop.
+func (c *crew) watch() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.closing:
+			return
+		case <-tick.C:
+			c.contain("watch the launch", c.lookAtLaunch)
+		}
+	}
+}
+
+func (c *crew) lookAtLaunch() {
+	asked := time.Now()
+	state, err := c.Store.LaunchState(c.calls, c.call.LaunchID, c.lease)
+	switch {
+	case err != nil && !errors.Is(err, db.ErrNotFound):
+		return // unconfirmed, the gate stops calls soon
+	case err == nil && state.Status == db.LaunchRunning && state.HoldsLease:
+		c.gate.confirm(asked)
+	default:
+		c.gate.close()
+		c.supply.signal()
+	}
+	if time.Duration(state.StoppingMicros)*time.Microsecond >= db.StopFor {
+		c.cut()
+	}
+	age := unusedFor
+	if c.isLeaving() {
+		age = 0
+	}
+	c.returnUnits(c.supply.takeUnused(age))
+}
+
+func (c *crew) isLeaving() bool {
+	select {
+	case <-c.Leaving:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits, and returns false if the worker began to leave.
+func (c *crew) pause(wait time.Duration) bool {
+	if wait <= 0 {
+		return !c.isLeaving()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-c.Leaving:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// returnUnits returns units that were not begun, or whose call was cut.
+func (c *crew) returnUnits(units []db.Unit) {
+	if len(units) == 0 {
+		return
+	}
+	// Even if everything else has ended, the units must not wait for this worker's death.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.calls), 5*time.Second)
+	defer cancel()
+	c.Holdings.release(units, c.Store.ReturnUnits(ctx, units))
+}
+
+// stored lets go of units whose results are decided.
+func (c *crew) stored(units, refused []db.Unit) {
+	c.Holdings.release(units, nil)
+	for _, unit := range refused {
+		c.Observer.LateResult()
+		c.Log.WarnContext(c.Calls, "late result rejected, another worker has the unit", "unit_id", unit.ID, "epoch", unit.Epoch)
+	}
+}

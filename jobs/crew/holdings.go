@@ -1,0 +1,113 @@
+package crew
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+)
+
+// Holdings are the units and lanes that a worker knows it holds. What the database says it holds besides came
+// from a transaction whose reply was lost, and is returned.
+type Holdings struct {
+	// claiming keeps claims out while the holdings are compared with the database.
+	claiming  sync.RWMutex
+	mayDiffer atomic.Bool
+
+	mu    sync.Mutex
+	units map[int64]int // unit → epoch
+	lanes map[uuid.UUID]bool
+}
+
+// NewHoldings returns empty holdings.
+func NewHoldings() *Holdings {
+	return &Holdings{units: map[int64]int{}, lanes: map[uuid.UUID]bool{}}
+}
+
+// claim runs a claim and notes its units.
+func (h *Holdings) claim(claim func() (db.Claim, error)) (db.Claim, error) {
+	h.claiming.RLock()
+	defer h.claiming.RUnlock()
+	got, err := claim()
+	if err != nil { // it may have been committed although its reply was lost
+		h.mayDiffer.Store(true)
+		return got, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, unit := range got.Units {
+		h.units[unit.ID] = unit.Epoch
+	}
+	return got, nil
+}
+
+// release forgets units that are recorded or returned. A failed return leaves them to be found as strays.
+func (h *Holdings) release(units []db.Unit, failed error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, unit := range units {
+		if h.units[unit.ID] == unit.Epoch {
+			delete(h.units, unit.ID)
+		}
+	}
+	if failed != nil { // only now: a comparison must not find them in both places
+		h.mayDiffer.Store(true)
+	}
+}
+
+// enterLane takes one of a launch's lanes with enter and returns its id; uuid.Nil if there was none to take.
+func (h *Holdings) enterLane(enter func(lane uuid.UUID) (bool, error)) (uuid.UUID, error) {
+	h.claiming.RLock()
+	defer h.claiming.RUnlock()
+	lane := uuid.New()
+	h.setLane(lane, true)
+	admitted, err := enter(lane)
+	if err == nil && admitted {
+		return lane, nil
+	}
+	h.setLane(lane, false)
+	if err != nil {
+		h.mayDiffer.Store(true)
+	}
+	return uuid.Nil, err
+}
+
+// leaveLane gives a lane up with leave.
+func (h *Holdings) leaveLane(lane uuid.UUID, leave func() error) {
+	h.setLane(lane, false)
+	if leave() != nil {
+		h.mayDiffer.Store(true)
+	}
+}
+
+func (h *Holdings) setLane(lane uuid.UUID, isHeld bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if isHeld {
+		h.lanes[lane] = true
+	} else {
+		delete(h.lanes, lane)
+	}
+}
+
+// ReleaseStrays returns what the worker holds without knowing it, if that is possible. It returns how many units
+// those were.
+func (h *Holdings) ReleaseStrays(ctx context.Context, store *db.Store, workerID uuid.UUID) (released int, err error) {
+	if !h.mayDiffer.Swap(false) {
+		return 0, nil
+	}
+	h.claiming.Lock()
+	defer h.claiming.Unlock()
+	h.mu.Lock()
+	units, lanes := slices.Collect(maps.Keys(h.units)), slices.Collect(maps.Keys(h.lanes))
+	h.mu.Unlock()
+	if released, err = store.ReleaseStrays(ctx, workerID, units, lanes); err != nil {
+		h.mayDiffer.Store(true)
+	}
+	return released, err
+}

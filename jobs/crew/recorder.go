@@ -1,0 +1,138 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"wending/db"
+)
+
+// maxBatch and maxBatchBytes bound what one transaction records.
+const (
+	maxBatch      = 256
+	maxBatchBytes = 4 << 20
+)
+
+// recorder records results in batches: one transaction for as many lanes as are ready when it begins.
+type recorder struct {
+	store  resultStore
+	taskID uuid.UUID
+	log    *slog.Logger
+	// ctx ends when results that could not be recorded must be given up.
+	ctx     context.Context
+	contain func(doing string, work func()) (panicked bool)
+	// onStored is called for units whose results are decided, with those that were refused; onAbandoned for units
+	// whose results were given up.
+	onStored    func(units, refused []db.Unit)
+	onAbandoned func([]db.Unit)
+	outcomes    chan outcome
+}
+
+// resultStore is what a recorder needs of the store.
+type resultStore interface {
+	RecordResults(ctx context.Context, taskID uuid.UUID, results []db.Result) (refused []db.Unit, err error)
+}
+
+// outcome is a result with the lane that waits until it is recorded.
+type outcome struct {
+	result   db.Result
+	recorded chan struct{}
+}
+
+// record queues a result. The returned channel is closed when it is recorded or given up.
+func (r *recorder) record(result db.Result) (recorded <-chan struct{}) {
+	o := outcome{result, make(chan struct{})}
+	r.outcomes <- o
+	return o.recorded
+}
+
+// run records outcomes until the channel is closed and empty.
+func (r *recorder) run() {
+	for first := range r.outcomes {
+		batch := r.gather(first)
+		results := make([]db.Result, len(batch))
+		for n, o := range batch {
+			results[n] = o.result
+		}
+		if r.contain("record results", func() { r.recordBatch(results) }) {
+			r.onAbandoned(unitsOf(results))
+		}
+		for _, o := range batch {
+			close(o.recorded)
+		}
+	}
+}
+
+// gather takes what is ready behind first, within the bounds of one transaction.
+func (r *recorder) gather(first outcome) []outcome {
+	batch, bytes := []outcome{first}, sizeOf(first.result)
+	for len(batch) < maxBatch && bytes < maxBatchBytes {
+		select {
+		case next, isOpen := <-r.outcomes:
+			if !isOpen {
+				return batch
+			}
+			batch, bytes = append(batch, next), bytes+sizeOf(next.result)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// sizeOf is how much of maxBatchBytes a result takes.
+func sizeOf(result db.Result) int { return len(result.Response) + len(result.Reasoning) }
+
+// recordBatch records results, retrying for as long as the database is unavailable: an answer in hand must not be
+// lost to an outage. Results that the database refuses are recorded one by one, and as failures if they are
+// refused again: no answer may block its launch. It gives up when the worker's time to leave is over.
+func (r *recorder) recordBatch(batch []db.Result) {
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 2*time.Second
+	for {
+		refused, err := r.store.RecordResults(r.ctx, r.taskID, batch)
+		if err == nil {
+			r.onStored(unitsOf(batch), refused)
+			return
+		}
+		r.log.WarnContext(r.ctx, "results not recorded, will retry", "results", len(batch), "error", err)
+		isRefused := !errors.Is(err, db.ErrUnavailable) && r.ctx.Err() == nil
+		switch {
+		case isRefused && len(batch) > 1:
+			for _, result := range batch {
+				r.recordBatch([]db.Result{result})
+			}
+			return
+		case isRefused && batch[0].ErrorCode != codeInternal:
+			batch[0] = unrecordable(batch[0])
+			continue
+		}
+		select {
+		case <-r.ctx.Done():
+			r.onAbandoned(unitsOf(batch))
+			return
+		case <-time.After(retry.NextBackOff()):
+		}
+	}
+}
+
+// unrecordable replaces a result that the database refuses.
+func unrecordable(result db.Result) db.Result {
+	return db.Result{
+		Unit: result.Unit, Status: db.RunFailed, LatencyMS: result.LatencyMS, Attempts: result.Attempts,
+		ErrorCode: codeInternal, ErrorMessage: "The answer could not be stored because of an internal error",
+	}
+}
+
+func unitsOf(batch []db.Result) []db.Unit {
+	units := make([]db.Unit, len(batch))
+	for n, result := range batch {
+		units[n] = result.Unit
+	}
+	return units
+}

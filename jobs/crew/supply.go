@@ -1,0 +1,226 @@
+package crew
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"wending/db"
+)
+
+const (
+	// unusedFor is how long a unit claimed ahead may wait before it is returned for other workers.
+	unusedFor = 2 * time.Second
+	// quickCall is the duration below which calls are hardly longer than commits, so that lanes run a little ahead.
+	quickCall = 25 * time.Millisecond
+)
+
+// supply claims units for the lanes of a crew: one transaction for as many lanes as wait when it begins.
+type supply struct {
+	claim   func(want int) (db.Claim, error)
+	gate    *gate
+	lanes   *atomic.Int64
+	leaving <-chan struct{}
+	contain func(doing string, work func()) (panicked bool)
+	wake    chan struct{} // the feeder may have something to do
+
+	mu      sync.Mutex
+	ready   []claimed
+	waiting []chan supplied
+	// isLimited reports that the last claim was under a rate limit: nothing is claimed ahead of it.
+	isLimited bool
+	// claimTime and callTime are running means.
+	claimTime, callTime time.Duration
+}
+
+// claimed is a unit with the moment its claim returned.
+type claimed struct {
+	db.Unit
+	at        time.Time
+	isLimited bool
+}
+
+// mustBeginBy is the moment after which the unit's call must not begin.
+func (c claimed) mustBeginBy() time.Time {
+	if c.isLimited {
+		return c.at.Add(c.Wait + limitedClaimFreshFor)
+	}
+	return c.at.Add(c.Wait + claimFreshFor)
+}
+
+// supplied is the answer to a lane that asked for a unit; its zero value means that nothing is left.
+type supplied struct {
+	unit *claimed
+	// retryAfter is set if no rate-limit slot is near.
+	retryAfter time.Duration
+	err        error
+}
+
+// next returns a unit, and blocks until one can be had or there are none.
+func (s *supply) next() supplied {
+	s.mu.Lock()
+	if s.gate.isClosed() {
+		s.mu.Unlock()
+		return supplied{}
+	}
+	if len(s.ready) > 0 {
+		unit := s.ready[0]
+		s.ready = s.ready[1:]
+		isLow := 2*len(s.ready) < s.aheadLocked()
+		s.mu.Unlock()
+		if isLow {
+			s.signal()
+		}
+		return supplied{unit: &unit}
+	}
+	reply := make(chan supplied, 1)
+	s.waiting = append(s.waiting, reply)
+	s.mu.Unlock()
+	s.signal()
+	return <-reply
+}
+
+// signal wakes the feeder.
+func (s *supply) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // already pending
+	}
+}
+
+// aheadLocked is how many units to have ready: about four claims' worth, so that claims are few. Where calls take
+// long there are none: a claim takes no noticeable time then.
+func (s *supply) aheadLocked() int {
+	if s.isLimited || s.callTime == 0 {
+		return 0
+	}
+	lanes := int(s.lanes.Load())
+	return min(4*lanes, int(math.Round(4*float64(lanes)*float64(s.claimTime)/float64(s.callTime))))
+}
+
+// errInternal dismisses lanes after a panic; reconcile sends new ones.
+var errInternal = errors.New("internal error while claiming units")
+
+// feed claims units for the lanes that wait, until done is closed. By then no lane waits: the last has left.
+func (s *supply) feed(done <-chan struct{}) {
+	leaving := s.leaving
+	for {
+		select {
+		case <-done:
+			return
+		case <-s.wake:
+		case <-leaving:
+			leaving = nil // handled once
+		}
+		if s.contain("claim units", func() { s.feedOnce(leaving == nil) }) {
+			s.dismiss(supplied{err: errInternal})
+		}
+	}
+}
+
+func (s *supply) feedOnce(isLeaving bool) {
+	want := s.wanted(isLeaving)
+	if want <= 0 {
+		return
+	}
+	start := time.Now()
+	claim, err := s.claim(want)
+	s.distribute(claim, err, start)
+}
+
+// wanted returns how many units to claim now; none, with every waiting lane dismissed, if nothing may begin.
+func (s *supply) wanted(isLeaving bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isLeaving || s.gate.isClosed() {
+		s.dismissLocked(supplied{})
+		return 0
+	}
+	return len(s.waiting) + s.aheadLocked() - len(s.ready)
+}
+
+// distribute hands claimed units to the lanes that wait and keeps the rest ready.
+func (s *supply) distribute(claim db.Claim, err error, start time.Time) {
+	now := time.Now()
+	if len(claim.Units) > 0 {
+		s.gate.confirm(start)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isLimited = claim.IsRateLimited
+	s.claimTime = mean(s.claimTime, now.Sub(start))
+	for _, unit := range claim.Units {
+		s.ready = append(s.ready, claimed{unit, now, claim.IsRateLimited})
+	}
+	for len(s.waiting) > 0 && len(s.ready) > 0 {
+		unit := s.ready[0]
+		s.waiting[0] <- supplied{unit: &unit}
+		s.waiting, s.ready = s.waiting[1:], s.ready[1:]
+	}
+	switch {
+	case err != nil, claim.RetryAfter > 0, len(claim.Units) == 0:
+		s.dismissLocked(supplied{retryAfter: claim.RetryAfter, err: err})
+	case len(s.waiting) > 0: // the rate limit allowed fewer than were wanted
+		s.signal()
+	}
+}
+
+func (s *supply) dismiss(answer supplied) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dismissLocked(answer)
+}
+
+// dismissLocked answers every lane that waits.
+func (s *supply) dismissLocked(answer supplied) {
+	for _, reply := range s.waiting {
+		reply <- answer
+	}
+	s.waiting = nil
+}
+
+// takeUnused removes ready units that were claimed longer ago than age; all of them once nothing may begin.
+func (s *supply) takeUnused(age time.Duration) []db.Unit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var unused []db.Unit
+	for len(s.ready) > 0 && (s.gate.isClosed() || time.Since(s.ready[0].at) >= age) {
+		unused = append(unused, s.ready[0].Unit)
+		s.ready = s.ready[1:]
+	}
+	return unused
+}
+
+// observe records how long a lane took for a call and its commit.
+func (s *supply) observe(took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.callTime = mean(s.callTime, took)
+}
+
+// maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call: none, or a
+// few where calls are hardly longer than commits.
+func (s *supply) maxUnrecorded() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.callTime > 0 && s.callTime < quickCall {
+		return 2
+	}
+	return 0
+}
+
+func (s *supply) isRateLimited() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isLimited
+}
+
+// mean moves a running mean towards a new value.
+func mean(old, value time.Duration) time.Duration {
+	if old == 0 {
+		return value
+	}
+	return (7*old + value) / 8
+}

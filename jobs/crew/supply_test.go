@@ -1,0 +1,129 @@
+package crew
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+)
+
+// contain is crew.contain without its log.
+func contain(_ string, work func()) (panicked bool) {
+	defer func() { panicked = recover() != nil }()
+	work()
+	return false
+}
+
+// newSupply returns a supply over claim whose feeder runs until the test ends.
+func newSupply(t *testing.T, lanes int64, claim func(want int) (db.Claim, error)) (s *supply, leave func()) {
+	t.Helper()
+	leaving, done := make(chan struct{}), make(chan struct{})
+	s = &supply{claim: claim, gate: newGate(), lanes: new(atomic.Int64), leaving: leaving, contain: contain, wake: make(chan struct{}, 1)}
+	s.lanes.Store(lanes)
+	var feeding sync.WaitGroup
+	feeding.Go(func() { s.feed(done) })
+	t.Cleanup(func() { close(done); feeding.Wait() })
+	return s, sync.OnceFunc(func() { close(leaving) })
+}
+
+func units(n int) (list []db.Unit) {
+	for i := range n {
+		list = append(list, db.Unit{ID: int64(i + 1)})
+	}
+	return list
+}
+
+func TestLanesThatWaitShareAClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var claims atomic.Int64
+		blocked := make(chan struct{})
+		s, _ := newSupply(t, 8, func(want int) (db.Claim, error) {
+			if claims.Add(1) == 1 {
+				<-blocked // the others come to wait
+			}
+			return db.Claim{Units: units(want)}, nil
+		})
+		var lanes sync.WaitGroup
+		for range 8 {
+			lanes.Go(func() { require.NotNil(t, s.next().unit) })
+		}
+		synctest.Wait()
+		close(blocked)
+		lanes.Wait()
+		require.LessOrEqual(t, claims.Load(), int64(2), "one for the lane that came first, one for all others")
+	})
+}
+
+func TestNothingIsClaimedOnceTheLaunchHasEndedOrTheWorkerLeaves(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*supply, func()){
+		"the launch has ended": func(s *supply, _ func()) { s.gate.close(); s.signal() },
+		"the worker leaves":    func(_ *supply, leave func()) { leave() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var claims atomic.Int64
+				s, leave := newSupply(t, 1, func(int) (db.Claim, error) {
+					claims.Add(1)
+					return db.Claim{}, nil
+				})
+				end(s, leave)
+				synctest.Wait()
+				require.Equal(t, supplied{}, s.next(), "the lane is dismissed")
+				require.Zero(t, claims.Load())
+			})
+		})
+	}
+}
+
+func TestUnitsClaimedAheadAreTakenBackWhenUnused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newSupply(t, 1, func(want int) (db.Claim, error) { return db.Claim{Units: units(want + 2)}, nil })
+		require.NotNil(t, s.next().unit)
+		require.Empty(t, s.takeUnused(unusedFor), "they are fresh")
+		time.Sleep(unusedFor) // the test's own clock
+		require.Len(t, s.takeUnused(unusedFor), 2)
+	})
+}
+
+func TestUnderARateLimitNothingIsClaimedAhead(t *testing.T) {
+	t.Parallel()
+	s := &supply{lanes: new(atomic.Int64), callTime: time.Millisecond, claimTime: time.Millisecond, gate: newGate(), wake: make(chan struct{}, 1)}
+	s.lanes.Store(4)
+	require.Equal(t, 16, s.aheadLocked())
+	s.distribute(db.Claim{IsRateLimited: true}, nil, time.Now())
+	require.Zero(t, s.aheadLocked())
+	require.True(t, s.isRateLimited())
+}
+
+// The lanes that waited are dismissed, and the next claim works.
+func TestAPanicWhileClaimingDismissesTheLanesAndNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var claims atomic.Int64
+		s, _ := newSupply(t, 1, func(want int) (db.Claim, error) {
+			if claims.Add(1) == 1 {
+				panic("the driver has a bug")
+			}
+			return db.Claim{Units: units(want)}, nil
+		})
+		require.ErrorIs(t, s.next().err, errInternal)
+		require.NotNil(t, s.next().unit)
+	})
+}
+
+func TestAFailedClaimIsPassedOn(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("connection reset")
+	s, _ := newSupply(t, 1, func(int) (db.Claim, error) { return db.Claim{}, broken })
+	require.ErrorIs(t, s.next().err, broken)
+}
