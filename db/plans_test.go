@@ -71,7 +71,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"Items", func() error { _, _, err := store.Items(ctx, large, "", page); return err }},
 		{"CurrentRuns", func() error { _, err := store.CurrentRuns(ctx, items, 100); return err }},
 		{"EachCurrentRun", func() error { return store.EachCurrentRun(ctx, items[0], func(db.Run) error { return nil }) }},
-		{"EachExportRow", func() error { return store.EachExportRow(ctx, large, func(db.ExportRow) error { return nil }) }},
+		{"EachExportRow", func() error { return store.EachExportRow(ctx, large, nil, func(db.ExportRow) error { return nil }) }},
 		{"Launches", func() error { _, _, err := store.Launches(ctx, large, db.Page{Number: 1, Size: 20}); return err }},
 		{"LaunchRuns", func() error { _, _, err := store.LaunchRuns(ctx, launch, 100, page); return err }},
 		{"NewestRuns", func() error { _, err := store.NewestRuns(ctx, large, 100, 8); return err }},

@@ -28,7 +28,9 @@ type ExportRun struct {
 }
 
 const readExport = `
-	SELECT ` + itemColumns + `, r.run_index, r.status, r.response_body, r.response_bytes, r.latency_ms, r.error_code, r.error_message
+	SELECT ` + itemColumns + `, r.run_index, r.status,
+		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
+		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message
 	FROM evaluation_items i
 	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
 	WHERE i.task_id = $1
@@ -53,16 +55,17 @@ func (l exportLine) run() ExportRun {
 	}
 }
 
-// EachExportRow calls yield with every item of the task and its current runs, in the order of pages. Rows come
-// from the server as they are read, so memory holds one item at a time, all of one snapshot.
-func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, yield func(ExportRow) error) error {
+// EachExportRow calls yield with every item of the task and its current runs, in the order of pages. limit is how
+// many characters of each response are read, without Exact; nil means all of it. Rows come from the server as they
+// are read, so memory holds one item at a time, all of one snapshot.
+func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, limit *int, yield func(ExportRow) error) error {
 	return s.db.InTx(ctx, "read the report", func(tx *sqlx.Tx) error {
 		// The server must not sort the answers before it sends the first.
 		if err := pg.PreferIndexes(ctx, tx); err != nil {
 			return err
 		}
 		var current *ExportRow
-		err := pg.EachRow(ctx, tx, "read the report", readExport, []any{taskID}, func(line exportLine) error {
+		err := pg.EachRow(ctx, tx, "read the report", readExport, []any{taskID, limit}, func(line exportLine) error {
 			if current != nil && current.ID != line.ID {
 				if err := yield(*current); err != nil {
 					return err

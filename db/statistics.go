@@ -97,24 +97,27 @@ const computeLaunchStatistics = `
 	WHERE r.launch_id = $1`
 
 // storeStatistics stores the final statistics of a launch and of its task, which have just ended, and how many
-// questions are processed. A launch that never started leaves that number as it was.
+// questions have all their runs.
 func storeStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) error {
 	const storeOfLaunch = `UPDATE launches SET statistics = (` + computeLaunchStatistics + `) WHERE id = $1`
 	const storeOfTask = `UPDATE evaluation_tasks SET statistics = (` + computeTaskStatistics + `) WHERE id = $1`
 	const storeProcessed = `
 		UPDATE evaluation_tasks t
-		SET processed_items = l.kept_items + (
+		SET processed_items = (
 			SELECT count(*)
-			FROM (SELECT FROM units WHERE launch_id = l.id GROUP BY item_id HAVING bool_and(state = 'DONE')) done)
-		FROM launches l
-		WHERE l.id = $1 AND l.started_at IS NOT NULL AND t.id = l.task_id`
+			FROM (
+				SELECT FROM evaluation_runs
+				WHERE task_id = $1 AND is_current
+				GROUP BY item_id
+				HAVING count(*) = t.runs_per_item) whole)
+		WHERE t.id = $1`
 	if _, err := tx.ExecContext(ctx, storeOfLaunch, launchID); err != nil {
 		return pg.Classify("compute the launch's statistics", err)
 	}
 	if _, err := tx.ExecContext(ctx, storeOfTask, taskID); err != nil {
 		return pg.Classify("compute the task's statistics", err)
 	}
-	_, err := tx.ExecContext(ctx, storeProcessed, launchID)
+	_, err := tx.ExecContext(ctx, storeProcessed, taskID)
 	return pg.Classify("store the processed questions", err)
 }
 

@@ -196,7 +196,7 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	}
 	require.Equal(t, before.Failed, replaced)
 	page := s.get(t, "/tasks/"+id+"/launches").page(t)
-	require.Contains(t, page.Find("table").Text(), "重试问题 q1")
+	require.Contains(t, page.Find("table").Text(), "重试第 1 题：中国")
 	page = s.get(t, "/tasks/"+id+"/launches/"+launches.Items[2].LaunchID).page(t)
 	require.Contains(t, page.Find(".history").Text(), "已被后续批次替换")
 	require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/"+id+"/launches/"+uuid.NewString()).StatusCode)
@@ -265,6 +265,10 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	for question, runs := range s.runs(t, id) {
 		require.Len(t, runs, 5)
 		for _, run := range kept[question] {
+			if run.Status == "STOPPED" { // it had not taken place
+				require.Nil(t, run.ResponseBody)
+				continue
+			}
 			require.Equal(t, *run.ResponseBody, *runs[run.RunIndex-1].ResponseBody)
 		}
 	}
@@ -369,8 +373,8 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 		"dataset_token": form.Find("[name=dataset_token]").AttrOr("value", ""), "agent_api_headers": " "}
 	sent := s.post(t, "/tasks", copied)
 	require.Equal(t, http.StatusSeeOther, sent.StatusCode, "%s", sent.body)
-	dbtest.Await(t, 20*time.Second, "the copy's calls", func() bool { return len(fake.Calls()) == 4+10 })
-	last := fake.Calls()[13]
+	dbtest.Await(t, 20*time.Second, "the copy's calls", func() bool { return len(fake.Calls()) == 4+4 })
+	last := fake.Calls()[7]
 	require.Equal(t, "k1", last.Header.Get("X-Key"))
 	require.Equal(t, 1.0, last.Body["a"])
 

@@ -1,5 +1,5 @@
-// Package static serves the product's own files under names that carry their content's hash, so that
-// browsers keep them for good.
+// Package static serves the product's own files under paths that carry the hash of their content, so that
+// browsers keep them permanently.
 package static
 
 import (
@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
+	"os"
 	"path"
 	"strings"
 	"sync"
@@ -17,28 +18,41 @@ import (
 )
 
 //go:embed assets
-var files embed.FS
+var embedded embed.FS
 
 // Prefix is where the files are served.
 const Prefix = "/static/"
 
-// index has the hash of every file, by its name; names are those of the folder assets.
+// dir is a folder that the files are read from at every request instead of the program, for development
+// (WENDING_STATIC_DIR, which make dev sets); empty means the files that are compiled in.
+var dir = sync.OnceValue(func() string { return os.Getenv("WENDING_STATIC_DIR") })
+
+// index has the hash of every file, by its name relative to the folder assets.
 var index = sync.OnceValue(func() map[string]string {
 	hashes := map[string]string{}
-	entries, err := fs.ReadDir(files, "assets")
+	err := fs.WalkDir(embedded, "assets", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := embedded.ReadFile(file)
+		sum := sha256.Sum256(content)
+		hashes[strings.TrimPrefix(file, "assets/")] = hex.EncodeToString(sum[:6])
+		return err
+	})
 	if err != nil {
 		panic(err) // the files are compiled in
-	}
-	for _, entry := range entries {
-		sum := sha256.Sum256(Content(entry.Name()))
-		hashes[entry.Name()] = hex.EncodeToString(sum[:6])
 	}
 	return hashes
 })
 
-// Content returns a file that is compiled in; it panics when there is none.
+// Content returns a file; it panics if there is none.
 func Content(name string) []byte {
-	content, err := files.ReadFile("assets/" + name)
+	if dir() != "" {
+		if content, err := os.ReadFile(path.Join(dir(), name)); err == nil {
+			return content
+		}
+	}
+	content, err := embedded.ReadFile("assets/" + name)
 	if err != nil {
 		panic(err)
 	}
@@ -46,20 +60,34 @@ func Content(name string) []byte {
 }
 
 // URL returns where a file is served: /static/<hash>/<name>.
-func URL(name string) string { return Prefix + index()[name] + "/" + name }
+func URL(name string) string {
+	hash, isThere := index()[name]
+	if !isThere {
+		panic("no static file " + name)
+	}
+	if dir() != "" {
+		hash = "dev"
+	}
+	return Prefix + hash + "/" + name
+}
 
 // Handler serves the files. A name with another hash is not found, so that no cache keeps a wrong one.
 func Handler() http.Handler {
 	_ = mime.AddExtensionType(".csv", "text/csv; charset=utf-8")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hash, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, Prefix), "/")
-		if known, ok := index()[name]; !ok || known != hash {
+		known, isThere := index()[name]
+		isDev := dir() != "" && hash == "dev"
+		if !isThere || (known != hash && !isDev) {
 			http.NotFound(w, r)
 			return
 		}
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		if isDev {
+			w.Header().Set("Cache-Control", "no-store")
+		}
 		if path.Ext(name) == ".csv" {
-			w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+			w.Header().Set("Content-Disposition", `attachment; filename="`+path.Base(name)+`"`)
 		}
 		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(Content(name)))
 	})

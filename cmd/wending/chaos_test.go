@@ -27,6 +27,7 @@ import (
 	"wending/db/dbtest"
 	"wending/jobs"
 	"wending/jobs/agent/agenttest"
+	"wending/views/text"
 )
 
 // The chaos suite runs the real program – web and workers as processes of their own – on a real PostgreSQL
@@ -313,7 +314,6 @@ func (a *arena) reconcileTwice() {
 			defer cancel()
 			_, _ = a.store.RequeueLostUnits(ctx)
 			_ = a.store.CutStopped(ctx)
-			_ = a.store.RecountProcessed(ctx)
 			launches, _ := a.store.ActiveLaunches(ctx)
 			for _, launch := range launches {
 				_, _ = a.store.FinishLaunch(ctx, launch.ID)
@@ -469,7 +469,9 @@ func (a *arena) requirePagesTell(id string) {
 	a.t.Helper()
 	var table struct{ Runs, Succeeded, Processed int }
 	require.NoError(a.t, a.tables.Get(&table, `SELECT count(*) AS runs, count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
-		(SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND processed) AS processed FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
+		(SELECT count(*) FROM (SELECT FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id
+			HAVING count(*) = (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) whole) AS processed
+		FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
 	state := task(a.t, a.web.url(), id)
 	require.Equal(a.t, table.Runs, state.Statistics.Runs)
 	require.Equal(a.t, table.Succeeded, state.Statistics.Succeeded)
@@ -479,8 +481,8 @@ func (a *arena) requirePagesTell(id string) {
 	defer answer.Body.Close()
 	page, err := goquery.NewDocumentFromReader(answer.Body)
 	require.NoError(a.t, err)
-	require.Contains(a.t, page.Find(".gauge .count").Text(), fmt.Sprintf("%d / ", table.Runs))
-	require.Equal(a.t, fmt.Sprint(table.Succeeded), page.Find(".tiles dd").First().Text())
+	require.Contains(a.t, page.Find(".gauge .count").Text(), text.Number(table.Runs)+" / ")
+	require.Equal(a.t, text.Number(table.Succeeded), page.Find(".tiles dd").First().Text())
 }
 
 // pick chooses a fault by weight.

@@ -15,6 +15,10 @@ import (
 	"time"
 )
 
+type demoAgentCommand struct {
+	Listen string `from:"DEMO_LISTEN_ADDR" default:"127.0.0.1:8081" help:"Address of the agent ($DEMO_LISTEN_ADDR)."`
+}
+
 // demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes
 // slow and sometimes fail, so that every part of the pages has something to show.
 type demoAgent struct {
@@ -34,8 +38,8 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	return d, nil
 }
 
-// startDemoAgentAgain starts the demo agent at the address of last time, which file keeps, so that its tasks can
-// be retried; at another one when that is taken.
+// startDemoAgentAgain starts the demo agent at the address of the last start, which is kept in file, so that its
+// tasks can be retried; at another one if that is taken.
 func startDemoAgentAgain(file string) (*demoAgent, error) {
 	if last, err := os.ReadFile(file); err == nil {
 		if d, err := startDemoAgent(strings.TrimSpace(string(last))); err == nil {
@@ -48,7 +52,7 @@ func startDemoAgentAgain(file string) (*demoAgent, error) {
 	}
 	if err := os.WriteFile(file, []byte(d.address()+"\n"), 0o600); err != nil {
 		_ = d.Close()
-		return nil, fmt.Errorf("keep the demo agent's address: %w", err)
+		return nil, fmt.Errorf("store the demo agent's address: %w", err)
 	}
 	return d, nil
 }
@@ -69,8 +73,8 @@ func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.W
 	return d.Close()
 }
 
-// answerDemo answers a question: mostly with its standard answer in one of a few wordings. What kind of
-// question it is depends on its text, so that the same ones are unsteady every time.
+// answerDemo answers a question, mostly with its standard answer in one of a few wordings. The kind of a question
+// depends on its text, so that the same ones are unsteady every time.
 func answerDemo(w http.ResponseWriter, r *http.Request) {
 	var question struct {
 		Question       string `json:"question"`
@@ -78,7 +82,7 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 		Stream         bool   `json:"stream"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&question); err != nil {
-		http.Error(w, `{"code":400,"msg":"the body is no JSON"}`, http.StatusBadRequest)
+		http.Error(w, `{"code":400,"msg":"the body is not JSON"}`, http.StatusBadRequest)
 		return
 	}
 	known := question.StandardAnswer
@@ -143,7 +147,7 @@ func longAnswer(question, known string) string {
 		"综合以上几点，比较可靠的答案是：" + known + "。如果需要更准确的结论，建议查阅权威的一手资料，并与多位专家的意见互相印证。"
 }
 
-// sleep waits, and returns false when the caller has gone.
+// sleep waits, and returns false if the caller has gone.
 func sleep(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-ctx.Done():

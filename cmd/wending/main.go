@@ -1,4 +1,4 @@
-// Command wending is the whole product: web, workers, and what they need.
+// Command wending is the whole product: web, workers, and the servers they need.
 package main
 
 import (
@@ -13,6 +13,19 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/joho/godotenv"
 )
+
+// commands are the program's subcommands, with the settings that all of them share.
+type commands struct {
+	Settings
+
+	Up          upCommand          `cmd:"" help:"Run everything: web, workers, and PostgreSQL and Redis where no URL is given."`
+	Serve       serveCommand       `cmd:"" help:"Run the web pages and the API."`
+	Worker      workerCommand      `cmd:"" help:"Run a worker."`
+	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date."`
+	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small fake agent with unsteady answers."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits 0 if healthy."`
+	Version     versionCommand     `cmd:"" help:"Print the version."`
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -60,7 +73,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return 0
 }
 
-// environment gives flags what the environment variable in their "from" tag says.
+// environment sets flags from the environment variable that their "from" tag names.
 func environment(lookup func(string) string) kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := flag.Tag.Get("from"); name != "" {

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"wending/handlers"
+	"wending/jobs/tasks"
 )
 
 // Settings are the product's settings; each is a flag and an environment variable.
@@ -32,7 +32,7 @@ type Settings struct {
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
 	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers; unset: generated in the data folder ($SECRET_KEY)."`
-	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"How long finished tasks keep replaced runs; results stay for good; 0: keep everything ($HISTORY_RETENTION_DAYS)."`
+	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; unset: none ($METRICS_ADDR)."`
@@ -52,7 +52,7 @@ func newLogger(w io.Writer, s Settings) *slog.Logger {
 }
 
 // defaults checks the settings of tasks and returns them.
-func (s Settings) defaults() (handlers.Defaults, error) {
+func (s Settings) defaults() (tasks.Settings, error) {
 	for _, number := range []struct {
 		name            string
 		is, least, most int
@@ -64,41 +64,43 @@ func (s Settings) defaults() (handlers.Defaults, error) {
 		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},
 	} {
 		if number.is < number.least || number.is > number.most {
-			return handlers.Defaults{}, fmt.Errorf("%s is %d, but must lie between %d and %d", number.name, number.is, number.least, number.most)
+			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least, number.most)
 		}
 	}
-	if _, err := handlers.ParseRate(s.RateLimit); err != nil {
-		return handlers.Defaults{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)
+	if _, err := tasks.ParseRate(s.RateLimit); err != nil {
+		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)
 	}
-	return handlers.Defaults{RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,
-		Concurrency: min(s.Concurrency, 64), UseStream: s.AgentStream, RateLimit: s.RateLimit}, nil
+	return tasks.Settings{
+		RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,
+		Concurrency: min(s.Concurrency, 64), UseStream: s.AgentStream, RateLimit: s.RateLimit,
+	}, nil
 }
 
-// secret is SECRET_KEY, or the key in the data folder, which is made when it is not there.
+// secret is SECRET_KEY, or the key in the data folder, which is generated if it does not exist.
 func (s Settings) secret() (string, error) {
 	if s.SecretKey != "" {
 		return s.SecretKey, nil
 	}
 	path := filepath.Join(s.DataDir, "secret.key")
 	if err := os.MkdirAll(s.DataDir, 0o755); err != nil {
-		return "", fmt.Errorf("make the data folder: %w", err)
+		return "", fmt.Errorf("create the data folder: %w", err)
 	}
 	fresh := make([]byte, 32)
 	if _, err := rand.Read(fresh); err != nil {
 		return "", err
 	}
-	// Written aside and linked into place: of two processes that start together, both use one key, whole.
+	// Written aside and linked into place, so that two processes that start together use the same, complete key.
 	aside, err := os.CreateTemp(s.DataDir, ".secret-*") // mode 0600
 	if err != nil {
-		return "", fmt.Errorf("make the secret key: %w", err)
+		return "", fmt.Errorf("create the secret key: %w", err)
 	}
 	defer os.Remove(aside.Name()) //nolint:errcheck // a temporary file
 	_, err = aside.WriteString(base64.StdEncoding.EncodeToString(fresh) + "\n")
 	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
-		return "", fmt.Errorf("make the secret key: %w", err)
+		return "", fmt.Errorf("create the secret key: %w", err)
 	}
 	if err := os.Link(aside.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("make the secret key: %w", err)
+		return "", fmt.Errorf("create the secret key: %w", err)
 	}
 	key, err := os.ReadFile(path)
 	if err != nil {
@@ -112,36 +114,42 @@ func (s Settings) hosts() []string {
 	return strings.FieldsFunc(strings.ToLower(s.AllowedHosts), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// ownAddresses are the host:port of this program's own servers, which no agent may be at.
-func ownAddresses(listening, databaseURL, directURL, redisURL string) []string {
-	own := []string{listening}
-	for _, server := range []struct{ address, port string }{{databaseURL, "5432"}, {directURL, "5432"}, {redisURL, "6379"}} {
-		if server.address == "" {
+// ownAddresses are the host:port of the PostgreSQL and Redis at these addresses, which no agent may be at.
+func ownAddresses(addresses ...string) (own []string) {
+	for _, address := range addresses {
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" {
+			own = append(own, ownOfPairs(address)...)
 			continue
 		}
-		u, err := url.Parse(server.address)
-		if err == nil && u.Host != "" {
-			for host := range strings.SplitSeq(u.Host, ",") { // sentinels and nodes of a cluster are several
-				if _, _, err := net.SplitHostPort(host); err != nil {
-					host = net.JoinHostPort(strings.Trim(host, "[]"), server.port)
-				}
-				own = append(own, host)
+		port := "6379"
+		if strings.HasPrefix(u.Scheme, "postgres") {
+			port = "5432"
+		}
+		for host := range strings.SplitSeq(u.Host, ",") { // sentinels and nodes of a cluster are several
+			if _, _, err := net.SplitHostPort(host); err != nil {
+				host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 			}
-			continue
-		}
-		parts := map[string]string{"port": server.port}
-		for pair := range strings.FieldsSeq(server.address) {
-			name, text, _ := strings.Cut(pair, "=")
-			parts[name] = text
-		}
-		if host := parts["host"]; host != "" && !strings.HasPrefix(host, "/") {
-			own = append(own, net.JoinHostPort(host, parts["port"]))
+			own = append(own, host)
 		}
 	}
 	return own
 }
 
-// listensOnLoopback says whether only this machine can reach the pages.
+// ownOfPairs is ownAddresses of a PostgreSQL that is given as key=value pairs; a Unix socket has no address.
+func ownOfPairs(address string) []string {
+	pairs := map[string]string{"port": "5432"}
+	for pair := range strings.FieldsSeq(address) {
+		name, value, _ := strings.Cut(pair, "=")
+		pairs[name] = strings.Trim(value, "'")
+	}
+	if host := pairs["host"]; host != "" && !strings.HasPrefix(host, "/") {
+		return []string{net.JoinHostPort(host, pairs["port"])}
+	}
+	return nil
+}
+
+// listensOnLoopback reports whether only this machine can reach the pages.
 func listensOnLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

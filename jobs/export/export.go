@@ -9,10 +9,9 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-)
 
-// Beijing is the zone of every time that is shown.
-var Beijing = time.FixedZone("CST", 8*60*60)
+	"wending/jobs/beijing"
+)
 
 // Report is what a report says of its task.
 type Report struct {
@@ -75,18 +74,24 @@ func (r Report) runColumns() []string {
 // stopped is the status of a run that never took place.
 const stopped = "STOPPED"
 
-// cells are an item's texts under columns. A run that is missing has its status and nothing else.
+// runs are an item's runs in order of their index; one that never took place has its status and nothing else.
+func (r Report) runs(item Item) []Run {
+	runs := make([]Run, r.RunsPerItem)
+	for n := range runs {
+		runs[n] = Run{Index: n + 1, Status: stopped}
+	}
+	for _, run := range item.Runs {
+		if run.Index <= len(runs) {
+			runs[run.Index-1] = run
+		}
+	}
+	return runs
+}
+
+// cells are an item's texts under columns.
 func (r Report) cells(item Item) []string {
 	cells := []string{item.QuestionID, item.Question, item.StandardAnswer, deref(item.SystemPrompt), deref(item.UserContext)}
-	runs := map[int]Run{}
-	for _, run := range item.Runs {
-		runs[run.Index] = run
-	}
-	for n := 1; n <= r.RunsPerItem; n++ {
-		run, isThere := runs[n]
-		if !isThere {
-			run.Status = stopped
-		}
+	for _, run := range r.runs(item) {
 		latency := ""
 		if run.LatencyMS != nil {
 			latency = strconv.Itoa(*run.LatencyMS)
@@ -98,17 +103,14 @@ func (r Report) cells(item Item) []string {
 	}
 	completed := ""
 	if r.CompletedAt != nil {
-		completed = FormatTime(*r.CompletedAt)
+		completed = beijing.RFC3339(*r.CompletedAt)
 	}
-	cells = append(cells, FormatTime(r.CreatedAt), completed)
+	cells = append(cells, beijing.RFC3339(r.CreatedAt), completed)
 	for _, name := range r.VariableNames {
 		cells = append(cells, item.Variables[name])
 	}
 	return cells
 }
-
-// FormatTime writes a time as reports and the API do: RFC 3339 in +08:00, to the second.
-func FormatTime(t time.Time) string { return t.In(Beijing).Format(time.RFC3339) }
 
 func deref(text *string) string {
 	if text == nil {

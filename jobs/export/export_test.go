@@ -96,7 +96,9 @@ func TestTheFormulaGuardIsReversible(t *testing.T) {
 func xlsx(t *testing.T, all []export.Item) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	writer, err := export.NewXLSX(&out, report(), export.Info{{"任务名称", "A模型"}, {"完成时间", "2025"}}, [2]string{"任务信息", "评测结果"}, "…【已截断，见 JSONL】")
+	writer, err := export.NewXLSX(&out, report(), export.Texts{
+		Info: [][2]string{{"任务名称", "A模型"}, {"完成时间", "2025"}}, InfoSheet: "任务信息", ResultsSheet: "评测结果", CutMark: "…【已截断，见 JSONL】",
+	})
 	require.NoError(t, err)
 	write(t, writer, all)
 	return out.Bytes()

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"unicode/utf8"
+
+	"wending/jobs/beijing"
 )
 
 // JSONL writes a report as one JSON object a line, one line an item, with every text exact.
@@ -41,20 +43,24 @@ type jsonRun struct {
 	OutputBase64 []byte  `json:"output_base64,omitempty"`
 	Status       string  `json:"status"`
 	LatencyMS    *int    `json:"latency_ms"`
-	ErrorCode    *string `json:"error_code,omitempty"`
-	ErrorMessage *string `json:"error_message,omitempty"`
+	*jsonError           // nil leaves the columns out
+}
+
+type jsonError struct {
+	ErrorCode    *string `json:"error_code"`
+	ErrorMessage *string `json:"error_message"`
 }
 
 // Write adds an item.
 func (j *JSONL) Write(item Item) error {
 	line := jsonItem{QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
 		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: item.Variables,
-		CreatedAt: FormatTime(j.report.CreatedAt), Runs: []jsonRun{}}
+		CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{}}
 	if j.report.CompletedAt != nil {
-		completed := FormatTime(*j.report.CompletedAt)
+		completed := beijing.RFC3339(*j.report.CompletedAt)
 		line.CompletedAt = &completed
 	}
-	for _, run := range item.Runs {
+	for _, run := range j.report.runs(item) {
 		out := jsonRun{RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS}
 		if run.Exact != nil {
 			if utf8.Valid(run.Exact) { // only a NUL, which JSON can hold
@@ -65,7 +71,7 @@ func (j *JSONL) Write(item Item) error {
 			}
 		}
 		if j.report.IncludeErrors {
-			out.ErrorCode, out.ErrorMessage = run.ErrorCode, run.ErrorMessage
+			out.jsonError = &jsonError{run.ErrorCode, run.ErrorMessage}
 		}
 		line.Runs = append(line.Runs, out)
 	}

@@ -3,29 +3,44 @@ package export
 import (
 	"archive/zip"
 	"bufio"
-	"compress/flate"
 	"fmt"
 	"io"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/klauspost/compress/flate"
+
+	"wending/jobs/stability"
 )
 
 // maxCellUnits is Excel's limit of a cell, in UTF-16 code units.
 const maxCellUnits = 32767
 
-// Info are the labels and texts of the information page, in order.
-type Info [][2]string
+// MaxCellText is how many characters of a text a cell can show at most: one more than fit, so that a longer text is
+// seen to be cut. No more of an answer need be read for a workbook.
+const MaxCellText = maxCellUnits + 1
 
-// XLSX writes a report as a workbook of two sheets: the information page, then the rows as text cells.
-// Texts stand in the cells themselves, so that nothing has to be kept until the end.
+// Texts are the words of a workbook.
+type Texts struct {
+	// Info are the labels and contents of the information page, in order.
+	Info                    [][2]string
+	InfoSheet, ResultsSheet string
+	// CutMark ends a text that is too long for a cell and names where the whole one is found.
+	CutMark string
+}
+
+// XLSX writes a report as a workbook of two sheets: the information page, then the rows as text cells. Texts are
+// written into the cells themselves, so that nothing has to be kept until the end.
 type XLSX struct {
 	report  Report
 	zip     *zip.Writer
 	w       *bufio.Writer
 	row     int
+	columns []string // their names: A, B … AA
 	cutMark string
+	scratch []byte
 }
 
 // Fixed parts of the workbook (ECMA-376 part 1, 18.2 and 18.3; part 2, 9 and 10).
@@ -46,16 +61,18 @@ const (
 	styleText = 2
 )
 
-// NewXLSX writes the information page and the header row. sheetNames are those of the two sheets;
-// cutMark ends a text that is too long for a cell and names where the whole one is found.
-func NewXLSX(w io.Writer, report Report, info Info, sheetNames [2]string, cutMark string) (*XLSX, error) {
-	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: cutMark}
+// compressionLevel is the fastest that keeps workbooks small.
+const compressionLevel = 1
+
+// NewXLSX writes the information page and the header row.
+func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
+	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark}
 	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.BestSpeed)
+		return flate.NewWriter(w, compressionLevel)
 	})
 	for _, part := range [][2]string{
 		{"[Content_Types].xml", contentTypes}, {"_rels/.rels", packageRels}, {"xl/_rels/workbook.xml.rels", workbookRels},
-		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(sheetNames[0]), xmlText(sheetNames[1]))}, {"xl/styles.xml", styles},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet))}, {"xl/styles.xml", styles},
 	} {
 		if err := x.begin(part[0]); err != nil {
 			return nil, err
@@ -66,7 +83,7 @@ func NewXLSX(w io.Writer, report Report, info Info, sheetNames [2]string, cutMar
 		return nil, err
 	}
 	_, _ = x.w.WriteString(sheetBegin + `<cols><col min="1" max="1" width="24" customWidth="1"/><col min="2" max="2" width="80" customWidth="1"/></cols><sheetData>`)
-	for _, line := range info {
+	for _, line := range texts.Info {
 		if err := x.cells([]string{line[0], line[1]}, styleText); err != nil {
 			return nil, err
 		}
@@ -114,14 +131,22 @@ func (x *XLSX) Close() error {
 	return x.zip.Close()
 }
 
+// cells writes a row of text cells; empty ones are left out.
 func (x *XLSX) cells(cells []string, style int) error {
 	x.row++
-	_, _ = fmt.Fprintf(x.w, `<row r="%d">`, x.row)
+	row := strconv.Itoa(x.row)
+	for n := len(x.columns); n < len(cells); n++ {
+		x.columns = append(x.columns, stability.Letter(n))
+	}
+	x.scratch = append(append(append(x.scratch[:0], `<row r="`...), row...), `">`...)
+	_, _ = x.w.Write(x.scratch)
 	for n, cell := range cells {
 		if cell == "" {
 			continue
 		}
-		_, _ = fmt.Fprintf(x.w, `<c r="%s%d" t="inlineStr" s="%d"><is><t xml:space="preserve">`, columnName(n), x.row, style)
+		x.scratch = append(append(append(x.scratch[:0], `<c r="`...), x.columns[n]...), row...)
+		x.scratch = append(append(append(x.scratch, `" t="inlineStr" s="`...), byte('0'+style)), `"><is><t xml:space="preserve">`...)
+		_, _ = x.w.Write(x.scratch)
 		_, _ = x.w.WriteString(xmlText(cutCell(cell, x.cutMark)))
 		_, _ = x.w.WriteString(`</t></is></c>`)
 	}
@@ -129,15 +154,7 @@ func (x *XLSX) cells(cells []string, style int) error {
 	return err
 }
 
-func columnName(n int) string {
-	name := string(rune('A' + n%26))
-	if n >= 26 {
-		return columnName(n/26-1) + name
-	}
-	return name
-}
-
-// cutCell cuts a text that Excel would refuse, visibly: mark stands at its end.
+// cutCell cuts a text that Excel would refuse, visibly: it ends with mark.
 func cutCell(text, mark string) string {
 	if len(text) <= maxCellUnits || utf16Units(text) <= maxCellUnits {
 		return text
@@ -175,7 +192,7 @@ func xmlText(text string) string {
 	if strings.Contains(text, "_x") {
 		text = escapeLike.ReplaceAllString(text, "_x005F_$1")
 	}
-	if !strings.ContainsFunc(text, needsEscape) {
+	if !mayNeedEscape(text) {
 		return text
 	}
 	var escaped strings.Builder
@@ -199,6 +216,23 @@ func xmlText(text string) string {
 	return escaped.String()
 }
 
-func needsEscape(r rune) bool {
-	return r == '&' || r == '<' || r == '>' || r == '"' || (r < 0x20 && r != '\t' && r != '\n') || r == 0xFFFE || r == 0xFFFF || r == utf8.RuneError
+// mayNeedEscape reports whether a text has characters that XML cannot hold as they are.
+func mayNeedEscape(text string) bool {
+	for n := range len(text) {
+		if isEscaped[text[n]] {
+			return true
+		}
+	}
+	return strings.Contains(text, "\uFFFE") || strings.Contains(text, "\uFFFF") || !utf8.ValidString(text)
 }
+
+// isEscaped has the bytes that XML needs escaped.
+var isEscaped = func() (is [256]bool) {
+	for c := range 0x20 {
+		is[c] = c != '\t' && c != '\n'
+	}
+	for _, c := range `&<>"` {
+		is[c] = true
+	}
+	return is
+}()

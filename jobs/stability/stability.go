@@ -1,15 +1,16 @@
-// Package stability tells how alike the answers to one question are.
+// Package stability measures how alike the answers to one question are.
 package stability
 
 import (
 	"bytes"
 	"crypto/sha256"
+	"slices"
 
 	"golang.org/x/text/unicode/norm"
 )
 
-// Key returns a key that is equal for answers that count as equal: the same text when both are trimmed of
-// white space and brought to Unicode's normal form C. Bytes that are no UTF-8 count as they are.
+// Key returns a key that is equal for answers that count as equal: the same text after trimming white space and
+// Unicode normalisation (NFC). Bytes that are not valid UTF-8 count as they are.
 func Key(answer []byte) []byte {
 	sum := sha256.Sum256(norm.NFC.Bytes(bytes.TrimSpace(answer)))
 	return sum[:16]
@@ -21,31 +22,46 @@ type Group struct {
 	Count  int
 }
 
-// Letters names equal answers by the same letter, in the order in which they first appear: A to Z, then
-// AA and so on. A nil key is a run without an answer; its letter is empty.
+// Letters gives equal answers the same letter: A is the most common answer, then B and so on, ties in order of
+// first appearance; after Z come AA, AB … . A nil key is a run without an answer; its letter is empty.
 func Letters(keys [][]byte) (letters []string, groups []Group) {
-	letters = make([]string, len(keys))
-	groupOf := map[string]int{}
-	for n, key := range keys {
+	type set struct {
+		key         string
+		count, rank int
+	}
+	var sets []*set
+	byKey := map[string]*set{}
+	for _, key := range keys {
 		if key == nil {
 			continue
 		}
-		group, known := groupOf[string(key)]
-		if !known {
-			group = len(groups)
-			groupOf[string(key)] = group
-			groups = append(groups, Group{Letter: letter(group)})
+		s := byKey[string(key)]
+		if s == nil {
+			s = &set{key: string(key)}
+			byKey[s.key] = s
+			sets = append(sets, s)
 		}
-		groups[group].Count++
-		letters[n] = groups[group].Letter
+		s.count++
+	}
+	slices.SortStableFunc(sets, func(a, b *set) int { return b.count - a.count })
+	for rank, s := range sets {
+		s.rank = rank
+		groups = append(groups, Group{Letter: Letter(rank), Count: s.count})
+	}
+	letters = make([]string, len(keys))
+	for n, key := range keys {
+		if key != nil {
+			letters[n] = groups[byKey[string(key)].rank].Letter
+		}
 	}
 	return letters, groups
 }
 
-func letter(n int) string {
+// Letter is the nth name, counted from 0: A to Z, then AA, AB …, as spreadsheets name columns.
+func Letter(n int) string {
 	name := string(rune('A' + n%26))
 	if n >= 26 {
-		return letter(n/26-1) + name
+		return Letter(n/26-1) + name
 	}
 	return name
 }

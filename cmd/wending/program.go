@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"io"
+
+	"github.com/getsentry/sentry-go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"wending/db"
+	"wending/handlers"
+	"wending/jobs"
+	"wending/jobs/agent"
+	"wending/jobs/blob"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
+)
+
+// poolSize is how many connections a process keeps to the database; lanes share them.
+const poolSize = 15
+
+// program is a process's parts, connected.
+type program struct {
+	settings Settings
+	defaults tasks.Settings
+	// listener is where the pages are served; nil means this process serves none.
+	listener net.Listener
+	store    *db.Store
+	// directURL leads to the database itself, past a pooler.
+	directURL string
+	queue     *jobs.Queue
+	guard     *agent.Guard
+	agents    *agent.Client
+	sealer    *secret.Sealer
+	registry  *prometheus.Registry
+	metrics   *jobs.Metrics
+	demoURL   string
+	log       *slog.Logger
+}
+
+// endpoints are the servers and sockets that a process uses.
+type endpoints struct {
+	databaseURL, redisURL string
+	// listener is where the pages will be served; nil means this process serves none. It is closed with the program.
+	listener net.Listener
+	// demo is the demo agent; nil means none runs.
+	demo *demoAgent
+}
+
+// requireServers fails unless PostgreSQL and Redis are configured.
+func (s *Settings) requireServers() error {
+	if s.DatabaseURL == "" || s.RedisURL == "" {
+		return errors.New("DATABASE_URL and REDIS_URL must be set; 'wending up' brings its own servers")
+	}
+	return nil
+}
+
+// directURL is the address of the database itself: databaseURL, unless that leads to a pooler.
+func (s *Settings) directURL(databaseURL string) string {
+	if s.DirectURL != "" {
+		return s.DirectURL
+	}
+	return databaseURL
+}
+
+func (s *Settings) listen() (net.Listener, error) {
+	listener, err := net.Listen("tcp", s.ListenAddr)
+	if err != nil {
+		return nil, fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	return listener, nil
+}
+
+// connect connects a process's parts.
+func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (_ *program, err error) {
+	p := &program{settings: *s, log: log, registry: prometheus.NewRegistry(), listener: e.listener, directURL: s.directURL(e.databaseURL)}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	log.InfoContext(ctx, "wending starts", "version", buildVersion())
+	if p.defaults, err = s.defaults(); err != nil {
+		return nil, err
+	}
+	if s.SentryDSN != "" {
+		if err := sentry.Init(sentry.ClientOptions{Dsn: s.SentryDSN, Release: buildVersion()}); err != nil {
+			return nil, fmt.Errorf("SENTRY_DSN: %w", err)
+		}
+	}
+	if err := p.connectAgents(e); err != nil {
+		return nil, err
+	}
+	key, err := s.secret()
+	if err != nil {
+		return nil, err
+	}
+	if p.sealer, err = secret.NewSealer(key); err != nil {
+		return nil, err
+	}
+	if p.queue, err = jobs.NewQueue(e.redisURL); err != nil {
+		return nil, err
+	}
+	if err := db.Migrate(ctx, p.directURL); err != nil {
+		return nil, err
+	}
+	if p.store, err = db.Open(ctx, e.databaseURL, poolSize); err != nil {
+		return nil, err
+	}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
+	p.metrics = jobs.NewMetrics(p.registry, p.queue)
+	return p, nil
+}
+
+// connectAgents sets up the guard and the client for agents. Loopback is allowed by default only in a process that
+// itself serves on loopback: elsewhere it is another machine's.
+func (p *program) connectAgents(e endpoints) (err error) {
+	s := p.settings
+	config := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr)}
+	own := []string{e.databaseURL, p.directURL, e.redisURL}
+	config.Own = ownAddresses(own...)
+	if e.listener != nil {
+		config.Own = append(config.Own, e.listener.Addr().String()) // the port may have been chosen by the system
+	}
+	if e.demo != nil {
+		config.Always = []string{e.demo.address()}
+		p.demoURL = e.demo.url()
+	}
+	if p.guard, err = agent.NewGuard(config); err != nil {
+		return err
+	}
+	p.agents = agent.NewClient(p.guard, s.AgentAPIKey)
+	return nil
+}
+
+func (p *program) close() {
+	if p.agents != nil {
+		p.agents.Close()
+	}
+	if p.queue != nil {
+		_ = p.queue.Close()
+	}
+	if p.store != nil {
+		_ = p.store.Close()
+	}
+	if p.listener != nil {
+		_ = p.listener.Close()
+	}
+	sentry.Flush(2 * time.Second)
+}
+
+// report sends an internal error to Sentry, if it was set up.
+func report(err error, tags map[string]string) {
+	if hub := sentry.CurrentHub(); hub.Client() != nil {
+		hub.WithScope(func(scope *sentry.Scope) {
+			scope.SetTags(tags)
+			hub.CaptureException(err)
+		})
+	}
+}
+
+func (p *program) worker() *jobs.Worker {
+	return jobs.NewWorker(jobs.WorkerConfig{
+		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Sealer: p.sealer, Metrics: p.metrics,
+		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
+	})
+}
+
+// serve answers requests until ctx ends, then lets those in flight finish.
+func (p *program) serve(ctx context.Context, stdout io.Writer) error {
+	files, err := blob.NewDisk(filepath.Join(p.settings.DataDir, "uploads"))
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	server, err := handlers.New(handlers.Config{
+		Store: p.store, Queue: p.queue, Agents: p.agents, Guard: p.guard, Sealer: p.sealer, Files: files,
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, DemoURL: p.demoURL, Hosts: p.settings.hosts(),
+		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return server.Run(ctx) })
+	_, _ = fmt.Fprintf(stdout, "wending: http://%s\n", p.listener.Addr())
+	group.Go(func() error { return serveUntil(ctx, p.listener, server) })
+	return group.Wait()
+}
+
+// serveUntil serves on a listener until ctx ends.
+func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		draining, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		err := server.Shutdown(draining)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = server.Close()
+		}
+		stopped <- err
+	})
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return <-stopped
+}

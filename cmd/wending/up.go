@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"wending/db/embedded"
+)
+
+type upCommand struct{}
+
+// Run runs web and workers in one process, on its own servers where none are configured.
+func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
+	lock, err := embedded.LockDataDir(s.DataDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // the lock ends with the process
+	e := endpoints{databaseURL: s.DatabaseURL, redisURL: s.RedisURL}
+	var databaseExited, redisExited <-chan struct{} // nil, so never, if they are not ours
+	if s.DatabaseURL == "" {
+		server, err := embedded.StartPostgres(ctx, filepath.Join(s.DataDir, "postgres"))
+		if err != nil {
+			return err
+		}
+		defer server.Stop()
+		e.databaseURL, databaseExited = server.URL(), server.Exited()
+	}
+	if s.RedisURL == "" {
+		server, err := embedded.StartRedis(ctx, filepath.Join(s.DataDir, "redis"))
+		if err != nil {
+			return err
+		}
+		defer server.Stop()
+		e.redisURL, redisExited = server.URL(), server.Exited()
+		if server.IsInProcess() {
+			log.Info("redis-server is not installed: the queue runs in this process; results do not depend on it")
+		}
+	}
+	if e.demo, err = startDemoAgentAgain(filepath.Join(s.DataDir, "demo.address")); err != nil {
+		return err
+	}
+	defer e.demo.Close() //nolint:errcheck // nothing is kept there
+	if e.listener, err = s.listen(); err != nil {
+		return err
+	}
+	p, err := s.connect(ctx, log, e)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if s.DatabaseURL == "" {
+		// No other process uses this database: workers of earlier processes are dead.
+		if err := p.store.RemoveAllWorkers(ctx); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.worker().Run(ctx) })
+	group.Go(func() error { return p.serve(ctx, stdout) })
+	group.Go(func() error { // exit and let the supervisor restart us; work resumes from the database
+		select {
+		case <-databaseExited:
+			return errors.New("the embedded PostgreSQL exited; see postgres.log in the data folder")
+		case <-redisExited:
+			return errors.New("the embedded Redis exited; see redis/redis.log in the data folder")
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return group.Wait()
+}

@@ -1,0 +1,153 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"wending/db"
+)
+
+// launch is one start of a task.
+type launch struct {
+	LaunchID string          `json:"launch_id" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
+	Number   int             `json:"number" doc:"1, 2, 3 … within its task" example:"2"`
+	Kind     db.LaunchKind   `json:"kind" enum:"SUBMIT,RETRY_FAILED,RESUME" example:"RETRY_FAILED"`
+	Status   db.LaunchStatus `json:"status" enum:"PENDING,RUNNING,STOPPING,SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`
+	// QuestionID is null if the launch is about all questions.
+	QuestionID   *string       `json:"question_id" doc:"The one question that was retried; null means all" example:"q1"`
+	RequestedBy  string        `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
+	RequestedVia string        `json:"requested_via" enum:"page,api," example:"api"`
+	StoppedBy    string        `json:"stopped_by" doc:"Address that stopped it; empty if it was not stopped" example:""`
+	Units        int           `json:"units" doc:"Runs that the launch makes" example:"15"`
+	CreatedAt    moment        `json:"created_at"`
+	StartedAt    *moment       `json:"started_at"`
+	FinishedAt   *moment       `json:"finished_at"`
+	Statistics   db.Statistics `json:"statistics"`
+}
+
+func newLaunch(l db.Launch) launch {
+	return launch{
+		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID,
+		RequestedBy: l.RequestedBy, RequestedVia: l.RequestedVia, StoppedBy: l.StoppedBy, Units: l.TotalUnits,
+		CreatedAt: moment(l.CreatedAt), StartedAt: momentOf(l.StartedAt), FinishedAt: momentOf(l.FinishedAt), Statistics: l.Statistics,
+	}
+}
+
+type LaunchPath struct {
+	TaskPath
+	LaunchID string `path:"launch_id" doc:"Id of the launch" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
+}
+
+type launchesInput struct {
+	TaskPath
+	PageQuery
+}
+
+type launchesOutput struct {
+	Body struct {
+		Items      []launch   `json:"items"`
+		Pagination pagination `json:"pagination"`
+	}
+}
+
+type launchOutput struct{ Body launch }
+
+type launchRunsInput struct {
+	LaunchPath
+	PageQuery
+}
+
+// launchRun is a run in the history of its launch.
+type launchRun struct {
+	QuestionID string `json:"question_id" example:"q1"`
+	Run
+	IsCurrent bool `json:"is_current" doc:"False if a later launch has repeated the run"`
+	IsCut     bool `json:"is_cut" doc:"response_body is only the beginning; /runs/{run_id} has all of it"`
+}
+
+type launchRunsOutput struct {
+	Body struct {
+		Items      []launchRun `json:"items"`
+		Pagination pagination  `json:"pagination"`
+	}
+}
+
+// historyCut is how many characters of a response the history of a launch has.
+const historyCut = 20_000
+
+func (h *handler) registerLaunches(api huma.API) {
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/launches", ID: "list-launches", Tag: "launches",
+		Summary: "List a task's starts, newest first", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
+	}, h.listLaunches)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/launches/{launch_id}", ID: "get-launch", Tag: "launches",
+		Summary: "Get one start of a task", Faults: []string{"TASK_NOT_FOUND", "LAUNCH_NOT_FOUND"},
+	}, h.getLaunch)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs", Tag: "launches",
+		Summary:     "List the runs of a launch in the order they ended",
+		Description: "Runs that later launches replaced are listed as long as their history is kept. Responses are cut at 20,000 characters.",
+		Faults:      []string{"TASK_NOT_FOUND", "LAUNCH_NOT_FOUND", "PARAMETER_INVALID"},
+	}, h.listLaunchRuns)
+}
+
+func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*launchesOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	launches, total, err := h.Store.Launches(ctx, task.ID, input.page())
+	if err != nil {
+		return nil, err
+	}
+	output := &launchesOutput{}
+	output.Body.Items, output.Body.Pagination = []launch{}, newPagination(input.page(), total)
+	for _, one := range launches {
+		output.Body.Items = append(output.Body.Items, newLaunch(one))
+	}
+	return output, nil
+}
+
+// launch returns the launch that a path names.
+func (h *handler) launch(ctx context.Context, path LaunchPath) (db.Launch, error) {
+	task, err := h.task(ctx, path.TaskID)
+	if err != nil {
+		return db.Launch{}, err
+	}
+	id, err := uuid.Parse(path.LaunchID)
+	if err != nil {
+		return db.Launch{}, &db.NotFoundError{Kind: db.KindLaunch}
+	}
+	return h.Store.Launch(ctx, task.ID, id)
+}
+
+func (h *handler) getLaunch(ctx context.Context, input *LaunchPath) (*launchOutput, error) {
+	found, err := h.launch(ctx, *input)
+	if err != nil {
+		return nil, err
+	}
+	return &launchOutput{Body: newLaunch(found)}, nil
+}
+
+func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*launchRunsOutput, error) {
+	found, err := h.launch(ctx, input.LaunchPath)
+	if err != nil {
+		return nil, err
+	}
+	runs, total, err := h.Store.LaunchRuns(ctx, found.ID, historyCut, input.page())
+	if err != nil {
+		return nil, err
+	}
+	output := &launchRunsOutput{}
+	output.Body.Items, output.Body.Pagination = []launchRun{}, newPagination(input.page(), total)
+	for _, one := range runs {
+		output.Body.Items = append(output.Body.Items, launchRun{
+			QuestionID: one.QuestionID, Run: newRun(one.Run), IsCurrent: one.IsCurrent, IsCut: one.ResponseLength > historyCut,
+		})
+	}
+	return output, nil
+}

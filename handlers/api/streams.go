@@ -1,0 +1,361 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/live"
+	"wending/handlers/request"
+	"wending/jobs/beijing"
+	"wending/jobs/export"
+	"wending/views/text"
+)
+
+const (
+	// heartbeatEvery is the time between two signs of life of a stream on which nothing happens.
+	heartbeatEvery = 15 * time.Second
+	// reconnectAfter is how long a browser waits before it connects again.
+	reconnectAfter = 2 * time.Second
+)
+
+// Content types of the reports.
+var exportTypes = map[string]string{
+	"csv":   "text/csv; charset=utf-8",
+	"xlsx":  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	"jsonl": "application/x-ndjson; charset=utf-8",
+}
+
+func (h *handler) registerStreams(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
+		Description: "Available once the first launch has ended, also while a later one is active.",
+		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
+		Responses:   map[string]*huma.Response{"200": content[results](schemas, "A page of answers", "application/json")},
+	}, h.getResults)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
+		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
+		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
+		Responses:   map[string]*huma.Response{"200": download("The report", exportTypes["csv"], exportTypes["xlsx"], exportTypes["jsonl"])},
+	}, h.exportResults)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
+		Description: "`progress` at every change, then one of `completed`, `stopped`, `failed`, with which the stream ends. Every event is the whole " +
+			"state. A client that reconnects after the end gets 204.",
+		Faults: []string{"TASK_NOT_FOUND"},
+		Responses: map[string]*huma.Response{
+			"200": content[progressEvent](schemas, "Events", "text/event-stream"),
+			"204": {Description: "The client has seen the end (Last-Event-ID)"},
+		},
+	}, h.followProgress)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
+		Description: "Byte for byte, also of a run that a later launch replaced.",
+		Faults:      []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+		Responses:   map[string]*huma.Response{"200": download("The answer", "text/plain; charset=utf-8")},
+	}, h.getRunText)
+}
+
+// stream runs write when one of maxStreams places is free. A failure on the way breaks the connection, so that no
+// client takes a part for the whole.
+func (h *handler) stream(write func(ctx huma.Context) error) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		select {
+		case h.streams <- struct{}{}:
+		case <-ctx.Context().Done():
+			return
+		}
+		defer func() { <-h.streams }()
+		if err := write(ctx); err != nil {
+			if ctx.Context().Err() == nil { // a disconnected client is not a server error
+				h.Failed(ctx.Context(), err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+	}}
+}
+
+func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	id, err := strconv.ParseInt(input.RunID, 10, 64)
+	if err != nil {
+		return nil, &db.NotFoundError{Kind: db.KindRun}
+	}
+	response, err := h.Store.RunResponse(ctx, task.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	return &runTextOutput{
+		ContentType: "text/plain; charset=utf-8", Policy: "sandbox; default-src 'none'", Cache: "no-store", Body: response,
+	}, nil
+}
+
+type exportInput struct {
+	TaskPath
+	Format        string `query:"format" enum:"csv,xlsx,jsonl" default:"csv" doc:"Format of the report" example:"csv"`
+	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the columns of error codes"`
+}
+
+// reportWriter is a report being written, in any format.
+type reportWriter interface {
+	Write(export.Item) error
+	Close() error
+}
+
+// exportResults streams a task's report. It is written while the database is read.
+func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.StreamResponse, error) {
+	task, err := h.resultsTask(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	statistics, err := h.Store.TaskStatistics(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	var agreement *float64
+	if input.Format == "xlsx" { // only its information page has it
+		if agreement, err = h.Store.TaskAgreement(ctx, task.ID); err != nil {
+			return nil, err
+		}
+	}
+	report := newReport(task, statistics, input.IncludeErrors)
+	return h.stream(func(ctx huma.Context) error {
+		c := humaecho.Unwrap(ctx)
+		header := c.Response().Header()
+		header.Set("Content-Type", exportTypes[input.Format])
+		header.Set("Content-Disposition", export.ContentDisposition(task.Name, input.Format))
+		header.Set("Cache-Control", "no-store")
+		c.Response().WriteHeader(http.StatusOK)
+		stream := live.NewStream(c.Response())
+		writer, err := newWriter(stream, input.Format, report, func() export.Texts {
+			return exportTexts(request.From(ctx.Context()).Locale, task, report, statistics, agreement)
+		})
+		if err != nil {
+			return err
+		}
+		stream.Flush()
+		var limit *int
+		if input.Format == "xlsx" {
+			most := export.MaxCellText
+			limit = &most
+		}
+		err = h.Store.EachExportRow(ctx.Context(), task.ID, limit, func(row db.ExportRow) error {
+			item, err := exportItem(row)
+			if err != nil {
+				return err
+			}
+			return writer.Write(item)
+		})
+		if err != nil {
+			return err
+		}
+		if err := writer.Close(); err != nil {
+			return err
+		}
+		return stream.Finish()
+	}), nil
+}
+
+func newWriter(w io.Writer, format string, report export.Report, texts func() export.Texts) (reportWriter, error) {
+	switch format {
+	case "xlsx":
+		return export.NewXLSX(w, report, texts())
+	case "jsonl":
+		return export.NewJSONL(w, report), nil
+	}
+	return export.NewCSV(w, report)
+}
+
+func newReport(task db.Task, statistics db.Statistics, includeErrors bool) export.Report {
+	address, _ := form.ShownURL(task.AgentURL)
+	report := export.Report{
+		TaskName: task.Name, AgentURL: address, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
+		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
+		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
+	}
+	if task.AgentModel != nil {
+		report.AgentModel = *task.AgentModel
+	}
+	return report
+}
+
+// exportTexts are the information page of a workbook and the names of its sheets.
+func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.Statistics, agreement *float64) export.Texts {
+	moment := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return beijing.RFC3339(*t)
+	}
+	return export.Texts{
+		Info: [][2]string{
+			{locale.Text("export.info.name"), report.TaskName},
+			{locale.Text("export.info.url"), report.AgentURL},
+			{locale.Text("export.info.model"), report.AgentModel},
+			{locale.Text("export.info.runs"), strconv.Itoa(report.RunsPerItem)},
+			{locale.Text("export.info.items"), strconv.Itoa(report.Items)},
+			{locale.Text("export.info.succeeded"), strconv.Itoa(report.Succeeded)},
+			{locale.Text("export.info.failed"), strconv.Itoa(report.Failed)},
+			{locale.Text("export.info.stopped"), strconv.Itoa(report.Stopped)},
+			{locale.Text("export.info.agreement"), text.Percent(agreement)},
+			{locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
+			{locale.Text("export.info.created"), beijing.RFC3339(task.CreatedAt)},
+			{locale.Text("export.info.started"), moment(task.StartedAt)},
+			{locale.Text("export.info.completed"), moment(task.CompletedAt)},
+			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
+		},
+		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"), CutMark: locale.Text("export.cut"),
+	}
+}
+
+func exportItem(row db.ExportRow) (export.Item, error) {
+	item := export.Item{
+		QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
+	}
+	if row.Variables != nil {
+		if err := json.Unmarshal(*row.Variables, &item.Variables); err != nil {
+			return item, err
+		}
+	}
+	for _, run := range row.Runs {
+		item.Runs = append(item.Runs, export.Run{
+			Index: run.RunIndex, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
+			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
+		})
+	}
+	return item, nil
+}
+
+// progressEvent is the data of the event "progress" (spec/000 5.2, and more).
+type progressEvent struct {
+	Total     int `json:"total" doc:"Runs that the task is to have" example:"500"`
+	Completed int `json:"completed" doc:"Runs that have ended, failed ones included" example:"120"`
+	Failed    int `json:"failed" example:"2"`
+	Running   int `json:"running" example:"4"`
+	Queued    int `json:"queued" example:"376"`
+	// CallsPerSecond is that of the last ten seconds; SecondsLeft follows from it, null if unknown.
+	CallsPerSecond float64       `json:"calls_per_second" doc:"Over the last ten seconds" example:"8.3"`
+	SecondsLeft    *float64      `json:"seconds_left" doc:"At that rate; null if unknown" example:"45.8"`
+	Status         db.TaskStatus `json:"status" enum:"PENDING,RUNNING,SUCCEEDED,FAILED,STOPPED" example:"RUNNING"`
+	IsStopping     bool          `json:"is_stopping"`
+	Launch         int           `json:"launch" doc:"Number of the newest launch; 0 if the task was never started" example:"1"`
+}
+
+func newProgressEvent(p db.Progress) progressEvent {
+	event := progressEvent{
+		Total: p.Total, Completed: p.Completed, Failed: p.Failed, Running: p.Running, Queued: p.Queued,
+		CallsPerSecond: p.CallsPerSecond, Status: p.TaskStatus, IsStopping: p.IsStopping, Launch: p.LaunchNumber,
+	}
+	if left, isKnown := p.TimeLeft(); isKnown {
+		seconds := left.Seconds()
+		event.SecondsLeft = &seconds
+	}
+	return event
+}
+
+// endEvent is the data of the events "completed", "failed" and "stopped".
+type endEvent struct {
+	Status  db.TaskStatus `json:"status"`
+	Stats   db.Statistics `json:"stats"`
+	Error   *string       `json:"error,omitempty"`
+	Message string        `json:"message,omitempty"`
+}
+
+var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed", db.TaskStopped: "stopped"}
+
+// endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
+func endID(p db.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
+
+type followInput struct {
+	TaskPath
+	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that was received"`
+}
+
+// followProgress sends a task's progress as server-sent events: its state now, every change of it, and its end,
+// which closes the stream. Every event is the whole state, so a client that reconnects misses nothing; one that
+// has seen the end is told not to reconnect (204).
+func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		watcher := h.Progress.Watch(task.ID)
+		defer watcher.Close()
+		c := humaecho.Unwrap(ctx)
+		progress, err := watcher.Fresh(ctx.Context())
+		if err != nil {
+			status, body := Failure(ctx.Context(), err)
+			_ = c.JSON(status, body)
+			return
+		}
+		if !progress.TaskStatus.IsActive() && input.LastEventID == endID(progress) {
+			_ = c.NoContent(http.StatusNoContent)
+			return
+		}
+		h.sendProgress(ctx.Context(), live.NewEvents(c.Response(), reconnectAfter), watcher, progress)
+	}}, nil
+}
+
+// sendProgress sends events until the task ends, the client goes or the server closes.
+func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher *progressWatcher, progress db.Progress) {
+	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(heartbeatEvery)
+	defer tick.Stop()
+	defer heartbeat.Stop()
+	var sent db.Progress
+	for isFirst := true; events.Err() == nil; isFirst = false {
+		if isFirst || progress != sent {
+			events.Send("progress", fmt.Sprintf("%d-%d", progress.LaunchNumber, time.Now().UnixMilli()), newProgressEvent(progress))
+			sent = progress
+		}
+		if !progress.TaskStatus.IsActive() {
+			h.sendEnd(ctx, events, progress)
+			return
+		}
+		read := watcher.Latest
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.Closing:
+			return // the browser reconnects, possibly to another process
+		case <-heartbeat.C:
+			events.Heartbeat()
+		case <-watcher.Changed():
+			read = watcher.Fresh
+		case <-tick.C:
+		}
+		latest, err := read(ctx)
+		if err == nil {
+			progress = latest
+		} else if fault.Of(err).Status() == http.StatusNotFound {
+			return // the task was deleted
+		} // otherwise the database is away for a while; heartbeats continue
+	}
+}
+
+func (h *handler) sendEnd(ctx context.Context, events live.Events, progress db.Progress) {
+	statistics, err := h.Store.TaskStatistics(ctx, progress.TaskID)
+	if err != nil {
+		return // the browser reconnects
+	}
+	end := endEvent{Status: progress.TaskStatus, Stats: statistics, Error: progress.FailureCode}
+	if progress.FailureCode != nil {
+		end.Message = request.From(ctx).Locale.Text("failure." + *progress.FailureCode)
+	}
+	events.Send(endEvents[progress.TaskStatus], endID(progress), end)
+}

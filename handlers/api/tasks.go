@@ -1,0 +1,299 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/jobs/tasks"
+)
+
+// Created is a task that was created or told to do something.
+type Created struct {
+	TaskID string        `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	Status db.TaskStatus `json:"status" enum:"PENDING,RUNNING,SUCCEEDED,FAILED,STOPPED" example:"PENDING"`
+}
+
+type createdOutput struct{ Body Created }
+
+type processed struct {
+	Processed int `json:"processed" doc:"Questions that have all their runs" example:"12"`
+	Total     int `json:"total" doc:"Questions of the task" example:"100"`
+}
+
+// Summary is a task in a list.
+type Summary struct {
+	Created
+	TaskName    string    `json:"task_name" example:"A模型V1.2稳定性测试"`
+	FailureCode *string   `json:"failure_code" doc:"Internal fault; null unless the task FAILED" example:"SECRET_KEY_CHANGED"`
+	Progress    processed `json:"progress"`
+	CreatedAt   moment    `json:"created_at"`
+	UpdatedAt   moment    `json:"updated_at"`
+}
+
+func newSummary(task db.Task) Summary {
+	done := task.Processed
+	if task.Status == db.TaskPending {
+		done = 0
+	}
+	return Summary{
+		Created: newCreated(task), TaskName: task.Name, FailureCode: task.FailureCode,
+		Progress:  processed{Processed: done, Total: task.TotalItems},
+		CreatedAt: moment(task.CreatedAt), UpdatedAt: moment(task.UpdatedAt),
+	}
+}
+
+func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(), Status: task.Status} }
+
+// detail is a task with its settings and statistics. Headers and the extra payload may hold secrets: only their
+// presence is reported.
+type detail struct {
+	Summary
+	AgentURL        string        `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
+	AgentModel      *string       `json:"agent_model" example:"v1.2"`
+	HasHeaders      bool          `json:"has_agent_api_headers"`
+	HasExtraPayload bool          `json:"has_extra_payload"`
+	RunsPerItem     int           `json:"runs_per_item" example:"5"`
+	TimeoutSeconds  int           `json:"timeout_seconds" example:"30"`
+	MaxRetries      int           `json:"max_retries" example:"1"`
+	UseStream       bool          `json:"use_stream"`
+	Concurrency     int           `json:"concurrency" example:"4"`
+	RateLimit       string        `json:"rate_limit" example:"10/s"`
+	DatasetName     string        `json:"dataset_name" example:"questions.csv"`
+	CreatedBy       string        `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
+	StartedAt       *moment       `json:"started_at"`
+	CompletedAt     *moment       `json:"completed_at"`
+	IsFinal         bool          `json:"is_final" doc:"False while a launch is active, so that results may still change"`
+	Statistics      db.Statistics `json:"statistics"`
+}
+
+func newDetail(task db.Task, statistics db.Statistics) detail {
+	address, hasQuery := form.ShownURL(task.AgentURL)
+	if hasQuery {
+		address += "?…"
+	}
+	return detail{
+		Summary: newSummary(task), AgentURL: address, AgentModel: task.AgentModel, HasHeaders: task.SealedHeaders != nil,
+		HasExtraPayload: task.ExtraPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
+		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: task.RateLimit,
+		DatasetName: task.DatasetName, CreatedBy: task.CreatedBy,
+		StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
+	}
+}
+
+// TaskFields are the fields of a form for a task.
+type taskFields struct {
+	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
+	AgentURL     string `json:"agent_api_url" doc:"Address that takes POST requests, http or https" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
+	DatasetFile  string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" contentMediaType:"application/octet-stream"`
+	AgentHeaders string `json:"agent_api_headers,omitempty" doc:"JSON object mapping header names to values; stored encrypted, never returned" example:"{\"Authorization\": \"Bearer …\"}"`
+	AgentModel   string `json:"agent_model,omitempty" maxLength:"200" example:"v1.2"`
+	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20" doc:"How often each question is asked" example:"5"`
+	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"600" doc:"For a whole call" example:"30"`
+	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5" doc:"After a timeout or network error" example:"1"`
+	UseStream    bool   `json:"use_stream,omitempty" doc:"Ask the agent to stream"`
+	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Calls at once, over all workers" example:"4"`
+	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
+	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
+	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
+}
+
+// changeFields are the fields of taskFields that replace those of the task that is copied; none is required.
+type changeFields struct {
+	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
+	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
+	DatasetFile  string `json:"dataset_file,omitempty" contentMediaType:"application/octet-stream"`
+	AgentHeaders string `json:"agent_api_headers,omitempty"`
+	AgentModel   string `json:"agent_model,omitempty" maxLength:"200"`
+	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20"`
+	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"600"`
+	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5"`
+	UseStream    bool   `json:"use_stream,omitempty"`
+	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64"`
+	RateLimit    string `json:"rate_limit,omitempty"`
+	ExtraPayload string `json:"extra_payload,omitempty"`
+	Start        bool   `json:"start,omitempty"`
+}
+
+// FormInput is a submitted form.
+type FormInput struct{ form *form.Upload }
+
+// Resolve implements huma.Resolver: it reads the form as a stream.
+func (i *FormInput) Resolve(ctx huma.Context) []error {
+	c := humaecho.Unwrap(ctx)
+	var err error
+	if i.form, err = form.Read(c.Response(), c.Request()); err != nil {
+		return []error{newFailure(ctx.Context(), err)}
+	}
+	return nil
+}
+
+type listInput struct {
+	PageQuery
+	Status []string `query:"status,explode" doc:"Only tasks in these states; repeatable or comma-separated" example:"RUNNING"`
+	Query  string   `query:"query" doc:"Only tasks whose name contains this text, without regard to case" example:"V1.2"`
+}
+
+type listOutput struct {
+	Body struct {
+		Items      []Summary  `json:"items"`
+		Pagination pagination `json:"pagination"`
+	}
+}
+
+type taskInput struct{ TaskPath }
+
+type taskOutput struct{ Body detail }
+
+type cloneInput struct {
+	TaskPath
+	FormInput
+}
+
+// createFaults are the codes that creating a task may answer.
+var createFaults = []string{
+	"TASK_NAME_REQUIRED", "TASK_NAME_TOO_LONG", "AGENT_URL_REQUIRED", "AGENT_URL_INVALID", "AGENT_URL_NOT_ALLOWED", "AGENT_HEADERS_INVALID",
+	"DATASET_REQUIRED", "DATASET_TOO_LARGE", "DATASET_FORMAT_UNSUPPORTED", "DATASET_UNREADABLE", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY",
+	"DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID", "DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "PARAMETER_INVALID",
+	"REQUEST_INVALID", "REQUEST_TOO_LARGE",
+}
+
+func (h *handler) registerTasks(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	register(api, h, endpoint{
+		Method: http.MethodPost, ID: "create-task", Tag: "tasks", Status: http.StatusCreated,
+		Summary:     "Create a task from a file of questions",
+		Description: "The task starts at once unless `start` is false. A file that is refused comes with everything that is wrong with its rows.",
+		Faults:      createFaults, Body: multipart[taskFields](schemas, true),
+	}, h.createTask)
+	register(api, h, endpoint{
+		Method: http.MethodGet, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{"PARAMETER_INVALID"},
+	}, h.listTasks)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}", ID: "get-task", Tag: "tasks", Summary: "Get a task with its settings and statistics",
+		Faults: []string{"TASK_NOT_FOUND"},
+	}, h.getTask)
+	register(api, h, endpoint{
+		Method: http.MethodDelete, Path: "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
+		Summary: "Delete a task and all its data", Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
+	}, h.deleteTask)
+	register(api, h, endpoint{
+		Method: http.MethodPost, Path: "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
+		Summary:     "Create a task with the settings and questions of another",
+		Description: "Fields that are sent replace the other task's. Headers, payload and the URL's query go to an agent at the same origin only.",
+		Faults:      append([]string{"TASK_NOT_FOUND"}, createFaults...), Body: multipart[changeFields](schemas, false),
+	}, h.cloneTask)
+}
+
+func (h *handler) createTask(ctx context.Context, input *FormInput) (*createdOutput, error) {
+	return h.create(ctx, input.form, tasks.New{Settings: h.Defaults})
+}
+
+// cloneTask copies a task; its name gets a suffix unless one is sent.
+func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdOutput, error) {
+	source, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	base, err := h.Tasks.Copy(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	base.Name = CopyName(ctx, source.Name)
+	return h.create(ctx, input.form, base)
+}
+
+// CopyName is the name of a copy, within the limit of names.
+func CopyName(ctx context.Context, name string) string {
+	copied := request.From(ctx).Locale.Text("create.copy", "Name", name)
+	if len([]rune(copied)) > form.MaxNameLength {
+		return name
+	}
+	return copied
+}
+
+func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks.New) (*createdOutput, error) {
+	n, faults := form.Task(submitted, base, form.Rules{CheckURL: h.CheckURL})
+	if len(faults) > 0 {
+		return nil, faults[0].Fault
+	}
+	id, err := h.Tasks.Create(ctx, request.From(ctx).Actor, n)
+	if err != nil {
+		return nil, err
+	}
+	return &createdOutput{Body: Created{TaskID: id.String(), Status: db.TaskPending}}, nil
+}
+
+func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput, error) {
+	filter := db.TaskFilter{NameContains: cleanQuery(input.Query)}
+	for _, list := range input.Status {
+		for name := range strings.SplitSeq(list, ",") {
+			status := db.TaskStatus(strings.TrimSpace(name))
+			if status == "" {
+				continue
+			}
+			if !slices.Contains(db.TaskStatuses, status) {
+				return nil, fault.Parameter("status", fault.OneOf(statusNames()...))
+			}
+			filter.Statuses = append(filter.Statuses, status)
+		}
+	}
+	found, total, err := h.Store.Tasks(ctx, filter, input.page())
+	if err != nil {
+		return nil, err
+	}
+	output := &listOutput{}
+	output.Body.Items, output.Body.Pagination = []Summary{}, newPagination(input.page(), total)
+	for _, task := range found {
+		output.Body.Items = append(output.Body.Items, newSummary(task))
+	}
+	return output, nil
+}
+
+func statusNames() (names []string) {
+	for _, status := range db.TaskStatuses {
+		names = append(names, string(status))
+	}
+	return names
+}
+
+// cleanQuery prepares a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
+func cleanQuery(text string) string {
+	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), ""))
+}
+
+func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	statistics, err := h.Store.TaskStatistics(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &taskOutput{Body: newDetail(task, statistics)}, nil
+}
+
+func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	return nil, DeleteFault(h.Tasks.Delete(ctx, task.ID))
+}
+
+// DeleteFault says what to do if a task cannot be deleted because it runs.
+func DeleteFault(err error) error {
+	if f := fault.Of(err); err != nil && f.Code() == "TASK_STATE_CONFLICT" {
+		return f.WithMessage("error.STOP_BEFORE_DELETE")
+	}
+	return err
+}

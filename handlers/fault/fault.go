@@ -1,0 +1,232 @@
+// Package fault has the errors that users and API clients see: one table of codes with their status, and texts in
+// the catalogue.
+package fault
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/jobs/dataset"
+	"wending/views/text"
+)
+
+// statuses has the HTTP status of every code.
+var statuses = map[string]int{
+	"TASK_NAME_REQUIRED":          http.StatusUnprocessableEntity,
+	"TASK_NAME_TOO_LONG":          http.StatusUnprocessableEntity,
+	"AGENT_URL_REQUIRED":          http.StatusUnprocessableEntity,
+	"AGENT_URL_INVALID":           http.StatusUnprocessableEntity,
+	"AGENT_URL_NOT_ALLOWED":       http.StatusUnprocessableEntity,
+	"AGENT_HEADERS_INVALID":       http.StatusUnprocessableEntity,
+	"DATASET_REQUIRED":            http.StatusUnprocessableEntity,
+	"DATASET_TOO_LARGE":           http.StatusRequestEntityTooLarge,
+	dataset.CodeFormatUnsupported: http.StatusUnprocessableEntity,
+	dataset.CodeUnreadable:        http.StatusUnprocessableEntity,
+	dataset.CodeSchemaInvalid:     http.StatusUnprocessableEntity,
+	dataset.CodeEmpty:             http.StatusUnprocessableEntity,
+	dataset.CodeTooManyRows:       http.StatusUnprocessableEntity,
+	dataset.CodeEncodingInvalid:   http.StatusUnprocessableEntity,
+	dataset.CodeDuplicateID:       http.StatusUnprocessableEntity,
+	dataset.CodeRowInvalid:        http.StatusUnprocessableEntity,
+	"PARAMETER_INVALID":           http.StatusUnprocessableEntity,
+	"REQUEST_INVALID":             http.StatusUnprocessableEntity,
+	"REQUEST_TOO_LARGE":           http.StatusRequestEntityTooLarge,
+	notFoundCode(db.KindTask):     http.StatusNotFound,
+	notFoundCode(db.KindLaunch):   http.StatusNotFound,
+	notFoundCode(db.KindRun):      http.StatusNotFound,
+	notFoundCode(db.KindQuestion): http.StatusNotFound,
+	"NOT_FOUND":                   http.StatusNotFound,
+	"TASK_NOT_FINISHED":           http.StatusConflict,
+	"TASK_STATE_CONFLICT":         http.StatusConflict,
+	"METHOD_NOT_ALLOWED":          http.StatusMethodNotAllowed,
+	"FORBIDDEN":                   http.StatusForbidden,
+	"SERVICE_UNAVAILABLE":         http.StatusServiceUnavailable,
+	"INTERNAL_ERROR":              http.StatusInternalServerError,
+}
+
+// Codes are all codes, in alphabetical order.
+func Codes() []string { return slices.Sorted(maps.Keys(statuses)) }
+
+// Status is the HTTP status of a code.
+func Status(code string) int { return statuses[code] }
+
+func notFoundCode(kind db.Kind) string { return strings.ToUpper(string(kind)) + "_NOT_FOUND" }
+
+// Fault is an error that a user or an API client sees. It does not change; With… return copies. The cause goes to
+// the log only.
+type Fault struct {
+	code string
+	// key, with args, names the message; empty means "error." and the code.
+	key   string
+	args  map[string]any
+	limit *Limit
+	// rows are what is wrong with single rows of a dataset.
+	rows   []dataset.RowError
+	status int
+	cause  error
+}
+
+// New returns the fault of a code.
+func New(code string) *Fault {
+	status, isKnown := statuses[code]
+	if !isKnown {
+		panic("unknown code " + code)
+	}
+	return &Fault{code: code, status: status}
+}
+
+// WithCause returns the fault with the error that caused it.
+func (f Fault) WithCause(cause error) *Fault {
+	f.cause = cause
+	return &f
+}
+
+// WithMessage returns the fault with another message of the catalogue.
+func (f Fault) WithMessage(key string) *Fault {
+	f.key = key
+	return &f
+}
+
+// withStatus returns the fault with a status that is not its code's own.
+func (f Fault) withStatus(status int) *Fault {
+	f.status = status
+	return &f
+}
+
+// Error implements error, for the log.
+func (f *Fault) Error() string {
+	if f.cause != nil {
+		return f.code + ": " + f.cause.Error()
+	}
+	return f.code
+}
+
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.cause }
+
+// Code is the fault's code.
+func (f *Fault) Code() string { return f.code }
+
+// Status is the fault's HTTP status.
+func (f *Fault) Status() int { return f.status }
+
+// Message is the fault in the words of a locale.
+func (f *Fault) Message(locale text.Locale) string {
+	args := maps.Clone(f.args)
+	if args == nil {
+		args = map[string]any{}
+	}
+	if f.limit != nil {
+		args["Range"] = locale.TextWith(f.limit.key, f.limit.args)
+	}
+	key := f.key
+	if key == "" {
+		key = "error." + f.code
+	}
+	return locale.TextWith(key, args)
+}
+
+// RowDetail is what is wrong with one row of a dataset, in a locale's words.
+type RowDetail struct {
+	Row     int    `json:"row" doc:"Row number as a spreadsheet shows it" example:"3"`
+	Column  string `json:"column" doc:"Column name; empty if the whole row is concerned" example:"question"`
+	Message string `json:"message" example:"question 为空"`
+}
+
+// Details returns what is wrong with rows, and how many rows are wrong, listed or not.
+func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
+	for _, row := range f.rows {
+		details = append(details, RowDetail{row.Row, row.Column, locale.TextWith("dataset.row."+row.Problem, row.Args)})
+	}
+	total, _ = f.args["Count"].(int)
+	return details, max(total, len(details))
+}
+
+// Limit is what a parameter may be.
+type Limit struct {
+	key  string
+	args map[string]any
+}
+
+// Between allows whole numbers from least to most.
+func Between(least, most int) Limit {
+	return Limit{"error.range.number", map[string]any{"Min": least, "Max": most}}
+}
+
+// OneOf allows one of the choices.
+func OneOf(choices ...string) Limit {
+	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
+}
+
+// TextUpTo allows texts of at most so many characters, none of them control characters.
+func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
+
+// Boolean allows true or false.
+func Boolean() Limit { return Limit{key: "error.range.boolean"} }
+
+// JSONObject allows a JSON object.
+func JSONObject() Limit { return Limit{key: "error.range.json"} }
+
+// Rate allows N/s, N/m or unlimited.
+func Rate() Limit { return Limit{key: "error.range.rate"} }
+
+// NonEmpty allows one value that is not empty.
+func NonEmpty() Limit { return Limit{key: "error.range.one"} }
+
+// Parameter reports that a parameter is not within its limit.
+func Parameter(name string, limit Limit) *Fault {
+	f := New("PARAMETER_INVALID")
+	f.args, f.limit = map[string]any{"Name": name}, &limit
+	return f
+}
+
+// Dataset returns the fault of an error of the reader of datasets.
+func Dataset(err error) *Fault {
+	var refused *dataset.Error
+	if !errors.As(err, &refused) {
+		return New("INTERNAL_ERROR").WithCause(err)
+	}
+	f := New(refused.Code).WithMessage("dataset." + refused.Problem).WithCause(err)
+	f.args, f.rows = refused.Args, refused.Details
+	return f
+}
+
+// Of classifies any error that a handler returns.
+func Of(err error) *Fault {
+	var known *Fault
+	if errors.As(err, &known) {
+		return known
+	}
+	var missing *db.NotFoundError
+	switch {
+	case errors.As(err, &missing):
+		return New(notFoundCode(missing.Kind)).WithCause(err)
+	case errors.Is(err, db.ErrNotFound):
+		return New("NOT_FOUND").WithCause(err)
+	case errors.Is(err, db.ErrNothingToRun):
+		return New("TASK_STATE_CONFLICT").WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
+	case errors.Is(err, db.ErrConflict):
+		return New("TASK_STATE_CONFLICT").WithCause(err)
+	case errors.Is(err, db.ErrUnavailable):
+		return New("SERVICE_UNAVAILABLE").WithCause(err)
+	}
+	if routing := (*echo.HTTPError)(nil); errors.As(err, &routing) {
+		switch {
+		case routing.Code == http.StatusMethodNotAllowed:
+			return New("METHOD_NOT_ALLOWED").WithCause(err)
+		case routing.Code == http.StatusRequestEntityTooLarge:
+			return New("REQUEST_TOO_LARGE").WithCause(err)
+		case routing.Code == http.StatusNotFound:
+			return New("NOT_FOUND").WithCause(err)
+		case routing.Code >= 400 && routing.Code < 500:
+			return New("REQUEST_INVALID").WithCause(err).withStatus(routing.Code)
+		}
+	}
+	return New("INTERNAL_ERROR").WithCause(err)
+}

@@ -1,0 +1,257 @@
+package form
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"wending/handlers/fault"
+	"wending/jobs/agent"
+	"wending/jobs/dataset"
+	"wending/jobs/tasks"
+)
+
+// FieldFault is what is wrong with one field.
+type FieldFault struct {
+	Field string
+	*fault.Fault
+}
+
+// Rules are what a task's fields are checked against.
+type Rules struct {
+	// CheckURL refuses agents that may not be called.
+	CheckURL func(*url.URL) error
+	// SealedHeaders are headers that came back with the form, opened; they count if none were typed.
+	SealedHeaders map[string]string
+}
+
+// MaxNameLength is how many characters a task's name may have.
+const MaxNameLength = 64
+
+// Task checks a form for a task field by field and returns all faults, in the form's order. Fields that are
+// absent keep what base has: the defaults, or the task that the form is a copy of. What may be secret in base –
+// headers, payload, the URL's query – is used only for an agent at the same origin.
+func Task(form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
+	c := checker{form: form, n: base}
+	c.name()
+	origin := c.url(base, rules)
+	if origin != originOf(base.AgentURL) {
+		c.n.Headers, c.n.Payload = nil, nil
+	}
+	c.file()
+	c.model()
+	c.headers(rules.SealedHeaders)
+	c.payload()
+	c.number("runs_per_item", 1, 20, &c.n.RunsPerItem)
+	c.number("timeout_seconds", 1, 600, &c.n.TimeoutSeconds)
+	c.number("max_retries", 0, 5, &c.n.MaxRetries)
+	c.number("concurrency", 1, 64, &c.n.Concurrency)
+	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
+	c.rate()
+	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
+	return c.n, c.faults
+}
+
+// checker collects the fields of a task and what is wrong with them.
+type checker struct {
+	form   *Upload
+	n      tasks.New
+	faults []FieldFault
+}
+
+func (c *checker) fail(field string, f *fault.Fault) {
+	c.faults = append(c.faults, FieldFault{field, f})
+}
+
+func (c *checker) name() {
+	if typed, isThere := c.form.Values["task_name"]; isThere {
+		c.n.Name = visibleName(typed)
+	}
+	switch {
+	case c.n.Name == "":
+		c.fail("task_name", fault.New("TASK_NAME_REQUIRED"))
+	case utf8.RuneCountInString(c.n.Name) > MaxNameLength:
+		c.fail("task_name", fault.New("TASK_NAME_TOO_LONG"))
+	}
+}
+
+// visibleName trims invisible characters and removes control and bidirectional characters: a name appears in
+// lists and file names.
+func visibleName(typed string) string {
+	return strings.TrimFunc(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r):
+			return ' '
+		case unicode.Is(unicode.Bidi_Control, r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(typed, "\uFFFD")), func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
+}
+
+// url checks the agent's address and returns its origin. The query of the base's address, which pages do not
+// show, is added if the form says so.
+func (c *checker) url(base tasks.New, rules Rules) (origin string) {
+	if typed, isThere := c.form.Values["agent_api_url"]; isThere {
+		c.n.AgentURL = withQueryOf(strings.TrimSpace(typed), base.AgentURL, c.form.Value("keep_query") == "true")
+	}
+	if c.n.AgentURL == "" {
+		c.fail("agent_api_url", fault.New("AGENT_URL_REQUIRED"))
+		return ""
+	}
+	u, err := url.Parse(c.n.AgentURL)
+	if err != nil || !isAgentURL(u) || len(c.n.AgentURL) > 2048 || hasControl(c.n.AgentURL) {
+		c.fail("agent_api_url", fault.New("AGENT_URL_INVALID"))
+		return ""
+	}
+	if err := rules.CheckURL(u); err != nil {
+		c.fail("agent_api_url", fault.New("AGENT_URL_NOT_ALLOWED").WithCause(err))
+		return ""
+	}
+	return tasks.Origin(u)
+}
+
+func isAgentURL(u *url.URL) bool {
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
+		return false
+	}
+	port, err := strconv.Atoi(u.Port())
+	return u.Port() == "" || (err == nil && port >= 1 && port <= 65535)
+}
+
+// withQueryOf adds the query of another address at the same origin to an address without one.
+func withQueryOf(typed, other string, isWanted bool) string {
+	_, query, hasQuery := strings.Cut(other, "?")
+	if !isWanted || !hasQuery || strings.Contains(typed, "?") || originOf(typed) != originOf(other) {
+		return typed
+	}
+	return typed + "?" + query
+}
+
+// originOf is the origin of an address; empty if it is not one.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return tasks.Origin(u)
+}
+
+// ShownURL is an agent's address without its query, in which keys are often written, and whether it has one.
+func ShownURL(address string) (shown string, hasQuery bool) {
+	shown, _, hasQuery = strings.Cut(address, "?")
+	return shown, hasQuery
+}
+
+func (c *checker) file() {
+	if c.form.File != nil {
+		c.n.File, c.n.Dataset = c.form.File.File, nil
+	}
+	switch {
+	case c.form.File != nil && c.form.File.IsTooLarge:
+		c.fail("dataset_file", fault.New("DATASET_TOO_LARGE"))
+		return
+	case c.n.Dataset != nil:
+		return // the base's, already read
+	case c.form.File == nil && c.form.Value("dataset_token") != "":
+		c.fail("dataset_file", fault.New("DATASET_REQUIRED").WithMessage("error.DATASET_STAGED_GONE"))
+		return
+	case c.form.File == nil:
+		c.fail("dataset_file", fault.New("DATASET_REQUIRED"))
+		return
+	}
+	set, err := dataset.Read(c.n.File.Name, c.n.File.Content)
+	if err != nil {
+		c.fail("dataset_file", fault.Dataset(err))
+		return
+	}
+	c.n.Dataset = set
+}
+
+const maxModelLength = 200
+
+func (c *checker) model() {
+	if typed, isThere := c.form.Values["agent_model"]; isThere {
+		c.n.AgentModel = strings.TrimSpace(typed)
+	}
+	if utf8.RuneCountInString(c.n.AgentModel) > maxModelLength || hasControl(c.n.AgentModel) {
+		c.fail("agent_model", fault.Parameter("agent_model", fault.TextUpTo(maxModelLength)))
+	}
+}
+
+func hasControl(text string) bool {
+	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
+}
+
+func (c *checker) headers(sealed map[string]string) {
+	typed := c.form.Value("agent_api_headers")
+	if typed == "" {
+		if sealed != nil {
+			c.n.Headers = sealed
+		}
+		return
+	}
+	headers, err := agent.ParseHeaders(typed)
+	if err != nil {
+		c.fail("agent_api_headers", fault.New("AGENT_HEADERS_INVALID"))
+		return
+	}
+	c.n.Headers = headers
+}
+
+const maxPayloadBytes = 64 << 10
+
+func (c *checker) payload() {
+	typed := c.form.Value("extra_payload")
+	if typed == "" {
+		return
+	}
+	var members map[string]json.RawMessage
+	var compact bytes.Buffer
+	if json.Unmarshal([]byte(typed), &members) != nil || members == nil || json.Compact(&compact, []byte(typed)) != nil ||
+		compact.Len() > maxPayloadBytes || hasControl(compact.String()) {
+		c.fail("extra_payload", fault.Parameter("extra_payload", fault.JSONObject()))
+		return
+	}
+	payload := json.RawMessage(compact.Bytes())
+	c.n.Payload = &payload
+}
+
+func (c *checker) number(field string, least, most int, to *int) {
+	typed := c.form.Value(field)
+	if typed == "" {
+		return
+	}
+	number, err := strconv.Atoi(typed)
+	if err != nil || number < least || number > most {
+		c.fail(field, fault.Parameter(field, fault.Between(least, most)))
+		return
+	}
+	*to = number
+}
+
+func (c *checker) boolean(field string, set func(bool)) {
+	typed := c.form.Value(field)
+	if typed == "" {
+		return
+	}
+	is, err := strconv.ParseBool(typed)
+	if err != nil {
+		c.fail(field, fault.Parameter(field, fault.Boolean()))
+		return
+	}
+	set(is)
+}
+
+func (c *checker) rate() {
+	if typed := c.form.Value("rate_limit"); typed != "" {
+		c.n.RateLimit = typed
+	}
+	if _, err := tasks.ParseRate(c.n.RateLimit); err != nil {
+		c.fail("rate_limit", fault.Parameter("rate_limit", fault.Rate()))
+	}
+}

@@ -1,0 +1,101 @@
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// StuckAfter is how long a reader may take nothing before it counts as gone: it must not hold resources of the
+// database forever.
+const StuckAfter = time.Minute
+
+// Stream writes a response in parts and remembers the first failure.
+type Stream struct {
+	to         http.ResponseWriter
+	connection *http.ResponseController
+	err        error
+}
+
+// NewStream returns a stream to a client.
+func NewStream(w http.ResponseWriter) *Stream {
+	return &Stream{to: w, connection: http.NewResponseController(w)}
+}
+
+// Err is the first failure; the client has gone.
+func (s *Stream) Err() error { return s.err }
+
+// Write implements io.Writer.
+func (s *Stream) Write(b []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	_ = s.connection.SetWriteDeadline(time.Now().Add(StuckAfter)) // not every writer has deadlines
+	var n int
+	n, s.err = s.to.Write(b)
+	return n, s.err
+}
+
+// Text writes a text.
+func (s *Stream) Text(text string) { _, _ = s.Write([]byte(text)) }
+
+// Value writes a value as JSON.
+func (s *Stream) Value(value any) { s.Text(string(s.marshal(value))) }
+
+// Open writes an object as JSON without its closing brace, so that members can follow.
+func (s *Stream) Open(value any) {
+	if text := s.marshal(value); len(text) > 0 {
+		s.Text(string(text[:len(text)-1]))
+	}
+}
+
+func (s *Stream) marshal(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return text
+}
+
+// Flush sends what was written.
+func (s *Stream) Flush() {
+	if s.err == nil {
+		s.err = s.connection.Flush()
+	}
+}
+
+// Finish lifts the deadline, so that the connection can be used again.
+func (s *Stream) Finish() error {
+	_ = s.connection.SetWriteDeadline(time.Time{})
+	return s.err
+}
+
+// Events writes server-sent events, each at once.
+type Events struct{ *Stream }
+
+// NewEvents begins a response of server-sent events. reconnectAfter is how long a browser waits before it connects
+// again.
+func NewEvents(w http.ResponseWriter, reconnectAfter time.Duration) Events {
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream; charset=utf-8")
+	header.Set("Cache-Control", "no-cache, no-transform")
+	header.Set("X-Accel-Buffering", "no") // a proxy must not hold events back
+	w.WriteHeader(http.StatusOK)
+	e := Events{NewStream(w)}
+	e.Text(fmt.Sprintf("retry: %d\n\n", reconnectAfter.Milliseconds()))
+	e.Flush()
+	return e
+}
+
+// Send sends one event with its data as JSON.
+func (e Events) Send(name, id string, data any) {
+	e.Text(fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, e.marshal(data))) // JSON has no line breaks
+	e.Flush()
+}
+
+// Heartbeat keeps a stream alive on which nothing happens.
+func (e Events) Heartbeat() {
+	e.Text(": heartbeat\n\n")
+	e.Flush()
+}

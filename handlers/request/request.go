@@ -1,0 +1,58 @@
+// Package request carries what belongs to one request through its context: who makes it, in which language it is
+// answered, and its id.
+package request
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"wending/db"
+	"wending/views/text"
+)
+
+// Info belongs to one request.
+type Info struct {
+	Locale text.Locale
+	Actor  db.Actor
+	// ID is the request's id, as in the log.
+	ID string
+}
+
+type key struct{}
+
+// With returns a context with the request's info, in which templates are rendered.
+func With(ctx context.Context, info Info) context.Context {
+	return context.WithValue(text.WithLocale(ctx, info.Locale), key{}, info)
+}
+
+// From returns the info of a context that With made.
+func From(ctx context.Context) Info {
+	info, _ := ctx.Value(key{}).(Info)
+	return info
+}
+
+// Cookies that keep a browser's choices.
+const (
+	LanguageCookie = "lang"
+	ThemeCookie    = "theme"
+)
+
+// Themes are the themes that can be chosen.
+var Themes = []string{"dark", "light"}
+
+// Choices returns the language and theme of a request. Accept-Language is not consulted: the product's users read
+// Chinese, regardless of their browser's settings.
+func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
+	lang = defaultLanguage
+	if cookie, err := r.Cookie(LanguageCookie); err == nil && slices.Contains(text.Languages, cookie.Value) {
+		lang = cookie.Value
+	}
+	if cookie, err := r.Cookie(ThemeCookie); err == nil && slices.Contains(Themes, cookie.Value) {
+		theme = cookie.Value
+	}
+	return lang, theme
+}
+
+// IsFragment reports whether htmx asks for a part of a page.
+func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }

@@ -1,0 +1,145 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/jobs/stability"
+	"wending/views/paths"
+	"wending/views/results"
+	"wending/views/ui"
+)
+
+// showReport is the report of a task: a page of questions with their answers side by side.
+func (p *Pages) showReport(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	if !task.HasResults {
+		return fault.New("TASK_NOT_FINISHED")
+	}
+	page, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	report := results.Report{Task: task, Places: map[int64]int{}, Filter: c.QueryParam("filter"), Search: queryText(c, "search")}
+	if !slices.Contains(results.Filters, report.Filter) {
+		return fault.Parameter("filter", fault.OneOf("unstable", "failed"))
+	}
+	if report.All, err = p.Store.ItemSummaries(ctx, task.ID, report.Search); err != nil {
+		return err
+	}
+	if report.Statistics, err = p.Store.TaskStatistics(ctx, task.ID); err != nil {
+		return err
+	}
+	shown := shownItems(report)
+	report.Pager = newPager(paths.Results(task.ID), reportQuery(report), page, len(shown))
+	if redirected, err := redirectPastEnd(c, report.Pager); redirected {
+		return err
+	}
+	for place, item := range shown {
+		report.Places[item.ID] = place
+	}
+	first := (page.Number - 1) * page.Size
+	if report.Cards, err = p.cards(ctx, shown[first:min(first+page.Size, len(shown))], report); err != nil {
+		return err
+	}
+	frame := p.frame(c, locale(c).Text("results.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task)...)
+	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"report.js"}
+	return render(c, http.StatusOK, results.ReportPage(frame, report))
+}
+
+// shownItems returns the summaries that match the search and the filter.
+func shownItems(report results.Report) (shown []db.ItemSummary) {
+	for _, item := range report.All {
+		if item.Matches && results.Shows(report.Filter, item) {
+			shown = append(shown, item)
+		}
+	}
+	return shown
+}
+
+func reportQuery(report results.Report) url.Values {
+	query := url.Values{}
+	for name, value := range map[string]string{"filter": report.Filter, "search": report.Search} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
+}
+
+// cards are the questions of one page with their runs. Numbers count all questions of the task.
+func (p *Pages) cards(ctx context.Context, here []db.ItemSummary, report results.Report) ([]results.Card, error) {
+	ids := make([]int64, len(here))
+	for n, item := range here {
+		ids[n] = item.ID
+	}
+	items, err := p.Store.ItemsByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := p.Store.CurrentRuns(ctx, ids, results.MaxShown)
+	if err != nil {
+		return nil, err
+	}
+	runsOf := map[int64][]db.Run{}
+	for _, run := range runs {
+		runsOf[run.ItemID] = append(runsOf[run.ItemID], run)
+	}
+	numbers := make(map[int64]int, len(report.All))
+	for n, item := range report.All {
+		numbers[item.ID] = n + 1
+	}
+	cards := make([]results.Card, len(items))
+	for n, item := range items {
+		cards[n] = newCard(item, db.WithMissing(runsOf[item.ID], report.Task.RunsPerItem), numbers[item.ID])
+	}
+	return cards, nil
+}
+
+// newCard sums the runs of a question up.
+func newCard(item db.Item, runs []db.Run, number int) results.Card {
+	card := results.Card{Item: item, Runs: runs, Number: number}
+	keys := make([][]byte, len(runs))
+	for n, run := range runs {
+		keys[n] = run.AnswerKey
+		switch run.Status {
+		case db.RunSucceeded:
+		case db.RunStopped:
+			card.Stopped++
+		default:
+			card.Failures++
+		}
+	}
+	card.Letters, card.Groups = stability.Letters(keys)
+	return card
+}
+
+// showRun shows the whole text of one run, of any launch.
+func (p *Pages) showRun(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	id, err := runID(c)
+	if err != nil {
+		return err
+	}
+	run, err := p.Store.Run(c.Request().Context(), task.ID, id, results.MaxRunShown)
+	if err != nil {
+		return err
+	}
+	title := locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
+	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame.Styles = []string{"report.css"}
+	return render(c, http.StatusOK, results.RunPage(frame, results.Run{Task: task, WholeRun: run}))
+}

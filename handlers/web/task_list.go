@@ -1,0 +1,121 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/views/paths"
+	taskviews "wending/views/tasks"
+	"wending/views/ui"
+)
+
+// draftStatus is the value of the filter for drafts, which are a kind of PENDING task.
+const draftStatus = "DRAFT"
+
+// filterOf reads status, which may be repeated or comma-separated, and query.
+func filterOf(c echo.Context) (db.TaskFilter, url.Values, error) {
+	filter, query := db.TaskFilter{WithoutDrafts: true, NameContains: queryText(c, "query")}, url.Values{}
+	for _, list := range c.QueryParams()["status"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = strings.TrimSpace(name)
+			switch status := db.TaskStatus(name); {
+			case name == "":
+				continue
+			case name == draftStatus:
+				filter.Drafts = true
+			case slices.Contains(db.TaskStatuses, status):
+				filter.Statuses = append(filter.Statuses, status)
+			default:
+				return filter, query, fault.Parameter("status", fault.OneOf(statusChoices()...))
+			}
+			query.Add("status", name)
+		}
+	}
+	if filter.NameContains != "" {
+		query.Set("query", filter.NameContains)
+	}
+	return filter, query, nil
+}
+
+func statusChoices() []string {
+	choices := []string{draftStatus}
+	for _, status := range db.TaskStatuses {
+		choices = append(choices, string(status))
+	}
+	return choices
+}
+
+// readList reads the page of the list that a request asks for.
+func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
+	page, err := pageOf(c)
+	if err != nil {
+		return list, err
+	}
+	var query url.Values
+	if list.Filter, query, err = filterOf(c); err != nil {
+		return list, err
+	}
+	var total int
+	if list.Tasks, total, err = p.Store.Tasks(c.Request().Context(), list.Filter, page); err != nil {
+		return list, err
+	}
+	list.Pager, list.HasDemo = newPager(paths.Tasks, query, page, total), p.DemoURL != ""
+	list.Version, err = rowsVersion(c.Request().Context(), list)
+	return list, err
+}
+
+// rowsVersion changes with what the rows show.
+func rowsVersion(ctx context.Context, list taskviews.List) (string, error) {
+	var rows bytes.Buffer
+	if err := taskviews.Rows(list).Render(ctx, &rows); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(rows.Bytes())
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// listTasks is the list of tasks.
+func (p *Pages) listTasks(c echo.Context) error {
+	list, err := p.readList(c)
+	if err != nil {
+		return err
+	}
+	if redirected, err := redirectPastEnd(c, list.Pager); redirected {
+		return err
+	}
+	if list.Pager.Total == 0 {
+		has, err := p.Store.HasTasks(c.Request().Context())
+		if err != nil {
+			return err
+		}
+		list.IsEmpty = !has
+	}
+	frame := p.frame(c, locale(c).Text("tasks.title"), ui.SectionTasks)
+	frame.Styles, frame.Scripts = []string{"list.css"}, []string{"task_list.js"}
+	return render(c, http.StatusOK, taskviews.ListPage(frame, list))
+}
+
+// taskRows are the rows of the list, for a page that shows an older version of them; 204 if they are unchanged.
+func (p *Pages) taskRows(c echo.Context) error {
+	list, err := p.readList(c)
+	if err != nil {
+		return err
+	}
+	if !isFragment(c) {
+		return c.Redirect(http.StatusSeeOther, list.Pager.Href(list.Pager.Page))
+	}
+	if c.QueryParam("version") == list.Version {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return render(c, http.StatusOK, taskviews.Rows(list))
+}

@@ -1,0 +1,428 @@
+package web
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/handlers/api"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/jobs/agent"
+	"wending/jobs/dataset"
+	"wending/jobs/tasks"
+	"wending/static"
+	"wending/views/paths"
+	taskviews "wending/views/tasks"
+	"wending/views/text"
+	"wending/views/ui"
+)
+
+// formOwner is whom headers are sealed for while their form is being filled in.
+const formOwner = "form"
+
+// submission is a form for a task with what it stands on.
+type submission struct {
+	*form.Upload
+	// source is the task that the form is a copy of, or the draft that it edits; nil means neither.
+	source  *db.Task
+	isDraft bool
+	// task is what the form says, faults what is wrong with it.
+	task   tasks.New
+	faults []form.FieldFault
+	// system is why the source could not be read; nil means it was, or there is none.
+	system error
+}
+
+// newTask is the form for a task: empty, with the settings and questions of the task that "from" names, or with
+// those of the draft that "draft" names.
+func (p *Pages) newTask(c echo.Context) error {
+	from, draft := c.QueryParam("from"), c.QueryParam("draft")
+	if from == "" && draft == "" {
+		return render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, "create.title"), p.emptyForm()))
+	}
+	source, err := p.taskByID(c, from+draft)
+	if err != nil {
+		return err
+	}
+	if draft != "" && !source.IsDraft() {
+		return fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE")
+	}
+	n, err := p.Tasks.Copy(c.Request().Context(), source)
+	if err != nil {
+		return err
+	}
+	submitted := &form.Upload{Values: formValues(n)}
+	if draft != "" {
+		submitted.Values["draft"] = draft
+	} else {
+		submitted.Values["from"] = from
+		submitted.Values["task_name"] = api.CopyName(c.Request().Context(), source.Name)
+	}
+	if n.Dataset != nil {
+		submitted.File = &form.File{File: n.File}
+	}
+	return p.showForm(c, submitted, http.StatusOK)
+}
+
+// formValues are the fields of a form that shows a task. What may be secret – headers, payload, the URL's query –
+// stays on the server.
+func formValues(n tasks.New) map[string]string {
+	address, hasQuery := form.ShownURL(n.AgentURL)
+	return map[string]string{
+		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
+		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
+		"concurrency": strconv.Itoa(n.Concurrency), "rate_limit": n.RateLimit, "use_stream": strconv.FormatBool(n.UseStream),
+	}
+}
+
+// readSubmission reads a form and checks it.
+func (p *Pages) readSubmission(c echo.Context) (*submission, error) {
+	submitted, err := form.Read(c.Response(), c.Request())
+	if err != nil {
+		return nil, err
+	}
+	return p.check(c, submitted)
+}
+
+// check finds what a form stands on – its source, the file that was staged, the headers that were sealed – and
+// checks it.
+func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, error) {
+	ctx := c.Request().Context()
+	s := &submission{Upload: submitted}
+	base := tasks.New{Settings: p.Defaults}
+	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
+		source, err := p.taskByID(c, id)
+		switch {
+		case errors.Is(err, db.ErrNotFound): // deleted in the meantime: what was copied openly is in the form
+		case err != nil:
+			s.system = err
+		default:
+			s.source, s.isDraft = &source, submitted.Value("draft") != ""
+			base, s.system = p.Tasks.Copy(ctx, source)
+			base.File, base.Dataset = tasks.File{}, nil // the form has its own
+		}
+	}
+	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" {
+		file, err := p.Staging.Get(ctx, token)
+		if err != nil {
+			return nil, err
+		}
+		submitted.File = file
+		if file != nil {
+			defer func() { submitted.File = nil }() // it is staged already
+		}
+	}
+	rules := form.Rules{CheckURL: p.CheckURL, SealedHeaders: p.openHeaders(submitted)}
+	s.task, s.faults = form.Task(submitted, base, rules)
+	return s, nil
+}
+
+// openHeaders opens headers that came back with a form; nil if there are none.
+func (p *Pages) openHeaders(submitted *form.Upload) (headers map[string]string) {
+	sealed, err := base64.StdEncoding.DecodeString(submitted.Values["agent_api_headers_sealed"])
+	if err != nil || len(sealed) == 0 || p.Sealer.Open(sealed, formOwner, &headers) != nil {
+		return nil // they must be typed again
+	}
+	return headers
+}
+
+// createTask takes the form: 303 to the list, or the form again with an error beside each field. If the fault is
+// the server's, everything typed and the file come back too.
+func (p *Pages) createTask(c echo.Context) error {
+	ctx := c.Request().Context()
+	s, err := p.readSubmission(c)
+	if err != nil {
+		return err
+	}
+	if len(s.faults) > 0 && s.system == nil {
+		return p.showSubmission(c, s, statusOf(s.faults), nil)
+	}
+	id, err := p.store(c, s)
+	if err != nil {
+		f := fault.Of(err)
+		if f.Status() >= http.StatusInternalServerError {
+			p.Failed(ctx, err)
+		}
+		return p.showSubmission(c, s, f.Status(), f)
+	}
+	p.Staging.Drop(ctx, s.Value("dataset_token"))
+	if s.task.IsDraft {
+		return done(c, paths.Task(id), "saved")
+	}
+	return done(c, paths.Tasks, "created")
+}
+
+// store creates the task, or replaces the draft that the form edits.
+func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
+	ctx := c.Request().Context()
+	if s.system != nil {
+		return uuid.Nil, s.system
+	}
+	if !s.isDraft {
+		return p.Tasks.Create(ctx, actor(c), s.task)
+	}
+	err := p.Tasks.ReplaceDraft(ctx, actor(c), s.source.ID, s.task)
+	if errors.Is(err, db.ErrConflict) {
+		err = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)
+	}
+	return s.source.ID, err
+}
+
+// statusOf is the status of a form with faults.
+func statusOf(faults []form.FieldFault) int {
+	status := http.StatusUnprocessableEntity
+	for _, f := range faults {
+		if f.Status() == http.StatusRequestEntityTooLarge {
+			status = f.Status()
+		}
+	}
+	return status
+}
+
+// showForm shows a form as it was submitted, without complaining about what is not filled in yet.
+func (p *Pages) showForm(c echo.Context, submitted *form.Upload, status int) error {
+	s, err := p.check(c, submitted)
+	if err != nil {
+		return err
+	}
+	view := p.formView(c, s)
+	view.Preview = p.preview(c, s)
+	return render(c, status, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+}
+
+func formTitle(s *submission) string {
+	if s.isDraft {
+		return "create.draft.title"
+	}
+	return "create.title"
+}
+
+// showSubmission shows a form with its faults; system is the server's own, nil if it has none.
+func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *fault.Fault) error {
+	view := p.formView(c, s)
+	for _, f := range s.faults {
+		view.Errors[f.Field] = f.Message(locale(c))
+	}
+	view.Preview = p.preview(c, s)
+	if view.Preview != nil && view.Preview.Message != "" {
+		view.Errors["dataset_file"] = "" // the preview says it, with the rows
+	}
+	if system != nil {
+		key := "create.system"
+		if view.Preview != nil && view.Preview.Message == "" && view.Preview.Token == "" {
+			key = "create.system.nofile"
+		}
+		view.Errors[""] = locale(c).Text(key, "Reason", system.Message(locale(c)))
+	}
+	return render(c, status, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+}
+
+func (p *Pages) formFrame(c echo.Context, title string) ui.Frame {
+	l := locale(c)
+	frame := p.frame(c, l.Text(title), ui.SectionCreate, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: l.Text(title)})
+	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"task_form.js"}, taskviews.FormID
+	return frame
+}
+
+// emptyForm is the form as it opens.
+func (p *Pages) emptyForm() taskviews.Form {
+	d := p.Defaults
+	return taskviews.Form{
+		Runs: strconv.Itoa(d.RunsPerItem), Timeout: strconv.Itoa(d.TimeoutSeconds), Retries: strconv.Itoa(d.MaxRetries),
+		Concurrency: strconv.Itoa(d.Concurrency), RateLimit: d.RateLimit, UseStream: d.UseStream, MaxBytes: dataset.MaxBytes,
+		Errors: map[string]string{}, HasDemo: p.DemoURL != "",
+	}
+}
+
+// formView is a form as it was submitted, so that nothing typed is lost. Headers that were understood come back
+// sealed: a secret is never rendered, not even to the user who entered it.
+func (p *Pages) formView(c echo.Context, s *submission) taskviews.Form {
+	view := p.emptyForm()
+	values := s.Values
+	view.Name, view.URL, view.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
+	view.Headers, view.Payload, view.ProbeQuestion = values["agent_api_headers"], values["extra_payload"], values["probe_question"]
+	if s.source != nil {
+		view.From = s.source.ID.String()
+		if s.isDraft {
+			view.From, view.Draft = "", view.From
+		}
+		view.HasHeaders, view.HasPayload = s.source.SealedHeaders != nil, s.source.ExtraPayload != nil
+		_, view.HasQuery = form.ShownURL(s.source.AgentURL)
+		view.KeepsQuery = values["keep_query"] == "true"
+	} else if s.system != nil {
+		view.From, view.Draft, view.KeepsQuery = values["from"], values["draft"], values["keep_query"] == "true"
+		view.HasQuery = view.KeepsQuery
+	}
+	typed := p.openHeaders(s.Upload)
+	if parsed, err := agent.ParseHeaders(s.Value("agent_api_headers")); err == nil {
+		typed = parsed
+	}
+	if len(typed) > 0 {
+		if sealed, err := p.Sealer.Seal(typed, formOwner); err == nil {
+			view.Headers, view.SealedHeaders = "", base64.StdEncoding.EncodeToString(sealed)
+		}
+	}
+	if streams, isThere := values["use_stream"]; isThere {
+		view.UseStream = streams != "false"
+	}
+	for name, to := range map[string]*string{
+		"runs_per_item": &view.Runs, "timeout_seconds": &view.Timeout, "max_retries": &view.Retries,
+		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit,
+	} {
+		if value, isThere := values[name]; isThere {
+			*to = value
+		}
+	}
+	return view
+}
+
+// previewDataset shows what the chosen file contains, and keeps the file for the form.
+func (p *Pages) previewDataset(c echo.Context) error {
+	s, err := p.readSubmission(c)
+	if err != nil {
+		return err
+	}
+	preview := p.preview(c, s)
+	if isFragment(c) {
+		return render(c, http.StatusOK, taskviews.PreviewPart(preview))
+	}
+	view := p.formView(c, s)
+	view.Preview = preview
+	if preview == nil {
+		view.Errors["dataset_file"] = locale(c).Text("error.DATASET_REQUIRED")
+	}
+	return render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+}
+
+// preview describes a form's file and stages it if it is sound; nil if there is none. A file that came with the
+// form replaces the one staged before.
+func (p *Pages) preview(c echo.Context, s *submission) *taskviews.Preview {
+	file := s.task.File
+	if s.File != nil {
+		file = s.File.File
+	}
+	if file.Name == "" {
+		return nil
+	}
+	preview := &taskviews.Preview{FileName: text.Cut(file.Name, 200), FileSize: len(file.Content)}
+	for _, f := range s.faults {
+		if f.Field == "dataset_file" {
+			preview.Message = f.Message(locale(c))
+			details, total := f.Details(locale(c))
+			preview.Total = total
+			for _, detail := range details {
+				preview.Rows = append(preview.Rows, taskviews.RowProblem{Row: detail.Row, Column: detail.Column, Message: detail.Message})
+			}
+			return preview
+		}
+	}
+	preview.Token = p.stage(c, s)
+	set := s.task.Dataset
+	preview.Questions, preview.Columns = len(set.Rows), set.Columns
+	preview.VariableNames, preview.IgnoredSheets = set.VariableNames, set.IgnoredSheets
+	for _, row := range set.Rows[:min(5, len(set.Rows))] {
+		preview.First = append(preview.First, taskviews.PreviewRow{
+			Number: row.Number, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
+		})
+	}
+	preview.Calls = len(set.Rows) * s.task.RunsPerItem
+	if interval, err := tasks.ParseRate(s.task.RateLimit); err == nil {
+		preview.Duration = time.Duration(preview.Calls) * interval
+	}
+	return preview
+}
+
+// stage keeps the file that came with a form and returns its token, or that of the file staged before. Without a
+// token the file must be chosen again.
+func (p *Pages) stage(c echo.Context, s *submission) string {
+	ctx, token := c.Request().Context(), s.Value("dataset_token")
+	if s.File == nil {
+		return token
+	}
+	p.Staging.Drop(ctx, token)
+	token, err := p.Staging.Put(ctx, s.File.File)
+	if err != nil {
+		p.Log.WarnContext(ctx, "file not staged, it must be chosen again", "error", err)
+		return ""
+	}
+	s.Values["dataset_token"] = token
+	return token
+}
+
+// probeAgent sends one real request with the form's settings and shows its outcome.
+func (p *Pages) probeAgent(c echo.Context) error {
+	s, err := p.readSubmission(c)
+	if err != nil {
+		return err
+	}
+	probe := &taskviews.Probe{}
+	for _, f := range s.faults {
+		if f.Field != "task_name" && f.Field != "dataset_file" && probe.Message == "" {
+			probe.Message = f.Message(locale(c))
+		}
+	}
+	if probe.Message == "" {
+		*probe = p.probe(c, s)
+	}
+	if isFragment(c) {
+		return render(c, http.StatusOK, taskviews.ProbePart(probe))
+	}
+	view := p.formView(c, s)
+	view.Probe, view.Preview = probe, p.preview(c, s)
+	return render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+}
+
+func (p *Pages) probe(c echo.Context, s *submission) taskviews.Probe {
+	n := s.task
+	question := agent.Request{
+		URL: n.AgentURL, Headers: n.Headers, Question: s.Value("probe_question"), Stream: n.UseStream,
+		IdempotencyKey: "wending-probe-" + uuid.NewString(), Timeout: time.Duration(n.TimeoutSeconds) * time.Second, RawLimit: 64 << 10,
+	}
+	switch {
+	case question.Question != "":
+	case n.Dataset != nil:
+		first := n.Dataset.Rows[0]
+		question.Question, question.StandardAnswer = first.Question, first.StandardAnswer
+		question.SystemPrompt, question.UserContext = first.SystemPrompt, first.UserContext
+	default:
+		question.Question = locale(c).Text("create.probe.default")
+	}
+	if n.Payload != nil {
+		question.ExtraPayload = *n.Payload
+	}
+	answer := p.Agents.Ask(c.Request().Context(), question)
+	probe := taskviews.Probe{
+		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,
+		Text: answer.Text, Reasoning: answer.Reasoning, Raw: answer.Raw,
+	}
+	if answer.ErrorCode != "" {
+		probe.Failure = &ui.Failure{Code: answer.ErrorCode, Message: answer.ErrorMessage}
+	}
+	return probe
+}
+
+// startDemo creates a task of 20 questions for the demo agent, whose answers vary.
+func (p *Pages) startDemo(c echo.Context) error {
+	if p.DemoURL == "" {
+		return fault.New("NOT_FOUND")
+	}
+	const name = "sample.csv"
+	questions := tasks.File{Name: name, Content: static.Content(name)}
+	id, err := p.Tasks.CreateDemo(c.Request().Context(), actor(c), locale(c).Text("tasks.demo.name"), p.DemoURL, questions)
+	if err != nil {
+		return err
+	}
+	return done(c, paths.Task(id), "created")
+}
+
+func isFragment(c echo.Context) bool {
+	return strings.EqualFold(c.Request().Header.Get("HX-Request"), "true")
+}

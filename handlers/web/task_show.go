@@ -1,0 +1,279 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
+
+	"wending/db"
+	"wending/handlers/api"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/jobs/blob"
+	"wending/jobs/export"
+	"wending/jobs/tasks"
+	"wending/views/paths"
+	"wending/views/system"
+	taskviews "wending/views/tasks"
+	"wending/views/ui"
+)
+
+const (
+	// newestShown is how many of the newest answers a task's page shows, and newestCut how much of each.
+	newestShown, newestCut = 8, 160
+	// launchesShown is how many launches a task's page lists; the rest has a page of its own.
+	launchesShown = 5
+	// launchRunCut is how much of each answer the page of a launch shows.
+	launchRunCut = 300
+	// firstShown is how many questions the page of a draft shows.
+	firstShown = 5
+)
+
+// showTask shows one task: its progress, what came of it so far, its settings and its launches.
+func (p *Pages) showTask(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	show := taskviews.Show{Task: task, AgentURL: shownURL(task.AgentURL)}
+	if show.Live, err = p.readLive(ctx, task); err != nil {
+		return err
+	}
+	if task.IsDraft() {
+		if show.First, err = p.Store.FirstItems(ctx, task.ID, firstShown); err != nil {
+			return err
+		}
+		interval, err := tasks.ParseRate(task.RateLimit)
+		if err != nil {
+			return err
+		}
+		show.Estimate = taskviews.Estimate(locale(c), task, interval)
+	}
+	frame := p.frame(c, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
+	frame.Styles, frame.Scripts = []string{"list.css", "task.css"}, []string{"task.js"}
+	return render(c, http.StatusOK, taskviews.ShowPage(frame, show))
+}
+
+func shownURL(address string) string {
+	shown, hasQuery := form.ShownURL(address)
+	if hasQuery {
+		return shown + "?…"
+	}
+	return shown
+}
+
+// liveTask is the part of a task's page that changes while it runs.
+func (p *Pages) liveTask(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	if !isFragment(c) {
+		return c.Redirect(http.StatusSeeOther, paths.Task(task.ID))
+	}
+	live, err := p.readLive(c.Request().Context(), task)
+	if err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, taskviews.LivePart(live))
+}
+
+// readLive reads what a task's page shows of this moment.
+func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live, err error) {
+	live.Task = task
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { live.Progress, err = p.Store.TaskProgress(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Hindrance, err = p.Store.TaskHindrance(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Latencies, err = p.Store.LatencyBars(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Outcomes, err = p.Store.OutcomeBars(ctx, task.ID); return err })
+	group.Go(func() (err error) {
+		live.Newest, err = p.Store.NewestRuns(ctx, task.ID, newestCut, newestShown)
+		return err
+	})
+	group.Go(func() (err error) {
+		live.Launches, live.LaunchCount, err = p.Store.Launches(ctx, task.ID, db.Page{Number: 1, Size: launchesShown})
+		return err
+	})
+	err = group.Wait()
+	return live, err
+}
+
+// actions are what can be done to a task with a button on its page.
+var actions = map[string]func(*Pages, echo.Context, db.Task) (db.Task, error){
+	"run": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
+		return p.Tasks.Start(c.Request().Context(), actor(c), task.ID)
+	},
+	"stop": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
+		return p.Tasks.Stop(c.Request().Context(), actor(c), task.ID)
+	},
+	"resume": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
+		return p.Tasks.Resume(c.Request().Context(), actor(c), task.ID)
+	},
+	"retry": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
+		questionID, err := api.RetriedQuestion(c.Response(), c.Request())
+		if err != nil {
+			return task, err
+		}
+		return p.Tasks.Retry(c.Request().Context(), actor(c), task.ID, questionID)
+	},
+}
+
+// act does it and returns to the task.
+func (p *Pages) act(name string, action func(*Pages, echo.Context, db.Task) (db.Task, error)) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		task, err := p.task(c)
+		if err != nil {
+			return err
+		}
+		if task, err = action(p, c, task); err != nil {
+			return err
+		}
+		return done(c, paths.Task(task.ID), name)
+	}
+}
+
+func (p *Pages) deleteTask(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	if err := p.Tasks.Delete(c.Request().Context(), task.ID); err != nil {
+		return api.DeleteFault(err)
+	}
+	return done(c, paths.Tasks, "deleted")
+}
+
+// downloadDataset returns a task's file as it was uploaded.
+func (p *Pages) downloadDataset(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	file, err := p.Tasks.DatasetFile(c.Request().Context(), task)
+	if errors.Is(err, blob.ErrNotFound) {
+		return fault.New("NOT_FOUND").WithCause(err)
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	header := c.Response().Header()
+	header.Set("Content-Disposition", export.Attachment(task.DatasetName))
+	header.Set("Content-Security-Policy", "sandbox")
+	http.ServeContent(c.Response(), c.Request(), "dataset."+task.DatasetExtension, time.Time{}, file)
+	return nil
+}
+
+// listLaunches lists every start of a task.
+func (p *Pages) listLaunches(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	page, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	launches, total, err := p.Store.Launches(c.Request().Context(), task.ID, page)
+	if err != nil {
+		return err
+	}
+	pager := newPager(paths.Launches(task.ID), url.Values{}, page, total)
+	if redirected, err := redirectPastEnd(c, pager); redirected {
+		return err
+	}
+	l := locale(c)
+	frame := p.frame(c, l.Text("launches.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb")})...)
+	frame.Styles = []string{"list.css"}
+	return render(c, http.StatusOK, taskviews.LaunchesPage(frame, taskviews.Launches{Task: task, Launches: launches, Pager: pager}))
+}
+
+// showLaunch shows one start of a task with the runs that it made, also those that were repeated later.
+func (p *Pages) showLaunch(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	id, err := uuid.Parse(c.Param("launchId"))
+	if err != nil {
+		return &db.NotFoundError{Kind: db.KindLaunch}
+	}
+	launch, err := p.Store.Launch(ctx, task.ID, id)
+	if err != nil {
+		return err
+	}
+	page, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	runs, total, err := p.Store.LaunchRuns(ctx, launch.ID, launchRunCut, page)
+	if err != nil {
+		return err
+	}
+	pager := newPager(paths.Launch(task.ID, launch.ID), url.Values{}, page, total)
+	if redirected, err := redirectPastEnd(c, pager); redirected {
+		return err
+	}
+	l := locale(c)
+	title := l.Text("launch.title", "Number", launch.Number)
+	crumbs := taskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb"), Href: paths.Launches(task.ID)}, ui.Crumb{Text: title})
+	frame := p.frame(c, title, ui.SectionTasks, crumbs...)
+	frame.Styles = []string{"list.css"}
+	return render(c, http.StatusOK, taskviews.LaunchPage(frame, taskviews.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
+}
+
+// listWorkers shows the worker processes.
+func (p *Pages) listWorkers(c echo.Context) error {
+	workers, err := p.Store.Workers(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	if isFragment(c) {
+		return render(c, http.StatusOK, system.WorkersPart(workers))
+	}
+	frame := p.frame(c, locale(c).Text("workers.title"), ui.SectionWorkers)
+	frame.Styles = []string{"list.css"}
+	return render(c, http.StatusOK, system.WorkersPage(frame, workers))
+}
+
+// runID returns the run that the path names.
+func runID(c echo.Context) (int64, error) {
+	id, err := strconv.ParseInt(c.Param("runId"), 10, 64)
+	if err != nil {
+		return 0, &db.NotFoundError{Kind: db.KindRun}
+	}
+	return id, nil
+}
+
+// runText is the whole text of one run, byte for byte. Browsers show it as text.
+func (p *Pages) runText(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	id, err := runID(c)
+	if err != nil {
+		return err
+	}
+	response, err := p.Store.RunResponse(c.Request().Context(), task.ID, id)
+	if err != nil {
+		return err
+	}
+	header := c.Response().Header()
+	header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	header.Set("Cache-Control", "no-store")
+	header.Set(echo.HeaderContentType, "text/plain; charset=utf-8")
+	c.Response().WriteHeader(http.StatusOK)
+	_, err = c.Response().Write(response)
+	return err
+}

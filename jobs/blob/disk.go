@@ -1,0 +1,124 @@
+// Package blob stores files under keys: the datasets of tasks, and uploads that wait for their form.
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrNotFound: no file has that key.
+var ErrNotFound = errors.New("no such file")
+
+// Disk stores files in a folder, readable by this account only. A key is a path relative to it, with slashes.
+type Disk struct{ dir string }
+
+// NewDisk returns the store in a folder, which is created if it does not exist.
+func NewDisk(dir string) (*Disk, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the folder for uploads: %w", err)
+	}
+	return &Disk{dir}, nil
+}
+
+func (d *Disk) path(key string) (string, error) {
+	if !filepath.IsLocal(filepath.FromSlash(key)) {
+		return "", fmt.Errorf("%q is not a valid key", key)
+	}
+	return filepath.Join(d.dir, filepath.FromSlash(key)), nil
+}
+
+// Put stores a file so that it is there completely or not at all, also after a crash. An older file with the key
+// is replaced.
+func (d *Disk) Put(_ context.Context, key string, content []byte) (err error) {
+	path, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("store a file: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".writing-*")
+	if err != nil {
+		return fmt.Errorf("store a file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name())
+			_ = os.Remove(filepath.Dir(path)) // if nothing else is in it
+		}
+	}()
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("store a file: %w", err)
+	}
+	return nil
+}
+
+// Open returns a file, or ErrNotFound. The caller closes it.
+func (d *Disk) Open(_ context.Context, key string) (io.ReadSeekCloser, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path) //nolint:gosec // the key is local to the folder
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a file: %w", err)
+	}
+	return file, nil
+}
+
+// Delete removes a file, or all files whose keys begin with the key and a slash. It is not an error if there are
+// none.
+func (d *Disk) Delete(_ context.Context, key string) error {
+	path, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("delete a file: %w", err)
+	}
+	return nil
+}
+
+// Entry is a stored file.
+type Entry struct {
+	Key      string
+	StoredAt time.Time
+}
+
+// List returns the files directly under a key.
+func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return nil, err
+	}
+	found, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	var entries []Entry
+	for _, one := range found {
+		info, err := one.Info()
+		if err != nil || one.IsDir() || strings.HasPrefix(one.Name(), ".writing-") {
+			continue // removed in the meantime, or not stored yet
+		}
+		entries = append(entries, Entry{Key: key + "/" + one.Name(), StoredAt: info.ModTime()})
+	}
+	return entries, nil
+}

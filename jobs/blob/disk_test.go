@@ -1,0 +1,63 @@
+package blob_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/blob"
+)
+
+func TestAFileIsStoredReplacedListedAndDeleted(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, name := range []string{"plain", "with space", "引号'\"中文"} {
+		dir := filepath.Join(t.TempDir(), name)
+		disk, err := blob.NewDisk(dir)
+		require.NoError(t, err)
+		require.NoError(t, disk.Put(ctx, "a/one", []byte("1")))
+		require.NoError(t, disk.Put(ctx, "a/one", []byte("2")))
+		file, err := disk.Open(ctx, "a/one")
+		require.NoError(t, err)
+		content, err := io.ReadAll(file)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		require.Equal(t, "2", string(content))
+		entries, err := disk.List(ctx, "a")
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		require.Equal(t, "a/one", entries[0].Key)
+		require.NoError(t, disk.Delete(ctx, "a"))
+		require.NoError(t, disk.Delete(ctx, "a"))
+		_, err = disk.Open(ctx, "a/one")
+		require.ErrorIs(t, err, blob.ErrNotFound)
+	}
+}
+
+func TestNoKeyLeadsOutOfTheFolder(t *testing.T) {
+	t.Parallel()
+	disk, err := blob.NewDisk(t.TempDir())
+	require.NoError(t, err)
+	for _, key := range []string{"../x", "/etc/passwd", "a/../../x", ""} {
+		require.Error(t, disk.Put(t.Context(), key, []byte("x")), key)
+		_, err := disk.Open(t.Context(), key)
+		require.Error(t, err, key)
+		require.Error(t, disk.Delete(t.Context(), key), key)
+	}
+}
+
+// Nothing of a file stays that could not be stored.
+func TestAFailedPutLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	disk, err := blob.NewDisk(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "task", "dataset.csv"), 0o700)) // a folder is in the way
+	require.Error(t, disk.Put(t.Context(), "task/dataset.csv", []byte("x")))
+	entries, err := disk.List(t.Context(), "task")
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}

@@ -1,0 +1,319 @@
+// Package tasks has what can be done to a task: create it, start, stop, resume and retry it, copy and delete it.
+// Pages, API, schedules and the command line call the same functions; none of them knows HTTP.
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/jobs/blob"
+	"wending/jobs/dataset"
+	"wending/jobs/secret"
+)
+
+// Waker wakes a worker for a launch. A wake-up may be lost: a worker finds the launch a moment later.
+type Waker interface {
+	EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error
+}
+
+// Service does it.
+type Service struct {
+	Store  *db.Store
+	Queue  Waker
+	Files  *blob.Disk
+	Sealer *secret.Sealer
+	Log    *slog.Logger
+}
+
+// Settings are how a task runs.
+type Settings struct {
+	RunsPerItem, TimeoutSeconds, MaxRetries, Concurrency int
+	UseStream                                            bool
+	// RateLimit is N/s, N/m or unlimited (ParseRate).
+	RateLimit string
+}
+
+// File is a dataset file, at most dataset.MaxBytes large.
+type File struct {
+	Name    string
+	Content []byte
+}
+
+// New is a task to create: validated, with its dataset read.
+type New struct {
+	Name, AgentURL, AgentModel string
+	Headers                    map[string]string
+	// Payload is a JSON object merged into every request body; nil means none.
+	Payload *json.RawMessage
+	Settings
+	// IsDraft keeps the task from starting.
+	IsDraft bool
+	File    File
+	Dataset *dataset.Dataset
+}
+
+// Origin returns scheme://host:port of an agent's URL: the key of its rate limit.
+func Origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
+
+// ParseRate reads a rate: N/s, N/m or unlimited. It returns the least time between two calls; zero means
+// unlimited.
+func ParseRate(text string) (time.Duration, error) {
+	if text == "unlimited" {
+		return 0, nil
+	}
+	count, unit, _ := strings.Cut(text, "/")
+	number, err := strconv.ParseFloat(count, 64)
+	span := map[string]time.Duration{"s": time.Second, "m": time.Minute}[unit]
+	if err != nil || span == 0 || !(number > 0 && number <= 100_000) {
+		return 0, errors.New("a rate is N/s, N/m or unlimited")
+	}
+	interval := time.Duration(float64(span) / number)
+	if interval < time.Microsecond || interval > time.Hour {
+		return 0, errors.New("a rate must be between one call an hour and a million a second")
+	}
+	return interval, nil
+}
+
+// Create stores a task with its file and, unless it is a draft, starts it: all of it or nothing.
+func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, error) {
+	record, err := s.record(uuid.New(), by, n)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	id := record.Task.ID
+	if err := s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), n.File.Content); err != nil {
+		return uuid.Nil, err
+	}
+	launchID, err := s.Store.CreateTask(ctx, record)
+	if err != nil {
+		// The commit's reply may have been lost: then the task exists, and a worker finds its launch. The file is
+		// removed only if the task certainly does not exist.
+		_, lookup := s.Store.Task(context.WithoutCancel(ctx), id)
+		if errors.Is(lookup, db.ErrNotFound) {
+			s.deleteFiles(ctx, id)
+		}
+		if lookup != nil {
+			return uuid.Nil, err
+		}
+		return id, nil
+	}
+	s.Log.InfoContext(ctx, "task created", "task_id", id, "items", len(record.Items), "is_draft", n.IsDraft)
+	s.wake(ctx, id, launchID)
+	return id, nil
+}
+
+// ReplaceDraft replaces a draft's settings, questions and file and, unless it stays a draft, starts it.
+// db.ErrConflict: the task is no longer a draft.
+func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n New) error {
+	record, err := s.record(id, by, n)
+	if err != nil {
+		return err
+	}
+	// The file first: a draft whose file is newer than its questions can be edited again, the reverse is a lost file.
+	if err := s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), n.File.Content); err != nil {
+		return err
+	}
+	launchID, err := s.Store.ReplaceDraft(ctx, record)
+	if err != nil {
+		return err
+	}
+	s.Log.InfoContext(ctx, "draft replaced", "task_id", id, "items", len(record.Items), "is_draft", n.IsDraft)
+	s.wake(ctx, id, launchID)
+	return nil
+}
+
+// record is the task as the store takes it.
+func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
+	address, err := url.Parse(n.AgentURL)
+	if err != nil {
+		return db.NewTask{}, err
+	}
+	interval, err := ParseRate(n.RateLimit)
+	if err != nil {
+		return db.NewTask{}, err
+	}
+	record := db.NewTask{By: by, Task: db.Task{
+		ID: id, Name: n.Name, AgentURL: n.AgentURL, ExtraPayload: n.Payload,
+		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
+		UseStream: n.UseStream, Concurrency: n.Concurrency, RateLimit: n.RateLimit,
+		DatasetName: storableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
+	}}
+	if len(n.Headers) > 0 {
+		if record.Task.SealedHeaders, err = s.Sealer.Seal(n.Headers, id.String()); err != nil {
+			return db.NewTask{}, err
+		}
+	}
+	if n.AgentModel != "" {
+		record.Task.AgentModel = &n.AgentModel
+	}
+	if !n.IsDraft {
+		record.Launch = &db.NewLaunch{AgentOrigin: Origin(address), CallInterval: interval, By: by}
+	}
+	for _, row := range n.Dataset.Rows {
+		record.Items = append(record.Items, db.NewItem{
+			QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
+			SystemPrompt: row.SystemPrompt, UserContext: row.UserContext, Variables: row.Variables,
+		})
+	}
+	return record, nil
+}
+
+// storableName makes a file's name fit for storage and pages: no control characters, and its last 200 characters.
+func storableName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, "\uFFFD"))
+	if runes := []rune(name); len(runes) > 200 {
+		return string(runes[len(runes)-200:])
+	}
+	return name
+}
+
+// Start starts a draft. Like Resume and Retry, it returns the task as it is then, and the errors of
+// db.Store.RequestLaunch.
+func (s *Service) Start(ctx context.Context, by db.Actor, id uuid.UUID) (db.Task, error) {
+	return s.launch(ctx, by, id, db.LaunchSubmit, "")
+}
+
+// Resume continues with the runs that never took place.
+func (s *Service) Resume(ctx context.Context, by db.Actor, id uuid.UUID) (db.Task, error) {
+	return s.launch(ctx, by, id, db.LaunchResume, "")
+}
+
+// Retry repeats everything that did not succeed, of one question if questionID is not empty.
+func (s *Service) Retry(ctx context.Context, by db.Actor, id uuid.UUID, questionID string) (db.Task, error) {
+	return s.launch(ctx, by, id, db.LaunchRetry, questionID)
+}
+
+func (s *Service) launch(ctx context.Context, by db.Actor, id uuid.UUID, kind db.LaunchKind, questionID string) (db.Task, error) {
+	task, err := s.Store.Task(ctx, id)
+	if err != nil {
+		return task, err
+	}
+	address, err := url.Parse(task.AgentURL)
+	if err != nil {
+		return task, err
+	}
+	launch := db.NewLaunch{By: by, AgentOrigin: Origin(address)}
+	if launch.CallInterval, err = ParseRate(task.RateLimit); err != nil {
+		return task, err
+	}
+	launchID, err := s.Store.RequestLaunch(ctx, id, kind, questionID, launch)
+	if err != nil {
+		return task, err
+	}
+	s.Log.InfoContext(ctx, "launch requested", "task_id", id, "launch_id", launchID, "kind", kind)
+	s.wake(ctx, id, launchID)
+	return s.Store.Task(ctx, id)
+}
+
+// Stop stops a task. If no worker has begun it, it is STOPPED at once.
+func (s *Service) Stop(ctx context.Context, by db.Actor, id uuid.UUID) (db.Task, error) {
+	launchID, err := s.Store.StopTask(ctx, id, by)
+	if err != nil {
+		return db.Task{}, err
+	}
+	s.Log.InfoContext(ctx, "stop requested", "task_id", id, "launch_id", launchID)
+	if _, err := s.Store.FinishLaunch(ctx, launchID); err != nil {
+		s.Log.WarnContext(ctx, "stopped launch not finished yet, a worker will", "launch_id", launchID, "error", err)
+	}
+	return s.Store.Task(ctx, id)
+}
+
+// Delete removes a task and all its data. db.ErrConflict: it is active and must be stopped first.
+func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
+	if err := s.Store.DeleteTask(ctx, id); err != nil {
+		return err
+	}
+	s.deleteFiles(ctx, id)
+	s.Log.InfoContext(ctx, "task deleted", "task_id", id)
+	return nil
+}
+
+// Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its
+// dataset nil, if the stored file is gone.
+func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
+	n := New{
+		Name: source.Name, AgentURL: source.AgentURL, Payload: source.ExtraPayload,
+		Settings: Settings{
+			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
+			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: source.RateLimit,
+		},
+	}
+	if source.AgentModel != nil {
+		n.AgentModel = *source.AgentModel
+	}
+	if err := s.Sealer.Open(source.SealedHeaders, source.ID.String(), &n.Headers); err != nil {
+		return n, err
+	}
+	file, err := s.DatasetFile(ctx, source)
+	if errors.Is(err, blob.ErrNotFound) {
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	if n.File.Content, err = io.ReadAll(file); err != nil {
+		return n, fmt.Errorf("read the dataset: %w", err)
+	}
+	n.File.Name = source.DatasetName
+	n.Dataset, err = dataset.Read(n.File.Name, n.File.Content)
+	return n, err
+}
+
+// CreateDemo creates a task of the given questions for the demo agent, whose answers vary.
+func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL string, questions File) (uuid.UUID, error) {
+	set, err := dataset.Read(questions.Name, questions.Content)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return s.Create(ctx, by, New{
+		Name: name, AgentURL: agentURL, AgentModel: "demo-agent", File: questions, Dataset: set,
+		Settings: Settings{RunsPerItem: 5, TimeoutSeconds: 5, Concurrency: 5, UseStream: true, RateLimit: "unlimited"},
+	})
+}
+
+// DatasetFile returns the file that a task was made from, or blob.ErrNotFound. The caller closes it.
+func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, error) {
+	return s.Files.Open(ctx, datasetKey(task.ID, task.DatasetExtension))
+}
+
+func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/dataset." + extension }
+
+func (s *Service) deleteFiles(ctx context.Context, id uuid.UUID) {
+	if err := s.Files.Delete(context.WithoutCancel(ctx), id.String()); err != nil {
+		s.Log.WarnContext(ctx, "files of a deleted task could not be removed", "task_id", id, "error", err)
+	}
+}
+
+// wake wakes a worker for a launch; uuid.Nil is a draft's.
+func (s *Service) wake(ctx context.Context, id, launchID uuid.UUID) {
+	if launchID == uuid.Nil {
+		return
+	}
+	if err := s.Queue.EnqueueLaunch(context.WithoutCancel(ctx), launchID); err != nil {
+		s.Log.WarnContext(ctx, "wake-up not sent, a worker will find the launch", "task_id", id, "launch_id", launchID, "error", err)
+	}
+}

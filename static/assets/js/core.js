@@ -1,0 +1,117 @@
+// What every page does beyond plain HTML. Every page works without scripts.
+(function () {
+  "use strict";
+  const root = document.documentElement;
+  const body = document.body;
+  root.classList.add("scripted");
+
+  // Toasts say what happened and leave; one under the pointer stays.
+  const toasts = document.getElementById("toasts");
+  function leaveLater(note) {
+    setTimeout(() => (note.matches(":hover") ? leaveLater(note) : note.remove()), 5000);
+  }
+  function toast(text, isError) {
+    const note = document.createElement("div");
+    note.className = isError ? "toast-note is-error" : "toast-note";
+    note.textContent = text;
+    toasts.append(note);
+    leaveLater(note);
+  }
+  toasts.querySelectorAll(".toast-note").forEach(leaveLater);
+  const here = new URL(location.href);
+  if (here.searchParams.has("done")) {
+    here.searchParams.delete("done");
+    history.replaceState(null, "", here);
+  }
+
+  // A lasting line says that the figures are old while the server cannot be reached.
+  const offline = document.getElementById("offline");
+  let lastContact = Date.now();
+  function setOffline(isOffline) {
+    if (!isOffline) lastContact = Date.now();
+    if (offline.hidden !== isOffline) return;
+    offline.textContent = offline.dataset.text.replace("%", new Date(lastContact).toLocaleTimeString("zh-CN", { timeZone: "Asia/Shanghai", hour12: false }));
+    offline.hidden = !isOffline;
+    root.classList.toggle("is-offline", isOffline);
+  }
+  window.wending = { toast, setOffline };
+
+  // The theme changes without a reload, so that nothing on the page is lost. The button offers the other of what is
+  // seen, which may be the system's.
+  const theme = document.getElementById("theme");
+  function offerOtherTheme() {
+    const isDark = root.classList.contains("dark");
+    theme.value = isDark ? "light" : "dark";
+    theme.title = isDark ? theme.dataset.toLight : theme.dataset.toDark;
+    theme.setAttribute("aria-label", theme.title);
+  }
+  offerOtherTheme();
+  new MutationObserver(offerOtherTheme).observe(root, { attributes: true, attributeFilter: ["class"] });
+  theme.addEventListener("click", (event) => {
+    event.preventDefault();
+    const chosen = theme.value;
+    root.dataset.theme = chosen;
+    root.classList.toggle("dark", chosen === "dark");
+    fetch(theme.form.action, { method: "POST", body: new URLSearchParams({ theme: chosen }), redirect: "manual" }).catch(() => {});
+  });
+
+  // A switch of language loads the page again: it opens where it was left.
+  const placeKey = "wending-place";
+  document.querySelectorAll("[data-keep-place]").forEach((button) => button.addEventListener("click", () => {
+    button.form.elements.back.value = location.pathname + location.search + location.hash;
+    const opened = [...document.querySelectorAll("details")].map((details, n) => (details.open ? n : -1)).filter((n) => n >= 0);
+    sessionStorage.setItem(placeKey, JSON.stringify({ path: location.pathname + location.search, top: scrollY, opened }));
+  }));
+  const place = JSON.parse(sessionStorage.getItem(placeKey) || "null");
+  sessionStorage.removeItem(placeKey);
+  if (place && place.path === location.pathname + location.search) {
+    const all = document.querySelectorAll("details");
+    place.opened.forEach((n) => { if (all[n]) all[n].open = true; });
+    window.addEventListener("load", () => window.scrollTo(0, place.top));
+  }
+
+  // Parts that show the present replace themselves at every tick; there is none while the page is hidden, or while
+  // there is no such part.
+  setInterval(() => {
+    if (document.visibilityState === "visible" && document.querySelector("[data-active][hx-trigger^=tick]")) {
+      body.dispatchEvent(new CustomEvent("tick"));
+    }
+  }, 1000);
+
+  // What fails in the background is said once, by the lasting line; what a person asked for is said at once.
+  function isBackground(event) {
+    return /^(tick|rows|progress)\b/.test(event.detail.elt.getAttribute("hx-trigger") || "");
+  }
+  body.addEventListener("htmx:sendError", (event) => {
+    setOffline(true);
+    if (!isBackground(event)) toast(body.dataset.networkError, true);
+  });
+  body.addEventListener("htmx:afterRequest", (event) => { if (event.detail.xhr.status > 0) setOffline(false); });
+  let saidFailure = "";
+  body.addEventListener("htmx:responseError", (event) => {
+    const page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
+    const heading = page.querySelector("h1");
+    const words = event.detail.elt.dataset.failed || (heading && heading.textContent);
+    if (!words || (isBackground(event) && saidFailure === words)) return;
+    saidFailure = isBackground(event) ? words : "";
+    toast(words, true);
+  });
+  body.addEventListener("htmx:afterSwap", () => { saidFailure = ""; });
+
+  // Small things that markup asks for.
+  document.addEventListener("click", (event) => {
+    const closer = event.target.closest("[data-close-details]");
+    if (closer) {
+      const details = closer.closest("details");
+      const top = details.getBoundingClientRect().top;
+      details.open = false;
+      window.scrollBy(0, Math.min(0, top - 160)); // its beginning, if that had been scrolled away
+      details.querySelector("summary").focus({ preventScroll: true });
+    }
+    const copier = event.target.closest("[data-copy]");
+    if (copier) {
+      navigator.clipboard.writeText(document.querySelector(copier.dataset.copy).textContent).then(() => toast(copier.dataset.copied), () => {});
+    }
+  });
+  document.querySelectorAll("[data-submit-on-change]").forEach((form) => form.addEventListener("change", () => form.requestSubmit()));
+})();

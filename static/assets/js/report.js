@@ -1,0 +1,113 @@
+// The report of a task: keys, folds that do not move what is read, and exports that say how they end.
+(function () {
+  "use strict";
+  const { toast } = window.wending;
+  const cards = [...document.querySelectorAll(".result")];
+  const help = document.getElementById("help");
+  const head = document.querySelector(".report-head");
+  const map = document.querySelector(".map");
+  const isStill = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  if (window.innerWidth < 1360 && window.innerWidth > 1000) map.open = false; // a rail leaves the answers their room
+
+  // Where cards begin to be covered by the sticky head.
+  function headBottom() {
+    return getComputedStyle(head).position === "sticky" ? head.getBoundingClientRect().bottom : 0;
+  }
+  // The question being read: the first one that is not scrolled away under the head.
+  function current() {
+    const edge = headBottom() + 40;
+    const at = cards.findIndex((card) => card.getBoundingClientRect().bottom > edge);
+    return at < 0 ? cards.length - 1 : at;
+  }
+  function isAtTop(card) {
+    return Math.abs(card.getBoundingClientRect().top - headBottom()) < 40;
+  }
+  function show(card) {
+    window.scrollBy({ top: card.getBoundingClientRect().top - headBottom() - 12, behavior: isStill ? "auto" : "smooth" });
+    card.focus({ preventScroll: true });
+  }
+  let target = -1; // where a smooth scroll leads; keys pressed meanwhile count from there
+  let targetUntil = 0;
+  function step(by) {
+    let at = Date.now() < targetUntil ? target : current();
+    // Back from the middle of a long question leads to its beginning first.
+    if (!(by < 0 && Date.now() >= targetUntil && cards[at] && cards[at].getBoundingClientRect().top < headBottom() - 40)) at += by;
+    else if (isAtTop(cards[at])) at += by;
+    if (at >= cards.length) return turn("next", "#first");
+    if (at < 0) return turn("prev", "#last");
+    target = at;
+    targetUntil = Date.now() + 600;
+    show(cards[at]);
+  }
+  // The next page begins at its first question, the previous one at its last.
+  function turn(rel, hash) {
+    const link = document.querySelector(`.pager a[rel=${rel}]`);
+    if (link) location.href = link.href + hash;
+  }
+  if (location.hash === "#last" && cards.length) window.addEventListener("load", () => show(cards[cards.length - 1]));
+  if (location.hash === "#first" && cards.length) cards[0].focus({ preventScroll: true });
+
+  // Opens or closes folds and keeps the card that is read where it is.
+  function toggle(folds, anchor) {
+    const top = anchor.getBoundingClientRect().top;
+    const open = [...folds].some((fold) => !fold.open);
+    folds.forEach((fold) => { fold.open = open; });
+    window.scrollBy(0, anchor.getBoundingClientRect().top - top);
+  }
+  const keys = {
+    j: () => step(1),
+    k: () => step(-1),
+    e: () => cards.length && toggle(cards[current()].querySelectorAll(".fold"), cards[current()]),
+    E: () => cards.length && toggle(document.querySelectorAll(".fold"), cards[current()]),
+    "/": () => document.getElementById("search").focus(),
+    "?": () => help.showModal(),
+  };
+  document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+    const act = keys[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+
+  // An export is fetched, so that its button can show that it is being written and what came of it.
+  document.querySelectorAll("[data-export]").forEach((link) => {
+    const label = link.querySelector("span");
+    const words = label.textContent;
+    link.addEventListener("click", async (event) => {
+      event.preventDefault();
+      if (link.getAttribute("aria-busy") === "true") return;
+      link.setAttribute("aria-busy", "true");
+      label.textContent = link.dataset.busy;
+      try {
+        const response = await fetch(link.href);
+        if (!response.ok) {
+          const known = { 404: link.dataset.missing, 409: link.dataset.unfinished }[response.status];
+          toast(known || link.dataset.failed, true);
+          return;
+        }
+        const encoded = /filename\*=UTF-8''([^;]+)/.exec(response.headers.get("Content-Disposition") || "");
+        let content;
+        try {
+          content = await response.blob();
+        } catch { // it broke off on the way
+          toast(link.dataset.failed, true);
+          return;
+        }
+        const address = URL.createObjectURL(content);
+        const anchor = document.createElement("a");
+        anchor.href = address;
+        anchor.download = encoded ? decodeURIComponent(encoded[1]) : "report";
+        anchor.click();
+        setTimeout(() => URL.revokeObjectURL(address), 60000);
+        toast(link.dataset.done, false);
+      } catch { // no answer at all
+        toast(document.body.dataset.networkError, true);
+      } finally {
+        link.removeAttribute("aria-busy");
+        label.textContent = words;
+      }
+    });
+  });
+})();

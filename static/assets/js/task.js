@@ -1,0 +1,65 @@
+// The page of a task follows its progress: every event asks for the live part, at most once a second and not while
+// the page is hidden. The last event ends it.
+(function () {
+  "use strict";
+  const { setOffline } = window.wending;
+  const live = () => document.getElementById("live");
+  const title = document.title;
+
+  function showTitle(prefix) {
+    document.title = prefix ? prefix + " " + title : title;
+  }
+  if (!live().dataset.progress) return;
+
+  const events = new EventSource(live().dataset.progress);
+  let waiting = null;
+  let last = 0;
+  function refresh() {
+    waiting = null;
+    if (document.visibilityState !== "visible") return;
+    last = Date.now();
+    document.body.dispatchEvent(new CustomEvent("progress"));
+  }
+  function later() {
+    if (waiting === null) waiting = setTimeout(refresh, Math.max(0, 1000 - (Date.now() - last)));
+  }
+  events.addEventListener("progress", (event) => {
+    setOffline(false);
+    const state = JSON.parse(event.data);
+    if (state.total > 0 && state.status === "RUNNING") showTitle(Math.floor((100 * state.completed) / state.total) + "%");
+    later();
+  });
+  events.addEventListener("error", () => setOffline(true)); // the browser reconnects by itself
+  events.addEventListener("open", () => setOffline(false));
+  ["completed", "failed", "stopped"].forEach((kind) => events.addEventListener(kind, () => {
+    events.close();
+    showTitle(kind === "completed" ? "✓" : "■");
+    if (wantsNotification()) new Notification(live().dataset.ended, { tag: location.pathname });
+    later();
+  }));
+  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") later(); });
+
+  // A notification is offered where the browser has them, and shown only if it was asked for on this page.
+  let isWanted = false;
+  function wantsNotification() {
+    return isWanted && "Notification" in window && Notification.permission === "granted";
+  }
+  function offerNotification() {
+    const button = document.getElementById("notify");
+    if (!button || !("Notification" in window) || Notification.permission === "denied") return;
+    button.hidden = false;
+    if (isWanted) {
+      button.disabled = true;
+      button.textContent = button.dataset.on;
+    }
+  }
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("#notify")) return;
+    Notification.requestPermission().then((permission) => {
+      isWanted = permission === "granted";
+      offerNotification();
+    });
+  });
+  document.body.addEventListener("htmx:afterSwap", offerNotification);
+  offerNotification();
+})();

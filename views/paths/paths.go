@@ -1,0 +1,79 @@
+// Package paths has the path of every page and endpoint, once.
+package paths
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/google/uuid"
+)
+
+// Fixed paths.
+const (
+	Create   = "/"
+	Demo     = "/demo"
+	Tasks    = "/tasks"
+	TaskRows = "/tasks/rows"
+	Preview  = "/tasks/preview"
+	Probe    = "/tasks/probe"
+	Language = "/language"
+	Settings = "/settings"
+	Workers  = "/workers"
+	Health   = "/healthz"
+	Metrics  = "/metrics"
+	OpenAPI  = "/api/openapi.json"
+	// APITasks is the API's collection of tasks.
+	APITasks = "/api/v1/evaluation-tasks"
+)
+
+// CreateFrom is the form for a copy of a task.
+func CreateFrom(id uuid.UUID) string { return Create + "?from=" + id.String() }
+
+// EditDraft is the form that a draft is edited in.
+func EditDraft(id uuid.UUID) string { return Create + "?draft=" + id.String() }
+
+// Task is a task's page.
+func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
+
+// TaskLive is the part of a task's page that changes while it runs.
+func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
+
+// TaskAction is where a task is told to run, stop, resume or retry.
+func TaskAction(id uuid.UUID, action string) string { return Task(id) + "/" + action }
+
+// TaskDelete is where a task is deleted.
+func TaskDelete(id uuid.UUID) string { return Task(id) + "/delete" }
+
+// TaskDataset is the file that a task was made from.
+func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
+
+// Results is a task's report.
+func Results(id uuid.UUID) string { return Task(id) + "/results" }
+
+// Launches is the list of a task's launches.
+func Launches(id uuid.UUID) string { return Task(id) + "/launches" }
+
+// Launch is one launch of a task.
+func Launch(id, launch uuid.UUID) string { return Launches(id) + "/" + launch.String() }
+
+// Run is the page with the whole text of one run.
+func Run(id uuid.UUID, run int64) string { return Task(id) + "/runs/" + strconv.FormatInt(run, 10) }
+
+// RunText is the whole text of one run.
+func RunText(id uuid.UUID, run int64) string { return Run(id, run) + "/text" }
+
+// APIProgress is a task's stream of progress events.
+func APIProgress(id uuid.UUID) string { return APITasks + "/" + id.String() + "/progress" }
+
+// APIExport is a task's report as a download.
+func APIExport(id uuid.UUID, format string) string {
+	return APITasks + "/" + id.String() + "/export?format=" + format
+}
+
+// WithQuery adds a query to a path.
+func WithQuery(path string, query url.Values) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}

@@ -1,0 +1,111 @@
+// Package text holds every text of the product in all its languages, and writes numbers, units and times.
+package text
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+
+	"github.com/nicksnyder/go-i18n/v2/i18n"
+	"golang.org/x/text/language"
+)
+
+// locales has one catalogue per area of the product and language: <area>.<language>.json.
+//
+//go:embed locales/*.json
+var locales embed.FS
+
+// Languages are the languages of the pages; the first is the product's own.
+var Languages = []string{"zh-CN", "en"}
+
+// Catalogue holds every text of the product in all languages.
+type Catalogue struct{ localizers map[string]*i18n.Localizer }
+
+// NewCatalogue reads the texts that are compiled in.
+func NewCatalogue() (*Catalogue, error) {
+	bundle := i18n.NewBundle(language.SimplifiedChinese)
+	bundle.RegisterUnmarshalFunc("json", json.Unmarshal)
+	files, err := fs.Glob(locales, "locales/*.json")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		if _, err := bundle.LoadMessageFileFS(locales, file); err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+	}
+	c := &Catalogue{localizers: map[string]*i18n.Localizer{}}
+	for _, lang := range Languages {
+		c.localizers[lang] = i18n.NewLocalizer(bundle, lang)
+	}
+	return c, nil
+}
+
+// Locale is how one request is answered: its language and theme.
+type Locale struct {
+	Lang string
+	// Theme is light, dark, or empty for the system's.
+	Theme     string
+	localizer *i18n.Localizer
+	catalogue *Catalogue
+}
+
+// Locale returns the texts of one of Languages.
+func (c *Catalogue) Locale(lang, theme string) Locale {
+	return Locale{Lang: lang, Theme: theme, localizer: c.localizers[lang], catalogue: c}
+}
+
+// Text returns a text of the catalogue with the arguments, which are pairs of name and value, inserted. An
+// integer named Count selects the plural form and is written with separators, as are all integers. A missing key
+// is shown as it is: a test keeps that from happening.
+func (l Locale) Text(key string, args ...any) string {
+	data := map[string]any{}
+	for n := 0; n+1 < len(args); n += 2 {
+		data[args[n].(string)] = args[n+1]
+	}
+	return l.TextWith(key, data)
+}
+
+// TextWith is Text with its arguments in a map, which it does not change.
+func (l Locale) TextWith(key string, args map[string]any) string {
+	config := &i18n.LocalizeConfig{MessageID: key}
+	data := make(map[string]any, len(args))
+	for name, value := range args {
+		if number, isInt := value.(int); isInt {
+			if name == "Count" {
+				config.PluralCount = number
+			}
+			value = Number(number)
+		}
+		data[name] = value
+	}
+	config.TemplateData = data
+	message, err := l.localizer.Localize(config)
+	if err != nil {
+		return key
+	}
+	return message
+}
+
+type localeKey struct{}
+
+// WithLocale returns a context for rendering in a locale.
+func WithLocale(ctx context.Context, locale Locale) context.Context {
+	return context.WithValue(ctx, localeKey{}, locale)
+}
+
+// LocaleOf returns the locale of a context that WithLocale made.
+func LocaleOf(ctx context.Context) Locale {
+	locale, _ := ctx.Value(localeKey{}).(Locale)
+	return locale
+}
+
+// T is Locale.Text in the locale of a context, for templates.
+func T(ctx context.Context, key string, args ...any) string { return LocaleOf(ctx).Text(key, args...) }
+
+// In is the locale in another of Languages.
+func (l Locale) In(lang string) Locale {
+	return l.catalogue.Locale(lang, l.Theme)
+}

@@ -1,0 +1,46 @@
+package ui
+
+import (
+	"strings"
+
+	"wending/db"
+	"wending/views/text"
+)
+
+// Failure is why a call did not succeed.
+type Failure struct {
+	// Code is that of the run; Message is the detail, in English or in the agent's own words.
+	Code, Message string
+}
+
+// FailureOf returns why a run did not succeed; nil if it succeeded or never took place.
+func FailureOf(run db.Run) *Failure {
+	if run.ErrorCode == nil {
+		return nil
+	}
+	failure := Failure{Code: *run.ErrorCode}
+	if run.ErrorMessage != nil {
+		failure.Message = *run.ErrorMessage
+	}
+	return &failure
+}
+
+// ShownCode is the code as pages show it (spec/004 US-02 5).
+func (f Failure) ShownCode() string {
+	if f.Code == "TIMEOUT" {
+		return "TIMEOUT_ERROR"
+	}
+	return f.Code
+}
+
+// Text explains the code in the locale's words.
+func (f Failure) Text(locale text.Locale) string {
+	if status, isHTTP := strings.CutPrefix(f.Code, "HTTP_"); isHTTP {
+		return locale.Text("run.error.HTTP", "Status", status)
+	}
+	key := "run.error." + f.Code
+	if explained := locale.Text(key); explained != key {
+		return explained
+	}
+	return f.Message
+}

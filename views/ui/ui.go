@@ -1,0 +1,27 @@
+package ui
+
+import "strconv"
+
+// percent is a length on a scale of 100 for SVG; what is there at all is visible.
+func percent(part, total int) string {
+	if part <= 0 || total <= 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(max(1, min(100, 100*float64(part)/float64(total))), 'f', 2, 64)
+}
+
+// Bad is the class of a number that should be zero.
+func Bad(is bool) string {
+	if is {
+		return "is-bad"
+	}
+	return ""
+}
+
+// YesNo is the key of the word for a boolean.
+func YesNo(is bool) string {
+	if is {
+		return "word.yes"
+	}
+	return "word.no"
+}
