@@ -215,7 +215,7 @@ func (d *decoder) answer(broken error) Answer {
 	}
 	if d.final != nil && (!d.isFinalBlank || len(d.chunks) == 0) {
 		text = d.final
-	} else if !d.sawFinal && !d.sawChunk && d.sawEnvelope {
+	} else if !d.sawFinal && !d.sawChunk && d.isOneEnvelope() {
 		text = d.envelope
 	}
 	switch {
@@ -242,15 +242,24 @@ func (d *decoder) answer(broken error) Answer {
 			message += "; it contains: " + excerptOf(d.excerpt)
 		}
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: message}
-	case d.sawEnvelope:
+	case d.isOneEnvelope():
 		return Answer{Status: Succeeded, Text: text}
 	case d.w.read == 0:
 		return failed(CodeParse, "The agent answered with an empty body")
-	case len(d.excerpt) > 0:
-		return failed(CodeParse, "No answer can be read from: "+excerptOf(d.excerpt))
+	case d.looksLike != "":
+		return failed(CodeParse, fmt.Sprintf("The response looks like the protocol of %s, which is not the one expected: %s",
+			d.looksLike, excerptOf(d.w.begin)))
+	case d.sawEnvelope:
+		return failed(CodeParse, "The response holds several values, none of which says that it is the whole answer: "+excerptOf(d.w.begin))
 	default:
-		return failed(CodeParse, "The response holds no answer")
+		return failed(CodeParse, "No answer can be read from: "+excerptOf(d.w.begin))
 	}
+}
+
+// isOneEnvelope says whether the body is one JSON value that holds an answer. Beside anything else such a
+// value may be a fragment.
+func (d *decoder) isOneEnvelope() bool {
+	return d.sawEnvelope && d.values == 1 && len(d.excerpt) == 0
 }
 
 // decodedBody reads the body as UTF-8 where its Content-Type names another charset.

@@ -27,8 +27,11 @@ type decoder struct {
 	final        []byte // the text of the last one that carried any
 	isFinalBlank bool   // the very last one carried none: the chunks are the answer, where there are any
 
-	sawEnvelope bool   // a JSON value that is no event but holds an answer
+	values      int    // how many JSON values came, of whatever kind
+	sawEnvelope bool   // a bare JSON value that is not an event but holds an answer
 	envelope    []byte // its text
+
+	looksLike string // the protocol that the events belong to where they are not ours; "": none we know of
 
 	failure    string // the agent's own error message
 	hasFailed  bool
@@ -109,6 +112,7 @@ func (d *decoder) payload(eventName string, isPrefixed bool) (isDone bool) {
 		v, err := w.value(0)
 		switch {
 		case err == nil:
+			d.values++
 			d.take(eventName, isPrefixed, v)
 			w.mark = -1
 		case errors.Is(err, errSyntax):
@@ -173,6 +177,9 @@ func (d *decoder) unreadable() (begin []byte) {
 
 // take looks at one JSON value.
 func (d *decoder) take(eventName string, isPrefixed bool, v value) {
+	if d.looksLike == "" {
+		d.looksLike = foreignProtocol(eventName, v)
+	}
 	if event, ok := v.get("event"); ok && event.kind == kindString {
 		eventName = string(event.text)
 	}
@@ -181,9 +188,7 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 	case isErrorEvent(eventName):
 		d.fail(v)
 	case v.kind != kindObject:
-		if !isPrefixed { // the body is one bare string or list
-			d.takeEnvelope(v)
-		}
+		d.takeEnvelope(v, isPrefixed)
 	case eventName == "llm_chunk":
 		d.sawChunk = true
 		d.add(&d.chunks, chunkText(v))
@@ -191,15 +196,24 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 		d.sawChunk = true
 		d.add(&d.reasoning, chunkText(v))
 	case eventName == "node_finished":
-		d.sawFinal = true
 		text := finalText(v)
+		if len(text) == 0 && holdsOutputs(v) {
+			return // another protocol's event of the same name: its text is in a place that is not ours to guess
+		}
+		d.sawFinal = true
 		d.isFinalBlank = len(text) == 0
 		if !d.isFinalBlank {
 			d.final = d.whole(text)
 		}
 	case eventName == "" || eventName == "message":
-		d.takeEnvelope(v)
+		d.takeEnvelope(v, isPrefixed)
 	}
+}
+
+// holdsOutputs knows the node_finished of workflow engines, which hold named "outputs".
+func holdsOutputs(v value) bool {
+	data, _ := v.get("data")
+	return holdsAny(v, []string{"outputs"}) || holdsAny(data, []string{"outputs"})
 }
 
 // isErrorEvent knows error, llm_error, node_error, workflow_failed and their like.
@@ -207,11 +221,14 @@ func isErrorEvent(name string) bool {
 	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
 }
 
-// takeEnvelope looks at a value that is no event: an answer as one JSON, or {code, msg} of a failure.
-func (d *decoder) takeEnvelope(v value) {
+// takeEnvelope looks at a value that is not one of our events: an answer as one JSON, or {code, msg} of a
+// failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
+func (d *decoder) takeEnvelope(v value, isPrefixed bool) {
 	if text, ok := envelopeText(v, 0); ok {
-		d.sawEnvelope = true
-		d.envelope = d.whole(text)
+		if !isPrefixed {
+			d.sawEnvelope = true
+			d.envelope = d.whole(text)
+		}
 		return
 	}
 	if isFailureCode(v) {
@@ -309,8 +326,8 @@ func finalText(v value) []byte {
 	return text
 }
 
-// namedText returns the text of the first member of v with one of the names that has any: a string, an
-// object that holds such a member itself, or other JSON as it stands.
+// namedText returns the text of the first member of v with one of the names that has any: a string, a
+// list of strings (joined by LF), an object that holds such a member itself, or other JSON as it stands.
 func namedText(v value, depth int, names ...string) ([]byte, bool) {
 	for _, name := range names {
 		member, ok := v.get(name)
@@ -332,13 +349,31 @@ func namedText(v value, depth int, names ...string) ([]byte, bool) {
 			if len(member.fields) > 0 && !holdsAny(member, names) {
 				return member.text, true
 			}
-		default:
-			if member.kind != kindArray || len(member.items) > 0 {
+		case kindArray:
+			if text, ok := joined(member); ok {
+				return text, true
+			}
+			if len(member.items) > 0 {
 				return member.text, true
 			}
+		default:
+			return member.text, true
 		}
 	}
 	return nil, false
+}
+
+// joined joins a list of strings by LF; false when it holds anything else.
+func joined(list value) ([]byte, bool) {
+	lines := make([][]byte, len(list.items))
+	for n, item := range list.items {
+		if item.kind != kindString {
+			return nil, false
+		}
+		lines[n] = item.text
+	}
+	text := bytes.Join(lines, []byte("\n"))
+	return text, len(text) > 0
 }
 
 // holdsAny says whether v has a member of that name: {"output": ""} says "no text", not "this object".
@@ -351,8 +386,9 @@ func holdsAny(v value, names []string) bool {
 	return false
 }
 
-// envelopeText finds the answer in one JSON value: a bare string, the first of a list, a named member,
-// the same under data, or the message of a chat completion.
+// envelopeText finds the answer in one JSON value: a bare string, the only one of a list, a named member,
+// the same under data, or the message of a chat completion. A member that lists objects is another
+// protocol's parts, not an answer.
 func envelopeText(v value, depth int) ([]byte, bool) {
 	if depth > 4 {
 		return nil, false
@@ -361,12 +397,13 @@ func envelopeText(v value, depth int) ([]byte, bool) {
 	case kindString:
 		return v.text, len(v.text) > 0
 	case kindArray:
-		if len(v.items) > 0 {
+		if len(v.items) == 1 {
 			return envelopeText(v.items[0], depth+1)
 		}
 	case kindObject:
-		if text, ok := namedText(v, 0, "output", "content", "text", "answer"); ok {
-			return text, true
+		names := []string{"output", "content", "text", "answer"}
+		if text, ok := namedText(v, 0, names...); ok {
+			return text, !listsObjects(v, names)
 		}
 		if choice, ok := firstChoice(v); ok {
 			message, _ := choice.get("message")
@@ -379,6 +416,19 @@ func envelopeText(v value, depth int) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// listsObjects says whether one of the named members is a list of anything but strings.
+func listsObjects(v value, names []string) bool {
+	for _, name := range names {
+		member, _ := v.get(name)
+		if member.kind == kindArray && len(member.items) > 0 {
+			if _, ok := joined(member); !ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isFailureCode says whether v is an envelope that reports a failure: a code that means no success, or

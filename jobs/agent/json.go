@@ -70,6 +70,8 @@ type window struct {
 	err  error
 	// reread counts the bytes that were read again. Hostile text could make that quadratic: see rewind.
 	read, reread int
+	// begin is how the source begins, for error messages: a little more than they show.
+	begin []byte
 	// nodes counts the parts of the value being read.
 	nodes int
 }
@@ -105,6 +107,9 @@ func (w *window) more(ahead int) bool {
 			}
 		}
 		n, err := w.src.Read(w.buf[len(w.buf):cap(w.buf)])
+		if room := excerptBytes + utf8.UTFMax - len(w.begin); room > 0 {
+			w.begin = append(w.begin, w.buf[len(w.buf):len(w.buf)+min(n, room)]...)
+		}
 		w.buf = w.buf[:len(w.buf)+n]
 		w.read += n
 		if err != nil {

@@ -76,3 +76,46 @@ func requireError(t *testing.T, want string, recording agenttest.Recording, answ
 		}
 	}
 }
+
+// A recording of a protocol that the default reader does not know is read rightly or fails; it is never
+// taken for another text, and the failure says which protocol it looks like.
+func TestRecordingsOfOtherProtocolsAreNeverTakenForAnotherText(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	protocols := map[string]string{"a2a": "A2A", "ag-ui": "AG-UI", "openai-responses": "OpenAI Responses", "openai-chat": "OpenAI chat completions",
+		"anthropic": "Anthropic Messages", "coze": "Coze", "fastgpt": "FastGPT", "langgraph": "LangGraph", "langserve": "LangServe",
+		"ragflow": "RAGFlow", "dify": "Dify", "ollama": "Ollama"}
+	tested := 0
+	for _, recording := range agenttest.Recordings(t) {
+		if strings.HasPrefix(recording.Protocol, "default-agent") {
+			continue
+		}
+		tested++
+		t.Run(recording.File, func(t *testing.T) {
+			t.Parallel()
+			answer := client.Ask(t.Context(), agent.Request{URL: recording.Serve(t), Question: "法国的首都是哪里？", Stream: true, Timeout: 20 * time.Second})
+			if answer.Status == agent.Succeeded {
+				require.True(t, recording.Expect.Complete)
+				if recording.Expect.Answer != nil {
+					require.Equal(t, *recording.Expect.Answer, string(answer.Text))
+				} else {
+					require.Equal(t, "captured/mockopenaiapi_chat.json", recording.File, "the text that was recorded there is read")
+				}
+				return
+			}
+			require.NotEmpty(t, answer.ErrorMessage)
+			if answer.ErrorCode != agent.CodeParse || recording.Expect.Error != nil {
+				return
+			}
+			for prefix, name := range protocols {
+				if strings.HasPrefix(recording.Protocol, prefix) {
+					require.Contains(t, answer.ErrorMessage, "the protocol of "+name)
+					require.Contains(t, answer.ErrorMessage, string(recording.Body(t)[:20]))
+					return
+				}
+			}
+			t.Fatal("no name is known for " + recording.Protocol)
+		})
+	}
+	require.GreaterOrEqual(t, tested, 50)
+}

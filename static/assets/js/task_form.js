@@ -14,6 +14,7 @@
   const words = submit.textContent;
   let isUploading = false;
   let pressed = null; // the button that waits for the upload
+  let isSending = false;
 
   function say(field, text) {
     const line = document.getElementById(field.id + "-error");
@@ -44,7 +45,7 @@
   function refresh() {
     const open = problems();
     missing.textContent = open.length ? missing.dataset.text.replace("%", open.map((one) => one[2]).join(missing.dataset.separator)) : "";
-    for (const button of [submit, save]) button.setAttribute("aria-disabled", open.length > 0);
+    for (const button of [submit, save]) button.disabled = open.length > 0 || isSending;
     const hasChosen = form.querySelector("#preview .chosen") !== null;
     drop.classList.toggle("has-file", hasChosen || isUploading);
     drop.querySelector(".drop-text").textContent = hasChosen || isUploading ? drop.dataset.chosen : drop.dataset.empty;
@@ -115,18 +116,19 @@
       return;
     }
     // Not before the browser has read the form: a disabled button's value would not be sent.
+    isSending = true;
     setTimeout(() => {
-      submit.disabled = save.disabled = true;
       submit.textContent = form.dataset.busy;
+      refresh();
     });
   });
   document.body.addEventListener("htmx:afterSwap", refresh);
   document.body.addEventListener("htmx:sendError", () => { if (pressed) { pressed = null; submit.textContent = words; toast(document.body.dataset.networkError, true); } });
   // A page that returns from the browser's cache has its buttons as they were left.
   window.addEventListener("pageshow", () => {
-    submit.disabled = save.disabled = false;
     submit.textContent = words;
     pressed = null;
+    isSending = false;
     refresh();
   });
   refresh();
