@@ -235,7 +235,7 @@ func TestSettingsAreReadFromTheEnvironmentAndChecked(t *testing.T) {
 		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RATE_LIMIT_PER_AGENT": "fast"}, 1, "RATE_LIMIT_PER_AGENT"},
 		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RUNS_PER_ITEM": "99"}, 1, "RUNS_PER_ITEM is 99"},
 		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "AGENT_API_ALLOWLIST": "http://x"}, 1, "AGENT_API_ALLOWLIST"},
-		{[]string{"migrate"}, map[string]string{"DATABASE_URL": "postgres://wending:se/cr+et=@host/x"}, 1, "DATABASE_URL is no valid URL"},
+		{[]string{"migrate"}, map[string]string{"DATABASE_URL": "postgres://wending:se/cr+et=@host/x"}, 1, "DATABASE_URL is not a valid URL"},
 		{[]string{"serve"}, map[string]string{"DEFAULT_LANG": "fr"}, 2, "zh-CN"},
 		{[]string{"nothing"}, nil, 2, "nothing"},
 		{[]string{"--help"}, nil, 0, ""},

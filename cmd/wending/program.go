@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"io"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/pg"
 	"wending/handlers"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -127,8 +129,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
 	config := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr)}
-	own := []string{e.databaseURL, p.directURL, e.redisURL}
-	config.Own = ownAddresses(own...)
+	config.Own = slices.Concat(pg.Addresses(e.databaseURL), pg.Addresses(p.directURL), redisAddresses(e.redisURL))
 	if e.listener != nil {
 		config.Own = append(config.Own, e.listener.Addr().String()) // the port may have been chosen by the system
 	}

@@ -114,39 +114,19 @@ func (s Settings) hosts() []string {
 	return strings.FieldsFunc(strings.ToLower(s.AllowedHosts), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// ownAddresses are the host:port of the PostgreSQL and Redis at these addresses, which no agent may be at.
-func ownAddresses(addresses ...string) (own []string) {
-	for _, address := range addresses {
-		u, err := url.Parse(address)
-		if err != nil || u.Host == "" {
-			own = append(own, ownOfPairs(address)...)
-			continue
-		}
-		port := "6379"
-		if strings.HasPrefix(u.Scheme, "postgres") {
-			port = "5432"
-		}
-		for host := range strings.SplitSeq(u.Host, ",") { // sentinels and nodes of a cluster are several
-			if _, _, err := net.SplitHostPort(host); err != nil {
-				host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-			}
-			own = append(own, host)
-		}
+// redisAddresses are the host:port of the Redis servers at address; sentinels and nodes of a cluster are several.
+func redisAddresses(address string) (addresses []string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil
 	}
-	return own
-}
-
-// ownOfPairs is ownAddresses of a PostgreSQL that is given as key=value pairs; a Unix socket has no address.
-func ownOfPairs(address string) []string {
-	pairs := map[string]string{"port": "5432"}
-	for pair := range strings.FieldsSeq(address) {
-		name, value, _ := strings.Cut(pair, "=")
-		pairs[name] = strings.Trim(value, "'")
+	for host := range strings.SplitSeq(u.Host, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), "6379")
+		}
+		addresses = append(addresses, host)
 	}
-	if host := pairs["host"]; host != "" && !strings.HasPrefix(host, "/") {
-		return []string{net.JoinHostPort(host, pairs["port"])}
-	}
-	return nil
+	return addresses
 }
 
 // listensOnLoopback reports whether only this machine can reach the pages.

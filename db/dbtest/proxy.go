@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/lib/pq"
 )
 
 // Proxy stands between one process and a PostgreSQL, and breaks what passes.
@@ -51,12 +52,11 @@ func NewProxy(t testing.TB, database string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: listener, links: map[*link]bool{}}
-	for part := range strings.FieldsSeq(database) {
-		if host, isHost := strings.CutPrefix(part, "host="); isHost {
-			p.socket = host + "/.s.PGSQL.5432"
-		}
+	config, err := pq.NewConfig(database)
+	if err != nil {
+		t.Fatal(err)
 	}
+	p := &Proxy{listener: listener, links: map[*link]bool{}, socket: config.Host + "/.s.PGSQL.5432"}
 	t.Cleanup(func() { _ = listener.Close(); p.CutAll() })
 	go p.accept()
 	return p

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -115,7 +116,7 @@ const maxSocketDir = 85
 // enough, so that a killed program leaves nothing elsewhere, else under /tmp.
 func socketDir(path string, credential *syscall.Credential) (string, error) {
 	var err error
-	if len(path) > maxSocketDir {
+	if len(path) > maxSocketDir || strings.Contains(path, ",") {
 		path, err = os.MkdirTemp("/tmp", "wending-")
 	} else if err = os.RemoveAll(path); err == nil {
 		err = os.Mkdir(path, 0o700)

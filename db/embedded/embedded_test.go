@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hibiken/asynq"
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
 	"wending/db/embedded"
+	"wending/db/pg"
 )
 
 // TestMain plays the program that is killed when it is started for that.
@@ -102,6 +104,61 @@ func TestASecondInstanceGetsAClearError(t *testing.T) {
 	lock, err = embedded.LockDataDir(dir)
 	require.NoError(t, err)
 	require.NoError(t, lock.Close())
+}
+
+// Whatever a folder is called, the servers in it start, answer and keep what they are given.
+func TestServersWorkInFoldersOfAnyName(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"with blanks  in it", `it's "quoted" back\slash`, "数据 稳定", "100% #1?x=y&z", "a, b", strings.Repeat("长", 40)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireServersIn(t, filepath.Join(dbtest.Folder(t), name))
+		})
+	}
+	t.Run("a symbolic link", func(t *testing.T) {
+		t.Parallel()
+		dir := dbtest.Folder(t)
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "real"), 0o755))
+		require.NoError(t, os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, "link")))
+		requireServersIn(t, filepath.Join(dir, "link"))
+		require.DirExists(t, filepath.Join(dir, "real", "postgres"))
+	})
+}
+
+func requireServersIn(t *testing.T, dir string) {
+	t.Helper()
+	for range 2 { // made, and found again
+		database, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+		require.NoError(t, err)
+		pool, err := pg.Open(t.Context(), database.URL()+" search_path=public", 1)
+		require.NoError(t, err)
+		_, err = pool.Exec(`CREATE TABLE IF NOT EXISTS kept (n int)`)
+		require.NoError(t, err)
+		require.NoError(t, pool.Close())
+		database.Stop()
+	}
+	queue, err := embedded.StartRedis(t.Context(), filepath.Join(dir, "redis"))
+	require.NoError(t, err)
+	defer queue.Stop()
+	address, err := asynq.ParseRedisURI(queue.URL())
+	require.NoError(t, err)
+	client := asynq.NewClient(address)
+	defer client.Close()
+	require.NoError(t, client.Ping())
+}
+
+// A folder that cannot be written to is named, and nothing is started.
+func TestAFolderThatCannotBeWrittenToIsNamed(t *testing.T) {
+	t.Parallel()
+	file := os.Args[0]
+	for dir, named := range map[string]string{"/proc/wending": "/proc/wending", filepath.Join(file, "data"): file} {
+		_, err := embedded.LockDataDir(dir)
+		require.ErrorContains(t, err, named)
+		_, err = embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+		require.ErrorContains(t, err, named)
+		_, err = embedded.StartRedis(t.Context(), filepath.Join(dir, "redis"))
+		require.ErrorContains(t, err, named)
+	}
 }
 
 func TestRedisAnswersAndEnds(t *testing.T) {

@@ -44,6 +44,12 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("make the database's folder: %w", err)
 	}
+	// One folder has one name, by which a server that outlived its program is recognised.
+	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
+	if err != nil {
+		return nil, fmt.Errorf("find the database's folder: %w", err)
+	}
+	dir = filepath.Join(parent, filepath.Base(dir))
 	if credential != nil {
 		if err := makeTraversable(dir); err != nil {
 			return nil, err
@@ -68,7 +74,7 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 		return nil, fmt.Errorf("open the database's log: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // the server has its own handle
-	cmd := exec.Command(filepath.Join(binaries, "postgres"), "-D", dir, "-k", sockets,
+	cmd := exec.Command(filepath.Join(binaries, "postgres"), "-D", dir, "-k", quotedFolder(sockets),
 		"-c", "listen_addresses=", "-c", "unix_socket_permissions=0700", "-c", "log_timezone=UTC", "-c", "timezone=UTC")
 	cmd.Dir = "/" // the working folder may be closed to the server's account
 	cmd.Env = []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
@@ -88,7 +94,14 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 // URL is the address for db.Open. As root the program connects as the cluster's superuser all the same:
 // the socket's folder keeps everybody else out.
 func (p *Postgres) URL() string {
-	return fmt.Sprintf("host=%s user=wending dbname=postgres sslmode=disable", p.sockets)
+	quoted := strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(p.sockets)
+	return fmt.Sprintf("host='%s' user=wending dbname=postgres sslmode=disable", quoted)
+}
+
+// quotedFolder is a folder as PostgreSQL's list of socket folders takes it: in that list blanks and quotes
+// have a meaning of their own.
+func quotedFolder(dir string) string {
+	return `"` + strings.ReplaceAll(dir, `"`, `""`) + `"`
 }
 
 // Exited is closed when the server has ended, for whatever reason.

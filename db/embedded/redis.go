@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +60,8 @@ func (r *Redis) URL() string {
 	if r.mini != nil {
 		return "redis://" + r.mini.Addr()
 	}
-	return "redis-socket://" + r.socket
+	address := url.URL{Scheme: "redis-socket", Path: r.socket}
+	return address.String()
 }
 
 // IsInProcess says that the machine has no redis-server and the queue lives in this process.

@@ -9,6 +9,7 @@ import (
 	"net"
 	neturl "net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,26 @@ func readURL(url string) (pq.Config, error) {
 		return pq.Config{}, errors.New("DATABASE_URL cannot be read")
 	}
 	return config, nil
+}
+
+// Addresses returns the host:port of every server that url (a URL or a key=value string) names; none for Unix
+// sockets or an address that cannot be read.
+func Addresses(url string) (addresses []string) {
+	config, err := readURL(url)
+	if err != nil {
+		return nil
+	}
+	servers := append([]pq.ConfigMultihost{{Host: config.Host, Hostaddr: config.Hostaddr, Port: config.Port}}, config.Multi...)
+	for _, server := range servers {
+		port := strconv.Itoa(int(server.Port))
+		if server.Hostaddr.IsValid() {
+			addresses = append(addresses, net.JoinHostPort(server.Hostaddr.String(), port))
+		}
+		if server.Host != "" && !strings.HasPrefix(server.Host, "/") && !strings.HasPrefix(server.Host, "@") {
+			addresses = append(addresses, net.JoinHostPort(server.Host, port))
+		}
+	}
+	return addresses
 }
 
 // patience is how long the server may be silent within a statement. The driver's contexts do not end a read, so

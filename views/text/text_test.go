@@ -1,0 +1,250 @@
+package text_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/jobs"
+	"wending/jobs/agent"
+	"wending/views/text"
+)
+
+var (
+	usedKey     = regexp.MustCompile(`(?:\bT\(ctx|\.Text|\.TextWith)\(?,? ?"([a-z][\w.]*\w)"[,)]`)
+	placeholder = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
+)
+
+// texts reads a language's catalogues of all areas: for each key its plural forms.
+func texts(t *testing.T, lang string) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	files, err := filepath.Glob("locales/*." + lang + ".json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var area map[string]any
+		require.NoError(t, json.Unmarshal(content, &area), file)
+		for key, entry := range area {
+			require.NotContains(t, all, key, "%s repeats a key of another area", file)
+			switch entry := entry.(type) {
+			case string:
+				all[key] = []string{entry}
+			case map[string]any:
+				for _, form := range entry {
+					all[key] = append(all[key], form.(string))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func placeholders(forms []string) []string {
+	seen := map[string]bool{}
+	for _, form := range forms {
+		for _, match := range placeholder.FindAllStringSubmatch(form, -1) {
+			seen[match[1]] = true
+		}
+	}
+	names := []string{}
+	for name := range seen {
+		names = append(names, name)
+	}
+	return names
+}
+
+// sources returns the product's own sources, templates instead of what is generated from them.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, root := range []string{"../../views", "../../handlers", "../../cmd", "../../jobs"} {
+		require.NoError(t, filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+			isSource := strings.HasSuffix(path, ".templ") || (strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_templ.go") && !strings.HasSuffix(path, "_test.go"))
+			if err != nil || entry.IsDir() || !isSource {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			found[path] = string(content)
+			return err
+		}))
+	}
+	return found
+}
+
+// Every language has every text, none empty, with the same placeholders.
+func TestCataloguesHaveTheSameTexts(t *testing.T) {
+	t.Parallel()
+	chinese := texts(t, "zh-CN")
+	for _, lang := range text.Languages {
+		other := texts(t, lang)
+		require.Len(t, other, len(chinese))
+		for key, forms := range chinese {
+			require.NotEmpty(t, other[key], "%s in %s", key, lang)
+			require.NotContains(t, other[key], "", "%s in %s", key, lang)
+			require.ElementsMatch(t, placeholders(forms), placeholders(other[key]), "%s in %s", key, lang)
+		}
+	}
+}
+
+// Chinese sentences end and pause with the signs of Chinese; spec/004 fixes the exceptions.
+func TestChineseTextsUseFullWidthPunctuation(t *testing.T) {
+	t.Parallel()
+	halfWidth := regexp.MustCompile(`\p{Han}[,;!?()]|[,;!?(]\p{Han}|\p{Han}:( |$)`)
+	asSpecified := map[string]bool{"results.title": true, "tasks.stopped": true}
+	for key, forms := range texts(t, "zh-CN") {
+		for _, form := range forms {
+			if !asSpecified[key] {
+				require.NotRegexp(t, halfWidth, form, key)
+			}
+		}
+	}
+}
+
+// Every key that stands in a template or a handler is in the catalogue, and every key of the catalogue is used.
+func TestKeysOfSourcesAndCatalogueAreTheSame(t *testing.T) {
+	t.Parallel()
+	chinese := texts(t, "zh-CN")
+	used := map[string]bool{}
+	var all strings.Builder
+	for path, content := range sources(t) {
+		all.WriteString(content)
+		for _, match := range usedKey.FindAllStringSubmatch(content, -1) {
+			used[match[1]] = true
+			require.Contains(t, chinese, match[1], path)
+		}
+	}
+	require.Greater(t, len(used), 150)
+	dynamic := dynamicKeys(t)
+	for key := range chinese {
+		require.True(t, strings.Contains(all.String(), `"`+key+`"`) || dynamic[key], "%s is never used", key)
+	}
+	for key := range dynamic {
+		require.Contains(t, chinese, key)
+	}
+}
+
+// dynamicKeys are the keys that sources put together, from the values they are made of.
+func dynamicKeys(t *testing.T) map[string]bool {
+	t.Helper()
+	keys := map[string]bool{}
+	add := func(prefix string, names ...string) {
+		for _, name := range names {
+			keys[prefix+name] = true
+		}
+	}
+	for _, status := range db.TaskStatuses {
+		add("status.", string(status))
+	}
+	for _, status := range db.LaunchStatuses {
+		add("launch.status.", string(status))
+	}
+	for _, kind := range db.LaunchKinds {
+		add("launch.kind.", string(kind))
+	}
+	for _, status := range db.RunStatuses {
+		add("run.", string(status))
+	}
+	withOwnMessage := regexp.MustCompile(`^(DATASET_|TASK_NAME_|AGENT_URL_(REQUIRED|INVALID)$)`)
+	for _, code := range fault.Codes() {
+		if !withOwnMessage.MatchString(code) {
+			add("error.", code)
+		}
+	}
+	add("failure.", jobs.FailureStart, jobs.FailureSecretKey)
+	add("run.error.", agent.CodeTimeout, agent.CodeNetwork, agent.CodeAddressNotAllowed, agent.CodeAgent, agent.CodeParse,
+		agent.CodeIncomplete, agent.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")
+	for _, action := range []string{"run", "stop", "resume", "retry"} {
+		add("do."+action, "", ".title")
+		add("done.", action)
+	}
+	add("done.", "created", "saved", "deleted")
+	add("launch.by.", "api", "page")
+	add("nav.", "tasks", "create", "workers", "theme.light", "theme.dark")
+	add("results.filter.", "all", "failed", "unstable")
+	for _, format := range []string{"csv", "xlsx", "jsonl"} {
+		add("results.export.", format, "failed."+format)
+		add("results.exporting.", format)
+	}
+	// What the reader of datasets finds wrong is collected from its source.
+	problems := regexp.MustCompile(`problem\(Code\w+, "(\w+)"`)
+	rows := regexp.MustCompile(`fail\([^,]+, "(\w+)"|Problem: "(\w+)"`)
+	found := 0
+	for path, content := range sources(t) {
+		if filepath.Base(filepath.Dir(path)) != "dataset" {
+			continue
+		}
+		for _, match := range problems.FindAllStringSubmatch(content, -1) {
+			found++
+			add("dataset.", match[1])
+		}
+		for _, match := range rows.FindAllStringSubmatch(content, -1) {
+			found++
+			add("dataset.row.", match[1]+match[2])
+		}
+	}
+	require.Greater(t, found, 20)
+	return keys
+}
+
+func locale(t *testing.T, lang string) text.Locale {
+	t.Helper()
+	catalogue, err := text.NewCatalogue()
+	require.NoError(t, err)
+	return catalogue.Locale(lang, "")
+}
+
+func TestATextIsFilledIn(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "评测报告: <b>", locale(t, "zh-CN").Text("results.title", "Name", "<b>"))
+	require.Equal(t, "no.such.key", locale(t, "en").Text("no.such.key"))
+}
+
+func TestPluralsAndNumbers(t *testing.T) {
+	t.Parallel()
+	english, chinese := locale(t, "en"), locale(t, "zh-CN")
+	require.Equal(t, "Retry (1)", english.Text("do.retry", "Count", 1))
+	require.Equal(t, "重试（20,000）", chinese.Text("do.retry", "Count", 20000))
+	require.Contains(t, english.Text("do.retry.title", "Count", 1), "the 1 run that")
+	require.Contains(t, english.Text("do.retry.title", "Count", 2), "the 2 runs that")
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
+		require.Equal(t, want, text.Number(n))
+	}
+}
+
+func TestDurationsAndUnits(t *testing.T) {
+	t.Parallel()
+	chinese := locale(t, "zh-CN")
+	for want, d := range map[string]time.Duration{"0 ms": 0, "401 ms": 401 * time.Millisecond, "1.0 秒": time.Second, "9.0 秒": 9 * time.Second,
+		"31 秒": 31 * time.Second, "1 分 0 秒": 59700 * time.Millisecond, "2 分 5 秒": 125 * time.Second, "1 小时 51 分": 111 * time.Minute} {
+		require.Equal(t, want, text.Duration(chinese, d))
+	}
+	ms, share := 1401, 0.8745
+	require.Equal(t, "1,401 ms", text.Millis(&ms))
+	require.Equal(t, "–", text.Millis[int](nil))
+	require.Equal(t, "87.5 %", text.Percent(&share))
+	require.Equal(t, "0:09", text.Clock(9))
+	require.Equal(t, "1:00:01", text.Clock(3601))
+	require.Equal(t, "5.0 MB", text.Bytes(5<<20))
+}
+
+func TestTextsAreCutAtCharactersAndMadeFitForAPage(t *testing.T) {
+	t.Parallel()
+	head, isCut := text.Head("长长长长", 3)
+	require.Equal(t, "长长长", head)
+	require.True(t, isCut)
+	head, isCut = text.Head("长长长", 3)
+	require.Equal(t, "长长长", head)
+	require.False(t, isCut)
+	require.Equal(t, "a\uFFFD\u2400b…", text.Shown([]byte("a\xff\x00bc"), 4))
+}
