@@ -4,6 +4,11 @@ SHELL := /bin/bash
 
 GOLANGCI := v2.15.0
 GOVULNCHECK := v1.8.0
+REDOCLY := 2.77.0
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LINTER := bin/golangci-lint-$(GOLANGCI)
+BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
 .PHONY: help
 help: ## Explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,10 +19,29 @@ run: servers build ## Build and run everything; prints the address
 
 .PHONY: build
 build: ## Build bin/wending
-	CGO_ENABLED=0 go build -trimpath -o bin/wending ./cmd/wending
+	$(BUILD) -o bin/wending ./cmd/wending
+
+.PHONY: dev
+dev: servers ## Work on pages: rebuilds at every change, reloads the browser; style sheets and scripts come from disk
+	WENDING_STATIC_DIR=$(CURDIR)/static/assets go tool templ generate --watch --path views --proxy http://127.0.0.1:8080 --cmd "go run ./cmd/wending up"
+
+.PHONY: release
+release: ## Build dist/ for linux amd64 and arm64, with checksums
+	rm -rf dist
+	for arch in amd64 arm64; do \
+	  name=wending-$(VERSION)-linux-$$arch; mkdir -p dist/$$name && \
+	  GOOS=linux GOARCH=$$arch $(BUILD) -o dist/$$name/wending ./cmd/wending && \
+	  cp README.md dist/$$name/ && cp -r static/licences dist/$$name/licences && \
+	  tar -C dist --owner=0 --group=0 -czf dist/$$name.tar.gz $$name && rm -r dist/$$name || exit 1; \
+	done
+	cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 .PHONY: test
-test: tools generate-check format-check vet lint test-race ## Everything CI runs
+test: tools tidy-check generate-check format-check vet lint test-race ## Everything CI runs
+
+.PHONY: t
+t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
+	go test -race -count=1 -run '$(RUN)' $(or $(PKG),./...)
 
 .PHONY: test-race
 test-race: ## Unit, integration and browser tests with the race detector
@@ -43,16 +67,21 @@ chaos: tools ## Break everything while 40,000 units run, for about five minutes;
 	WENDING_CHAOS=full go test -v -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
 
 .PHONY: generate
-generate: ## Format everything and write the templates' Go code anew
+generate: ## Format everything; write the templates' Go code and the API's description anew
 	go tool templ fmt views
-	go tool templ generate
+	go tool templ generate -path views
 	gofmt -w cmd db handlers jobs static views
+	go test -count=1 ./handlers/api -run TestTheWrittenDocumentIsUpToDate -update
 
 .PHONY: generate-check
-generate-check: ## Fail when the templates' Go code is not up to date
-	@before=$$(cat views/*.templ views/*_templ.go | sha256sum); go tool templ fmt views >/dev/null 2>&1; go tool templ generate >/dev/null 2>&1; \
-	after=$$(cat views/*.templ views/*_templ.go | sha256sum); \
-	[ "$$before" = "$$after" ] || { echo "templates are not formatted or generated: run 'make generate' and commit"; exit 1; }
+generate-check: ## Fail if the templates are not formatted or their Go code is not up to date
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -r go.mod views "$$copy" && \
+	go tool templ fmt "$$copy/views" >/dev/null 2>&1 && go tool templ generate -path "$$copy/views" >/dev/null 2>&1 && \
+	diff -rq views "$$copy/views" || { echo "templates are not formatted or generated: run 'make generate' and commit"; exit 1; }
+
+.PHONY: tidy-check
+tidy-check: ## Fail if go.mod or go.sum are not tidy
+	@go mod tidy -diff || { echo "run 'go mod tidy' and commit"; exit 1; }
 
 .PHONY: format-check
 format-check: ## Fail on files that gofmt would change
@@ -63,15 +92,23 @@ vet: ## go vet
 	go vet ./...
 
 .PHONY: lint
-lint: bin/golangci-lint ## golangci-lint, at its pinned version
-	bin/golangci-lint run
+lint: $(LINTER) ## golangci-lint, at its pinned version
+	$(LINTER) run
+
+.PHONY: lint-api
+lint-api: ## Lint the API's description (needs Node.js)
+	npx --yes @redocly/cli@$(REDOCLY) lint --extends recommended --skip-rule info-license handlers/api/openapi.json
 
 .PHONY: vulnerabilities
-vulnerabilities: ## Look for known vulnerabilities (needs the network)
-	go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./...
+vulnerabilities: ## Look for known vulnerabilities; needs vuln.go.dev, or GOVULNDB=file:///a/copy
+	@go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) $(if $(GOVULNDB),-db $(GOVULNDB)) ./... && exit 0; code=$$?; \
+	[ $$code = 3 ] || echo "nothing was checked: the list of vulnerabilities could not be read; set GOVULNDB=file:///path of a copy of https://vuln.go.dev"; \
+	exit $$code
 
-bin/golangci-lint:
-	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+$(LINTER):
+	@mkdir -p bin
+	GOBIN=$(CURDIR)/bin/install go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	mv bin/install/golangci-lint $@ && rmdir bin/install
 
 # Installs what is missing where that is possible, and says what is missing where it is not.
 define require

@@ -176,7 +176,7 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, qu
 		}
 	}
 	// A task that failed may be resumed although all its runs are there: only the launch was not finished.
-	if left == 0 && !(kind == LaunchResume && task.Status == TaskFailed) {
+	if left == 0 && (kind != LaunchResume || task.Status != TaskFailed) {
 		return nil, ErrNothingToRun
 	}
 	return item, nil

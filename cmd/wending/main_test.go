@@ -167,7 +167,7 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	time.AfterFunc(200*time.Millisecond, func() { close(release) })
 	require.NoError(t, <-p.exited, "%s", p.log)
-	require.Contains(t, p.log.String(), "units_given_back=0")
+	require.Contains(t, p.log.String(), "units_returned=0")
 	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"), "the database ended in order")
 }
 
@@ -182,7 +182,7 @@ func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(number, syscall.SIGKILL))
 	require.Error(t, <-p.exited)
-	require.Contains(t, p.log.String(), "PostgreSQL ended by itself")
+	require.Contains(t, p.log.String(), "the embedded PostgreSQL exited")
 	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 }
 
@@ -260,12 +260,33 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	left := make(chan int, 1)
 	var log bytes.Buffer
 	go func() {
-		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "4"}, shared...), func(string) string { return "" }, io.Discard, &log)
+		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "4", "--agent-api-allowlist", "127.0.0.1"}, shared...), func(string) string { return "" }, io.Discard, &log)
 	}()
 	id := createTask(t, web.url, map[string]string{"task_name": "apart", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
 	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
 	require.Equal(t, 0, run(t.Context(), []string{"healthcheck", "--url", web.url + "/healthz"}, func(string) string { return "" }, io.Discard, io.Discard))
+	stop()
+	require.Equal(t, 0, <-left, "%s", &log)
+}
+
+// A worker serves nothing, so its machine's loopback is not where the web process looked: it calls there only when
+// the allowlist says so.
+func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	shared := []string{"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
+	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
+	ctx, stop := context.WithCancel(t.Context())
+	left := make(chan int, 1)
+	var log bytes.Buffer
+	go func() {
+		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir()}, shared...), func(string) string { return "" }, io.Discard, &log)
+	}()
+	id := createTask(t, web.url, map[string]string{"task_name": "loopback", "agent_api_url": fake.URL}, twenty)
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
+	require.Zero(t, task(t, web.url, id).Statistics.Succeeded)
+	require.Empty(t, fake.Calls())
 	stop()
 	require.Equal(t, 0, <-left, "%s", &log)
 }
@@ -291,7 +312,7 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	var log bytes.Buffer
 	left := make(chan int, 1)
 	go func() {
-		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "8"}, shared...), func(string) string { return "" }, io.Discard, &log)
+		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1"}, shared...), func(string) string { return "" }, io.Discard, &log)
 	}()
 	id := createTask(t, web.url, map[string]string{"task_name": "pooled", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
 	follow, err := http.Get(web.url + "/api/v1/evaluation-tasks/" + id + "/progress")

@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -35,9 +36,8 @@ type Config struct {
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	// Failed logs and reports an internal error.
-	Failed  func(ctx context.Context, err error)
-	Version string
-	Log     *slog.Logger
+	Failed func(ctx context.Context, err error)
+	Log    *slog.Logger
 }
 
 // progressWatcher follows the progress of one task.
@@ -64,6 +64,9 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerActions(whole)
 	h.registerLaunches(whole)
 	h.registerStreams(stream)
+	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
+		delete(document.Components.Schemas.Map(), unused)
+	}
 	return document
 }
 
@@ -120,10 +123,10 @@ func newFailure(ctx context.Context, err error) *failure {
 var installErrors = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		for _, err := range errs {
-			if known, isKnown := err.(*failure); isKnown {
+			if known := (*failure)(nil); errors.As(err, &known) {
 				return known
 			}
-			if detail, isDetail := err.(*huma.ErrorDetail); isDetail {
+			if detail := (*huma.ErrorDetail)(nil); errors.As(err, &detail) {
 				return newFailure(ctx.Context(), parameterFault(ctx.Operation(), detail))
 			}
 		}

@@ -73,11 +73,15 @@ func limitOf(operation *huma.Operation, name string) fault.Limit {
 	return fault.NonEmpty()
 }
 
-// download describes a response that is a file.
-func download(description string, contentTypes ...string) *huma.Response {
+// download describes a response that is a file, with an example of each content type; "" for binary ones.
+func download(description string, examples map[string]string) *huma.Response {
 	response := &huma.Response{Description: description, Content: map[string]*huma.MediaType{}}
-	for _, contentType := range contentTypes {
-		response.Content[contentType] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	for contentType, example := range examples {
+		media := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
+		if example == "" {
+			media.Schema.Format, media.Example = "binary", nil
+		}
+		response.Content[contentType] = media
 	}
 	return response
 }

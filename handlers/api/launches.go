@@ -36,6 +36,7 @@ func newLaunch(l db.Launch) launch {
 	}
 }
 
+// LaunchPath is the ids of a launch and its task in a path.
 type LaunchPath struct {
 	TaskPath
 	LaunchID string `path:"launch_id" doc:"Id of the launch" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`

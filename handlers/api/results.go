@@ -10,6 +10,7 @@ import (
 
 	"wending/db"
 	"wending/handlers/live"
+	"wending/handlers/request"
 )
 
 // Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
@@ -92,7 +93,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
-	items, total, err := h.Store.Items(ctx, task.ID, cleanQuery(input.QuestionID), input.page())
+	items, total, err := h.Store.Items(ctx, task.ID, request.SearchText(input.QuestionID), input.page())
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +154,7 @@ func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.T
 	return err
 }
 
+// RunPath is the ids of a run and its task in a path.
 type RunPath struct {
 	TaskPath
 	RunID string `path:"run_id" doc:"Id of the run" example:"4711"`

@@ -48,7 +48,14 @@ func (h *handler) registerStreams(api huma.API) {
 		Method: http.MethodGet, Path: "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
 		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
-		Responses:   map[string]*huma.Response{"200": download("The report", exportTypes["csv"], exportTypes["xlsx"], exportTypes["jsonl"])},
+		Responses: map[string]*huma.Response{"200": download("The report", map[string]string{
+			exportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
+				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
+			exportTypes["xlsx"]: "",
+			exportTypes["jsonl"]: `{"question_id":"q1","question":"中国的首都是哪里？","standard_answer":"北京","system_prompt":null,"user_context":null,"runs":[` +
+				`{"run_index":1,"output":"北京","status":"SUCCEEDED","latency_ms":812,"error_code":null,"error_message":null}],` +
+				`"created_at":"2026-11-21T22:50:00+08:00","completed_at":"2026-11-21T22:55:08+08:00"}`,
+		})},
 	}, h.exportResults)
 	register(api, h, endpoint{
 		Method: http.MethodGet, Path: "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
@@ -64,7 +71,7 @@ func (h *handler) registerStreams(api huma.API) {
 		Method: http.MethodGet, Path: "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
 		Description: "Byte for byte, also of a run that a later launch replaced.",
 		Faults:      []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
-		Responses:   map[string]*huma.Response{"200": download("The answer", "text/plain; charset=utf-8")},
+		Responses:   map[string]*huma.Response{"200": download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},
 	}, h.getRunText)
 }
 

@@ -233,7 +233,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 }
 
 func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput, error) {
-	filter := db.TaskFilter{NameContains: cleanQuery(input.Query)}
+	filter := db.TaskFilter{NameContains: request.SearchText(input.Query)}
 	for _, list := range input.Status {
 		for name := range strings.SplitSeq(list, ",") {
 			status := db.TaskStatus(strings.TrimSpace(name))
@@ -263,11 +263,6 @@ func statusNames() (names []string) {
 		names = append(names, string(status))
 	}
 	return names
-}
-
-// cleanQuery prepares a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
-func cleanQuery(text string) string {
-	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), ""))
 }
 
 func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"wending/db"
 	"wending/views/text"
@@ -56,3 +57,8 @@ func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 
 // IsFragment reports whether htmx asks for a part of a page.
 func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
+
+// SearchText prepares a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
+func SearchText(parameter string) string {
+	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(parameter, "\x00", ""), ""))
+}

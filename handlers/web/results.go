@@ -10,6 +10,7 @@ import (
 
 	"wending/db"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/stability"
 	"wending/views/paths"
 	"wending/views/results"
@@ -30,7 +31,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	report := results.Report{Task: task, Places: map[int64]int{}, Filter: c.QueryParam("filter"), Search: queryText(c, "search")}
+	report := results.Report{Task: task, Places: map[int64]int{}, Filter: c.QueryParam("filter"), Search: request.SearchText(c.QueryParam("search"))}
 	if !slices.Contains(results.Filters, report.Filter) {
 		return fault.Parameter("filter", fault.OneOf("unstable", "failed"))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"wending/db"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/views/paths"
 	taskviews "wending/views/tasks"
 	"wending/views/ui"
@@ -24,7 +25,7 @@ const draftStatus = "DRAFT"
 
 // filterOf reads status, which may be repeated or comma-separated, and query.
 func filterOf(c echo.Context) (db.TaskFilter, url.Values, error) {
-	filter, query := db.TaskFilter{WithoutDrafts: true, NameContains: queryText(c, "query")}, url.Values{}
+	filter, query := db.TaskFilter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))}, url.Values{}
 	for _, list := range c.QueryParams()["status"] {
 		for name := range strings.SplitSeq(list, ",") {
 			name = strings.TrimSpace(name)
@@ -111,7 +112,7 @@ func (p *Pages) taskRows(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if !isFragment(c) {
+	if !request.IsFragment(c.Request()) {
 		return c.Redirect(http.StatusSeeOther, list.Pager.Href(list.Pager.Page))
 	}
 	if c.QueryParam("version") == list.Version {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +14,7 @@ import (
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
@@ -193,7 +193,7 @@ func (p *Pages) showForm(c echo.Context, submitted *form.Upload, status int) err
 	if err != nil {
 		return err
 	}
-	view := p.formView(c, s)
+	view := p.formView(s)
 	view.Preview = p.preview(c, s)
 	return render(c, status, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
 }
@@ -207,7 +207,7 @@ func formTitle(s *submission) string {
 
 // showSubmission shows a form with its faults; system is the server's own, nil if it has none.
 func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *fault.Fault) error {
-	view := p.formView(c, s)
+	view := p.formView(s)
 	for _, f := range s.faults {
 		view.Errors[f.Field] = f.Message(locale(c))
 	}
@@ -244,7 +244,7 @@ func (p *Pages) emptyForm() taskviews.Form {
 
 // formView is a form as it was submitted, so that nothing typed is lost. Headers that were understood come back
 // sealed: a secret is never rendered, not even to the user who entered it.
-func (p *Pages) formView(c echo.Context, s *submission) taskviews.Form {
+func (p *Pages) formView(s *submission) taskviews.Form {
 	view := p.emptyForm()
 	values := s.Values
 	view.Name, view.URL, view.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
@@ -291,10 +291,10 @@ func (p *Pages) previewDataset(c echo.Context) error {
 		return err
 	}
 	preview := p.preview(c, s)
-	if isFragment(c) {
+	if request.IsFragment(c.Request()) {
 		return render(c, http.StatusOK, taskviews.PreviewPart(preview))
 	}
-	view := p.formView(c, s)
+	view := p.formView(s)
 	view.Preview = preview
 	if preview == nil {
 		view.Errors["dataset_file"] = locale(c).Text("error.DATASET_REQUIRED")
@@ -372,10 +372,10 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if probe.Message == "" {
 		*probe = p.probe(c, s)
 	}
-	if isFragment(c) {
+	if request.IsFragment(c.Request()) {
 		return render(c, http.StatusOK, taskviews.ProbePart(probe))
 	}
-	view := p.formView(c, s)
+	view := p.formView(s)
 	view.Probe, view.Preview = probe, p.preview(c, s)
 	return render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
 }
@@ -421,8 +421,4 @@ func (p *Pages) startDemo(c echo.Context) error {
 		return err
 	}
 	return done(c, paths.Task(id), "created")
-}
-
-func isFragment(c echo.Context) bool {
-	return strings.EqualFold(c.Request().Header.Get("HX-Request"), "true")
 }

@@ -16,6 +16,7 @@ import (
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/request"
 	"wending/jobs/blob"
 	"wending/jobs/export"
 	"wending/jobs/tasks"
@@ -76,7 +77,7 @@ func (p *Pages) liveTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if !isFragment(c) {
+	if !request.IsFragment(c.Request()) {
 		return c.Redirect(http.StatusSeeOther, paths.Task(task.ID))
 	}
 	live, err := p.readLive(c.Request().Context(), task)
@@ -238,7 +239,7 @@ func (p *Pages) listWorkers(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if isFragment(c) {
+	if request.IsFragment(c.Request()) {
 		return render(c, http.StatusOK, system.WorkersPart(workers))
 	}
 	frame := p.frame(c, locale(c).Text("workers.title"), ui.SectionWorkers)

@@ -157,11 +157,6 @@ func pageOf(c echo.Context) (db.Page, error) {
 	return page, nil
 }
 
-// queryText reads a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
-func queryText(c echo.Context, name string) string {
-	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(c.QueryParam(name), "\x00", ""), ""))
-}
-
 // newPager leads through a list whose query, besides its page, is query.
 func newPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	if page.Size != defaultPageSize {

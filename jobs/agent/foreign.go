@@ -34,7 +34,7 @@ var foreignProtocols = []struct {
 	{"Coze", func(eventName string, v value) bool {
 		return hasPrefixAny(eventName, "conversation.") || eventName == "PING" || holdsAny(v, []string{"node_is_finish"})
 	}},
-	{"FastGPT", func(eventName string, v value) bool {
+	{"FastGPT", func(eventName string, _ value) bool {
 		return eventName == "interactive" || eventName == "fastAnswer" || hasPrefixAny(eventName, "flow")
 	}},
 	{"LangGraph", func(eventName string, v value) bool {

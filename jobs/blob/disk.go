@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ErrNotFound: no file has that key.
+// ErrNotFound means that no file has the key.
 var ErrNotFound = errors.New("no such file")
 
 // Disk stores files in a folder, readable by this account only. A key is a path relative to it, with slashes.

@@ -40,10 +40,10 @@ type jsonRun struct {
 	RunIndex int     `json:"run_index"`
 	Output   *string `json:"output"`
 	// OutputBase64 has the exact bytes where the output is not valid UTF-8.
-	OutputBase64 []byte  `json:"output_base64,omitempty"`
-	Status       string  `json:"status"`
-	LatencyMS    *int    `json:"latency_ms"`
-	*jsonError           // nil leaves the columns out
+	OutputBase64 []byte `json:"output_base64,omitempty"`
+	Status       string `json:"status"`
+	LatencyMS    *int   `json:"latency_ms"`
+	*jsonError          // nil leaves the columns out
 }
 
 type jsonError struct {
