@@ -389,6 +389,9 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		api + "?page=0":                          {422, "PARAMETER_INVALID"},
 		api + "?page_size=101":                   {422, "PARAMETER_INVALID"},
 		api + "?status=DONE":                     {422, "PARAMETER_INVALID"},
+		api + "/" + id + "/runs/1":               {404, "RUN_NOT_FOUND"},
+		api + "/" + id + "/runs/x":               {404, "RUN_NOT_FOUND"},
+		api + "/" + id + "/launches/x":           {404, "LAUNCH_NOT_FOUND"},
 		"/api/v1/nothing":                        {404, "NOT_FOUND"},
 		"/api":                                   {404, "NOT_FOUND"},
 	} {

@@ -252,6 +252,10 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	require.Equal(t, 7, strings.Count(strings.Join(append(rows[1], rows[2]...), ","), "STOPPED"))
 	require.Contains(t, string(s.get(t, "/tasks?status=STOPPED").body), "已停止")
 
+	require.Contains(t, string(s.get(t, api+"/"+id+"/results").body), `"status":"STOPPED","response_body":null`)
+	require.Equal(t, 7, strings.Count(string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"output":null,"status":"STOPPED","latency_ms":null`))
+	require.Contains(t, strings.Join(strings.Fields(s.get(t, "/tasks/"+id).page(t).Find("#do-resume").Text()), ""), "继续（7）")
+
 	kept := s.runs(t, id)
 	resumed := s.post(t, "/tasks/"+id+"/resume", nil)
 	require.Equal(t, http.StatusSeeOther, resumed.StatusCode)
@@ -296,6 +300,10 @@ func TestAStoppedRetryKeepsTheProgress(t *testing.T) {
 	isWell.Store(true)
 	s.act(t, id, "retry")
 	dbtest.Await(t, 10*time.Second, "a call of the retry", func() bool { return len(fake.Calls()) == 11 })
+	during := s.get(t, api+"/"+id+"/results")
+	require.Equal(t, http.StatusOK, during.StatusCode, "results stay readable")
+	require.Contains(t, string(during.body), `"is_final":false`)
+	require.Equal(t, http.StatusOK, s.get(t, "/tasks/"+id+"/results").StatusCode)
 	s.act(t, id, "stop")
 	close(release)
 	s.awaitDone(t, id)

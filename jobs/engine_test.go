@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -295,6 +296,108 @@ func TestTheRateOfAnAgentHoldsOverAllTasksAndWorkers(t *testing.T) {
 	spread := moments[29].Sub(moments[0])
 	// The first call may reach the agent late, so the spread may be a little less than 29 intervals.
 	require.GreaterOrEqual(t, spread, 24*50*time.Millisecond, "30 calls at 20/s")
+}
+
+// The strictest limit of an origin's running tasks holds for all of them, also for one without a limit.
+func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const interval = 50 * time.Millisecond
+	var mu sync.Mutex
+	var moments []time.Time
+	last := map[string]int{} // by the question's first letter: the place of its last call
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		mu.Lock()
+		moments = append(moments, time.Now())
+		last[call.Question[:1]] = len(moments)
+		mu.Unlock()
+		answer(w, call)
+	})
+	b.startWorker(t, 16)
+	asking := func(letter string) func(n *db.NewTask) {
+		return func(n *db.NewTask) {
+			for i := range n.Items {
+				n.Items[i].Question = letter
+			}
+		}
+	}
+	strictTask, strict := b.task(t, fake.URL, 5, func(n *db.NewTask) { asking("s")(n); n.Launch.CallInterval = interval })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), strict))
+	dbtest.Await(t, 10*time.Second, "a call under the limit", func() bool { return len(fake.Calls()) > 0 })
+	freeTask, free := b.task(t, fake.URL, 20, asking("f"))
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), free))
+	dbtest.Await(t, 10*time.Second, "the page's note", func() bool {
+		hindrance, err := b.store.TaskHindrance(t.Context(), freeTask)
+		require.NoError(t, err)
+		return hindrance.LimitingTaskID != nil && *hindrance.LimitingTaskID == strictTask
+	})
+	b.requireComplete(t, b.awaitEnd(t, strictTask, 30*time.Second))
+	b.requireComplete(t, b.awaitEnd(t, freeTask, 30*time.Second))
+	during := last["s"]
+	require.Greater(t, during, 25, "calls of both")
+	require.GreaterOrEqual(t, moments[during-1].Sub(moments[0]), time.Duration(during-6)*interval, "%d calls at 20/s", during)
+	require.Less(t, moments[len(moments)-1].Sub(moments[during-1]), time.Duration(len(moments)-during)*interval, "afterwards there is no limit")
+}
+
+// A panic in a job – here: no sealer – is reported and ends neither the process nor the work of others.
+func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sealed, err := b.sealer.Seal(map[string]string{"X": "y"}, "owner")
+	require.NoError(t, err)
+	fake := agenttest.New(t, answer)
+	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	require.NoError(t, err)
+	queue := b.newQueue(t)
+	reports := make(chan error, 100)
+	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: 2, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""), Sealer: nil,
+		Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Report: func(err error, _ map[string]string) {
+			select {
+			case reports <- err:
+			default:
+			}
+		}})
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error, 1)
+	go func() { left <- worker.Run(ctx) }()
+	_, odd := b.task(t, fake.URL, 1, func(n *db.NewTask) { n.Task.SealedHeaders = sealed })
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), odd))
+	require.ErrorContains(t, <-reports, "panic")
+	soundTask, sound := b.task(t, fake.URL, 3, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), sound))
+	b.requireComplete(t, b.awaitEnd(t, soundTask, 30*time.Second))
+	cancel()
+	require.NoError(t, <-left)
+}
+
+// Plots have at most thirty bars of whole seconds, from the first call on, however long a launch took.
+func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, answer)
+	b.startWorker(t, 8)
+	task, launch := b.task(t, fake.URL, 10, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launch))
+	b.awaitEnd(t, task, 30*time.Second)
+	for _, seconds := range []int{1, 29, 31, 3600, 100_000} {
+		b.tables.MustExec(`UPDATE launches SET started_at = now() - interval '2 days', finished_at = now() - interval '2 days' + $1 * interval '1 second' WHERE id = $2`, seconds, launch)
+		b.tables.MustExec(`UPDATE evaluation_runs SET latency_ms = 0, created_at = now() - interval '2 days' + $1 * interval '1 second' * (id - (SELECT min(id) FROM evaluation_runs WHERE launch_id = $2)) / 49
+			WHERE launch_id = $2`, seconds, launch)
+		bars, err := b.store.OutcomeBars(t.Context(), task)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(bars), 30, "%d s", seconds)
+		require.Zero(t, bars[0].From)
+		counted := 0
+		for _, bar := range bars {
+			width := bar.To - bar.From
+			require.GreaterOrEqual(t, width, 1.0)
+			require.Equal(t, math.Trunc(width), width)
+			counted += bar.Succeeded
+		}
+		require.Equal(t, 50, counted)
+		require.GreaterOrEqual(t, bars[len(bars)-1].To, float64(seconds))
+	}
 }
 
 func TestALostWakeUpIsMadeUpFor(t *testing.T) {

@@ -16,6 +16,15 @@ func TestAnswersThatCountAsEqual(t *testing.T) {
 	require.NotEqual(t, stability.Key([]byte("a\xff")), stability.Key([]byte("a\xfe")))
 }
 
+// A is the most common answer, wherever it stands; equal counts go by the first appearance.
+func TestTheMostCommonAnswerIsA(t *testing.T) {
+	t.Parallel()
+	a, b, c := stability.Key([]byte("a")), stability.Key([]byte("b")), stability.Key([]byte("c"))
+	letters, groups := stability.Letters([][]byte{b, a, c, a, a, c})
+	require.Equal(t, []string{"C", "A", "B", "A", "A", "B"}, letters)
+	require.Equal(t, []stability.Group{{Letter: "A", Count: 3}, {Letter: "B", Count: 2}, {Letter: "C", Count: 1}}, groups)
+}
+
 func TestLettersFollowTheFirstAppearance(t *testing.T) {
 	t.Parallel()
 	a, b := stability.Key([]byte("a")), stability.Key([]byte("b"))

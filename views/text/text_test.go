@@ -161,7 +161,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 			add("error.", code)
 		}
 	}
-	add("failure.", jobs.FailureStart, jobs.FailureSecretKey)
+	add("failure.", jobs.FailureCodes...)
 	add("run.error.", agent.CodeTimeout, agent.CodeNetwork, agent.CodeAddressNotAllowed, agent.CodeAgent, agent.CodeParse,
 		agent.CodeIncomplete, agent.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")
 	for _, action := range []string{"run", "stop", "resume", "retry"} {

@@ -1,0 +1,171 @@
+package handlers_test
+
+import (
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// A fault of the server's own keeps the form, the file and the settings, and says so in the alert of the form.
+func TestAFaultOfTheServerKeepsTheFormAndItsFile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	_, err := s.tables.Exec(`ALTER TABLE evaluation_items RENAME TO away`)
+	require.NoError(t, err)
+	fields := map[string]string{"task_name": "稳定性", "agent_api_url": "http://127.0.0.1:1/", "runs_per_item": "7", "start": "false", "file@q.csv": questions}
+	answer := s.post(t, "/tasks", fields)
+	require.Equal(t, http.StatusInternalServerError, answer.StatusCode)
+	page := answer.page(t)
+	require.Equal(t, "稳定性", page.Find("#task_name").AttrOr("value", ""))
+	require.Equal(t, "7", page.Find("#runs_per_item").AttrOr("value", ""))
+	require.Contains(t, page.Find(`[role=alert]`).First().Text(), "创建失败")
+	require.Contains(t, page.Find(`[role=alert]`).First().Text(), "内容已保留")
+	require.NotContains(t, string(answer.body), "<h1>加载任务列表失败")
+	token := page.Find("input[name=dataset_token]").AttrOr("value", "")
+	require.NotEmpty(t, token)
+
+	_, err = s.tables.Exec(`ALTER TABLE away RENAME TO evaluation_items`)
+	require.NoError(t, err)
+	delete(fields, "file@q.csv")
+	fields["dataset_token"] = token
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
+}
+
+// Without room for files everything typed stays; the file has to be chosen again, and the page says so.
+func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	require.NoError(t, os.RemoveAll(s.uploads))
+	require.NoError(t, os.WriteFile(s.uploads, nil, 0o600)) // a file where the folder was
+	answer := s.post(t, "/tasks", map[string]string{"task_name": "稳定性", "agent_api_url": "http://127.0.0.1:1/", "file@q.csv": questions})
+	require.GreaterOrEqual(t, answer.StatusCode, 500)
+	page := answer.page(t)
+	require.Equal(t, "稳定性", page.Find("#task_name").AttrOr("value", ""))
+	require.Contains(t, page.Find(`[role=alert]`).First().Text(), "请重新选择文件")
+	require.Zero(t, page.Find("input[name=dataset_token]").Length())
+	var tasks int
+	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
+	require.Zero(t, tasks, "nothing is left half done")
+}
+
+func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	id := s.create(t, "http://127.0.0.1:1/ask?key=tops3cret", nil)
+	shown := s.get(t, "/?from="+id)
+	require.NotContains(t, string(shown.body), "tops3cret")
+	page := shown.page(t)
+	require.Equal(t, "http://127.0.0.1:1/ask", page.Find("#agent_api_url").AttrOr("value", ""))
+	_, keeps := page.Find("input[name=keep_query]").Attr("checked")
+	require.True(t, keeps)
+	token := page.Find("input[name=dataset_token]").AttrOr("value", "")
+	for _, test := range []struct{ url, keep, want string }{
+		{"http://127.0.0.1:1/ask", "true", "http://127.0.0.1:1/ask?key=tops3cret"},
+		{"http://127.0.0.1:1/ask/v2", "true", "http://127.0.0.1:1/ask/v2?key=tops3cret"},
+		{"http://127.0.0.1:1/ask", "", "http://127.0.0.1:1/ask"},
+		{"http://127.0.0.1:1/ask?key=new", "true", "http://127.0.0.1:1/ask?key=new"},
+		{"http://127.0.0.1:2/ask", "true", "http://127.0.0.1:2/ask"}, // another agent
+	} {
+		fields := map[string]string{"from": id, "task_name": "copy", "agent_api_url": test.url, "dataset_token": token, "start": "false"}
+		if test.keep != "" {
+			fields["keep_query"] = test.keep
+		}
+		require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
+		var saved string
+		require.NoError(t, s.tables.Get(&saved, `SELECT agent_api_url FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
+		require.Equal(t, test.want, saved)
+		token = s.get(t, "/?from="+id).page(t).Find("input[name=dataset_token]").AttrOr("value", "")
+	}
+}
+
+func TestADraftShowsItsQuestionsAndCanBeEdited(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, map[string]string{"start": "false", "rate_limit": "1/s", "agent_api_headers": `{"X-Secret":"kept"}`})
+	page := s.get(t, "/tasks/"+id).page(t)
+	require.Contains(t, page.Find("main").Text(), "中国的首都是哪里？")
+	require.Contains(t, page.Find("main .summary").Text(), "10 次", "the expected calls")
+
+	form := s.get(t, "/?draft="+id).page(t)
+	require.Equal(t, "编辑草稿", form.Find("h1").Text())
+	require.Equal(t, "稳定性测试", form.Find("#task_name").AttrOr("value", ""))
+	saved := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "改名", "agent_api_url": fake.URL, "runs_per_item": "2", "rate_limit": "unlimited", "start": "false",
+		"file@r.csv": "question,standard_answer\n只有一题,a\n"})
+	require.Equal(t, http.StatusSeeOther, saved.StatusCode, "%s", saved.body)
+	require.Contains(t, saved.Header.Get("Location"), "/tasks/"+id)
+	var list struct{ Pagination struct{ Total int } }
+	s.get(t, api).into(t, &list)
+	require.Equal(t, 1, list.Pagination.Total, "the same task")
+
+	started := s.post(t, "/tasks/"+id+"/run", nil)
+	require.Equal(t, http.StatusSeeOther, started.StatusCode)
+	s.awaitDone(t, id)
+	require.Equal(t, 2, s.state(t, id).Statistics.Succeeded)
+	require.Equal(t, "只有一题", fake.Calls()[0].Question)
+	require.Equal(t, "kept", fake.Calls()[0].Header.Get("X-Secret"))
+	gone := s.get(t, "/?draft="+id)
+	require.Equal(t, http.StatusConflict, gone.StatusCode)
+	require.Contains(t, gone.page(t).Find("main").Text(), "不能再编辑")
+	late := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "zu spät", "agent_api_url": fake.URL, "file@r.csv": questions})
+	require.Equal(t, http.StatusConflict, late.StatusCode)
+	require.Equal(t, "zu spät", late.page(t).Find("#task_name").AttrOr("value", ""), "and yet nothing typed is lost")
+}
+
+func TestASwitchOfLanguageCarriesTheForm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	page := s.get(t, "/").page(t)
+	button := page.Find(`button[name=lang]`)
+	require.Equal(t, "create", button.AttrOr("form", ""))
+	answer := s.post(t, button.AttrOr("formaction", ""), map[string]string{"lang": "en", "task_name": "稳定性", "runs_per_item": "7", "agent_api_headers": `{"X":"tops3cret"}`, "file@q.csv": questions})
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	page = answer.page(t)
+	require.Equal(t, "en", page.Find("html").AttrOr("lang", ""))
+	require.Equal(t, "稳定性", page.Find("#task_name").AttrOr("value", ""))
+	require.Equal(t, "7", page.Find("#runs_per_item").AttrOr("value", ""))
+	require.NotEmpty(t, page.Find("input[name=dataset_token]").AttrOr("value", ""))
+	require.Empty(t, page.Find("#agent_api_url-error").Text(), "what is not filled in yet is no error")
+	require.NotContains(t, string(answer.body), "tops3cret")
+	require.Equal(t, "en", s.get(t, "/tasks").page(t).Find("html").AttrOr("lang", ""), "and is kept")
+}
+
+// The form's first submit button creates the task: Enter in a field presses it.
+func TestEnterCreatesTheTask(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	first := s.get(t, "/").page(t).Find(`#create button[type=submit], #create button:not([type])`).First()
+	_, hasAction := first.Attr("formaction")
+	require.False(t, hasAction, "it goes where the form goes")
+	_, hasName := first.Attr("name")
+	require.False(t, hasName)
+}
+
+func TestTheFormOffersTheDemoAndSaysWhatAnAgentSpeaks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	s.create(t, "http://127.0.0.1:1/", nil) // also once there is a task
+	page := s.get(t, "/").page(t)
+	require.Equal(t, 1, page.Find(`form[action="/demo"] button`).Length())
+	require.Equal(t, 3, page.Find(".steps li").Length())
+	require.Contains(t, page.Find("#curl").Text(), "curl -N -X POST")
+	require.Equal(t, 1, page.Find(`[data-copy="#curl"]`).Length())
+}
+
+// A 5 MB file that the server has already is not sent again: the form carries its token instead.
+func TestThePreviewOfAFileStandsForTheFile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	page := s.post(t, "/tasks/preview", map[string]string{"runs_per_item": "3", "rate_limit": "1/s", "file@题目.csv": questions}).page(t)
+	require.Equal(t, "题目.csv", page.Find("#preview .file-name").Text())
+	require.Contains(t, page.Find("#preview").Text(), "6 次", "expected calls")
+	require.Equal(t, 1, page.Find("#drop.has-file").Length(), "the drop zone invites no more")
+	token := page.Find("input[name=dataset_token]").AttrOr("value", "")
+	require.NotEmpty(t, token)
+	created := s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset_token": token, "runs_per_item": "3"})
+	require.Equal(t, http.StatusSeeOther, created.StatusCode, "without the file itself")
+}

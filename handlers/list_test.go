@@ -1,0 +1,155 @@
+package handlers_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// fragment gets a part of a page, as htmx does.
+func (s *site) fragment(t *testing.T, path string) response {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+	require.NoError(t, err)
+	request.Header.Set("HX-Request", "true")
+	return s.do(t, request)
+}
+
+// One request tells of all rows, also of new ones, and is empty while nothing has changed.
+func TestOneRequestKeepsAllRowsUpToDate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	s.create(t, "http://127.0.0.1:1/", nil)
+	page := s.get(t, "/tasks").page(t)
+	require.Equal(t, 1, page.Find("[hx-get]").Length(), "one part of the page asks")
+	path := page.Find("#rows").AttrOr("hx-get", "")
+	require.Equal(t, http.StatusNoContent, s.fragment(t, path).StatusCode)
+	s.create(t, "http://127.0.0.1:1/", map[string]string{"task_name": "another"})
+	changed := s.fragment(t, path)
+	require.Equal(t, http.StatusOK, changed.StatusCode)
+	rows := changed.page(t)
+	require.Equal(t, 2, rows.Find("tbody tr").Length())
+	require.Equal(t, http.StatusNoContent, s.fragment(t, rows.Find("#rows").AttrOr("hx-get", "")).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.get(t, path).StatusCode, "a person who opens the address sees the list")
+}
+
+func TestPagesHaveNumbersAndAWayBackFromPastTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	for n := range 7 {
+		s.create(t, "http://127.0.0.1:1/", map[string]string{"task_name": fmt.Sprint("task ", n), "start": "false"})
+	}
+	page := s.get(t, "/tasks?page=2&page_size=2").page(t)
+	require.Equal(t, "2", strings.TrimSpace(page.Find(".pager [aria-current=page]").Text()))
+	var links []string
+	page.Find(".pager a, .pager [aria-current=page]").Each(func(_ int, link *goquery.Selection) {
+		links = append(links, strings.TrimSpace(link.Text()))
+	})
+	require.Equal(t, []string{"上一页", "1", "2", "3", "4", "下一页"}, links)
+	past := s.get(t, "/tasks?page=99&page_size=2")
+	require.Equal(t, http.StatusSeeOther, past.StatusCode)
+	require.Contains(t, past.Header.Get("Location"), "page=4")
+	require.Equal(t, 1, s.get(t, past.Header.Get("Location")).page(t).Find("tbody tr").Length())
+}
+
+func TestDraftsHaveAChipAndAnEmptyResultOffersToClearTheFilter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	s.create(t, "http://127.0.0.1:1/", map[string]string{"task_name": "waiting"})
+	s.create(t, "http://127.0.0.1:1/", map[string]string{"task_name": "draft", "start": "false"})
+	require.Equal(t, "draft", s.get(t, "/tasks?status=DRAFT").page(t).Find("tbody .name").Text())
+	require.Equal(t, "waiting", s.get(t, "/tasks?status=PENDING").page(t).Find("tbody .name").Text())
+	require.Equal(t, 2, s.get(t, "/tasks?status=DRAFT&status=PENDING").page(t).Find("tbody tr").Length())
+	none := s.get(t, "/tasks?query=nothing").page(t)
+	require.Contains(t, none.Find("#rows").Text(), "没有符合条件的任务")
+	require.Equal(t, "/tasks", none.Find("#rows a").AttrOr("href", ""))
+}
+
+// A task whose every call failed does not look healthy: neither in the list nor on its page.
+func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { http.Error(w, "down", http.StatusBadGateway) })
+	id := s.create(t, fake.URL, nil)
+	s.awaitDone(t, id)
+	row := s.get(t, "/tasks").page(t).Find("tbody tr")
+	require.Equal(t, "10 次失败", strings.TrimSpace(row.Find(".failures").Text()))
+	require.Equal(t, 1, row.Find("svg .bad, .bar .bad, .bad").Length(), "the bar is stacked")
+	page := s.get(t, "/tasks/"+id).page(t)
+	require.NotContains(t, page.Find("main").Text(), "还没有数据")
+	require.Contains(t, page.Find("main").Text(), "没有成功的运行，无法统计耗时")
+	require.Contains(t, page.Find(".errors").Text(), "HTTP_502")
+	require.Contains(t, page.Find(".errors li").AttrOr("title", ""), "智能体返回 HTTP 502")
+	require.Contains(t, strings.Join(strings.Fields(page.Find("#do-retry").Text()), ""), "重试（10）")
+	report := s.get(t, "/tasks/"+id+"/results").page(t)
+	require.Equal(t, "智能体返回 HTTP 502", strings.TrimSpace(report.Find(".run .message").First().Text()))
+	require.Contains(t, report.Find(".run .detail").First().Text(), "The agent answered HTTP 502 Bad Gateway")
+}
+
+// The page of a task says whose limit holds it back.
+func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		<-release
+		agenttest.Stream(w, "x")
+	})
+	t.Cleanup(func() { close(release) })
+	s.create(t, fake.URL, map[string]string{"task_name": "慢的", "rate_limit": "30/m"})
+	dbtest.Await(t, 10*time.Second, "a call", func() bool { return len(fake.Calls()) > 0 })
+	id := s.create(t, fake.URL, map[string]string{"task_name": "快的", "rate_limit": "unlimited"})
+	dbtest.Await(t, 10*time.Second, "the note", func() bool {
+		return strings.Contains(s.get(t, "/tasks/"+id).page(t).Find(".note").Text(), "受同一智能体的 30/m 限制（任务“慢的”）")
+	})
+	s.act(t, id, "stop")
+}
+
+// Every failure of a page has the text that spec/004 1.6 gives it.
+func TestFailuresOfPagesHaveTheirTexts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, nil)
+	s.awaitDone(t, id)
+	list := s.get(t, "/tasks").page(t)
+	require.Equal(t, "网络连接失败，请检查网络后重试", list.Find("body").AttrOr("data-network-error", ""))
+	require.Equal(t, "加载任务列表失败，请刷新重试", list.Find("#rows").AttrOr("data-failed", ""))
+	report := s.get(t, "/tasks/"+id+"/results").page(t)
+	export := report.Find(`[data-export][href*="format=csv"]`)
+	require.Equal(t, "导出CSV失败，请重试", export.AttrOr("data-failed", ""))
+	require.Equal(t, "任务尚未完成，无法导出", export.AttrOr("data-unfinished", ""))
+	form := s.get(t, "/").page(t).Find("#create")
+	for name, want := range map[string]string{
+		"data-name-missing": "请输入任务名称", "data-name-long": "任务名称不能超过64个字符", "data-url-missing": "请输入智能体API URL",
+		"data-url-invalid": "请输入有效的HTTP或HTTPS地址", "data-file-missing": "请上传测试数据集文件", "data-too-large": "文件大小不能超过5MB，请压缩后重试",
+		"data-unsupported": "仅支持CSV或Excel格式文件",
+	} {
+		require.Equal(t, want, form.AttrOr(name, ""), name)
+	}
+	s.create(t, fake.URL, map[string]string{"task_name": "失败的", "start": "false"})
+	_, err := s.tables.Exec(`UPDATE evaluation_tasks SET status = 'FAILED' WHERE task_name = '失败的'`)
+	require.NoError(t, err)
+	_, err = s.tables.Exec(`UPDATE evaluation_tasks SET status = 'RUNNING' WHERE id = $1`, id)
+	require.NoError(t, err)
+	rows := strings.Join(strings.Fields(s.get(t, "/tasks").page(t).Find("tbody .tag").Text()), "")
+	require.Equal(t, "失败运行中", rows)
+
+	require.NoError(t, s.store.Close())
+	for path, want := range map[string]string{
+		"/tasks":                    "加载任务列表失败，请刷新重试",
+		"/tasks/" + id + "/results": "加载评测结果失败，请刷新重试",
+	} {
+		answer := s.get(t, path)
+		require.GreaterOrEqual(t, answer.StatusCode, 500, path)
+		require.Equal(t, want, answer.page(t).Find("h1").Text(), path)
+	}
+}
