@@ -10,25 +10,29 @@ import (
 	"wending/db/pg"
 )
 
-// EnterLane admits a lane to a launch that is RUNNING and has fewer lanes than its concurrency. A lane makes one
-// call at a time, so this keeps a launch within its concurrency over all workers.
-func (s *Store) EnterLane(ctx context.Context, laneID, launchID uuid.UUID, lease Lease) (admitted bool, err error) {
+// EnterLanes admits lanes to a launch that is RUNNING, as many of them as its concurrency has room for, and returns
+// their ids. A lane makes one call at a time, so this keeps a launch within its concurrency over all workers.
+func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID, lease Lease) (admitted []uuid.UUID, err error) {
 	// Locked in a statement of its own: only a later one sees the lanes admitted in the meantime.
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
 	const enter = `
 		INSERT INTO lanes (id, launch_id, worker_id)
-		SELECT CAST(:lane AS uuid), l.id, CAST(:worker AS uuid)
-		FROM launches l
-		WHERE l.id = :launch
-		  AND l.concurrency > (
-			SELECT count(*)
-			FROM lanes
-			JOIN workers w ON w.id = lanes.worker_id
-			WHERE lanes.launch_id = l.id AND w.beat_at > now() - :dead * interval '1 second')
-		  AND EXISTS (
+		SELECT lane, CAST(:launch AS uuid), CAST(:worker AS uuid)
+		FROM unnest(CAST(:lanes AS uuid[])) lane
+		WHERE EXISTS (
 			SELECT FROM workers
-			WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second')`
-	err = s.db.InTx(ctx, "enter a lane", func(tx *sqlx.Tx) error {
+			WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second')
+		LIMIT (
+			SELECT greatest(0, l.concurrency - (
+				SELECT count(*)
+				FROM lanes
+				JOIN workers w ON w.id = lanes.worker_id
+				WHERE lanes.launch_id = l.id AND w.beat_at > now() - :dead * interval '1 second'))
+			FROM launches l
+			WHERE l.id = :launch)
+		RETURNING id`
+	err = s.db.InTx(ctx, "enter lanes", func(tx *sqlx.Tx) error {
+		admitted = nil
 		var id uuid.UUID
 		err := tx.GetContext(ctx, &id, lock, launchID)
 		if pg.IsNoRows(err) {
@@ -37,15 +41,16 @@ func (s *Store) EnterLane(ctx context.Context, laneID, launchID uuid.UUID, lease
 		if err != nil {
 			return pg.Classify("lock the launch", err)
 		}
-		result, err := pg.ExecNamed(ctx, tx, enter, map[string]any{
-			"lane": laneID, "worker": lease.WorkerID, "launch": launchID, "lease": lease.Number,
+		err = pg.SelectNamed(ctx, tx, &admitted, enter, map[string]any{
+			"lanes": pqUUIDs(lanes...), "worker": lease.WorkerID, "launch": launchID, "lease": lease.Number,
 			"dead": WorkerDeadAfter.Seconds(), "expired": leaseDuration.Seconds(),
 		})
-		entered, err := pg.Affected("enter a lane", result, err)
-		admitted = entered == 1
-		return err
+		return pg.Classify("enter lanes", err)
 	})
-	return admitted && err == nil, err
+	if err != nil {
+		return nil, err
+	}
+	return admitted, nil
 }
 
 // YieldLane ends a lane if its launch has another one: while the origin has no free slot, one lane is enough to

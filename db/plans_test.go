@@ -87,7 +87,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"TaskStatistics of a task at work", func() error { _, err := store.TaskStatistics(ctx, large); return err }},
 		{"TaskProgress of a task at work", func() error { _, err := store.TaskProgress(ctx, large); return err }},
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
-		{"EnterLane", func() error { _, err := store.EnterLane(ctx, uuid.New(), retry, lease); return err }},
+		{"EnterLanes", func() error { _, err := store.EnterLanes(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},
 		{"LaunchState", func() error { _, err := store.LaunchState(ctx, retry, lease); return err }},
 		{"ClaimUnits", func() (err error) { claim, err = store.ClaimUnits(ctx, call, lease, 64); return err }},
 		{"ReserveCall", func() error { _, _, err := store.ReserveCall(ctx, call, claim.Units[0]); return err }},

@@ -67,7 +67,7 @@ const claimUnits = `
 	RETURNING u.id AS unit_id, u.epoch, u.run_index, ` + itemColumns
 
 // ClaimUnits claims at most want units of a launch that is RUNNING for a worker, as many as get a rate-limit
-// slot within rateHorizon. How many calls a launch makes at once is the number of its lanes (EnterLane).
+// slot within rateHorizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).
 //
 // It is one transaction that begins by locking the launch's row: a stop waits for it or is seen by it. Under a
 // rate limit it locks the origin's row too, so that no slot is taken twice. A worker whose lease has expired

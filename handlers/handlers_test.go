@@ -51,6 +51,16 @@ type site struct {
 
 func newSite(t testing.TB, withWorker bool) *site {
 	t.Helper()
+	lanes := 0
+	if withWorker {
+		lanes = 4
+	}
+	return newSiteWith(t, lanes)
+}
+
+// newSiteWith starts a site with a worker of so many lanes; with none, there is no worker.
+func newSiteWith(t testing.TB, lanes int) *site {
+	t.Helper()
 	s := &site{uploads: t.TempDir()}
 	s.store, s.tables = dbtest.Open(t)
 	queue, err := jobs.NewQueue(dbtest.Redis(t))
@@ -74,8 +84,8 @@ func newSite(t testing.TB, withWorker bool) *site {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if withWorker {
-		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: 4, Store: s.store, Queue: queue, Agents: client, Sealer: sealer,
+	if lanes > 0 {
+		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Sealer: sealer,
 			Metrics: jobs.NewMetrics(registry, queue), Log: quiet})
 		ctx, cancel := context.WithCancel(context.Background())
 		left := make(chan error, 1)
@@ -99,7 +109,7 @@ type response struct {
 	body []byte
 }
 
-func (s *site) do(t *testing.T, request *http.Request) response {
+func (s *site) do(t testing.TB, request *http.Request) response {
 	t.Helper()
 	answer, err := s.client.Do(request)
 	require.NoError(t, err)
@@ -109,7 +119,7 @@ func (s *site) do(t *testing.T, request *http.Request) response {
 	return response{answer, body}
 }
 
-func (s *site) get(t *testing.T, path string) response {
+func (s *site) get(t testing.TB, path string) response {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
 	require.NoError(t, err)
@@ -117,7 +127,7 @@ func (s *site) get(t *testing.T, path string) response {
 }
 
 // post sends a form; a field named file@NAME is an upload under that name.
-func (s *site) post(t *testing.T, path string, fields map[string]string) response {
+func (s *site) post(t testing.TB, path string, fields map[string]string) response {
 	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -144,7 +154,7 @@ func (r response) page(t *testing.T) *goquery.Document {
 	return document
 }
 
-func (r response) into(t *testing.T, to any) {
+func (r response) into(t testing.TB, to any) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(r.body, to), "%s", r.body)
 }
@@ -161,7 +171,7 @@ type apiError struct {
 const api = "/api/v1/evaluation-tasks"
 
 // create posts a task by the API and returns its id.
-func (s *site) create(t *testing.T, agentURL string, more map[string]string) string {
+func (s *site) create(t testing.TB, agentURL string, more map[string]string) string {
 	t.Helper()
 	fields := map[string]string{"task_name": "稳定性测试", "agent_api_url": agentURL, "file@q.csv": questions}
 	for name, text := range more {
@@ -178,7 +188,7 @@ func (s *site) create(t *testing.T, agentURL string, more map[string]string) str
 	return created.TaskID
 }
 
-func (s *site) awaitDone(t *testing.T, id string) {
+func (s *site) awaitDone(t testing.TB, id string) {
 	t.Helper()
 	dbtest.Await(t, 30*time.Second, "the task's end", func() bool {
 		task, err := s.store.Task(t.Context(), uuid.MustParse(id))

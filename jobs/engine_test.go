@@ -120,6 +120,12 @@ func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 }
 
 // claim takes units for a worker that no process plays.
+// enterLane admits one lane.
+func (b *bench) enterLane(t testing.TB, lane, launchID uuid.UUID, lease db.Lease) (bool, error) {
+	admitted, err := b.store.EnterLanes(t.Context(), []uuid.UUID{lane}, launchID, lease)
+	return len(admitted) == 1, err
+}
+
 func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int) []db.Unit {
 	t.Helper()
 	call, err := b.store.LaunchCall(t.Context(), launchID)
@@ -588,7 +594,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	_, launchID := b.task(t, "http://127.0.0.1:9", 2, func(n *db.NewTask) { n.Task.Concurrency = 2 })
 	worker := uuid.New()
 	lease := b.beat(t, worker)
-	admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, lease)
+	admitted, err := b.enterLane(t, uuid.New(), launchID, lease)
 	require.NoError(t, err)
 	require.False(t, admitted, "a launch that has not started has no lanes")
 	_, err = b.store.StartLaunch(t.Context(), launchID)
@@ -597,7 +603,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	var lanes sync.WaitGroup
 	for range 60 {
 		lanes.Go(func() {
-			if admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, lease); err == nil && admitted {
+			if admitted, err := b.enterLane(t, uuid.New(), launchID, lease); err == nil && admitted {
 				entered.Add(1)
 			}
 		})
@@ -605,7 +611,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	lanes.Wait()
 	require.Equal(t, int64(2), entered.Load())
 	require.NoError(t, b.store.RemoveWorker(t.Context(), worker))
-	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, b.beat(t, uuid.New()))
+	admitted, err = b.enterLane(t, uuid.New(), launchID, b.beat(t, uuid.New()))
 	require.NoError(t, err)
 	require.True(t, admitted, "lanes end with their worker")
 }
@@ -748,7 +754,7 @@ func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	require.NoError(t, err)
 	worker := uuid.New()
 	old := b.beat(t, worker)
-	admitted, err := b.store.EnterLane(t.Context(), uuid.New(), launchID, old)
+	admitted, err := b.enterLane(t, uuid.New(), launchID, old)
 	require.NoError(t, err)
 	require.True(t, admitted)
 	require.Equal(t, old, b.beat(t, worker), "a lease lasts while the worker beats")
@@ -760,7 +766,7 @@ func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	fresh := b.beat(t, worker)
 	require.NotEqual(t, old, fresh)
 	require.Empty(t, b.claim(t, launchID, old, 1))
-	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, old)
+	admitted, err = b.enterLane(t, uuid.New(), launchID, old)
 	require.NoError(t, err)
 	require.False(t, admitted)
 	require.Len(t, b.claim(t, launchID, fresh, 1), 1)
@@ -889,18 +895,18 @@ func TestALaneOutlivesItsLease(t *testing.T) {
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 	worker, lane := uuid.New(), uuid.New()
-	admitted, err := b.store.EnterLane(t.Context(), lane, launchID, b.beat(t, worker))
+	admitted, err := b.enterLane(t, lane, launchID, b.beat(t, worker))
 	require.NoError(t, err)
 	require.True(t, admitted)
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '16 seconds'`)
 	require.NoError(t, err)
 	b.beat(t, worker)
 	other := b.beat(t, uuid.New())
-	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, other)
+	admitted, err = b.enterLane(t, uuid.New(), launchID, other)
 	require.NoError(t, err)
 	require.False(t, admitted)
 	require.NoError(t, b.store.LeaveLane(t.Context(), lane))
-	admitted, err = b.store.EnterLane(t.Context(), uuid.New(), launchID, other)
+	admitted, err = b.enterLane(t, uuid.New(), launchID, other)
 	require.NoError(t, err)
 	require.True(t, admitted)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
+	"wending/jobs/crew"
 	"wending/jobs/secret"
 )
 
@@ -42,56 +43,112 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	return w.work(id)
 }
 
+// launch is a launch that lanes can work on.
+type launch struct {
+	db.Call
+	// headers are the agent's, decrypted.
+	headers map[string]string
+}
+
+// readLaunch reads a launch; nil if there is nothing to do for it: it has ended, or ends now because its headers
+// cannot be decrypted.
+func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) {
+	call, err := w.Store.LaunchCall(ctx, id)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{Call: call}
+	err = w.Sealer.Open(call.Task.SealedHeaders, call.TaskID.String(), &l.headers)
+	if errors.Is(err, secret.ErrKey) {
+		return nil, w.fail(ctx, id, FailureSecretKey)
+	}
+	return l, err
+}
+
 // startOwnLanes starts up to n lanes of a launch in this process, as far as there are free slots, and returns how
-// many.
-func (w *Worker) startOwnLanes(id uuid.UUID, n int) (started int) {
+// many. It saves every one of them the way over Redis and a look at the launch.
+func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 	w.ownMu.Lock()
 	defer w.ownMu.Unlock()
-	for ; started < n && !w.isLeaving(); started++ { // nobody would wait for it
-		select {
-		case w.slots <- struct{}{}:
-		default:
-			return started
+	slots := 0
+	for ; slots < n && !w.isLeaving() && w.takeSlot(); slots++ { // nobody would wait for lanes of a worker that leaves
+	}
+	if slots == 0 {
+		return 0, nil
+	}
+	var lanes []*crew.Lane
+	defer func() {
+		for range slots - len(lanes) {
+			<-w.slots
 		}
+	}()
+	if lanes, err = w.crews.Enter(w.calls, l.Call, l.headers, w.currentLease(), slots); err != nil {
+		return 0, err
+	}
+	for _, lane := range lanes {
 		w.own.Go(func() {
 			defer func() { <-w.slots }()
-			if err := w.contain("work in a lane", func() error { return w.work(id) }); err != nil {
-				w.Log.WarnContext(w.calls, "lane ended, reconcile will replace it", "launch_id", id, "error", err)
+			err := w.contain("work in a lane", func() error {
+				isOver, err := w.workIn(lane, l)
+				if err != nil || isOver {
+					return err
+				}
+				return w.work(l.LaunchID)
+			})
+			if err != nil {
+				w.Log.WarnContext(w.calls, "lane ended, reconcile will replace it", "launch_id", l.LaunchID, "error", err)
 			}
 		})
 	}
-	return started
+	return len(lanes), nil
 }
 
-// work works in one of the launch's lanes for as long as there is something to do. The caller holds a slot.
+// takeSlot takes one of the worker's slots if one is free.
+func (w *Worker) takeSlot() bool {
+	select {
+	case w.slots <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// work takes lanes of the launch, one after another, for as long as there is something to do. The caller holds a
+// slot.
 func (w *Worker) work(id uuid.UUID) error {
-	w.Metrics.lanesBusy.Inc()
-	defer w.Metrics.lanesBusy.Dec()
-	call, err := w.Store.LaunchCall(w.calls, id)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var headers map[string]string
-	if err := w.Sealer.Open(call.Task.SealedHeaders, call.TaskID.String(), &headers); err != nil {
-		if errors.Is(err, secret.ErrKey) {
-			return w.fail(w.calls, id, FailureSecretKey)
-		}
+	l, err := w.readLaunch(w.calls, id)
+	if err != nil || l == nil {
 		return err
 	}
 	for {
-		continues, isLast, err := w.crews.Lane(w.calls, call, headers, w.currentLease())
-		if isLast {
-			err = errors.Join(err, w.finish(w.calls, id))
-		}
-		if !continues {
+		lanes, err := w.crews.Enter(w.calls, l.Call, l.headers, w.currentLease(), 1)
+		if err != nil || len(lanes) == 0 {
 			return err
 		}
-		// While Redis is away the lane continues without a job.
-		if enqueued := w.Queue.EnqueueLanes(w.calls, id, 1); enqueued == nil || w.isLeaving() {
-			return errors.Join(err, enqueued)
+		if isOver, err := w.workIn(lanes[0], l); err != nil || isOver {
+			return err
 		}
 	}
+}
+
+// workIn works in a lane that was entered. isOver reports that nothing is left to do here: the launch's work is
+// done, or continues in another job.
+func (w *Worker) workIn(lane *crew.Lane, l *launch) (isOver bool, err error) {
+	w.Metrics.lanesBusy.Inc()
+	defer w.Metrics.lanesBusy.Dec()
+	continues, isLast, err := lane.Work(w.calls)
+	if isLast {
+		err = errors.Join(err, w.finish(w.calls, l.LaunchID))
+	}
+	if !continues {
+		return true, err
+	}
+	// While Redis is away the lane continues without a job.
+	if enqueued := w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1); enqueued == nil || w.isLeaving() {
+		return true, errors.Join(err, enqueued)
+	}
+	return false, err
 }

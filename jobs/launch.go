@@ -60,13 +60,14 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 		}
 		return err // reconcile retries
 	}
-	call, err := w.Store.LaunchCall(ctx, id)
-	if err != nil {
+	l, err := w.readLaunch(ctx, id)
+	if err != nil || l == nil {
 		return err
 	}
-	w.Log.InfoContext(ctx, "launch started", "task_id", call.TaskID, "launch_id", id, "units", units)
-	wanted := min(call.Task.Concurrency, units)
-	return w.Queue.EnqueueLanes(ctx, id, wanted-w.startOwnLanes(id, wanted))
+	w.Log.InfoContext(ctx, "launch started", "task_id", l.TaskID, "launch_id", id, "units", units)
+	wanted := min(l.Task.Concurrency, units)
+	started, err := w.startOwnLanes(l, wanted)
+	return errors.Join(err, w.Queue.EnqueueLanes(ctx, id, wanted-started))
 }
 
 // Codes of the internal faults that end a launch; the catalogues explain them.

@@ -145,8 +145,15 @@ func (w *Worker) startLocally(ctx context.Context) error {
 				w.Log.WarnContext(ctx, "launch not started, will retry", "launch_id", launch.ID, "error", err)
 			}
 		}
-		if w.startOwnLanes(launch.ID, launch.WantedLanes) < launch.WantedLanes {
-			return nil // all lanes are busy
+		l, err := w.readLaunch(ctx, launch.ID)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			continue
+		}
+		if started, err := w.startOwnLanes(l, launch.WantedLanes); err != nil || started < launch.WantedLanes {
+			return err // all slots are taken
 		}
 	}
 	return nil

@@ -60,21 +60,25 @@ func (h *Holdings) release(units []db.Unit, failed error) {
 	}
 }
 
-// enterLane takes one of a launch's lanes with enter and returns its id; uuid.Nil if there was none to take.
-func (h *Holdings) enterLane(enter func(lane uuid.UUID) (bool, error)) (uuid.UUID, error) {
+// enterLanes takes up to n of a launch's lanes with enter and returns the ids of those that it was admitted to.
+func (h *Holdings) enterLanes(n int, enter func(lanes []uuid.UUID) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
 	h.claiming.RLock()
 	defer h.claiming.RUnlock()
-	lane := uuid.New()
-	h.setLane(lane, true)
-	admitted, err := enter(lane)
-	if err == nil && admitted {
-		return lane, nil
+	lanes := make([]uuid.UUID, n)
+	for i := range lanes {
+		lanes[i] = uuid.New()
+		h.setLane(lanes[i], true)
 	}
-	h.setLane(lane, false)
+	admitted, err := enter(lanes)
+	for _, lane := range lanes {
+		if !slices.Contains(admitted, lane) {
+			h.setLane(lane, false)
+		}
+	}
 	if err != nil {
 		h.mayDiffer.Store(true)
 	}
-	return uuid.Nil, err
+	return admitted, err
 }
 
 // leaveLane gives a lane up with leave.

@@ -16,22 +16,38 @@ const (
 	limitedLaneSlice = 2 * time.Second
 )
 
-// Lane takes one of the launch's lanes, works in it until nothing is left for it, and leaves it. continues
-// reports that the launch's work should continue in another job; isLast that the crew's last lane has left, so
-// that the launch may be at its end.
-func (s *Crews) Lane(ctx context.Context, call db.Call, headers map[string]string, lease db.Lease) (continues, isLast bool, err error) {
-	lane, err := s.config.Holdings.enterLane(func(lane uuid.UUID) (bool, error) {
-		return s.config.Store.EnterLane(ctx, lane, call.LaunchID, lease)
+// Lane is one of a launch's lanes that this worker was admitted to. It must be worked in.
+type Lane struct {
+	id    uuid.UUID
+	crews *Crews
+	crew  *crew
+}
+
+// Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. They know
+// of one another before the first of them claims, so that it claims for all.
+func (s *Crews) Enter(ctx context.Context, call db.Call, headers map[string]string, lease db.Lease, n int) ([]*Lane, error) {
+	admitted, err := s.config.Holdings.enterLanes(n, func(lanes []uuid.UUID) ([]uuid.UUID, error) {
+		return s.config.Store.EnterLanes(ctx, lanes, call.LaunchID, lease)
 	})
-	if err != nil || lane == uuid.Nil {
-		return false, false, err
+	if err != nil || len(admitted) == 0 {
+		return nil, err
 	}
-	c := s.join(call, headers, lease)
-	if c.contain("work in a lane", func() { continues, err = c.work(lane) }) {
+	lanes := make([]*Lane, len(admitted))
+	for n, id := range admitted {
+		lanes[n] = &Lane{id: id, crews: s, crew: s.join(call, headers, lease)}
+	}
+	return lanes, nil
+}
+
+// Work works in the lane until nothing is left for it, and leaves it. continues reports that the launch's work
+// should continue in another job; isLast that the crew's last lane has left, so that the launch may be at its end.
+func (l *Lane) Work(ctx context.Context) (continues, isLast bool, err error) {
+	c := l.crew
+	if c.contain("work in a lane", func() { continues, err = c.work(l.id) }) {
 		err = errInternal
 	}
-	s.config.Holdings.leaveLane(lane, func() error { return s.config.Store.LeaveLane(ctx, lane) })
-	return continues, s.leave(c), err
+	c.Holdings.leaveLane(l.id, func() error { return c.Store.LeaveLane(ctx, l.id) })
+	return continues, l.crews.leave(c), err
 }
 
 // work runs units until nothing is left for the lane, other lanes suffice for the rate limit, the lane's slice is

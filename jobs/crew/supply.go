@@ -13,8 +13,13 @@ import (
 const (
 	// unusedFor is how long a unit claimed ahead may wait before it is returned for other workers.
 	unusedFor = 2 * time.Second
-	// quickCall is the duration below which calls are hardly longer than commits, so that lanes run a little ahead.
+	// shortCall is the duration of a call with its commit below which a lane begins its next call while the last
+	// result is being committed; below quickCall, while the last two are.
+	shortCall = 60 * time.Millisecond
 	quickCall = 25 * time.Millisecond
+	// drainedFor is how long lanes leave without another claim once nothing was left. What comes back later, from
+	// a worker that died, gets new lanes.
+	drainedFor = time.Second
 )
 
 // supply claims units for the lanes of a crew: one transaction for as many lanes as wait when it begins.
@@ -31,6 +36,8 @@ type supply struct {
 	waiting []chan supplied
 	// isLimited reports that the last claim was under a rate limit: nothing is claimed ahead of it.
 	isLimited bool
+	// drainedAt is when a claim found fewer units than it wanted, so that nothing was left.
+	drainedAt time.Time
 	// claimTime and callTime are running means.
 	claimTime, callTime time.Duration
 }
@@ -75,12 +82,19 @@ func (s *supply) next() supplied {
 		}
 		return supplied{unit: &unit}
 	}
+	if s.isDrainedLocked() {
+		s.mu.Unlock()
+		return supplied{}
+	}
 	reply := make(chan supplied, 1)
 	s.waiting = append(s.waiting, reply)
 	s.mu.Unlock()
 	s.signal()
 	return <-reply
 }
+
+// isDrainedLocked reports that nothing was left a moment ago.
+func (s *supply) isDrainedLocked() bool { return time.Since(s.drainedAt) < drainedFor }
 
 // signal wakes the feeder.
 func (s *supply) signal() {
@@ -90,14 +104,14 @@ func (s *supply) signal() {
 	}
 }
 
-// aheadLocked is how many units to have ready: about four claims' worth, so that claims are few. Where calls take
-// long there are none: a claim takes no noticeable time then.
+// aheadLocked is how many units to have ready: about eight claims' worth, so that claims are few and lanes that end
+// together do not wait for one. Where calls take long there are none: a claim takes no noticeable time then.
 func (s *supply) aheadLocked() int {
 	if s.isLimited || s.callTime == 0 {
 		return 0
 	}
 	lanes := int(s.lanes.Load())
-	return min(4*lanes, int(math.Round(4*float64(lanes)*float64(s.claimTime)/float64(s.callTime))))
+	return min(4*lanes, int(math.Round(8*float64(lanes)*float64(s.claimTime)/float64(s.callTime))))
 }
 
 // errInternal dismisses lanes after a panic; reconcile sends new ones.
@@ -127,22 +141,25 @@ func (s *supply) feedOnce(isLeaving bool) {
 	}
 	start := time.Now()
 	claim, err := s.claim(want)
-	s.distribute(claim, err, start)
+	s.distribute(want, claim, err, start)
 }
 
 // wanted returns how many units to claim now; none, with every waiting lane dismissed, if nothing may begin.
 func (s *supply) wanted(isLeaving bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isLeaving || s.gate.isClosed() {
+	if isLeaving || s.gate.isClosed() || s.isDrainedLocked() {
 		s.dismissLocked(supplied{})
 		return 0
+	}
+	if s.claimTime == 0 { // the first claim is for all lanes: they ask at the same time
+		return max(len(s.waiting), int(s.lanes.Load()))
 	}
 	return len(s.waiting) + s.aheadLocked() - len(s.ready)
 }
 
 // distribute hands claimed units to the lanes that wait and keeps the rest ready.
-func (s *supply) distribute(claim db.Claim, err error, start time.Time) {
+func (s *supply) distribute(want int, claim db.Claim, err error, start time.Time) {
 	now := time.Now()
 	if len(claim.Units) > 0 {
 		s.gate.confirm(start)
@@ -150,6 +167,9 @@ func (s *supply) distribute(claim db.Claim, err error, start time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isLimited = claim.IsRateLimited
+	if err == nil && !claim.IsRateLimited && len(claim.Units) < want {
+		s.drainedAt = now
+	}
 	s.claimTime = mean(s.claimTime, now.Sub(start))
 	for _, unit := range claim.Units {
 		s.ready = append(s.ready, claimed{unit, now, claim.IsRateLimited})
@@ -160,7 +180,7 @@ func (s *supply) distribute(claim db.Claim, err error, start time.Time) {
 		s.waiting, s.ready = s.waiting[1:], s.ready[1:]
 	}
 	switch {
-	case err != nil, claim.RetryAfter > 0, len(claim.Units) == 0:
+	case err != nil, claim.RetryAfter > 0, len(claim.Units) == 0, s.drainedAt.Equal(now):
 		s.dismissLocked(supplied{retryAfter: claim.RetryAfter, err: err})
 	case len(s.waiting) > 0: // the rate limit allowed fewer than were wanted
 		s.signal()
@@ -205,10 +225,13 @@ func (s *supply) observe(took time.Duration) {
 func (s *supply) maxUnrecorded() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.callTime > 0 && s.callTime < quickCall {
-		return 2
+	switch {
+	case s.callTime == 0 || s.callTime >= shortCall:
+		return 0
+	case s.callTime >= quickCall:
+		return 1
 	}
-	return 0
+	return 2
 }
 
 func (s *supply) isRateLimited() bool {

@@ -100,7 +100,7 @@ func TestUnderARateLimitNothingIsClaimedAhead(t *testing.T) {
 	s := &supply{lanes: new(atomic.Int64), callTime: time.Millisecond, claimTime: time.Millisecond, gate: newGate(), wake: make(chan struct{}, 1)}
 	s.lanes.Store(4)
 	require.Equal(t, 16, s.aheadLocked())
-	s.distribute(db.Claim{IsRateLimited: true}, nil, time.Now())
+	s.distribute(1, db.Claim{IsRateLimited: true}, nil, time.Now())
 	require.Zero(t, s.aheadLocked())
 	require.True(t, s.isRateLimited())
 }
