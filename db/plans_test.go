@@ -17,6 +17,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/embedded"
+	"wending/db/monitor"
 )
 
 // wholeTable finds plans that read a large table from end to end.
@@ -75,8 +76,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"Launches", func() error { _, _, err := store.Launches(ctx, large, db.Page{Number: 1, Size: 20}); return err }},
 		{"LaunchRuns", func() error { _, _, err := store.LaunchRuns(ctx, launch, 100, page); return err }},
 		{"NewestRuns", func() error { _, err := store.NewestRuns(ctx, large, 100, 8); return err }},
-		{"LatencyBars", func() error { _, err := store.LatencyBars(ctx, large); return err }},
-		{"OutcomeBars", func() error { _, err := store.OutcomeBars(ctx, large); return err }},
+		{"LatencyBars", func() error { _, err := monitor.New(store).LatencyBars(ctx, large); return err }},
+		{"OutcomeBars", func() error { _, err := monitor.New(store).OutcomeBars(ctx, large); return err }},
 		{"TaskProgress", func() error { _, err := store.TaskProgress(ctx, large); return err }},
 		{"Workers", func() error { _, err := store.Workers(ctx); return err }},
 		{"RequestLaunch", func() (err error) {
@@ -100,7 +101,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			return err
 		}},
 		{"Task at work", func() error { _, err := store.Task(ctx, large); return err }},
-		{"TaskHindrance", func() error { _, err := store.TaskHindrance(ctx, large); return err }},
+		{"TaskHindrance", func() error { _, err := monitor.New(store).TaskHindrance(ctx, large); return err }},
 		{"TaskAgreement", func() error { _, err := store.TaskAgreement(ctx, large); return err }},
 		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
 		{"ReleaseStrays", func() error {

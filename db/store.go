@@ -27,6 +27,9 @@ func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
 // Close closes every connection.
 func (s *Store) Close() error { return s.db.Close() }
 
+// Pool is the store's pool, for packages beneath db that read from the same database.
+func (s *Store) Pool() *pg.Pool { return s.db }
+
 // Ping returns ErrUnavailable if the database does not answer.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 

@@ -24,6 +24,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/embedded"
+	"wending/db/monitor"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
@@ -333,7 +334,7 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 	freeTask, free := b.task(t, fake.URL, 20, asking("f"))
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), free))
 	dbtest.Await(t, 10*time.Second, "the page's note", func() bool {
-		hindrance, err := b.store.TaskHindrance(t.Context(), freeTask)
+		hindrance, err := monitor.New(b.store).TaskHindrance(t.Context(), freeTask)
 		require.NoError(t, err)
 		return hindrance.LimitingTaskID != nil && *hindrance.LimitingTaskID == strictTask
 	})
@@ -390,7 +391,7 @@ func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
 		b.tables.MustExec(`UPDATE launches SET started_at = now() - interval '2 days', finished_at = now() - interval '2 days' + $1 * interval '1 second' WHERE id = $2`, seconds, launch)
 		b.tables.MustExec(`UPDATE evaluation_runs SET latency_ms = 0, created_at = now() - interval '2 days' + $1 * interval '1 second' * (id - (SELECT min(id) FROM evaluation_runs WHERE launch_id = $2)) / 49
 			WHERE launch_id = $2`, seconds, launch)
-		bars, err := b.store.OutcomeBars(t.Context(), task)
+		bars, err := monitor.New(b.store).OutcomeBars(t.Context(), task)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(bars), 30, "%d s", seconds)
 		require.Zero(t, bars[0].From)

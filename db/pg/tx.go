@@ -3,6 +3,8 @@ package pg
 import (
 	"context"
 	"database/sql"
+	"strconv"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -91,4 +93,26 @@ func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query st
 		}
 	}
 	return Classify(doing, rows.Err())
+}
+
+// WithLock runs work unless another process holds the advisory lock, which ends with the transaction, so that it
+// works behind a pooler too, or after holdFor. It returns whether work ran, and its error.
+func (p *Pool) WithLock(ctx context.Context, key int64, holdFor time.Duration, work func() error) (ran bool, err error) {
+	const tryLock = `
+		SELECT pg_try_advisory_xact_lock($1)
+		FROM set_config('idle_in_transaction_session_timeout', $2, true)`
+	var failed error
+	err = p.InBareTx(ctx, "run under a lock", func(tx *sqlx.Tx) error {
+		if err := tx.GetContext(ctx, &ran, tryLock, key, strconv.FormatInt(holdFor.Milliseconds(), 10)); err != nil {
+			return Classify("take the lock", err)
+		}
+		if ran {
+			failed = work()
+		}
+		return nil
+	})
+	if ran {
+		return true, failed
+	}
+	return false, err
 }

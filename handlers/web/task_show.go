@@ -93,9 +93,9 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { live.Progress, err = p.Store.TaskProgress(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task.ID); return err })
-	group.Go(func() (err error) { live.Hindrance, err = p.Store.TaskHindrance(ctx, task.ID); return err })
-	group.Go(func() (err error) { live.Latencies, err = p.Store.LatencyBars(ctx, task.ID); return err })
-	group.Go(func() (err error) { live.Outcomes, err = p.Store.OutcomeBars(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Latencies, err = p.monitor.LatencyBars(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })
 	group.Go(func() (err error) {
 		live.Newest, err = p.Store.NewestRuns(ctx, task.ID, newestCut, newestShown)
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/monitor"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -47,11 +48,14 @@ type Config struct {
 }
 
 // Pages answers the requests for pages.
-type Pages struct{ Config }
+type Pages struct {
+	Config
+	monitor monitor.Monitor
+}
 
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
-	p := &Pages{config}
+	p := &Pages{config, monitor.New(config.Store)}
 	get := func(path string, handler echo.HandlerFunc) {
 		compressed.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
 	}

@@ -1153,7 +1153,7 @@ func TaskTag(task db.Task) templ.Component {
 	})
 }
 
-// Count is a number as a table shows it.
+// count is a number as a table shows it.
 func count(n int, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

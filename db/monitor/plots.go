@@ -1,4 +1,4 @@
-package db
+package monitor
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const maxBars = 30
 // LatencyBars returns the distribution of the latencies of a task's successful current runs, in at most maxBars
 // bars whose bounds are whole milliseconds, of equal width on a logarithmic scale where that is at least 1 ms;
 // none if there are no such runs.
-func (s *Store) LatencyBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
+func (m Monitor) LatencyBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	const span = `
 		SELECT min(latency_ms) AS low, max(latency_ms) AS high
 		FROM evaluation_runs
@@ -35,7 +35,7 @@ func (s *Store) LatencyBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error
 		WHERE task_id = $1 AND is_current AND status = 'SUCCEEDED' AND latency_ms IS NOT NULL
 		GROUP BY 1`
 	var found struct{ Low, High *int }
-	if err := s.db.GetContext(ctx, &found, span, taskID); err != nil {
+	if err := m.db.GetContext(ctx, &found, span, taskID); err != nil {
 		return nil, pg.Classify("read the span of latencies", err)
 	}
 	if found.Low == nil {
@@ -47,7 +47,7 @@ func (s *Store) LatencyBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error
 		bars[n].From, bars[n].To = float64(edges[n]), float64(edges[n+1])
 	}
 	var counts []struct{ Bar, Runs int }
-	if err := s.db.SelectContext(ctx, &counts, count, taskID, edges); err != nil {
+	if err := m.db.SelectContext(ctx, &counts, count, taskID, edges); err != nil {
 		return nil, pg.Classify("count the latencies", err)
 	}
 	for _, c := range counts {
@@ -111,8 +111,8 @@ const countOutcomes = `
 
 // OutcomeBars returns how many runs of the task's newest launch ended when, in at most maxBars bars of whole
 // seconds from its first call; none if it has no runs.
-func (s *Store) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
+func (m Monitor) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	var bars []Bar
-	err := s.db.SelectContext(ctx, &bars, countOutcomes, taskID, maxBars)
+	err := m.db.SelectContext(ctx, &bars, countOutcomes, taskID, maxBars)
 	return bars, pg.Classify("count the outcomes over time", err)
 }

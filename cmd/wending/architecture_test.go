@@ -1,0 +1,120 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rooms are the packages in the order of the arrows: each may import those below it in the list, and leaves.
+var rooms = []string{
+	"cmd/wending",
+	"handlers",
+	"handlers/web",
+	"handlers/api",
+	"handlers/form",
+	"handlers/fault",
+	"handlers/request",
+	"views/tasks", "views/results", "views/system",
+	"views/ui",
+	"jobs",
+	"jobs/crew",
+	"jobs/tasks",
+	"db/dbtest",
+	"db/monitor",
+	"db",
+	"db/embedded",
+	"db/pg",
+}
+
+// leaves take and return plain values and import other leaves only.
+var leaves = []string{
+	"handlers/live", "jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/dataset", "jobs/export", "jobs/secret", "jobs/stability",
+	"static", "views/paths", "views/text",
+}
+
+// strangers are libraries with the packages that alone may import them.
+var strangers = map[string][]string{
+	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/api", "handlers/fault"},
+	"github.com/danielgtaylor/huma/v2":    {"handlers/api"},
+	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg"},
+	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg"},
+	"github.com/hibiken/asynq":            {"jobs"},
+	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},
+	"github.com/getsentry/sentry-go":      {"cmd/wending"},
+	"github.com/a-h/templ":                {"handlers/web", "views/ui", "views/tasks", "views/results", "views/system"},
+	"github.com/klauspost/compress/flate": {"jobs/export"},
+}
+
+const maxLines = 2500
+
+// Imports follow the arrows of the layout, and no package outgrows what one person can read in an afternoon.
+func TestTheLayoutHolds(t *testing.T) {
+	t.Parallel()
+	imports, lines := map[string]map[string]bool{}, map[string]int{}
+	root := filepath.Join("..", "..")
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		require.NoError(t, err)
+		isTemplate := strings.HasSuffix(path, ".templ")
+		isGenerated := strings.HasSuffix(path, "_templ.go")
+		if !isTemplate && filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if !isGenerated {
+			lines[folder] += strings.Count(string(content), "\n")
+		}
+		if isTemplate { // its imports are those of the generated file
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, content, parser.ImportsOnly)
+		require.NoError(t, err)
+		if imports[folder] == nil {
+			imports[folder] = map[string]bool{}
+		}
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			imports[folder][imported] = true
+		}
+		return nil
+	}))
+	require.Greater(t, len(imports), 20)
+	for folder, imported := range imports {
+		place := slices.Index(rooms, folder)
+		isLeaf := slices.Contains(leaves, folder)
+		require.True(t, place >= 0 || isLeaf, "%s has no place in the layout", folder)
+		for path := range imported {
+			own, isOwn := strings.CutPrefix(path, "wending/")
+			switch {
+			case !isOwn:
+				for library, users := range strangers {
+					if path == library || strings.HasPrefix(path, library+"/") {
+						require.Contains(t, users, folder, "%s imports %s", folder, library)
+					}
+				}
+			case slices.Contains(leaves, own):
+			case isLeaf:
+				t.Errorf("%s is a leaf and imports %s", folder, own)
+			default:
+				require.Greater(t, slices.Index(rooms, own), place, "%s imports %s, against the arrows", folder, own)
+			}
+		}
+	}
+	for folder, n := range lines {
+		require.LessOrEqual(t, n, maxLines, "%s has too many lines: split it", folder)
+	}
+}
