@@ -67,7 +67,7 @@ chaos: tools ## Break everything while 40,000 units run, for about five minutes;
 	WENDING_CHAOS=full go test -v -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
 
 .PHONY: generate
-generate: ## Format everything; write the templates' Go code and the API's description anew
+generate: ## Format everything; write the templates' Go code and the API's description
 	go tool templ fmt views
 	go tool templ generate -path views
 	gofmt -w cmd db handlers jobs static views

@@ -8,13 +8,13 @@ import (
 
 // Errors that a caller can act on. Everything else is an internal error.
 var (
-	// ErrNotFound: no such row exists; errors that know what is missing are a *NotFoundError.
+	// ErrNotFound means that no such row exists; errors that know what is missing are a *NotFoundError.
 	ErrNotFound = pg.ErrNotFound
-	// ErrConflict: the state of a row does not allow the change, or another process made it first.
+	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
 	ErrConflict = pg.ErrConflict
-	// ErrUnavailable: the database cannot be reached or refuses connections; try again later.
+	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
 	ErrUnavailable = pg.ErrUnavailable
-	// ErrNothingToRun: no run of the task, or of the question that was named, is left for this kind of launch.
+	// ErrNothingToRun means that no run of the task, or of the named question, is left for this kind of launch.
 	ErrNothingToRun = errors.New("nothing to run")
 )
 

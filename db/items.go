@@ -59,7 +59,7 @@ func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []New
 	return pg.Classify("store the questions", err)
 }
 
-// ItemSummary is what the map of all questions and the filters know of one item.
+// ItemSummary is what the map of all questions and the filters need to know about one item.
 type ItemSummary struct {
 	ID         int64  `db:"id"`
 	QuestionID string `db:"question_id"`

@@ -121,8 +121,8 @@ const reopenTask = `
 
 // RequestLaunch starts a draft (SUBMIT), continues with what has no run (RESUME) or retries everything that did
 // not succeed (RETRY_FAILED; a questionID narrows it to one question). The task is RUNNING from then on.
-// ErrConflict: the task's state does not allow it, or another request was first; ErrNothingToRun: nothing is
-// left for this kind; ErrNotFound: no such task or question.
+// It returns ErrConflict if the task's state does not allow it or another request was first, ErrNothingToRun if
+// nothing is left for this kind, and ErrNotFound if there is no such task or question.
 func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind LaunchKind, questionID string, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
 		task, err := lockTask(ctx, tx, taskID)
@@ -175,7 +175,7 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, qu
 			return nil, pg.Classify("count the runs that did not succeed", err)
 		}
 	}
-	// A task that failed may be resumed although all its runs are there: only the launch was not finished.
+	// A task that failed may be resumed even if all its runs exist: only the launch was not finished.
 	if left == 0 && (kind != LaunchResume || task.Status != TaskFailed) {
 		return nil, ErrNothingToRun
 	}
@@ -233,7 +233,7 @@ const startTask = `
 	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 
 // StartLaunch makes the units of a PENDING launch and sets it and its task RUNNING, in one transaction. It
-// returns how many units the launch has. ErrConflict: another process started it before.
+// returns how many units the launch has. ErrConflict means that another process has already started it.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
 	err = s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) error {
 		var launch struct {
@@ -298,8 +298,8 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 const StopFor = 30 * time.Second
 
 // StopTask stops a task's launch: no unit is claimed after it. Calls in flight may finish for up to StopFor. It
-// returns the launch, which FinishLaunch ends when nothing of it runs any more. ErrConflict: the task is not
-// running.
+// returns the launch, which FinishLaunch ends once none of its units is running. It returns ErrConflict if the task
+// is not running.
 func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launchID uuid.UUID, err error) {
 	const stop = `
 		UPDATE launches
@@ -310,7 +310,7 @@ func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launc
 	err = s.db.InTx(ctx, "stop the task", func(tx *sqlx.Tx) error {
 		var origin string
 		err := tx.QueryRowxContext(ctx, stop, taskID, by.Address).Scan(&launchID, &origin)
-		if pg.IsNoRows(err) { // stopping twice has the effect of once
+		if pg.IsNoRows(err) { // stopping twice has the same effect as stopping once
 			if err = tx.GetContext(ctx, &launchID, stopping, taskID); pg.IsNoRows(err) {
 				return ErrConflict
 			}
@@ -337,7 +337,7 @@ func stopQueued(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
 	return pg.Classify("stop the queued units", err)
 }
 
-// CutStopped stops units that still run well after their launch was stopped: their worker should have cut the
+// CutStopped stops units still running well after their launch was stopped: their worker should have cut the
 // calls itself, and a result that arrives later is rejected.
 func (s *Store) CutStopped(ctx context.Context) error {
 	const cut = `
@@ -426,7 +426,7 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 }
 
 // FailLaunch ends a launch and its task because of the internal fault that code names. Units that did not begin
-// are stopped; results already stored stay. ErrConflict: the launch had ended before.
+// are stopped; results already stored stay. It returns ErrConflict if the launch had already ended.
 func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error {
 	const fail = `
 		UPDATE launches

@@ -30,7 +30,7 @@ func refreshOrigin(ctx context.Context, tx *sqlx.Tx, origin string) error {
 	return pg.Classify("set the origin's rate limit", err)
 }
 
-// PostponeOrigin moves the next free slot of an origin at least wait into the future: it answered 429.
+// PostponeOrigin moves the next free slot of an origin at least wait into the future, because it answered 429.
 func (s *Store) PostponeOrigin(ctx context.Context, origin string, wait time.Duration) error {
 	const postpone = `
 		UPDATE origins
@@ -40,7 +40,7 @@ func (s *Store) PostponeOrigin(ctx context.Context, origin string, wait time.Dur
 	return pg.Classify("postpone the origin", err)
 }
 
-// slots is how an origin's rate limit looks at one moment.
+// slots is a snapshot of an origin's rate limit.
 type slots struct {
 	// AheadMicros is the time until the next free slot, at least 0.
 	AheadMicros    int64 `db:"ahead"`
@@ -59,7 +59,7 @@ func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	return found, pg.Classify("lock the origin", err)
 }
 
-// wait returns how long to wait before asking again because no slot is near; 0 means there is one.
+// wait returns how long to wait before trying again because no slot is near; 0 means there is one.
 func (s slots) wait() time.Duration {
 	if beyond := s.AheadMicros - rateHorizon.Microseconds(); beyond > 0 {
 		return time.Duration(max(1000, beyond)) * time.Microsecond
@@ -75,7 +75,7 @@ func (s slots) near(want int) int {
 	return min(want, int((rateHorizon.Microseconds()-s.AheadMicros)/s.IntervalMicros)+1)
 }
 
-// takeSlots moves an origin's next free slot by so many calls. Its row is locked.
+// takeSlots advances an origin's next free slot by the given number of calls. The caller has locked its row.
 func takeSlots(ctx context.Context, tx *sqlx.Tx, origin string, calls int, intervalMicros int64) error {
 	const take = `
 		UPDATE origins

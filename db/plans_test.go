@@ -23,7 +23,7 @@ import (
 // wholeTable finds plans that read a large table from end to end.
 var wholeTable = regexp.MustCompile(`(?:Parallel )?Seq Scan on (evaluation_runs|evaluation_items|units)\b`)
 
-// Every statement behind a page, and every one that runs while a launch is at work, reads along indexes at
+// Every statement behind a page, and every one that runs during a launch, reads along indexes at
 // 100,000 stored runs. The server itself tells the plans that it used.
 func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	t.Parallel()
@@ -85,8 +85,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			return err
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
-		{"TaskStatistics of a task at work", func() error { _, err := store.TaskStatistics(ctx, large); return err }},
-		{"TaskProgress of a task at work", func() error { _, err := store.TaskProgress(ctx, large); return err }},
+		{"TaskStatistics of a running task", func() error { _, err := store.TaskStatistics(ctx, large); return err }},
+		{"TaskProgress of a running task", func() error { _, err := store.TaskProgress(ctx, large); return err }},
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
 		{"EnterLanes", func() error { _, err := store.EnterLanes(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},
 		{"LaunchState", func() error { _, err := store.LaunchState(ctx, retry, lease); return err }},
@@ -100,7 +100,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, err := store.RecordResults(ctx, large, results)
 			return err
 		}},
-		{"Task at work", func() error { _, err := store.Task(ctx, large); return err }},
+		{"Running Task", func() error { _, err := store.Task(ctx, large); return err }},
 		{"TaskHindrance", func() error { _, err := monitor.New(store).TaskHindrance(ctx, large); return err }},
 		{"TaskAgreement", func() error { _, err := store.TaskAgreement(ctx, large); return err }},
 		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
@@ -135,7 +135,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// A listener hears of every change of a task's state, whoever makes it.
+// A listener is notified of every change of a task's state, regardless of which process makes it.
 func TestChangesAreHeard(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)

@@ -9,7 +9,7 @@ import (
 	"wending/db/pg"
 )
 
-// Progress is how far a task is, at one moment.
+// Progress is a snapshot of how far a task has got.
 type Progress struct {
 	TaskID     uuid.UUID  `db:"task_id"`
 	TaskStatus TaskStatus `db:"task_status"`
@@ -29,7 +29,7 @@ type Progress struct {
 	CallsPerSecond float64 `db:"calls_per_second"`
 }
 
-// Open is how many runs are still to end.
+// Open is how many runs have yet to end.
 func (p Progress) Open() int { return p.Running + p.Queued }
 
 // TimeLeft is the time until the task's last run at the rate of the last seconds; unknown while nothing

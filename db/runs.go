@@ -117,7 +117,7 @@ const recordResults = `
 	RETURNING unit_id`
 
 // RecordResults stores the outcomes of units of one task, each exactly once, all in one transaction. refused are
-// the units that another worker has by now: their results are dropped. Calling it again after an error is safe;
+// the units that now belong to another worker: their results are dropped. Calling it again after an error is safe;
 // if the first call's commit succeeded although its reply was lost, nothing is refused.
 func (s *Store) RecordResults(ctx context.Context, taskID uuid.UUID, results []Result) (refused []Unit, err error) {
 	const known = `

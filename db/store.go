@@ -1,4 +1,4 @@
-// Package db stores everything the product keeps: the types and statements of every table, one file an
+// Package db stores everything the product keeps: the types and statements of every table, one file per
 // aggregate. Exported methods own their transaction. All comparisons of times use the database's clock.
 package db
 

@@ -29,7 +29,7 @@ const (
 // TaskStatuses are all states in the order of a task's life.
 var TaskStatuses = []TaskStatus{TaskPending, TaskRunning, TaskSucceeded, TaskFailed, TaskStopped}
 
-// IsActive reports whether the task is not at its end: it waits or runs.
+// IsActive reports whether the task is waiting or running.
 func (s TaskStatus) IsActive() bool { return s == TaskPending || s == TaskRunning }
 
 // Task is a row of evaluation_tasks.
@@ -88,14 +88,11 @@ const readTasks = `
 		t.dataset_name, t.dataset_extension, t.variable_names, t.total_items,
 		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		CASE
-			WHEN newest.is_working THEN newest.kept_items + (
-				SELECT count(*)
-				FROM (SELECT FROM units WHERE launch_id = newest.id GROUP BY item_id HAVING bool_and(state = 'DONE')) done)
+			WHEN newest.is_working THEN newest.kept_items + work.done_items
 			ELSE t.processed_items
 		END AS processed,
 		CASE
-			WHEN newest.is_working THEN newest.kept_failed + (
-				SELECT count(*) FROM units WHERE launch_id = newest.id AND outcome <> 'SUCCEEDED')
+			WHEN newest.is_working THEN newest.kept_failed + work.failed
 			ELSE coalesce((t.statistics ->> 'failed')::int + (t.statistics ->> 'timed_out')::int, 0)
 		END AS unsuccessful,
 		newest.id IS NOT NULL AS is_launched,
@@ -108,6 +105,13 @@ const readTasks = `
 		WHERE task_id = t.id
 		ORDER BY number DESC
 		LIMIT 1) newest ON true
+	CROSS JOIN LATERAL (
+		SELECT count(*) FILTER (WHERE is_done) AS done_items, coalesce(sum(failed), 0)::int AS failed
+		FROM (
+			SELECT bool_and(state = 'DONE') AS is_done, count(*) FILTER (WHERE outcome <> 'SUCCEEDED') AS failed
+			FROM units
+			WHERE newest.is_working AND launch_id = newest.id
+			GROUP BY item_id) items) work
 	WHERE t.id = ANY ($1)
 	ORDER BY t.created_at DESC, t.id DESC`
 
@@ -205,7 +209,7 @@ func (s *Store) TasksByID(ctx context.Context, ids []uuid.UUID) ([]Task, error) 
 	return tasks, pg.Classify("read the tasks", err)
 }
 
-// TaskFilter narrows a list of tasks; its zero value takes all.
+// TaskFilter narrows a list of tasks; its zero value matches all.
 type TaskFilter struct {
 	Statuses []TaskStatus
 	// Drafts adds drafts; WithoutDrafts keeps them out of PENDING.
@@ -261,7 +265,7 @@ func (s *Store) HasTasks(ctx context.Context) (bool, error) {
 	return has, pg.Classify("look for tasks", err)
 }
 
-// DeleteTask removes a task and all its data. ErrConflict: a launch of it is active and must be stopped first.
+// DeleteTask removes a task and all its data. It returns ErrConflict if a launch is active and must be stopped first.
 func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
 	const lock = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`
 	const isActive = `SELECT EXISTS (SELECT FROM launches WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING'))`

@@ -160,7 +160,7 @@ const returnUnitsOfWorker = `
 	  AND u.worker_id = $1
 	  AND NOT u.id = ANY (coalesce($2, '{}'::bigint[])) -- a nil slice is NULL to the driver`
 
-// ReturnUnits returns units that were claimed and not begun. Units that another worker has by now are left alone.
+// ReturnUnits returns units that were claimed and not begun. Units that now belong to another worker are left alone.
 func (s *Store) ReturnUnits(ctx context.Context, units []Unit) error {
 	ids, epochs := make(pq.Int64Array, len(units)), make(pq.Int64Array, len(units))
 	for n, unit := range units {
@@ -181,7 +181,7 @@ func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []i
 	return released, s.removeStrayLanes(ctx, workerID, lanes)
 }
 
-// ReleaseUnits returns all units that a worker still holds: it is shutting down.
+// ReleaseUnits returns all units that a worker still holds when it shuts down.
 func (s *Store) ReleaseUnits(ctx context.Context, workerID uuid.UUID) (released int, err error) {
 	result, err := s.db.ExecContext(ctx, returnUnitsOfWorker, workerID, pq.Int64Array(nil))
 	return pg.Affected("release the units", result, err)
@@ -252,7 +252,7 @@ func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 	return lost, err
 }
 
-// LaunchState is what a worker that runs a launch's units must know at every moment.
+// LaunchState is what a worker must know at all times while it runs a launch's units.
 type LaunchState struct {
 	Status LaunchStatus `db:"status"`
 	// StoppingMicros is the time since a stop was requested, in microseconds.

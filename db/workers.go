@@ -13,7 +13,7 @@ const (
 	// BeatEvery is the time between two heartbeats of a worker.
 	BeatEvery = time.Second
 	// leaseDuration is the silence after which a worker must begin nothing more under its lease: well before
-	// others take what it holds.
+	// others take over what it holds.
 	leaseDuration = 15 * time.Second
 	// WorkerDeadAfter is the silence after which a worker's units go to others.
 	WorkerDeadAfter = 20 * time.Second
@@ -28,8 +28,8 @@ type Worker struct {
 }
 
 // Lease is a worker's right to claim and begin units. It expires when the worker has not sent a heartbeat for
-// leaseDuration, and the worker gets a new one with its next heartbeat: what it was doing under the old one,
-// others may be doing by then.
+// leaseDuration, and the worker gets a new one with its next heartbeat: by then, others may be doing what
+// it was doing under the old one.
 type Lease struct {
 	WorkerID uuid.UUID
 	Number   int64

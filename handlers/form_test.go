@@ -10,7 +10,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// A fault of the server's own keeps the form, the file and the settings, and says so in the alert of the form.
+// After an internal error the form comes back with the file and the settings, and its alert says what happened.
 func TestAFaultOfTheServerKeepsTheFormAndItsFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -35,7 +35,7 @@ func TestAFaultOfTheServerKeepsTheFormAndItsFile(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
 }
 
-// Without room for files everything typed stays; the file has to be chosen again, and the page says so.
+// Without room for files everything typed stays; the page asks for the file to be chosen again.
 func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -129,7 +129,7 @@ func TestASwitchOfLanguageCarriesTheForm(t *testing.T) {
 	require.Equal(t, "稳定性", page.Find("#task_name").AttrOr("value", ""))
 	require.Equal(t, "7", page.Find("#runs_per_item").AttrOr("value", ""))
 	require.NotEmpty(t, page.Find("input[name=dataset_token]").AttrOr("value", ""))
-	require.Empty(t, page.Find("#agent_api_url-error").Text(), "what is not filled in yet is no error")
+	require.Empty(t, page.Find("#agent_api_url-error").Text(), "an empty field is not an error yet")
 	require.NotContains(t, string(answer.body), "tops3cret")
 	require.Equal(t, "en", s.get(t, "/tasks").page(t).Find("html").AttrOr("lang", ""), "and is kept")
 }

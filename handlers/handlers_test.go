@@ -484,7 +484,7 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 }
 
-// A new file takes the place of the one staged before, whatever token the form still carries.
+// A new file replaces the one staged before, regardless of the token that the form still carries.
 func TestANewFileReplacesTheStagedOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

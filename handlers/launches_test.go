@@ -202,7 +202,7 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/"+id+"/launches/"+uuid.NewString()).StatusCode)
 }
 
-// gate is an agent that answers only when it is told to.
+// gate is an agent that answers once it is opened.
 func gate(t *testing.T) (fake *agenttest.Agent, open func()) {
 	release := make(chan struct{})
 	fake = agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -229,7 +229,7 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	require.Equal(t, http.StatusConflict, status)
 	require.Equal(t, http.StatusConflict, s.delete(t, id).StatusCode)
 	live := s.get(t, "/tasks/"+id).page(t)
-	require.Equal(t, 1, live.Find("#deletion button:disabled").Length(), "a task at work says that it cannot be deleted")
+	require.Equal(t, 1, live.Find("#deletion button:disabled").Length(), "a running task cannot be deleted, and the page says why")
 	waiting := s.get(t, "/tasks/"+id+"/results")
 	require.Equal(t, http.StatusConflict, waiting.StatusCode)
 	require.Equal(t, 1, waiting.page(t).Find(`.blank a[href="/tasks/`+id+`"]`).Length(), "who waits can watch")
@@ -413,7 +413,7 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 		require.Equal(t, "k1", *runs[0].ResponseBody, "the agent gets the headers")
 	}
 	require.NoError(t, os.RemoveAll(filepath.Join(s.uploads, id)))
-	require.Contains(t, string(s.post(t, api+"/"+id+"/clone", nil).body), "DATASET_REQUIRED", "a file that is gone must be chosen anew")
+	require.Contains(t, string(s.post(t, api+"/"+id+"/clone", nil).body), "DATASET_REQUIRED", "a missing file must be chosen again")
 }
 
 // event is one server-sent event.
@@ -422,7 +422,7 @@ type event struct {
 	data     map[string]any
 }
 
-// follow reads a task's events until the stream ends, or stop says so.
+// follow reads a task's events until the stream ends or stop returns true.
 func (s *site) follow(t *testing.T, id, lastID string, stop func(event) bool) (status int, events []event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -23,7 +23,7 @@ func (s *site) fragment(t *testing.T, path string) response {
 	return s.do(t, request)
 }
 
-// One request tells of all rows, also of new ones, and is empty while nothing has changed.
+// One request updates all rows, new ones included, and is empty while nothing has changed.
 func TestOneRequestKeepsAllRowsUpToDate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

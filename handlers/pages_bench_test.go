@@ -16,7 +16,7 @@ import (
 const pageBudget = 50 * time.Millisecond
 
 // The pages at 10,000 tasks and 1,000,000 runs: forty tasks of 20,000 runs, the others of 20. Each is asked
-// twenty times; what is told is the median, and its part of pageBudget.
+// twenty times; the benchmark reports the median and its share of pageBudget.
 func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	s := newSite(b, false)
 	dbtest.Seed(b, s.tables, 9960, 4, 5)

@@ -49,8 +49,8 @@ type Config struct {
 	DefaultLang string
 	// DemoURL is the demo agent's address; empty means none runs.
 	DemoURL string
-	// Hosts are the names this site is known by, besides local ones and IP addresses. Empty: requests that do not
-	// come over loopback may use any name.
+	// Hosts are the names this site is known by, besides local ones and IP addresses. If empty, requests
+	// that do not come over loopback may use any name.
 	Hosts []string
 	// DatabaseURL leads to the database itself, past a pooler: changes of tasks are announced over it. Empty means
 	// they are not, and live pages are a little slower.
@@ -58,7 +58,7 @@ type Config struct {
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing  <-chan struct{}
 	Registry *prometheus.Registry
-	// Report sends an internal error, with what it is about, to where operators look; nil means nowhere.
+	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report  func(err error, tags map[string]string)
 	Version string
 	Log     *slog.Logger
@@ -80,7 +80,7 @@ type Server struct {
 const contentSecurityPolicy = "default-src 'self'; img-src 'self' data: blob:; style-src 'self'; script-src 'self'; " +
 	"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// New returns the server of all routes. Run must be running for live pages to be told of changes at once.
+// New returns the server of all routes. Run must be running for live pages to be notified of changes at once.
 func New(config Config) (*Server, error) {
 	catalogue, err := text.NewCatalogue()
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if f.Status() >= http.StatusInternalServerError && r.Context().Err() == nil { // a disconnected client is not a server error
 		s.failed(r.Context(), err)
 	}
-	if c.Response().Committed { // a download broke off: its connection must not end as if it were whole
+	if c.Response().Committed { // a download failed midway: it must not look complete to the client
 		panic(http.ErrAbortHandler)
 	}
 	var failure error
@@ -190,7 +190,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 		failure = s.pages.ShowError(c, f)
 	}
 	if failure != nil {
-		s.Log.WarnContext(r.Context(), "error response not sent", "error", failure)
+		s.Log.WarnContext(r.Context(), "could not send the error response", "error", failure)
 	}
 }
 

@@ -27,8 +27,8 @@ func (q *Queue) EnqueueLanes(ctx context.Context, launchID uuid.UUID, n int) err
 	return nil
 }
 
-// workLane runs on the worker's own context: asynq cancels a job's when Redis is away for long, and a call to an
-// agent must not be wasted for that.
+// workLane uses the worker's own context: asynq cancels a job's context if Redis is unavailable for long, and that
+// must not waste a call to an agent.
 func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	id, err := readLaunchArgs(job)
 	if err != nil {
@@ -50,8 +50,8 @@ type launch struct {
 	headers map[string]string
 }
 
-// readLaunch reads a launch; nil if there is nothing to do for it: it has ended, or ends now because its headers
-// cannot be decrypted.
+// readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because its
+// headers cannot be decrypted.
 func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) {
 	call, err := w.Store.LaunchCall(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
@@ -68,13 +68,13 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) 
 	return l, err
 }
 
-// startOwnLanes starts up to n lanes of a launch in this process, as far as there are free slots, and returns how
-// many. It saves every one of them the way over Redis and a look at the launch.
+// startOwnLanes starts up to n lanes of a launch in this process, as free slots allow, and returns how
+// many. Each lane is spared the round trip through Redis and another read of the launch.
 func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 	w.ownMu.Lock()
 	defer w.ownMu.Unlock()
 	slots := 0
-	for ; slots < n && !w.isLeaving() && w.takeSlot(); slots++ { // nobody would wait for lanes of a worker that leaves
+	for ; slots < n && !w.isLeaving() && w.takeSlot(); slots++ { // nothing would wait for lanes of a leaving worker
 	}
 	if slots == 0 {
 		return 0, nil
@@ -99,7 +99,7 @@ func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 				return w.work(l.LaunchID)
 			})
 			if err != nil {
-				w.Log.WarnContext(w.calls, "lane ended, reconcile will replace it", "launch_id", l.LaunchID, "error", err)
+				w.Log.WarnContext(w.calls, "lane failed, reconcile will replace it", "launch_id", l.LaunchID, "error", err)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func (w *Worker) workIn(lane *crew.Lane, l *launch) (isOver bool, err error) {
 	if !continues {
 		return true, err
 	}
-	// While Redis is away the lane continues without a job.
+	// While Redis is unavailable the lane continues without a job.
 	if enqueued := w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1); enqueued == nil || w.isLeaving() {
 		return true, errors.Join(err, enqueued)
 	}

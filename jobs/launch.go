@@ -14,7 +14,7 @@ import (
 // kindLaunch is the job that makes a launch's units and starts its lanes.
 const kindLaunch = "launch"
 
-// EnqueueLaunch asks a worker to start a launch: the one in this process if it has time, any other otherwise.
+// EnqueueLaunch asks a worker to start a launch: the one in this process if it is free, otherwise any other.
 func (q *Queue) EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error {
 	select {
 	case q.here <- launchID:
@@ -24,8 +24,8 @@ func (q *Queue) EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error {
 	}
 }
 
-// takeLaunches starts the launches that this process requests, until ctx ends: it saves the way over Redis and
-// half of asynq's polling interval.
+// takeLaunches starts the launches that this process requests, until ctx ends: this saves the round trip through
+// Redis and half of asynq's polling interval.
 func (w *Worker) takeLaunches(ctx context.Context) {
 	for {
 		select {
@@ -72,9 +72,9 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 
 // Codes of the internal faults that end a launch; the catalogues explain them.
 const (
-	// FailureStart: the units of the launch could not be made.
+	// FailureStart means that the units of the launch could not be created.
 	FailureStart = "LAUNCH_START_FAILED"
-	// FailureSecretKey: the agent's headers cannot be decrypted.
+	// FailureSecretKey means that the agent's headers cannot be decrypted.
 	FailureSecretKey = "SECRET_KEY_CHANGED"
 )
 

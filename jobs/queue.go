@@ -64,7 +64,7 @@ func parseRedis(address string) (asynq.RedisConnOpt, error) {
 		}
 		return options, err
 	}
-	// A list of hosts is not a host to a URL's parser: the account is parsed with the first one.
+	// url.Parse does not accept a list of hosts, so the account is parsed with the first host only.
 	first, _, _ := strings.Cut(nodes, ",")
 	u, err := url.Parse("redis://" + first)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"wending/db"
 )
 
-// tidyEvery is the time between two rounds of work that is not urgent.
+// tidyEvery is how often non-urgent work is done.
 const tidyEvery = 5 * time.Second
 
 // pruneFor bounds the time that one round spends on pruning old history.
@@ -54,7 +54,7 @@ func (w *Worker) pruneAndWake(ctx context.Context, launches []db.ActiveLaunch) e
 }
 
 // reconcile does one round in the database and returns the active launches. Every step only brings the state
-// nearer to what it should be, so that a round cut short, or two at once, do no harm.
+// closer to what it should be, so an interrupted round, or two rounds at once, do no harm.
 func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]db.ActiveLaunch, error) {
 	lost, err := w.Store.RequeueLostUnits(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]db.ActiveLaun
 	return launches, nil
 }
 
-// prune removes old history, for a while.
+// prune removes old history until none is left or pruneFor has passed.
 func (w *Worker) prune(ctx context.Context) error {
 	if w.KeepHistory == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (w *Worker) wake(ctx context.Context, launches []db.ActiveLaunch) error {
 		return err
 	}
 	w.othersWait.Store(len(running) > 0)
-	var starting map[uuid.UUID]int // asked only when it matters
+	var starting map[uuid.UUID]int // read only if needed
 	for _, launch := range launches {
 		switch {
 		case launch.IsDone:

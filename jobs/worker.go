@@ -41,9 +41,9 @@ type Worker struct {
 	own   sync.WaitGroup
 	// othersWait reports that jobs wait for a lane to become free.
 	othersWait atomic.Bool
-	// tidied is when this worker last did, as leader, what is not urgent; only reconcile uses it.
+	// tidied is when this worker, as leader, last did the non-urgent work; only reconcile uses it.
 	tidied time.Time
-	// aside runs what may be slow beside reconcile; isAside keeps it from running twice.
+	// aside runs potentially slow work alongside reconcile; isAside keeps it from running twice at once.
 	aside   sync.WaitGroup
 	isAside atomic.Bool
 }
@@ -52,7 +52,7 @@ type Worker struct {
 type heartbeat struct {
 	lease db.Lease
 	at    time.Time
-	// othersCaughtUpAt is when other workers have had time for a heartbeat too, after a database outage.
+	// othersCaughtUpAt is when the other workers have also had time to send a heartbeat after a database outage.
 	othersCaughtUpAt time.Time
 }
 
@@ -67,7 +67,7 @@ type WorkerConfig struct {
 	Metrics *Metrics
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
-	// Report sends an internal error, with what it is about, to where operators look; nil means nowhere.
+	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report func(err error, tags map[string]string)
 	Log    *slog.Logger
 }
@@ -93,8 +93,8 @@ func NewWorker(config WorkerConfig) *Worker {
 	return w
 }
 
-// Run works until ctx ends, then leaves in order: it claims no more, lets the calls in flight finish for up to
-// 30 s, and returns the rest to the queue.
+// Run works until ctx ends, then shuts down in order: it claims no more units, lets calls in flight finish for up
+// to 30 s, and returns the remaining units to the queue.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.cutCalls()
 	if err := w.beat(ctx); err != nil {
@@ -113,7 +113,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.Log.InfoContext(ctx, "worker started", "lanes", w.Lanes)
 
-	// Heartbeats continue until the last call has ended, or its units would be requeued in the meantime.
+	// Heartbeats continue until the last call has ended; otherwise its unit would be requeued in the meantime.
 	alive, die := context.WithCancel(context.Background())
 	defer die()
 	var background sync.WaitGroup
@@ -147,10 +147,10 @@ func (w *Worker) leave() error {
 		err = w.Store.RemoveWorker(ctx, w.id)
 	}
 	if err != nil {
-		w.Log.ErrorContext(ctx, "worker left without signing off, its units are requeued later", "error", err)
+		w.Log.ErrorContext(ctx, "could not sign off, other workers will requeue this worker's units", "error", err)
 		return err
 	}
-	w.Log.InfoContext(ctx, "worker left", "units_returned", released)
+	w.Log.InfoContext(ctx, "worker stopped", "units_returned", released)
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (w *Worker) server(queue string, concurrency int) *asynq.Server {
 	})
 }
 
-// report sends an internal error to where operators look; tags are pairs of name and value.
+// report reports an internal error to the operators; tags are alternating names and values.
 func (w *Worker) report(err error, tags ...string) {
 	named := map[string]string{"worker_id": w.id.String()}
 	for n := 0; n+1 < len(tags); n += 2 {
@@ -180,12 +180,12 @@ func (w *Worker) report(err error, tags ...string) {
 	w.Report(err, named)
 }
 
-// contain runs work and turns a panic into an error, logged and reported: nothing that a job meets may end the
-// process.
+// contain runs work and turns a panic into an error, which it logs and reports: nothing that happens in a job may
+// crash the process.
 func (w *Worker) contain(doing string, work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			w.Log.Error("panic, contained", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
+			w.Log.Error("panic recovered", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %s: %v", doing, cause)
 			w.report(err)
 		}
@@ -219,7 +219,7 @@ func (w *Worker) every(ctx context.Context, interval time.Duration, complaint st
 	}
 }
 
-// beat sends a heartbeat. It runs alone in its goroutine: nothing may hold it up.
+// beat sends a heartbeat. It has a goroutine to itself, so nothing can delay it.
 func (w *Worker) beat(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -236,7 +236,7 @@ func (w *Worker) beat(ctx context.Context) error {
 	}
 	if gap > 5*db.BeatEvery {
 		next.othersCaughtUpAt = time.Now().Add(5 * db.BeatEvery)
-		w.Log.WarnContext(ctx, "heartbeat gap", "gap_seconds", gap.Seconds())
+		w.Log.WarnContext(ctx, "heartbeat was late, will give other workers time to catch up", "gap_seconds", gap.Seconds())
 	}
 	w.heartbeat.Store(next)
 	return nil
@@ -259,7 +259,7 @@ func (w *Worker) maintain(ctx context.Context) error {
 		return err
 	}
 	if released > 0 {
-		w.Log.WarnContext(ctx, "released units from a lost claim", "units", released)
+		w.Log.WarnContext(ctx, "units from a lost claim returned to the queue", "units", released)
 	}
 	if w.isLeaving() || !w.canJudgeOthers() {
 		return nil

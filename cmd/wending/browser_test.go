@@ -211,7 +211,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.sees(".tiles", "进行中")
 	b.sees(".newest .said", "<img src=x onerror=alert(1)>")
 	b.do(chromedp.WaitVisible("svg.plot"))
-	b.requireAccessible("task at work")
+	b.requireAccessible("running task")
 	var kept bool
 	b.evaluate(`window.unbroken === true && document.activeElement.id === "do-stop"`, &kept)
 	require.True(t, kept, "the page changed in place and kept the focus")

@@ -117,7 +117,7 @@ type member struct {
 	mu      sync.Mutex
 	command *exec.Cmd
 	address string
-	// isRetired says that it shall not be started again.
+	// isRetired means that it must not be restarted.
 	isRetired bool
 	isFrozen  atomic.Bool
 	starts    atomic.Int64
@@ -206,7 +206,7 @@ func (m *member) signal(what syscall.Signal) {
 	}
 }
 
-// retire ends it for good.
+// retire ends it permanently.
 func (m *member) retire() {
 	m.mu.Lock()
 	m.isRetired = true

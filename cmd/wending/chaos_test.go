@@ -34,7 +34,7 @@ import (
 // and redis-server, and breaks everything while an agent counts its calls. `make chaos` runs it whole
 // (WENDING_CHAOS=full); `make test` a short version of it.
 
-// goingOnWithin is the time after which the work must have gone on, whatever died.
+// goingOnWithin is the time within which work must have resumed, regardless of what died.
 const goingOnWithin = 25 * time.Second
 
 // arena is everything that takes part.
@@ -55,7 +55,7 @@ type arena struct {
 	faults map[string]int
 	// losses are the deaths and freezes of workers: each may cost as many calls as the worker has lanes.
 	losses int
-	// redisIsBusy says that a long fault of Redis is under way.
+	// redisIsBusy means that a long fault of Redis is in progress.
 	redisIsBusy atomic.Bool
 
 	longestGap, longestSilence time.Duration
@@ -291,7 +291,7 @@ func (a *arena) exhaustConnections(hold time.Duration) {
 	}
 }
 
-// deliverTwice sends wake-ups again for every launch at work.
+// deliverTwice sends wake-ups again for every running launch.
 func (a *arena) deliverTwice() {
 	var launches []uuid.UUID
 	if a.tables.Select(&launches, `SELECT id FROM launches WHERE status IN ('PENDING', 'RUNNING')`) != nil {
@@ -580,7 +580,7 @@ func TestChaosFull(t *testing.T) {
 		_ = a.tables.Get(&count, `SELECT count(*) FROM units WHERE state = 'DONE'`)
 		return count
 	}
-	// What takes long goes on beside the rest.
+	// Long faults run beside the others.
 	long.Go(func() {
 		for n := range 6 {
 			a.freeze(a.workers[n%len(a.workers)])
@@ -597,7 +597,7 @@ func TestChaosFull(t *testing.T) {
 			return done() >= a.faultCount()*(units*9/10)/faultsWanted
 		})
 		faults[pick()]()
-		// Now and then somebody stops a task and goes on with it later.
+		// Now and then somebody stops a task and resumes it later.
 		if id := ids[rand.IntN(len(ids))]; a.faultCount()%25 == 0 && a.status(id) == db.TaskRunning && !stopped[id] {
 			stopped[id] = true
 			a.act(id, "stop")
@@ -632,7 +632,7 @@ func TestChaosFull(t *testing.T) {
 	require.Less(t, a.longestSilence, goingOnWithin)
 }
 
-// askHostileAgents asks agents that do whatever they can think of, through the whole program. Memory stays
+// askHostileAgents asks hostile agents, through the whole program. Memory stays
 // flat, and every call ends with the code that says what it was.
 func (a *arena) askHostileAgents() {
 	t := a.t

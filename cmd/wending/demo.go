@@ -74,7 +74,7 @@ func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.W
 }
 
 // answerDemo answers a question, mostly with its standard answer in one of a few wordings. The kind of a question
-// depends on its text, so that the same ones are unsteady every time.
+// depends on its text, so that the same questions vary every time.
 func answerDemo(w http.ResponseWriter, r *http.Request) {
 	var question struct {
 		Question       string `json:"question"`

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return 2
 	}
 	chosen, err := parser.Parse(args)
-	if exited >= 0 { // --help was asked for
+	if exited >= 0 { // --help was requested
 		return exited
 	}
 	if err != nil {

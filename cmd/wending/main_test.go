@@ -120,7 +120,7 @@ func task(t *testing.T, base, id string) taskState {
 
 const twenty = "question,standard_answer\n" + "q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
 
-// kill -9 of the whole program in the middle of a task: the next start goes on at once and ends complete,
+// kill -9 of the whole program in the middle of a task: the next start resumes at once and ends complete,
 // and asks again only what was in flight.
 func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()

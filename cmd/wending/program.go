@@ -38,7 +38,7 @@ type program struct {
 	// listener is where the pages are served; nil means this process serves none.
 	listener net.Listener
 	store    *db.Store
-	// directURL leads to the database itself, past a pooler.
+	// directURL is the address of the database itself, bypassing any pooler.
 	directURL string
 	queue     *jobs.Queue
 	guard     *agent.Guard
@@ -62,12 +62,12 @@ type endpoints struct {
 // requireServers fails unless PostgreSQL and Redis are configured.
 func (s *Settings) requireServers() error {
 	if s.DatabaseURL == "" || s.RedisURL == "" {
-		return errors.New("DATABASE_URL and REDIS_URL must be set; 'wending up' brings its own servers")
+		return errors.New("DATABASE_URL and REDIS_URL must be set; 'wending up' starts its own servers")
 	}
 	return nil
 }
 
-// directURL is the address of the database itself: databaseURL, unless that leads to a pooler.
+// directURL is the address of the database itself: databaseURL, unless that points to a pooler.
 func (s *Settings) directURL(databaseURL string) string {
 	if s.DirectURL != "" {
 		return s.DirectURL
@@ -91,7 +91,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 			p.close()
 		}
 	}()
-	log.InfoContext(ctx, "wending starts", "version", buildVersion())
+	log.InfoContext(ctx, "starting wending", "version", buildVersion())
 	if p.defaults, err = s.defaults(); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 }
 
 // connectAgents sets up the guard and the client for agents. Loopback is allowed by default only in a process that
-// itself serves on loopback: elsewhere it is another machine's.
+// itself serves on loopback: elsewhere loopback may be another machine's.
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
 	config := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr)}

@@ -19,9 +19,9 @@ import (
 // Settings are the product's settings; each is a flag and an environment variable.
 type Settings struct {
 	ListenAddr   string `from:"LISTEN_ADDR" default:"127.0.0.1:8080" help:"Address of the web pages and the API ($LISTEN_ADDR)."`
-	DatabaseURL  string `name:"database-url" from:"DATABASE_URL" help:"PostgreSQL; unset: an embedded one, 'up' only ($DATABASE_URL)."`
-	DirectURL    string `name:"database-direct-url" from:"DATABASE_DIRECT_URL" help:"PostgreSQL itself, for migrations and the one listening connection, where DATABASE_URL leads to a pooler ($DATABASE_DIRECT_URL)."`
-	RedisURL     string `name:"redis-url" from:"REDIS_URL" help:"Redis; unset: an embedded one, 'up' only ($REDIS_URL)."`
+	DatabaseURL  string `name:"database-url" from:"DATABASE_URL" help:"PostgreSQL; if unset, 'up' starts an embedded one ($DATABASE_URL)."`
+	DirectURL    string `name:"database-direct-url" from:"DATABASE_DIRECT_URL" help:"PostgreSQL itself, for migrations and the one listening connection, if DATABASE_URL points to a pooler ($DATABASE_DIRECT_URL)."`
+	RedisURL     string `name:"redis-url" from:"REDIS_URL" help:"Redis; if unset, 'up' starts an embedded one ($REDIS_URL)."`
 	DataDir      string `from:"DATA_DIR" default:"./data" help:"Uploads, embedded servers, generated key ($DATA_DIR)."`
 	Concurrency  int    `name:"evaluation-concurrency" from:"EVALUATION_CONCURRENCY" default:"1" help:"Lanes this worker process runs at once, and a task's default concurrency ($EVALUATION_CONCURRENCY)."`
 	RateLimit    string `name:"rate-limit-per-agent" from:"RATE_LIMIT_PER_AGENT" default:"1/s" help:"N/s, N/m or unlimited, for each agent over all workers ($RATE_LIMIT_PER_AGENT)."`
@@ -31,12 +31,12 @@ type Settings struct {
 	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream ($AGENT_USE_STREAM)."`
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
-	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers; unset: generated in the data folder ($SECRET_KEY)."`
+	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers; if unset, a key is generated in the data folder ($SECRET_KEY)."`
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
-	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; unset: none ($METRICS_ADDR)."`
-	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; unset: nowhere ($SENTRY_DSN)."`
+	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; if unset, they are not served ($METRICS_ADDR)."`
+	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"text or json ($LOG_FORMAT)."`
 	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error ($LOG_LEVEL)."`
 }

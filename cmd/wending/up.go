@@ -39,7 +39,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 		defer server.Stop()
 		e.redisURL, redisExited = server.URL(), server.Exited()
 		if server.IsInProcess() {
-			log.Info("redis-server is not installed: the queue runs in this process; results do not depend on it")
+			log.Info("redis-server is not installed, running the queue in this process; results do not depend on it")
 		}
 	}
 	if e.demo, err = startDemoAgentAgain(filepath.Join(s.DataDir, "demo.address")); err != nil {

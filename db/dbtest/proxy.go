@@ -27,7 +27,7 @@ type Trap struct {
 	Words string
 	// Pass lets the statement through, so that only its reply is lost.
 	Pass bool
-	// Act is called when it is sprung; nil: nothing.
+	// Act is called when the trap is sprung; nil means nothing is.
 	Act func()
 	// Next, when it is there, is set on the same connection instead of cutting it.
 	Next *Trap
@@ -90,7 +90,7 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// DeadenAll leaves every connection there is now half-open: nothing passes, nobody is told.
+// DeadenAll leaves every connection there is now half-open: nothing passes and neither side is notified.
 func (p *Proxy) DeadenAll() {
 	for _, l := range p.all() {
 		l.isDead.Store(true)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrDataDirInUse says that another instance works on the same data folder.
+// ErrDataDirInUse means that another instance works on the same data folder.
 var ErrDataDirInUse = errors.New("the data folder is in use by another instance")
 
 // LockDataDir makes the folder and takes it for this process. The lock is held until the file is closed
@@ -42,7 +42,7 @@ func LockDataDir(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// child is a server process that is told to stop when this process dies.
+// child is a server process that the kernel stops when this process dies.
 type child struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -63,7 +63,7 @@ func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Crede
 			return
 		}
 		started <- nil
-		_ = cmd.Wait() // how it ended stands in its log
+		_ = cmd.Wait() // how it ended is in its log
 		close(c.exited)
 	}()
 	if err := <-started; err != nil {

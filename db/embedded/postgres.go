@@ -16,7 +16,7 @@ import (
 	_ "github.com/lib/pq" // registers the driver "postgres"
 )
 
-// ErrNoPostgres says that the machine has no PostgreSQL server binaries.
+// ErrNoPostgres means that the machine has no PostgreSQL server binaries.
 var ErrNoPostgres = errors.New("no PostgreSQL server found on this machine; install one (Debian, Ubuntu: apt-get install postgresql) or set DATABASE_URL")
 
 // Postgres is a running private server.
@@ -104,7 +104,7 @@ func quotedFolder(dir string) string {
 	return `"` + strings.ReplaceAll(dir, `"`, `""`) + `"`
 }
 
-// Exited is closed when the server has ended, for whatever reason.
+// Exited is closed when the server has ended for any reason.
 func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
 
 // Stop ends the server: transactions are rolled back, data is safe on disk.
@@ -129,7 +129,7 @@ func (p *Postgres) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-p.child.exited:
-			return fmt.Errorf("PostgreSQL ended at its start: %s", p.lastLogLines())
+			return fmt.Errorf("PostgreSQL exited during startup: %s", p.lastLogLines())
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL did not answer in time: %s", p.lastLogLines())
 		case <-tick.C:
@@ -238,7 +238,7 @@ func removeStalePID(dir string) error {
 	}
 }
 
-// servesFolder says whether the process runs PostgreSQL on dir, by its command line; a zombie's is empty.
+// servesFolder reports whether the process runs PostgreSQL on dir, by its command line, which is empty for a zombie.
 func servesFolder(pid, dir string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
 	if err != nil || pid == "" {

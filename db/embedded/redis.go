@@ -64,10 +64,10 @@ func (r *Redis) URL() string {
 	return address.String()
 }
 
-// IsInProcess says that the machine has no redis-server and the queue lives in this process.
+// IsInProcess reports that the machine has no redis-server and the queue lives in this process.
 func (r *Redis) IsInProcess() bool { return r.mini != nil }
 
-// Exited is closed when the server has ended, for whatever reason; nil, so never, for one in this process.
+// Exited is closed when the server has ended for any reason. For a server in this process it is nil, so never.
 func (r *Redis) Exited() <-chan struct{} {
 	if r.mini != nil {
 		return nil
@@ -97,7 +97,7 @@ func (r *Redis) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-r.child.exited:
-			return fmt.Errorf("redis-server ended at its start; see redis.log in its folder")
+			return fmt.Errorf("redis-server exited during startup; see redis.log in its folder")
 		case <-ctx.Done():
 			return fmt.Errorf("redis-server did not answer in time; see redis.log in its folder")
 		case <-tick.C:

@@ -12,11 +12,11 @@ import (
 
 // Errors that a caller can act on. Everything else is an internal error.
 var (
-	// ErrNotFound: no such row exists.
+	// ErrNotFound means that no such row exists.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the state of a row does not allow the change, or another process made it first.
+	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
 	ErrConflict = errors.New("conflict")
-	// ErrUnavailable: the database cannot be reached or refuses connections; try again later.
+	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
 	ErrUnavailable = errors.New("database unavailable")
 )
 

@@ -47,7 +47,7 @@ type progressWatcher = live.Watcher[uuid.UUID, db.Progress]
 type handler struct {
 	Config
 	// streams limits how many responses hold a connection of the database while a client reads them, so that slow
-	// readers leave connections to everybody else.
+	// readers leave connections for everyone else.
 	streams chan struct{}
 }
 
@@ -188,7 +188,7 @@ func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
 	return h.Store.Task(ctx, parsed)
 }
 
-// resultsTask is task for one whose results may be read.
+// resultsTask is like task but returns TASK_NOT_FINISHED unless the task's results may be read.
 func (h *handler) resultsTask(ctx context.Context, id string) (db.Task, error) {
 	task, err := h.task(ctx, id)
 	if err == nil && !task.HasResults {

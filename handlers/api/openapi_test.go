@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write openapi.json anew")
+var update = flag.Bool("update", false, "rewrite openapi.json")
 
 // The document is written down, so that a change of the API shows in a review. `make generate` writes it.
 func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
@@ -58,7 +58,7 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 	require.Greater(t, operations, 12)
 }
 
-// hasExamples says whether a schema's own properties have examples of their own.
+// hasExamples reports whether a schema's own properties have examples of their own.
 func hasExamples(document *huma.OpenAPI, schema *huma.Schema) bool {
 	if schema == nil {
 		return false

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// heartbeatEvery is the time between two signs of life of a stream on which nothing happens.
+	// heartbeatEvery is the time between two heartbeats of an idle stream.
 	heartbeatEvery = 15 * time.Second
 	// reconnectAfter is how long a browser waits before it connects again.
 	reconnectAfter = 2 * time.Second
@@ -75,8 +75,8 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-// stream runs write when one of maxStreams places is free. A failure on the way breaks the connection, so that no
-// client takes a part for the whole.
+// stream runs write when one of maxStreams places is free. A failure midway breaks the connection, so that no
+// client mistakes a partial response for a complete one.
 func (h *handler) stream(write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		select {
@@ -295,7 +295,7 @@ type followInput struct {
 
 // followProgress sends a task's progress as server-sent events: its state now, every change of it, and its end,
 // which closes the stream. Every event is the whole state, so a client that reconnects misses nothing; one that
-// has seen the end is told not to reconnect (204).
+// has seen the end gets 204, so that it does not reconnect.
 func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := h.task(ctx, input.TaskID)
 	if err != nil {
@@ -351,7 +351,7 @@ func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher 
 			progress = latest
 		} else if fault.Of(err).Status() == http.StatusNotFound {
 			return // the task was deleted
-		} // otherwise the database is away for a while; heartbeats continue
+		} // otherwise the database is temporarily unavailable; heartbeats continue
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Created is a task that was created or told to do something.
+// Created is the response to creating a task or requesting an action on one.
 type Created struct {
 	TaskID string        `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	Status db.TaskStatus `json:"status" enum:"PENDING,RUNNING,SUCCEEDED,FAILED,STOPPED" example:"PENDING"`
@@ -285,7 +285,7 @@ func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, 
 	return nil, DeleteFault(h.Tasks.Delete(ctx, task.ID))
 }
 
-// DeleteFault says what to do if a task cannot be deleted because it runs.
+// DeleteFault returns the error of a deletion; for a running task, its message asks to stop the task first.
 func DeleteFault(err error) error {
 	if f := fault.Of(err); err != nil && f.Code() == "TASK_STATE_CONFLICT" {
 		return f.WithMessage("error.STOP_BEFORE_DELETE")

@@ -69,7 +69,7 @@ func (s Staging) Get(ctx context.Context, token string) (*File, error) {
 	return &File{File: tasks.File{Name: head.Name, Content: rest}}, nil
 }
 
-// Drop removes a file whose task has been created. If that fails it is removed in time.
+// Drop removes a file whose task has been created. If that fails, tidy removes it later.
 func (s Staging) Drop(ctx context.Context, token string) {
 	if tokenPattern.MatchString(token) {
 		_ = s.Files.Delete(ctx, stagedKey+"/"+token)

@@ -25,7 +25,7 @@ type FieldFault struct {
 type Rules struct {
 	// CheckURL refuses agents that may not be called.
 	CheckURL func(*url.URL) error
-	// SealedHeaders are headers that came back with the form, opened; they count if none were typed.
+	// SealedHeaders are the headers that came back sealed with the form, now opened; they are used if none were typed.
 	SealedHeaders map[string]string
 }
 
@@ -94,7 +94,7 @@ func visibleName(typed string) string {
 }
 
 // url checks the agent's address and returns its origin. The query of the base's address, which pages do not
-// show, is added if the form says so.
+// show, is added if the form asks for it.
 func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	if typed, isThere := c.form.Values["agent_api_url"]; isThere {
 		c.n.AgentURL = withQueryOf(strings.TrimSpace(typed), base.AgentURL, c.form.Value("keep_query") == "true")

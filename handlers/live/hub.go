@@ -1,4 +1,4 @@
-// Package live shows changes as they happen: what is watched is read once for all who watch it, and streamed as
+// Package live shows changes as they happen: each topic is read once for all its watchers, and streamed as
 // server-sent events.
 package live
 
@@ -22,11 +22,11 @@ type Hub[K comparable, V any] struct {
 type topic[V any] struct {
 	watchers int           // under Hub.mu
 	changed  chan struct{} // under Hub.mu; closed when the state changed
-	reading  sync.Mutex    // one reads, for all
+	reading  sync.Mutex    // held by the watcher that reads for all
 	latest   atomic.Pointer[snapshot[V]]
 }
 
-// snapshot is a state with the moment at which its reading began.
+// snapshot is a state and the time at which reading it began.
 type snapshot[V any] struct {
 	state V
 	at    time.Time
@@ -37,10 +37,10 @@ func NewHub[K comparable, V any](read func(context.Context, K) (V, error)) *Hub[
 	return &Hub[K, V]{read: read, topics: map[K]*topic[V]{}}
 }
 
-// Announce tells the watchers of a topic that its state changed.
+// Announce notifies the watchers of a topic that its state changed.
 func (h *Hub[K, V]) Announce(key K) { h.announce(func(k K) bool { return k == key }) }
 
-// AnnounceAll tells all watchers that their topic's state may have changed.
+// AnnounceAll notifies all watchers that their topic's state may have changed.
 func (h *Hub[K, V]) AnnounceAll() { h.announce(func(K) bool { return true }) }
 
 func (h *Hub[K, V]) announce(concerns func(K) bool) {
@@ -110,7 +110,7 @@ func (w *Watcher[K, V]) read(ctx context.Context) (V, error) {
 	return state, err
 }
 
-// Close ends the watching.
+// Close stops watching the topic.
 func (w *Watcher[K, V]) Close() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()

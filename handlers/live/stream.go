@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// StuckAfter is how long a reader may take nothing before it counts as gone: it must not hold resources of the
-// database forever.
+// StuckAfter is how long a reader may accept no data before it counts as gone: it must not hold database resources
+// forever.
 const StuckAfter = time.Minute
 
 // Stream writes a response in parts and remembers the first failure.
@@ -23,7 +23,7 @@ func NewStream(w http.ResponseWriter) *Stream {
 	return &Stream{to: w, connection: http.NewResponseController(w)}
 }
 
-// Err is the first failure; the client has gone.
+// Err returns the first failure; nil means none so far. After a failure the client counts as gone.
 func (s *Stream) Err() error { return s.err }
 
 // Write implements io.Writer.
@@ -94,7 +94,7 @@ func (e Events) Send(name, id string, data any) {
 	e.Flush()
 }
 
-// Heartbeat keeps a stream alive on which nothing happens.
+// Heartbeat keeps an idle stream alive.
 func (e Events) Heartbeat() {
 	e.Text(": heartbeat\n\n")
 	e.Flush()

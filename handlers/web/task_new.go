@@ -25,10 +25,10 @@ import (
 	"wending/views/ui"
 )
 
-// formOwner is whom headers are sealed for while their form is being filled in.
+// formOwner is the owner that headers are sealed for while their form is being filled in.
 const formOwner = "form"
 
-// submission is a form for a task with what it stands on.
+// submission is a form for a task with what it is based on.
 type submission struct {
 	*form.Upload
 	// source is the task that the form is a copy of, or the draft that it edits; nil means neither.
@@ -92,7 +92,7 @@ func (p *Pages) readSubmission(c echo.Context) (*submission, error) {
 	return p.check(c, submitted)
 }
 
-// check finds what a form stands on – its source, the file that was staged, the headers that were sealed – and
+// check finds what a form is based on – its source, the file that was staged, the headers that were sealed – and
 // checks it.
 func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, error) {
 	ctx := c.Request().Context()
@@ -134,7 +134,7 @@ func (p *Pages) openHeaders(submitted *form.Upload) (headers map[string]string) 
 	return headers
 }
 
-// createTask takes the form: 303 to the list, or the form again with an error beside each field. If the fault is
+// createTask handles the submitted form: 303 to the list, or the form again with an error beside each field. If the fault is
 // the server's, everything typed and the file come back too.
 func (p *Pages) createTask(c echo.Context) error {
 	ctx := c.Request().Context()
@@ -213,7 +213,7 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 	}
 	view.Preview = p.preview(c, s)
 	if view.Preview != nil && view.Preview.Message != "" {
-		view.Errors["dataset_file"] = "" // the preview says it, with the rows
+		view.Errors["dataset_file"] = "" // the preview shows it, with the rows
 	}
 	if system != nil {
 		key := "create.system"
@@ -350,7 +350,7 @@ func (p *Pages) stage(c echo.Context, s *submission) string {
 	p.Staging.Drop(ctx, token)
 	token, err := p.Staging.Put(ctx, s.File.File)
 	if err != nil {
-		p.Log.WarnContext(ctx, "file not staged, it must be chosen again", "error", err)
+		p.Log.WarnContext(ctx, "could not stage the file, the user must choose it again", "error", err)
 		return ""
 	}
 	s.Values["dataset_token"] = token

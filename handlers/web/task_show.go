@@ -29,7 +29,7 @@ import (
 const (
 	// newestShown is how many of the newest answers a task's page shows, and newestCut how much of each.
 	newestShown, newestCut = 8, 160
-	// launchesShown is how many launches a task's page lists; the rest has a page of its own.
+	// launchesShown is how many launches a task's page lists; the rest are on a separate page.
 	launchesShown = 5
 	// launchRunCut is how much of each answer the page of a launch shows.
 	launchRunCut = 300
@@ -37,7 +37,7 @@ const (
 	firstShown = 5
 )
 
-// showTask shows one task: its progress, what came of it so far, its settings and its launches.
+// showTask shows one task: its progress, its outcome so far, its settings and its launches.
 func (p *Pages) showTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -87,7 +87,7 @@ func (p *Pages) liveTask(c echo.Context) error {
 	return render(c, http.StatusOK, taskviews.LivePart(live))
 }
 
-// readLive reads what a task's page shows of this moment.
+// readLive reads the current state for a task's page.
 func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
@@ -128,7 +128,7 @@ var actions = map[string]func(*Pages, echo.Context, db.Task) (db.Task, error){
 	},
 }
 
-// act does it and returns to the task.
+// act performs an action and redirects to the task.
 func (p *Pages) act(name string, action func(*Pages, echo.Context, db.Task) (db.Task, error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		task, err := p.task(c)

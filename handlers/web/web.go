@@ -161,7 +161,7 @@ func pageOf(c echo.Context) (db.Page, error) {
 	return page, nil
 }
 
-// newPager leads through a list whose query, besides its page, is query.
+// newPager returns the pager of a list; query is the list's query without its page.
 func newPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	if page.Size != defaultPageSize {
 		query.Set("page_size", strconv.Itoa(page.Size))
@@ -169,7 +169,7 @@ func newPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	return ui.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}
 }
 
-// redirectPastEnd redirects from a page behind the end of a list to its last page.
+// redirectPastEnd redirects from a page beyond the end of a list to its last page.
 func redirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error) {
 	if pager.Page <= pager.Pages() {
 		return false, nil

@@ -1,4 +1,4 @@
-// Package agent asks an agent's HTTP API one question and reads the answer, whatever shape it comes in.
+// Package agent asks an agent's HTTP API one question and reads the answer in any of the shapes of the default protocol.
 package agent
 
 import (
@@ -23,7 +23,7 @@ import (
 // Status is how a call ended.
 type Status string
 
-// The ends of a call.
+// The possible outcomes of a call.
 const (
 	Succeeded Status = "SUCCEEDED"
 	Failed    Status = "FAILED"
@@ -51,9 +51,9 @@ type Request struct {
 	SystemPrompt   *string
 	UserContext    *string
 	Stream         bool
-	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil: none.
+	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil means there are none.
 	ExtraPayload json.RawMessage
-	// IdempotencyKey lets the agent recognise a call that is made again.
+	// IdempotencyKey lets the agent recognise a retried call.
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
@@ -61,17 +61,17 @@ type Request struct {
 	RawLimit int
 }
 
-// Answer is what came of a call.
+// Answer is the outcome of a call.
 type Answer struct {
 	Status Status
-	// Text is the answer byte for byte, or what had come of it when the call failed; nil: nothing.
+	// Text is the answer byte for byte, or the part that had arrived when the call failed; nil means nothing had arrived.
 	Text []byte
-	// Reasoning is what the agent thought aloud, kept apart from the answer.
+	// Reasoning is the agent's reasoning text, kept separate from the answer.
 	Reasoning []byte
 	// ErrorCode and ErrorMessage are empty when Status is Succeeded.
 	ErrorCode, ErrorMessage string
 	Latency                 time.Duration
-	// RetryAfter is how long the agent asked to be left alone; zero: it did not.
+	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
 	RetryAfter time.Duration
 	// HTTPStatus is zero when no response came.
 	HTTPStatus  int
@@ -80,7 +80,7 @@ type Answer struct {
 	Raw []byte
 }
 
-// MayRetry says whether another attempt may succeed: only a timeout or a broken connection may.
+// MayRetry reports whether another attempt may succeed: only a timeout or a broken connection may.
 func (a Answer) MayRetry() bool { return a.ErrorCode == CodeTimeout || a.ErrorCode == CodeNetwork }
 
 // Client calls agents through a Guard. It is safe for concurrent use.
@@ -114,7 +114,7 @@ func NewClient(guard *Guard, apiKey string) *Client {
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ask makes one call and never fails: whatever happens is told in the Answer.
+// Ask makes one call. It never fails: the Answer describes any outcome.
 func (c *Client) Ask(ctx context.Context, q Request) Answer {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
@@ -250,14 +250,14 @@ func (d *decoder) answer(broken error) Answer {
 		return failed(CodeParse, fmt.Sprintf("The response looks like the protocol of %s, which is not the one expected: %s",
 			d.looksLike, excerptOf(d.w.begin)))
 	case d.sawEnvelope:
-		return failed(CodeParse, "The response holds several values, none of which says that it is the whole answer: "+excerptOf(d.w.begin))
+		return failed(CodeParse, "The response holds several values, none of which is marked as the whole answer: "+excerptOf(d.w.begin))
 	default:
 		return failed(CodeParse, "No answer can be read from: "+excerptOf(d.w.begin))
 	}
 }
 
-// isOneEnvelope says whether the body is one JSON value that holds an answer. Beside anything else such a
-// value may be a fragment.
+// isOneEnvelope reports whether the body is one JSON value that holds an answer. If the body has anything
+// else, such a value may be a fragment.
 func (d *decoder) isOneEnvelope() bool {
 	return d.sawEnvelope && d.values == 1 && len(d.excerpt) == 0
 }
@@ -304,7 +304,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// body is the request's JSON: the members of spec/004, and the extra payload over them.
+// body is the request's JSON: the members of spec/004, overridden by the extra payload.
 func (q Request) body() ([]byte, error) {
 	members := map[string]any{
 		"question": q.Question, "standard_answer": q.StandardAnswer,

@@ -14,8 +14,8 @@ const MaxText = 8 << 20
 // excerptBytes is how much of an unreadable answer is shown in an error message.
 const excerptBytes = 300
 
-// decoder collects what an agent says in the default protocol (spec/004 2, contract "Talking to an
-// agent"), whatever the framing: server-sent events, NDJSON, one JSON value, or a mixture.
+// decoder collects what an agent sends in the default protocol (spec/004 2, contract "Talking to an
+// agent"), in any framing: server-sent events, NDJSON, one JSON value, or a mixture.
 type decoder struct {
 	w *window
 
@@ -27,11 +27,11 @@ type decoder struct {
 	final        []byte // the text of the last one that carried any
 	isFinalBlank bool   // the very last one carried none: the chunks are the answer, where there are any
 
-	values      int    // how many JSON values came, of whatever kind
+	values      int    // how many JSON values came, of any kind
 	sawEnvelope bool   // a bare JSON value that is not an event but holds an answer
 	envelope    []byte // its text
 
-	looksLike string // the protocol that the events belong to where they are not ours; "": none we know of
+	looksLike string // the foreign protocol that the events belong to; "" means none that we know of
 
 	failure    string // the agent's own error message
 	hasFailed  bool
@@ -134,7 +134,7 @@ func (d *decoder) payload(eventName string, isPrefixed bool) (isDone bool) {
 			return false
 		}
 		w.skipBlanks()
-		isPrefixed = true // a second value on the line is no bare body
+		isPrefixed = true // a second value on the line is not a bare body
 	}
 }
 
@@ -153,7 +153,7 @@ func (d *decoder) line(keep int) []byte {
 	}
 }
 
-// unreadableData takes data that is no JSON: the message of an error event may be plain text.
+// unreadableData takes data that is not JSON: the message of an error event may be plain text.
 func (d *decoder) unreadableData(eventName string) {
 	if line := d.unreadable(); isErrorEvent(strings.ToLower(eventName)) {
 		d.fail(value{kind: kindString, text: line})
@@ -175,7 +175,7 @@ func (d *decoder) unreadable() (begin []byte) {
 	return begin
 }
 
-// take looks at one JSON value.
+// take processes one JSON value.
 func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 	if d.looksLike == "" {
 		d.looksLike = foreignProtocol(eventName, v)
@@ -198,7 +198,7 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 	case eventName == "node_finished":
 		text := finalText(v)
 		if len(text) == 0 && holdsOutputs(v) {
-			return // another protocol's event of the same name: its text is in a place that is not ours to guess
+			return // another protocol's event of the same name: where its text is would be a guess
 		}
 		d.sawFinal = true
 		d.isFinalBlank = len(text) == 0
@@ -210,13 +210,13 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 	}
 }
 
-// holdsOutputs knows the node_finished of workflow engines, which hold named "outputs".
+// holdsOutputs recognises the node_finished of workflow engines, which holds named "outputs".
 func holdsOutputs(v value) bool {
 	data, _ := v.get("data")
 	return holdsAny(v, []string{"outputs"}) || holdsAny(data, []string{"outputs"})
 }
 
-// isErrorEvent knows error, llm_error, node_error, workflow_failed and their like.
+// isErrorEvent recognises error, llm_error, node_error, workflow_failed and their like.
 func isErrorEvent(name string) bool {
 	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
 }
@@ -248,7 +248,7 @@ func (d *decoder) add(to *[]byte, text []byte) {
 	*to = d.fit(*to, text, MaxText-len(d.chunks)-len(d.reasoning))
 }
 
-// whole copies a text that stands alone, as far as MaxText goes.
+// whole copies a complete text, up to MaxText bytes.
 func (d *decoder) whole(text []byte) []byte { return d.fit(nil, text, MaxText) }
 
 func (d *decoder) fit(to, text []byte, room int) []byte {
@@ -267,7 +267,7 @@ func cutAtCharacter(text []byte, limit int) int {
 			return limit - back
 		}
 	}
-	return limit // no UTF-8 here: any place is as good
+	return limit // not UTF-8: any place will do
 }
 
 // chunkText returns the text of an llm_chunk or reasoning_chunk: in content, text, delta, output or
@@ -376,7 +376,7 @@ func joined(list value) ([]byte, bool) {
 	return text, len(text) > 0
 }
 
-// holdsAny says whether v has a member of that name: {"output": ""} says "no text", not "this object".
+// holdsAny reports whether v has a member of that name: {"output": ""} means "no text", not "this object".
 func holdsAny(v value, names []string) bool {
 	for _, name := range names {
 		if _, ok := v.get(name); ok {
@@ -418,7 +418,7 @@ func envelopeText(v value, depth int) ([]byte, bool) {
 	return nil, false
 }
 
-// listsObjects says whether one of the named members is a list of anything but strings.
+// listsObjects reports whether one of the named members is a list of anything but strings.
 func listsObjects(v value, names []string) bool {
 	for _, name := range names {
 		member, _ := v.get(name)
@@ -431,8 +431,8 @@ func listsObjects(v value, names []string) bool {
 	return false
 }
 
-// isFailureCode says whether v is an envelope that reports a failure: a code that means no success, or
-// an error member.
+// isFailureCode reports whether v is an envelope that reports a failure: a code that does not mean success,
+// or an error member.
 func isFailureCode(v value) bool {
 	if code, ok := v.get("code"); ok && code.kind != kindNull {
 		switch strings.ToLower(string(code.text)) {
@@ -445,7 +445,7 @@ func isFailureCode(v value) bool {
 	return ok && failure.kind != kindNull && len(failure.text) > 0 && string(failure.text) != "false"
 }
 
-// failureMessage finds the agent's own words for what went wrong; else the source text.
+// failureMessage returns the agent's own error message or, if there is none, the source text.
 func failureMessage(v value) string {
 	places := []value{v}
 	if data, ok := v.get("data"); ok {

@@ -3,7 +3,7 @@ package agent
 import "strings"
 
 // foreignProtocol names the well-known protocol that a value belongs to where it is not the default one;
-// "" when nothing tells. It is only used to say why an answer could not be read, never to read one.
+// "" if it cannot be identified. It is only used to say why an answer could not be read, never to read one.
 // Sources of the marks: the vendors' descriptions, listed in agenttest/testdata/wire/README.md.
 func foreignProtocol(eventName string, v value) string {
 	for _, protocol := range foreignProtocols {

@@ -16,10 +16,10 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// Guard decides which addresses may be called. It looks at the address a connection is really made to,
-// after the name was resolved, so that a name cannot point somewhere else meanwhile.
+// Guard decides which addresses may be called. It checks the address that a connection is actually made to,
+// after the name was resolved, so that the name cannot be repointed in between.
 type Guard struct {
-	rules         []rule // empty: no allowlist
+	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
 	// own are the addresses of this program's own servers.
@@ -30,14 +30,14 @@ type Guard struct {
 
 // GuardConfig is what a Guard is made from.
 type GuardConfig struct {
-	// Allowlist is comma-separated: host, host:port, *.domain, IP, CIDR. Empty: every public address.
+	// Allowlist is comma-separated: host, host:port, *.domain, IP, CIDR. Empty means every public address.
 	Allowlist string
 	// AllowLoopback allows loopback addresses where there is no allowlist.
 	AllowLoopback bool
 	// Own are host:port addresses of this program's own servers, which are never called. A host that is
 	// empty or unspecified stands for every address of this machine.
 	Own []string
-	// Always are IP:port addresses that are allowed whatever the rest says.
+	// Always are IP:port addresses that are always allowed.
 	Always []string
 }
 
@@ -46,10 +46,10 @@ type rule struct {
 	host   string // exact, lower case
 	suffix string // ".domain" of *.domain
 	prefix netip.Prefix
-	port   uint16 // 0: any
+	port   uint16 // 0 means any
 }
 
-// NotAllowedError says which address the guard refused.
+// NotAllowedError reports which address the guard refused.
 type NotAllowedError struct{ Address string }
 
 func (e *NotAllowedError) Error() string {
@@ -74,7 +74,7 @@ func NewGuard(config GuardConfig) (*Guard, error) {
 		}
 		r, err := parseRule(entry)
 		if err != nil {
-			return nil, fmt.Errorf("AGENT_API_ALLOWLIST: %q is no host, host:port, *.domain, IP or CIDR", entry)
+			return nil, fmt.Errorf("AGENT_API_ALLOWLIST: %q is not a host, host:port, *.domain, IP or CIDR", entry)
 		}
 		guard.rules = append(guard.rules, r)
 	}
@@ -141,11 +141,11 @@ func (r rule) allowsAddress(address netip.AddrPort) bool {
 func resolveOwn(address string) ([]netip.AddrPort, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no host:port", address)
+		return nil, fmt.Errorf("%q is not a host:port", address)
 	}
 	number, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no host:port", address)
+		return nil, fmt.Errorf("%q is not a host:port", address)
 	}
 	port := uint16(number)
 	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsUnspecified() {
@@ -176,7 +176,7 @@ func resolveOwn(address string) ([]netip.AddrPort, error) {
 	return own, nil
 }
 
-// Names says whether the allowlist names the URL's host: only such agents are given the API key.
+// Names reports whether the allowlist names the URL's host: only such agents are given the API key.
 func (g *Guard) Names(u *url.URL) bool {
 	host, port := hostPort(u)
 	ip, err := netip.ParseAddr(host)
@@ -185,7 +185,7 @@ func (g *Guard) Names(u *url.URL) bool {
 	})
 }
 
-// CheckURL refuses a URL whose host can be told to be forbidden without resolving it. Names are checked
+// CheckURL refuses a URL whose host is known to be forbidden without resolving it. Names are checked
 // again, by their address, when a connection is made.
 func (g *Guard) CheckURL(u *url.URL) error {
 	host, port := hostPort(u)
@@ -196,7 +196,7 @@ func (g *Guard) CheckURL(u *url.URL) error {
 		return g.check(netip.AddrPortFrom(ip.Unmap(), port), g.Names(u))
 	}
 	if len(g.rules) == 0 || g.Names(u) || slices.ContainsFunc(g.rules, func(r rule) bool { return r.prefix.IsValid() }) {
-		return nil // only its address can tell
+		return nil // decided by its address when connecting
 	}
 	return &NotAllowedError{Address: u.Host}
 }
@@ -237,7 +237,7 @@ func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	return dialer.DialContext(ctx, network, address)
 }
 
-// check decides about one address. isNamed says that the allowlist names the host it came from.
+// check decides about one address. isNamed means that the allowlist names the host it came from.
 func (g *Guard) check(target netip.AddrPort, isNamed bool) error {
 	refused := &NotAllowedError{Address: target.String()}
 	ip := target.Addr()

@@ -8,7 +8,7 @@ import (
 )
 
 // Agents write JSON that standard parsers refuse: raw line feeds and tabs inside strings, bytes that are
-// no UTF-8, numbers no float holds, values cut over several "data:" lines. This reader takes all of that,
+// not UTF-8, numbers no float can hold, values split over several "data:" lines. This reader accepts all of that,
 // works on a stream in one pass, and keeps in memory no more than the value it is reading.
 
 // Why a value could not be read.
@@ -38,7 +38,7 @@ const (
 	kindObject
 )
 
-// value is one JSON value, good until the next one is read. Where an object repeats a key, the first counts.
+// value is one JSON value, valid until the next one is read. Where an object repeats a key, the first counts.
 type value struct {
 	kind   kind
 	text   []byte // a string's characters; for all others the source text
@@ -66,7 +66,7 @@ type window struct {
 	src  io.Reader
 	buf  []byte
 	pos  int // the next byte to read
-	mark int // the first byte to keep; -1: none
+	mark int // the first byte to keep; -1 means none
 	err  error
 	// reread counts the bytes that were read again. Hostile text could make that quadratic: see rewind.
 	read, reread int
@@ -127,8 +127,8 @@ func (w *window) peek() (byte, bool) {
 	return w.buf[w.pos], true
 }
 
-// hasPrefix says whether the next bytes are prefix (lower case), without regard to case. It waits for no
-// more bytes than it needs to tell.
+// hasPrefix reports whether the next bytes are prefix (lower case), without regard to case. It waits for no
+// more bytes than it needs to decide.
 func (w *window) hasPrefix(prefix string) bool {
 	for n := range len(prefix) {
 		if !w.more(n) {
@@ -167,7 +167,7 @@ func (w *window) skipBlanks() {
 }
 
 // skipSpace passes over white space inside a value. After a line end it passes over a "data:" as well:
-// a value may stand on several lines of one server-sent event.
+// a value may span several lines of one server-sent event.
 func (w *window) skipSpace() {
 	for {
 		c, ok := w.peek()
@@ -222,12 +222,12 @@ func (w *window) cut() error {
 	return errCut
 }
 
-// source is the text read since start, which counts from the mark. It is good until the mark is lifted.
+// source is the text read since start, which counts from the mark. It is valid until the mark is cleared.
 func (w *window) source(start int) []byte {
 	return w.buf[w.mark+start : w.pos : w.pos]
 }
 
-// member moves to the next member of an object or array; isEnd: there was its closing bracket instead.
+// member moves to the next member of an object or array; isEnd reports that its closing bracket came instead.
 func (w *window) member(closing byte, isFirst bool) (isEnd bool, err error) {
 	w.skipSpace()
 	c, ok := w.peek()
@@ -382,8 +382,8 @@ func (w *window) literal(start int) (value, error) {
 	return value{}, errSyntax
 }
 
-// string reads a string and resolves its escapes. Raw control characters are taken as they are (as
-// Python's strict=False does), bytes that are no UTF-8 too; a lone surrogate becomes U+FFFD.
+// string reads a string and resolves its escapes. Raw control characters are kept as they are (as
+// Python's strict=False does), and so are bytes that are not UTF-8; a lone surrogate becomes U+FFFD.
 func (w *window) string() ([]byte, error) {
 	w.pos++
 	text := []byte{}

@@ -13,10 +13,10 @@ import (
 	"wending/jobs/stability"
 )
 
-// maxPostpone caps how long an agent's Retry-After may silence its origin.
+// maxPostpone caps how long an agent's Retry-After may hold back calls to its origin.
 const maxPostpone = time.Minute
 
-// codeInternal marks a run whose answer made the reader of answers panic, or that the database refused.
+// codeInternal marks a run whose answer made the decoder panic or whose result the database refused.
 const codeInternal = "INTERNAL_ERROR"
 
 // newRetry returns the waits between attempts: about 1, 2, 4 … s, each up to a quarter longer, so that calls that
@@ -40,7 +40,7 @@ func (c *crew) askWithRetries(unit db.Unit) (result db.Result, hasOutcome bool) 
 		c.Observer.CallEnded(answer)
 		if answer.RetryAfter > 0 {
 			if err := c.Store.PostponeOrigin(ctx, c.call.AgentOrigin, min(answer.RetryAfter, maxPostpone)); err != nil {
-				c.Log.WarnContext(ctx, "the agent's Retry-After could not be stored", "error", err)
+				c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 			}
 		}
 		result = newResult(unit, answer, attempt)
@@ -60,8 +60,8 @@ func (c *crew) askWithRetries(unit db.Unit) (result db.Result, hasOutcome bool) 
 	}
 }
 
-// awaitSlot takes a rate-limit slot for another attempt. It returns false if there must be none: the launch was
-// stopped, the worker leaves, or the unit may belong to another worker by now.
+// awaitSlot takes a rate-limit slot for another attempt. It returns false if no further attempt may be made:
+// the launch was stopped, the worker is leaving, or the unit may already belong to another worker.
 func (c *crew) awaitSlot(ctx context.Context, unit db.Unit) (mayCall bool) {
 	for {
 		asked := time.Now()
@@ -84,8 +84,8 @@ func (c *crew) awaitSlot(ctx context.Context, unit db.Unit) (mayCall bool) {
 	}
 }
 
-// ask makes one call. An answer that makes the reader panic becomes a failed run instead of a unit that would
-// break one worker after another.
+// ask makes one call. If decoding the answer panics, the run is recorded as failed; otherwise the unit would
+// fail on one worker after another.
 func (c *crew) ask(ctx context.Context, unit db.Unit) (answer agent.Answer) {
 	task, start := c.call.Task, time.Now()
 	request := agent.Request{
@@ -105,8 +105,8 @@ func (c *crew) ask(ctx context.Context, unit db.Unit) (answer agent.Answer) {
 	return answer
 }
 
-// idempotencyKey is the same for every attempt of a unit on any worker, and no other installation uses it: an
-// agent that knows it may answer as it did before.
+// idempotencyKey is the same for every attempt of a unit on any worker and unique across installations: an agent
+// that has seen it before may return the same answer.
 func idempotencyKey(call db.Call, unit db.Unit) string {
 	return fmt.Sprintf("wending-%s-%d", call.LaunchID, unit.ID)
 }

@@ -5,7 +5,7 @@
 // Units are claimed and results recorded for all lanes of a crew together: one transaction serves as many lanes
 // as are ready when it begins, so throughput depends on the batch size and not on the duration of a commit. A
 // lane begins its next call when its last result is committed, so a crash costs at most one call per lane. Only
-// where calls are shorter than commits a lane runs a little ahead.
+// if calls are shorter than commits does a lane run a little ahead.
 package crew
 
 import (
@@ -36,7 +36,7 @@ type Config struct {
 	Calls context.Context
 	// OthersWait reports that other launches wait for a lane to become free.
 	OthersWait func() bool
-	// Report sends an internal error to where operators look; nil means nowhere.
+	// Report reports an internal error to the operators; nil means errors are only logged.
 	Report func(error)
 	Log    *slog.Logger
 }
@@ -54,7 +54,7 @@ type Crews struct {
 	active map[uuid.UUID]*crew
 }
 
-// New returns a worker's crews; there are none yet.
+// New returns an empty set of crews for a worker.
 func New(config Config) *Crews {
 	if config.Report == nil {
 		config.Report = func(error) {}
@@ -62,10 +62,10 @@ func New(config Config) *Crews {
 	return &Crews{config: config, active: map[uuid.UUID]*crew{}}
 }
 
-// watchEvery is the time between two looks at the launch's state.
+// watchEvery is how often a crew checks the launch's state.
 const watchEvery = 300 * time.Millisecond
 
-// crew is the lanes that work on one launch in this process.
+// crew is the set of lanes that work on one launch in this process.
 type crew struct {
 	*Config
 	call  db.Call
@@ -132,13 +132,13 @@ func (s *Crews) leave(c *crew) (wasLast bool) {
 	return true
 }
 
-// contain runs work and turns a panic into a report: no launch, however odd, may end the process and the work of
-// others with it.
+// contain runs work and turns a panic into a report: no launch, however malformed, may crash the process and
+// the other launches with it.
 func (c *crew) contain(doing string, work func()) (panicked bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			panicked = true
-			c.Log.Error("panic, contained", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
+			c.Log.Error("panic recovered", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
 			c.Report(fmt.Errorf("panic: %s: %v", doing, cause))
 		}
 	}()
@@ -218,13 +218,13 @@ func (c *crew) returnUnits(units []db.Unit) {
 	if len(units) == 0 {
 		return
 	}
-	// Even if everything else has ended, the units must not wait for this worker's death.
+	// Even during shutdown, the units must not wait until this worker is considered dead.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.calls), 5*time.Second)
 	defer cancel()
 	c.Holdings.release(units, c.Store.ReturnUnits(ctx, units))
 }
 
-// stored lets go of units whose results are decided.
+// stored releases units whose results were recorded or refused.
 func (c *crew) stored(units, refused []db.Unit) {
 	c.Holdings.release(units, nil)
 	for _, unit := range refused {

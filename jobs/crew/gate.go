@@ -12,7 +12,7 @@ const (
 	// db.WorkerDeadAfter, so a process that was frozen never begins a unit that another worker has by then.
 	claimFreshFor = 5 * time.Second
 	// limitedClaimFreshFor applies under a rate limit: after it, the reserved slot has passed, and several calls
-	// would begin at one moment.
+	// would begin at the same time.
 	limitedClaimFreshFor = 250 * time.Millisecond
 )
 
@@ -29,7 +29,7 @@ func newGate() *gate {
 	return &gate{confirmed: make(chan struct{}), closed: make(chan struct{})}
 }
 
-// confirm records that the launch was running and the lease held at this moment.
+// confirm records that at the given time the launch was running and the lease held.
 func (g *gate) confirm(at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

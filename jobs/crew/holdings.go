@@ -12,10 +12,10 @@ import (
 	"wending/db"
 )
 
-// Holdings are the units and lanes that a worker knows it holds. What the database says it holds besides came
-// from a transaction whose reply was lost, and is returned.
+// Holdings are the units and lanes that a worker knows it holds. Anything else that the database assigns to it
+// came from a transaction whose reply was lost, and is returned.
 type Holdings struct {
-	// claiming keeps claims out while the holdings are compared with the database.
+	// claiming blocks claims while the holdings are compared with the database.
 	claiming  sync.RWMutex
 	mayDiffer atomic.Bool
 
@@ -60,7 +60,7 @@ func (h *Holdings) release(units []db.Unit, failed error) {
 	}
 }
 
-// enterLanes takes up to n of a launch's lanes with enter and returns the ids of those that it was admitted to.
+// enterLanes requests up to n of a launch's lanes by calling enter and returns the ids of those admitted.
 func (h *Holdings) enterLanes(n int, enter func(lanes []uuid.UUID) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
 	h.claiming.RLock()
 	defer h.claiming.RUnlock()
@@ -81,7 +81,7 @@ func (h *Holdings) enterLanes(n int, enter func(lanes []uuid.UUID) ([]uuid.UUID,
 	return admitted, err
 }
 
-// leaveLane gives a lane up with leave.
+// leaveLane releases a lane by calling leave.
 func (h *Holdings) leaveLane(lane uuid.UUID, leave func() error) {
 	h.setLane(lane, false)
 	if leave() != nil {
@@ -99,8 +99,8 @@ func (h *Holdings) setLane(lane uuid.UUID, isHeld bool) {
 	}
 }
 
-// ReleaseStrays returns what the worker holds without knowing it, if that is possible. It returns how many units
-// those were.
+// ReleaseStrays releases units and lanes that the database assigns to the worker without its knowledge, if there
+// may be any. It returns how many units were released.
 func (h *Holdings) ReleaseStrays(ctx context.Context, store *db.Store, workerID uuid.UUID) (released int, err error) {
 	if !h.mayDiffer.Swap(false) {
 		return 0, nil

@@ -16,15 +16,15 @@ const (
 	limitedLaneSlice = 2 * time.Second
 )
 
-// Lane is one of a launch's lanes that this worker was admitted to. It must be worked in.
+// Lane is one of a launch's lanes that this worker was admitted to. The caller must call Work.
 type Lane struct {
 	id    uuid.UUID
 	crews *Crews
 	crew  *crew
 }
 
-// Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. They know
-// of one another before the first of them claims, so that it claims for all.
+// Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. All of
+// them join the crew before the first one claims, so that it claims for all.
 func (s *Crews) Enter(ctx context.Context, call db.Call, headers map[string]string, lease db.Lease, n int) ([]*Lane, error) {
 	admitted, err := s.config.Holdings.enterLanes(n, func(lanes []uuid.UUID) ([]uuid.UUID, error) {
 		return s.config.Store.EnterLanes(ctx, lanes, call.LaunchID, lease)
@@ -92,8 +92,8 @@ func (c *crew) work(lane uuid.UUID) (continues bool, err error) {
 }
 
 // run calls the agent for one unit and hands the outcome to the recorder; the channel is closed when it is
-// recorded. A unit without an outcome is returned, and the channel is nil: the worker leaves, the launch was
-// stopped, or the unit may belong to another worker by now.
+// recorded. A unit without an outcome is returned, and the channel is nil: the worker is leaving, the launch
+// was stopped, or the unit may already belong to another worker.
 func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 	isHandedOver := false
 	defer func() {

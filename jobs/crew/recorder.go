@@ -23,7 +23,7 @@ type recorder struct {
 	store  resultStore
 	taskID uuid.UUID
 	log    *slog.Logger
-	// ctx ends when results that could not be recorded must be given up.
+	// ctx ends when results that could not be recorded must be abandoned.
 	ctx     context.Context
 	contain func(doing string, work func()) (panicked bool)
 	// onStored is called for units whose results are decided, with those that were refused; onAbandoned for units
@@ -38,7 +38,7 @@ type resultStore interface {
 	RecordResults(ctx context.Context, taskID uuid.UUID, results []db.Result) (refused []db.Unit, err error)
 }
 
-// outcome is a result with the lane that waits until it is recorded.
+// outcome is a result and the channel on which its lane waits until it is recorded.
 type outcome struct {
 	result   db.Result
 	recorded chan struct{}
@@ -68,7 +68,7 @@ func (r *recorder) run() {
 	}
 }
 
-// gather takes what is ready behind first, within the bounds of one transaction.
+// gather collects the outcomes that are ready after first, within the bounds of one transaction.
 func (r *recorder) gather(first outcome) []outcome {
 	batch, bytes := []outcome{first}, sizeOf(first.result)
 	for len(batch) < maxBatch && bytes < maxBatchBytes {
@@ -90,7 +90,7 @@ func sizeOf(result db.Result) int { return len(result.Response) + len(result.Rea
 
 // recordBatch records results, retrying for as long as the database is unavailable: an answer in hand must not be
 // lost to an outage. Results that the database refuses are recorded one by one, and as failures if they are
-// refused again: no answer may block its launch. It gives up when the worker's time to leave is over.
+// refused again: no answer may block its launch. It gives up when the worker's time to shut down is over.
 func (r *recorder) recordBatch(batch []db.Result) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 2*time.Second

@@ -17,8 +17,8 @@ const (
 	// result is being committed; below quickCall, while the last two are.
 	shortCall = 60 * time.Millisecond
 	quickCall = 25 * time.Millisecond
-	// drainedFor is how long lanes leave without another claim once nothing was left. What comes back later, from
-	// a worker that died, gets new lanes.
+	// drainedFor is how long after a claim found nothing left lanes leave without claiming again. Units requeued
+	// later, from a worker that died, get new lanes.
 	drainedFor = time.Second
 )
 
@@ -42,14 +42,14 @@ type supply struct {
 	claimTime, callTime time.Duration
 }
 
-// claimed is a unit with the moment its claim returned.
+// claimed is a unit and the time at which its claim returned.
 type claimed struct {
 	db.Unit
 	at        time.Time
 	isLimited bool
 }
 
-// mustBeginBy is the moment after which the unit's call must not begin.
+// mustBeginBy is the latest time at which the unit's call may begin.
 func (c claimed) mustBeginBy() time.Time {
 	if c.isLimited {
 		return c.at.Add(c.Wait + limitedClaimFreshFor)
@@ -65,7 +65,7 @@ type supplied struct {
 	err        error
 }
 
-// next returns a unit, and blocks until one can be had or there are none.
+// next returns a unit. It blocks until one is available or none is left.
 func (s *supply) next() supplied {
 	s.mu.Lock()
 	if s.gate.isClosed() {
@@ -93,7 +93,7 @@ func (s *supply) next() supplied {
 	return <-reply
 }
 
-// isDrainedLocked reports that nothing was left a moment ago.
+// isDrainedLocked reports whether a recent claim found nothing left.
 func (s *supply) isDrainedLocked() bool { return time.Since(s.drainedAt) < drainedFor }
 
 // signal wakes the feeder.
@@ -105,7 +105,7 @@ func (s *supply) signal() {
 }
 
 // aheadLocked is how many units to have ready: about eight claims' worth, so that claims are few and lanes that end
-// together do not wait for one. Where calls take long there are none: a claim takes no noticeable time then.
+// together do not wait for one. It is zero if calls take long, because the time for a claim is then negligible.
 func (s *supply) aheadLocked() int {
 	if s.isLimited || s.callTime == 0 {
 		return 0
@@ -144,7 +144,7 @@ func (s *supply) feedOnce(isLeaving bool) {
 	s.distribute(want, claim, err, start)
 }
 
-// wanted returns how many units to claim now; none, with every waiting lane dismissed, if nothing may begin.
+// wanted returns how many units to claim now. If nothing may begin, it dismisses every waiting lane and returns 0.
 func (s *supply) wanted(isLeaving bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *supply) dismissLocked(answer supplied) {
 	s.waiting = nil
 }
 
-// takeUnused removes ready units that were claimed longer ago than age; all of them once nothing may begin.
+// takeUnused removes and returns the ready units claimed longer ago than age, or all of them once nothing may begin.
 func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -146,7 +146,7 @@ func isUTF16(content []byte) bool {
 	return even+odd > len(sample)/16 && (even == 0 || odd == 0)
 }
 
-// isGB18030 says whether the content reads as GB18030 throughout, and mostly as Chinese: nearly any bytes
+// isGB18030 reports whether the content reads as GB18030 throughout, and mostly as Chinese: nearly any bytes
 // decode somehow, but not to common characters.
 func isGB18030(content []byte) bool {
 	decoded, err := simplifiedchinese.GB18030.NewDecoder().Bytes(content)
@@ -179,7 +179,7 @@ func isGB18030(content []byte) bool {
 	return true
 }
 
-// looksLikeOneEncoding says that no line with bytes beyond ASCII is valid UTF-8 by itself: in a real
+// looksLikeOneEncoding reports that no line with bytes beyond ASCII is valid UTF-8 by itself: in a real
 // GB18030 file a short line may be so by chance, most are not.
 func looksLikeOneEncoding(content []byte) bool {
 	valid, invalid := 0, 0

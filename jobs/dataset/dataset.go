@@ -1,5 +1,5 @@
 // Package dataset reads uploaded question files – CSV, XLSX and XLS – into rows, or says exactly what is
-// wrong with them. The format is told by the content; a name that says otherwise is an error.
+// wrong with them. The content decides the format; a name with another extension is an error.
 package dataset
 
 import (
@@ -117,7 +117,7 @@ func Read(name string, content []byte) (set *Dataset, err error) {
 		}
 		return nil, problem(CodeFormatUnsupported, "mismatch", "Extension", extension, "Found", found)
 	}
-	// The parsers of foreign formats must not take the program down, whatever the file does to them.
+	// The parsers of foreign formats must not take the program down, no matter what the file contains.
 	defer func() {
 		if r := recover(); r != nil {
 			set, err = nil, problem(CodeUnreadable, "damaged", "Extension", extension)
@@ -191,10 +191,10 @@ type collector struct {
 	set *Dataset
 	// columnOf tells where the known columns stand.
 	columnOf map[string]int
-	// names has every column's name, by its position; empty: a column without a name.
+	// names has every column's name, by its position; an empty name is a column without one.
 	names   []string
 	invalid []RowError
-	// isStrict says that short rows are errors: in CSV they are, in a sheet blank cells are just not there.
+	// isStrict means that short rows are errors: in CSV they are, in a sheet blank cells are just not there.
 	isStrict bool
 	// blanks counts the blank rows since the last one that was not.
 	blanks int

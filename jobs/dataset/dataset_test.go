@@ -209,7 +209,7 @@ func FuzzCSV(f *testing.F)  { fuzz(f, "q.csv") }
 func FuzzXLSX(f *testing.F) { fuzz(f, "q.xlsx") }
 func FuzzXLS(f *testing.F)  { fuzz(f, "q.xls") }
 
-// fuzz checks that a reader never panics and that whatever it accepts keeps the rules.
+// fuzz checks that a reader never panics and that everything it accepts keeps the rules.
 func fuzz(f *testing.F, name string) {
 	seeds, _ := filepath.Glob(filepath.Join("testdata", "seeds", "*"+filepath.Ext(name)))
 	for _, seed := range seeds {

@@ -100,7 +100,7 @@ type biffBook struct {
 	strings []string
 	// formatOf has the number format of each cell format (XF).
 	formatOf []uint16
-	// dates tells of each number format that the file defines whether it shows a date or time.
+	// dates holds, for each number format that the file defines, whether it shows a date or time.
 	dates     map[uint16]bool
 	is1904    bool
 	cellBytes int
@@ -217,7 +217,7 @@ func (b *biffBook) sharedStrings(parts [][]byte) error {
 	return nil
 }
 
-// sheet reads the rows of the sheet whose BOF stands at offset.
+// sheet reads the rows of the sheet whose BOF is at offset.
 func (b *biffBook) sheet(offset int) ([]biffRow, error) {
 	kind, _, next, err := b.record(offset)
 	if err != nil || kind != recordBOF {
@@ -384,7 +384,7 @@ func boolOrError(code byte, isError bool) string {
 	return "#N/A"
 }
 
-// number writes a number as a sheet shows it: a date where its format says so, else plain digits.
+// number writes a number as a sheet shows it: a date where its format is one, else plain digits.
 func (b *biffBook) number(number float64, format int) string {
 	if format < len(b.formatOf) && b.isDate(b.formatOf[format]) && number >= 0 && number < 2958466 {
 		return dateText(number, b.is1904)
@@ -407,7 +407,7 @@ func (b *biffBook) isDate(format uint16) bool {
 	return (format >= 14 && format <= 22) || (format >= 27 && format <= 36) || (format >= 45 && format <= 47) || (format >= 50 && format <= 58)
 }
 
-// isDateFormat says whether a format code has a part of a date outside quotes and brackets.
+// isDateFormat reports whether a format code has a part of a date outside quotes and brackets.
 func isDateFormat(code string) bool {
 	var quoted, bracketed, escaped bool
 	for _, r := range strings.ToLower(code) {
@@ -504,7 +504,7 @@ func (r *biffReader) take(n int) ([]byte, error) {
 }
 
 // unicode reads a string with a length of two bytes, with its formatting ([MS-XLS] 2.5.293). Where its
-// characters go on in the next part, that part begins with a flag that tells their width anew.
+// characters continue in the next part, that part begins with a flag for their width there.
 func (r *biffReader) unicode() (string, error) {
 	head, err := r.take(3)
 	if err != nil {

@@ -64,7 +64,7 @@ func (c *CSV) cell(cell string) {
 	_ = c.w.WriteByte('"')
 }
 
-// startsFormula says whether a spreadsheet might run the cell. Such a cell gets one ' in front; a cell
+// startsFormula reports whether a spreadsheet might run the cell. Such a cell gets one ' in front; a cell
 // that begins with ' itself too, so that stripping exactly one restores every cell.
 func startsFormula(cell string) bool {
 	return cell != "" && strings.ContainsRune("=+-@\t\r\n'", rune(cell[0]))

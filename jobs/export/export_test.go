@@ -18,7 +18,7 @@ import (
 	"wending/jobs/export"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func text(s string) *string { return &s }
 func number(n int) *int     { return &n }
@@ -140,7 +140,7 @@ func TestATextOverTheCellLimitIsCutVisibly(t *testing.T) {
 	require.Greater(t, units, 32700)
 }
 
-// LibreOffice reads the workbook too; where it is not installed the test says so.
+// LibreOffice reads the workbook too; where it is not installed the test is skipped.
 func TestLibreOfficeOpensTheWorkbook(t *testing.T) {
 	t.Parallel()
 	office := dbtest.Need(t, "soffice")

@@ -183,7 +183,7 @@ func utf16Width(r rune) int {
 }
 
 // escapeLike is text that a reader of workbooks would take for an escaped character (ECMA-376 22.4.2.4),
-// whatever follows: an underscore may come from the next one's escape.
+// regardless of what follows: an underscore may come from the next one's escape.
 var escapeLike = regexp.MustCompile(`_(x[0-9A-Fa-f]{4})`)
 
 // xmlText writes text for XML. Characters that XML cannot hold, and CR, which parsers turn into LF, are

@@ -1,5 +1,5 @@
-// Package tasks has what can be done to a task: create it, start, stop, resume and retry it, copy and delete it.
-// Pages, API, schedules and the command line call the same functions; none of them knows HTTP.
+// Package tasks implements the operations on a task: create, start, stop, resume, retry, copy and delete.
+// Pages, API, schedules and the command line call the same functions; none of these depends on HTTP.
 package tasks
 
 import (
@@ -28,7 +28,7 @@ type Waker interface {
 	EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error
 }
 
-// Service does it.
+// Service performs the operations on tasks.
 type Service struct {
 	Store  *db.Store
 	Queue  Waker
@@ -92,7 +92,7 @@ func ParseRate(text string) (time.Duration, error) {
 	return interval, nil
 }
 
-// Create stores a task with its file and, unless it is a draft, starts it: all of it or nothing.
+// Create stores a task with its file and, unless it is a draft, starts it: all or nothing.
 func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, error) {
 	record, err := s.record(uuid.New(), by, n)
 	if err != nil {
@@ -121,13 +121,14 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 }
 
 // ReplaceDraft replaces a draft's settings, questions and file and, unless it stays a draft, starts it.
-// db.ErrConflict: the task is no longer a draft.
+// It returns db.ErrConflict if the task is no longer a draft.
 func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n New) error {
 	record, err := s.record(id, by, n)
 	if err != nil {
 		return err
 	}
-	// The file first: a draft whose file is newer than its questions can be edited again, the reverse is a lost file.
+	// The file is stored first: a draft whose file is newer than its questions can be edited again, whereas in the
+	// reverse case the file would be lost.
 	if err := s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), n.File.Content); err != nil {
 		return err
 	}
@@ -236,12 +237,12 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, id uuid.UUID) (db.Task,
 	}
 	s.Log.InfoContext(ctx, "stop requested", "task_id", id, "launch_id", launchID)
 	if _, err := s.Store.FinishLaunch(ctx, launchID); err != nil {
-		s.Log.WarnContext(ctx, "stopped launch not finished yet, a worker will", "launch_id", launchID, "error", err)
+		s.Log.WarnContext(ctx, "could not finish the stopped launch, a worker will", "launch_id", launchID, "error", err)
 	}
 	return s.Store.Task(ctx, id)
 }
 
-// Delete removes a task and all its data. db.ErrConflict: it is active and must be stopped first.
+// Delete removes a task and all its data. It returns db.ErrConflict if the task is active and must be stopped first.
 func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 	if err := s.Store.DeleteTask(ctx, id); err != nil {
 		return err
@@ -304,16 +305,16 @@ func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/
 
 func (s *Service) deleteFiles(ctx context.Context, id uuid.UUID) {
 	if err := s.Files.Delete(context.WithoutCancel(ctx), id.String()); err != nil {
-		s.Log.WarnContext(ctx, "files of a deleted task could not be removed", "task_id", id, "error", err)
+		s.Log.WarnContext(ctx, "could not remove the files of a deleted task", "task_id", id, "error", err)
 	}
 }
 
-// wake wakes a worker for a launch; uuid.Nil is a draft's.
+// wake wakes a worker for a launch. A draft has no launch, so its launchID is uuid.Nil.
 func (s *Service) wake(ctx context.Context, id, launchID uuid.UUID) {
 	if launchID == uuid.Nil {
 		return
 	}
 	if err := s.Queue.EnqueueLaunch(context.WithoutCancel(ctx), launchID); err != nil {
-		s.Log.WarnContext(ctx, "wake-up not sent, a worker will find the launch", "task_id", id, "launch_id", launchID, "error", err)
+		s.Log.WarnContext(ctx, "could not send a wake-up, a worker will find the launch", "task_id", id, "launch_id", launchID, "error", err)
 	}
 }

@@ -38,7 +38,7 @@ func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
 // TaskLive is the part of a task's page that changes while it runs.
 func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 
-// TaskAction is where a task is told to run, stop, resume or retry.
+// TaskAction is where a task is run, stopped, resumed or retried.
 func TaskAction(id uuid.UUID, action string) string { return Task(id) + "/" + action }
 
 // TaskDelete is where a task is deleted.

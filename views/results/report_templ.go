@@ -527,7 +527,7 @@ func reportTitle(task db.Task) templ.Component {
 	})
 }
 
-// reportState says that results are partial or not final.
+// reportState shows that results are partial or not final.
 func reportState(report Report) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

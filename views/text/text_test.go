@@ -111,7 +111,7 @@ func TestChineseTextsUseFullWidthPunctuation(t *testing.T) {
 	}
 }
 
-// Every key that stands in a template or a handler is in the catalogue, and every key of the catalogue is used.
+// Every key that a template or a handler uses is in the catalogue, and every key of the catalogue is used.
 func TestKeysOfSourcesAndCatalogueAreTheSame(t *testing.T) {
 	t.Parallel()
 	chinese := texts(t, "zh-CN")

@@ -24,7 +24,7 @@
     history.replaceState(null, "", here);
   }
 
-  // A lasting line says that the figures are old while the server cannot be reached.
+  // A lasting line shows that the figures are old while the server cannot be reached.
   const offline = document.getElementById("offline");
   let lastContact = Date.now();
   function setOffline(isOffline) {
@@ -110,7 +110,10 @@
     }
     const copier = event.target.closest("[data-copy]");
     if (copier) {
-      navigator.clipboard.writeText(document.querySelector(copier.dataset.copy).textContent).then(() => toast(copier.dataset.copied), () => {});
+      const source = document.querySelector(copier.dataset.copy);
+      const select = () => getSelection().selectAllChildren(source); // without HTTPS there is no clipboard
+      if (navigator.clipboard) navigator.clipboard.writeText(source.textContent).then(() => toast(copier.dataset.copied), select);
+      else select();
     }
   });
   document.querySelectorAll("[data-submit-on-change]").forEach((form) => form.addEventListener("change", () => form.requestSubmit()));

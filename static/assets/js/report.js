@@ -26,7 +26,7 @@
     window.scrollBy({ top: card.getBoundingClientRect().top - headBottom() - 12, behavior: isStill ? "auto" : "smooth" });
     card.focus({ preventScroll: true });
   }
-  let target = -1; // where a smooth scroll leads; keys pressed meanwhile count from there
+  let target = -1; // where a smooth scroll leads; keys pressed until then count from there
   let targetUntil = 0;
   function step(by) {
     let at = Date.now() < targetUntil ? target : current();
