@@ -138,7 +138,7 @@ func TestASwitchOfLanguageCarriesTheForm(t *testing.T) {
 func TestEnterCreatesTheTask(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	first := s.get(t, "/").page(t).Find(`#create button[type=submit], #create button:not([type])`).First()
+	first := s.get(t, "/").page(t).Find(`button[form=create], #create button[type=submit], #create button:not([type])`).First()
 	_, hasAction := first.Attr("formaction")
 	require.False(t, hasAction, "it goes where the form goes")
 	_, hasName := first.Attr("name")

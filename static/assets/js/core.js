@@ -60,14 +60,21 @@
   document.querySelectorAll("[data-keep-place]").forEach((button) => button.addEventListener("click", () => {
     button.form.elements.back.value = location.pathname + location.search + location.hash;
     const opened = [...document.querySelectorAll("details")].map((details, n) => (details.open ? n : -1)).filter((n) => n >= 0);
-    sessionStorage.setItem(placeKey, JSON.stringify({ path: location.pathname + location.search, top: scrollY, opened }));
+    // Texts of another length move everything: what is being read is found again by its id.
+    const read = [...document.querySelectorAll("article[id]")].find((article) => article.getBoundingClientRect().bottom > 160);
+    const anchor = read ? { id: read.id, top: read.getBoundingClientRect().top } : null;
+    sessionStorage.setItem(placeKey, JSON.stringify({ path: location.pathname + location.search, top: scrollY, anchor, opened }));
   }));
   const place = JSON.parse(sessionStorage.getItem(placeKey) || "null");
   sessionStorage.removeItem(placeKey);
   if (place && place.path === location.pathname + location.search) {
     const all = document.querySelectorAll("details");
     place.opened.forEach((n) => { if (all[n]) all[n].open = true; });
-    window.addEventListener("load", () => window.scrollTo(0, place.top));
+    window.addEventListener("load", () => {
+      const read = place.anchor && document.getElementById(place.anchor.id);
+      const top = read ? scrollY + read.getBoundingClientRect().top - place.anchor.top : place.top;
+      window.scrollTo({ top, behavior: "instant" });
+    });
   }
 
   // Parts that show the present replace themselves at every tick; there is none while the page is hidden, or while
@@ -105,7 +112,7 @@
       const details = closer.closest("details");
       const top = details.getBoundingClientRect().top;
       details.open = false;
-      window.scrollBy(0, Math.min(0, top - 160)); // its beginning, if that had been scrolled away
+      window.scrollBy({ top: Math.min(0, top - 160), behavior: "instant" }); // its beginning, if that had been scrolled away
       details.querySelector("summary").focus({ preventScroll: true });
     }
     const copier = event.target.closest("[data-copy]");

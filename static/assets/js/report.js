@@ -9,9 +9,9 @@
   const isStill = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
   if (window.innerWidth < 1360 && window.innerWidth > 1000) map.open = false; // a rail leaves the answers their room
 
-  // Where cards begin to be covered by the sticky head.
+  // Where cards begin to be covered by the head once it sticks to the top of the window.
   function headBottom() {
-    return getComputedStyle(head).position === "sticky" ? head.getBoundingClientRect().bottom : 0;
+    return getComputedStyle(head).position === "sticky" ? head.offsetHeight : 0;
   }
   // The question being read: the first one that is not scrolled away under the head.
   function current() {
@@ -23,7 +23,7 @@
     return Math.abs(card.getBoundingClientRect().top - headBottom()) < 40;
   }
   function show(card) {
-    window.scrollBy({ top: card.getBoundingClientRect().top - headBottom() - 12, behavior: isStill ? "auto" : "smooth" });
+    window.scrollBy({ top: card.getBoundingClientRect().top - headBottom() - 12, behavior: isStill ? "instant" : "smooth" });
     card.focus({ preventScroll: true });
   }
   let target = -1; // where a smooth scroll leads; keys pressed until then count from there
@@ -52,7 +52,7 @@
     const top = anchor.getBoundingClientRect().top;
     const open = [...folds].some((fold) => !fold.open);
     folds.forEach((fold) => { fold.open = open; });
-    window.scrollBy(0, anchor.getBoundingClientRect().top - top);
+    window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" }); // the style library scrolls smoothly
   }
   const keys = {
     j: () => step(1),

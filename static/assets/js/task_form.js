@@ -84,6 +84,8 @@
   });
   file.addEventListener("htmx:afterRequest", () => {
     isUploading = false;
+    document.getElementById("upload").value = 1;
+    document.getElementById("upload-percent").textContent = "100 %";
     // The server has the file under a token: it need not be sent again.
     if (form.querySelector("[name=dataset_token]")) file.value = "";
     refresh();

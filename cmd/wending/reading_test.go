@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// The form keeps its place and its contents: an error line does not move the buttons, the theme changes without a
+// reload, Enter leads to the first missing field, and a file is sent once, with its progress.
+func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	var rows strings.Builder
+	rows.WriteString("question,standard_answer\n")
+	for n := range 1000 {
+		fmt.Fprintf(&rows, "%d %s,a\n", n, strings.Repeat("长", 1000))
+	}
+	file := filepath.Join(t.TempDir(), "大文件.csv")
+	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o600))
+	b := openBrowser(t, program.url)
+	b.open("/")
+	b.do(chromedp.WaitVisible("#submit:disabled"))
+	b.evaluate(`window.unbroken = true; window.bytes = 0; const send = XMLHttpRequest.prototype.send;
+		XMLHttpRequest.prototype.send = function (body) { if (body instanceof FormData) for (const part of body.values()) window.bytes += part.size || 0; return send.call(this, body); }; 0`, nil)
+	place := func() (top float64) {
+		b.evaluate(`document.getElementById("submit").getBoundingClientRect().top`, &top)
+		return top
+	}
+	before := place()
+	b.do(chromedp.SendKeys("#agent_api_url", "not a url"), chromedp.Click("#task_name"))
+	b.sees("#agent_api_url-error", "请输入有效的HTTP或HTTPS地址")
+	require.InDelta(t, before, place(), 1, "the button stays under the pointer")
+	b.do(chromedp.KeyEvent("\r"))
+	var focused string
+	b.evaluate(`document.activeElement.id`, &focused)
+	require.Equal(t, "task_name", focused, "the first missing field")
+	require.Empty(t, fake.Calls(), "Enter calls no agent")
+
+	b.do(chromedp.SendKeys("#task_name", "一次上传"), chromedp.Click("#theme"), chromedp.WaitReady("html.dark"))
+	var name string
+	var isUnbroken bool
+	b.evaluate(`window.unbroken === true`, &isUnbroken)
+	b.do(chromedp.Value("#task_name", &name))
+	require.True(t, isUnbroken, "the theme changes without a reload")
+	require.Equal(t, "一次上传", name)
+
+	slow := []*network.Conditions{{URLPattern: "", Latency: 1, DownloadThroughput: -1, UploadThroughput: 1 << 20}}
+	b.do(network.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := network.EmulateNetworkConditionsByRule(false, slow).Do(ctx)
+		return err
+	}), chromedp.SetUploadFiles("#dataset_file", []string{file}))
+	b.sees("#upload-name", "大文件.csv")
+	b.do(chromedp.Poll(`/^[1-9][0-9]? %$/.test(document.getElementById("upload-percent").textContent)`, nil, chromedp.WithPollingTimeout(10*time.Second)))
+	b.sees("#preview .file-name", "大文件.csv")
+	b.do(chromedp.WaitReady("#drop.has-file"))
+	var bytes, left int
+	b.evaluate(`window.bytes`, &bytes)
+	b.evaluate(`document.getElementById("dataset_file").files.length`, &left)
+	require.Equal(t, rows.Len(), bytes, "the file travels once")
+	require.Zero(t, left, "the form carries its token instead")
+
+	b.follows(`button[name="lang"]`)
+	b.do(chromedp.Value("#task_name", &name))
+	require.Equal(t, "一次上传", name)
+	b.sees("#preview .file-name", "大文件.csv")
+	b.do(chromedp.Evaluate(`document.getElementById("agent_api_url").value = ""`, nil), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.WaitVisible("#submit:enabled"))
+	b.do(chromedp.Focus("#task_name"))
+	_, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r"))
+	require.NoError(t, err)
+	b.sees(".tasks .name", "一次上传")
+}
+
+// The report keeps the reader's place: keys step from what is on the screen, folds do not move the card, what opens
+// a fold follows its text, columns stay beside one another, and a switch of language returns to the same place.
+func TestTheReportKeepsTheReadersPlace(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		agenttest.Stream(w, strings.Repeat("根据《民法典》第五百七十七条之规定，应当承担违约责任。\n", 80))
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited", "--evaluation-concurrency", "8")
+	id := createTask(t, program.url, map[string]string{"task_name": "阅读", "agent_api_url": fake.URL, "runs_per_item": "6"}, twenty)
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, program.url)
+	b.do(chromedp.EmulateViewport(1240, 900))
+	b.open("/tasks/" + id + "/results")
+	b.do(chromedp.WaitVisible(".result"))
+
+	var columns, overflow int
+	b.evaluate(`new Set([...document.querySelector(".runs").children].map(run => Math.round(run.getBoundingClientRect().top))).size`, &columns)
+	require.Equal(t, 1, columns, "six columns in one row")
+	b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)
+	require.LessOrEqual(t, overflow, 0)
+	var side float64
+	b.evaluate(`Math.min(...[...document.querySelectorAll(".squares a, .strip .cell")].flatMap(e => { const r = e.getBoundingClientRect(); return r.width ? [r.width, r.height] : []; }))`, &side)
+	require.GreaterOrEqual(t, side, 24.0, "targets are large enough")
+	var isBehind bool
+	b.evaluate(`(() => { const fold = document.querySelector(".run .fold"); const more = fold.querySelector(".more").getBoundingClientRect(); const text = fold.querySelector(".text").getBoundingClientRect(); return more.bottom >= text.bottom - 30 && text.width > fold.getBoundingClientRect().width * .9; })()`, &isBehind)
+	require.True(t, isBehind, "what opens a fold follows the text, which has the whole width")
+
+	number := func() (n int) { // of the card that has the focus
+		b.evaluate(`[...document.querySelectorAll(".result")].indexOf(document.activeElement) + 1`, &n)
+		return n
+	}
+	settled := func(n int) {
+		t.Helper()
+		var away float64
+		dbtest.Await(t, 5*time.Second, fmt.Sprintf("question %d below the head", n), func() bool {
+			b.evaluate(fmt.Sprintf(`document.querySelectorAll(".result")[%d].getBoundingClientRect().top - document.querySelector(".report-head").getBoundingClientRect().bottom`, n-1), &away)
+			return away > 11 && away < 13
+		})
+	}
+	b.do(chromedp.KeyEvent("j"))
+	settled(2)
+	require.Equal(t, 2, number())
+	b.evaluate(`document.querySelectorAll(".result")[9].scrollIntoView({behavior: "instant"})`, nil)
+	b.do(chromedp.Sleep(700*time.Millisecond), chromedp.KeyEvent("j")) // after a pause keys step from what is on the screen
+	settled(11)
+	require.Equal(t, 11, number(), "from where one scrolled to, not from where one was")
+	top := func() (y float64) {
+		b.evaluate(`document.querySelectorAll(".result")[10].getBoundingClientRect().top`, &y)
+		return y
+	}
+	before := top()
+	b.do(chromedp.KeyEvent("E"))
+	require.InDelta(t, before, top(), 2, "the card stays where it is")
+	var open int
+	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
+	require.GreaterOrEqual(t, open, 100)
+	// By a script: a pointer would scroll to the button first.
+	_, err := chromedp.RunResponse(b.ctx, chromedp.Evaluate(`setTimeout(() => document.querySelector('button[name="lang"]').click()); 0`, nil))
+	require.NoError(t, err)
+	b.sees("h1", "Report: 阅读")
+	b.do(chromedp.Poll(fmt.Sprintf(`Math.abs(document.querySelectorAll(".result")[10].getBoundingClientRect().top - %f) < 60`, before), nil, chromedp.WithPollingTimeout(5*time.Second)))
+	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
+	require.GreaterOrEqual(t, open, 100, "and what was open is open")
+}
+
+// While the server is away one lasting line says so, and since when the figures are old.
+func TestAPageSaysThatTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-release; agenttest.Stream(w, "x") })
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, program.url, map[string]string{"task_name": "断线", "agent_api_url": fake.URL}, twenty)
+	dbtest.Await(t, 20*time.Second, "a call", func() bool { return len(fake.Calls()) > 0 })
+	b := openBrowser(t, program.url)
+	b.open("/tasks/" + id)
+	b.sees("#live .tag", "运行中")
+	require.NoError(t, program.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, program.Process.Kill())
+	<-program.exited
+	close(release)
+	b.sees("#offline", "连接已断开，数据停在")
+	b.do(chromedp.WaitReady("html.is-offline"))
+	var notes int
+	b.do(chromedp.Evaluate(`new Promise(done => setTimeout(() => done(document.querySelectorAll(".toast-note").length), 2500))`, &notes, awaitPromise))
+	require.Zero(t, notes, "polling complains once, in the line")
+}
