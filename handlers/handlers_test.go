@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/PuerkitoBio/goquery"
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
@@ -47,6 +49,7 @@ type site struct {
 	tables  *sqlx.DB
 	uploads string
 	client  *http.Client
+	routes  []*echo.Route
 }
 
 func newSite(t testing.TB, withWorker bool) *site {
@@ -79,6 +82,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
 		DefaultLang: "zh-CN", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: quiet})
 	require.NoError(t, err)
+	s.routes = handler.Handler.(*echo.Echo).Routes()
 	s.Server = httptest.NewServer(handler)
 	t.Cleanup(s.Close)
 	jar, err := cookiejar.New(nil)
@@ -707,6 +711,30 @@ func TestTheOpenAPIDocumentDescribesTheRealAnswers(t *testing.T) {
 	check(api+"/{task_id}/clone", "post", s.post(t, api+"/"+id+"/clone", nil))
 	check(api+"/{task_id}", "delete", s.delete(t, "x"))
 	check(api+"/{task_id}/progress", "get", s.get(t, api+"/x/progress"))
+}
+
+// Every route under /api is in the document, and every operation of the document has a route.
+func TestRoutesAndOpenAPIDocumentAreTheSame(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	var document struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	s.get(t, "/api/openapi.json").into(t, &document)
+	var described, routed []string
+	for path, operations := range document.Paths {
+		for method := range operations {
+			described = append(described, strings.ToUpper(method)+" "+path)
+		}
+	}
+	for _, route := range s.routes {
+		path := regexp.MustCompile(`:(\w+)`).ReplaceAllString(route.Path, "{$1}")
+		if strings.HasPrefix(path, "/api/") && path != "/api/openapi.json" && route.Method != echo.RouteNotFound {
+			routed = append(routed, route.Method+" "+path)
+		}
+	}
+	require.NotEmpty(t, routed)
+	require.ElementsMatch(t, described, routed)
 }
 
 // A report that cannot be written to its end breaks its connection.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -346,6 +347,26 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 	require.Less(t, moments[len(moments)-1].Sub(moments[during-1]), time.Duration(len(moments)-during)*interval, "afterwards there is no limit")
 }
 
+// A task that waits for a lane knows how many tasks are ahead of it.
+func TestATaskThatWaitsForALaneKnowsHowManyAreAhead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { <-release; answer(w, call) })
+	b.startWorker(t, 1)
+	t.Cleanup(func() { close(release) }) // before the worker leaves
+	_, first := b.task(t, fake.URL, 1, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
+	dbtest.Await(t, 10*time.Second, "the only lane", func() bool { return len(fake.Calls()) == 1 })
+	secondTask, second := b.task(t, fake.URL, 1, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), second))
+	dbtest.Await(t, 10*time.Second, "the second task's start", func() bool {
+		hindrance, err := monitor.New(b.store).TaskHindrance(t.Context(), secondTask)
+		require.NoError(t, err)
+		return hindrance.TasksAhead == 1 && hindrance.LimitingTaskID == nil
+	})
+}
+
 // A panic in a job – here: no sealer – is reported and ends neither the process nor the work of others.
 func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	t.Parallel()
@@ -405,6 +426,38 @@ func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
 		require.Equal(t, 50, counted)
 		require.GreaterOrEqual(t, bars[len(bars)-1].To, float64(seconds))
 	}
+}
+
+// A database that an earlier version left in the middle of a task, after kill -9, migrates, and the task completes:
+// only what had no result is asked.
+func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, answer)
+	database := dbtest.Start(t)
+	earlier, err := os.ReadFile("testdata/half_done_at_version_2.sql")
+	require.NoError(t, err)
+	connection := sqlx.MustConnect("postgres", database)
+	connection.MustExec(string(earlier))
+	connection.MustExec(`UPDATE public.evaluation_tasks SET agent_api_url = $1`, fake.URL)
+	var done int
+	require.NoError(t, connection.Get(&done, `SELECT count(*) FROM public.evaluation_runs`))
+	require.NoError(t, connection.Close())
+
+	b := newBenchAt(t, database, dbtest.Redis(t))
+	var half, draft uuid.UUID
+	require.NoError(t, b.tables.Get(&half, `SELECT id FROM evaluation_tasks WHERE task_name = 'half'`))
+	require.NoError(t, b.tables.Get(&draft, `SELECT id FROM evaluation_tasks WHERE task_name = 'draft'`))
+	before, err := b.store.Task(t.Context(), half)
+	require.NoError(t, err)
+	require.Equal(t, 2, before.Processed, "what was processed is counted from its units")
+	b.startWorker(t, 2)
+	after := b.awaitEnd(t, half, 30*time.Second)
+	require.Equal(t, db.TaskSucceeded, after.Status)
+	b.requireComplete(t, after)
+	require.Len(t, fake.Calls(), after.TotalRuns()-done)
+	untouched, err := b.store.Task(t.Context(), draft)
+	require.NoError(t, err)
+	require.True(t, untouched.IsDraft())
 }
 
 func TestALostWakeUpIsMadeUpFor(t *testing.T) {
