@@ -409,14 +409,15 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := pg.PreferIndexes(ctx, tx); err != nil {
 			return err
 		}
-		if err := refreshOrigin(ctx, tx, launch.Origin); err != nil {
-			return err
-		}
 		result, err := tx.ExecContext(ctx, closeTask, launch.TaskID, launch.Status == LaunchStopping)
 		if err := pg.RequireRow("close the task", result, err); err != nil {
 			return err
 		}
 		if err := storeStatistics(ctx, tx, id, launch.TaskID); err != nil {
+			return err
+		}
+		// Last: it locks the origin, and claims of other tasks wait for that.
+		if err := refreshOrigin(ctx, tx, launch.Origin); err != nil {
 			return err
 		}
 		finished = true
@@ -454,14 +455,14 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		if _, err := tx.ExecContext(ctx, stop, id); err != nil {
 			return pg.Classify("stop the units", err)
 		}
-		if err := refreshOrigin(ctx, tx, origin); err != nil {
-			return err
-		}
 		result, err := tx.ExecContext(ctx, failTask, taskID, code)
 		if err := pg.RequireRow("fail the task", result, err); err != nil {
 			return err
 		}
 		if err := storeStatistics(ctx, tx, id, taskID); err != nil {
+			return err
+		}
+		if err := refreshOrigin(ctx, tx, origin); err != nil {
 			return err
 		}
 		return notify(ctx, tx, taskID)

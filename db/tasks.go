@@ -166,9 +166,10 @@ const updateDraft = `
 	  AND t.status = 'PENDING'
 	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 
-// ReplaceDraft replaces the settings and questions of a draft and, unless it stays one, starts it. It returns
-// the launch's id; uuid.Nil for a draft. ErrConflict: the task is no longer a draft.
-func (s *Store) ReplaceDraft(ctx context.Context, n NewTask) (launchID uuid.UUID, err error) {
+// ReplaceDraft replaces the settings and questions of a draft and, unless it stays one, starts it. keepFile is called
+// just before the commit, while the draft is locked. ReplaceDraft returns the launch's id, uuid.Nil for a draft, and
+// ErrConflict if the task is no longer a draft.
+func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() error) (launchID uuid.UUID, err error) {
 	task := n.Task
 	task.TotalItems = len(n.Items)
 	if task.VariableNames == nil {
@@ -189,6 +190,9 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask) (launchID uuid.UUID
 			if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: task.ID, Kind: LaunchSubmit, NewLaunch: *n.Launch}); err != nil {
 				return err
 			}
+		}
+		if err := keepFile(); err != nil {
+			return err
 		}
 		return notify(ctx, tx, task.ID)
 	})

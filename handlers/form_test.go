@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +51,18 @@ func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	var tasks int
 	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Zero(t, tasks, "nothing is left half done")
+}
+
+// Headers that cannot be read stay in their field, to be corrected, also beside others that were typed before.
+func TestHeadersWithATypoStayInTheirField(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	page := s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"first"}`}).page(t)
+	sealed := page.Find("input[name=agent_api_headers_sealed]").AttrOr("value", "")
+	require.NotEmpty(t, sealed)
+	page = s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"second"`, "agent_api_headers_sealed": sealed}).page(t)
+	require.Equal(t, `{"A":"second"`, strings.TrimSpace(page.Find("#agent_api_headers").Text()))
+	require.NotEmpty(t, page.Find("#agent_api_headers-error").Text())
 }
 
 func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
@@ -114,6 +127,10 @@ func TestADraftShowsItsQuestionsAndCanBeEdited(t *testing.T) {
 	late := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "zu spät", "agent_api_url": fake.URL, "file@r.csv": questions})
 	require.Equal(t, http.StatusConflict, late.StatusCode)
 	require.Equal(t, "zu spät", late.page(t).Find("#task_name").AttrOr("value", ""), "and yet nothing typed is lost")
+	require.Equal(t, "question,standard_answer\n只有一题,a\n", string(s.get(t, "/tasks/"+id+"/dataset").body), "a refused edit leaves the file alone")
+	require.Equal(t, http.StatusNoContent, s.delete(t, id).StatusCode)
+	deleted := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "x", "agent_api_url": fake.URL, "file@r.csv": questions})
+	require.Equal(t, http.StatusConflict, deleted.StatusCode, "a deleted draft is not created again without its secrets")
 }
 
 func TestASwitchOfLanguageCarriesTheForm(t *testing.T) {

@@ -34,13 +34,33 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case w.slots <- struct{}{}: // lanes that this worker started itself may hold slots
-	case <-w.leaving:
-		return nil // reconcile sends another lane
+	if !w.awaitSlot() {
+		return nil // reconcile sends another lane, perhaps to another worker
 	}
 	defer func() { <-w.slots }()
 	return w.work(id)
+}
+
+// slotPatience is how long a job waits for a slot: another worker may have a free one.
+const slotPatience = time.Second
+
+// awaitSlot takes one of the worker's slots, which lanes that it started itself may hold. Running lanes can see that
+// a job waits.
+func (w *Worker) awaitSlot() bool {
+	if w.takeSlot() {
+		return true
+	}
+	w.blocked.Add(1)
+	defer w.blocked.Add(-1)
+	timer := time.NewTimer(slotPatience)
+	defer timer.Stop()
+	select {
+	case w.slots <- struct{}{}:
+		return true
+	case <-w.leaving:
+	case <-timer.C:
+	}
+	return false
 }
 
 // launch is a launch that lanes can work on.
@@ -71,26 +91,22 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) 
 // startOwnLanes starts up to n lanes of a launch in this process, as free slots allow, and returns how
 // many. Each lane is spared the round trip through Redis and another read of the launch.
 func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
-	w.ownMu.Lock()
-	defer w.ownMu.Unlock()
-	slots := 0
-	for ; slots < n && !w.isLeaving() && w.takeSlot(); slots++ { // nothing would wait for lanes of a leaving worker
-	}
-	if slots == 0 {
-		return 0, nil
-	}
+	slots := w.reserve(n)
 	var lanes []*crew.Lane
 	defer func() {
 		for range slots - len(lanes) {
-			<-w.slots
+			w.releaseOwn()
 		}
 	}()
+	if slots == 0 {
+		return 0, nil
+	}
 	if lanes, err = w.crews.Enter(w.calls, l.Call, l.headers, w.currentLease(), slots); err != nil {
 		return 0, err
 	}
 	for _, lane := range lanes {
-		w.own.Go(func() {
-			defer func() { <-w.slots }()
+		go func() {
+			defer w.releaseOwn()
 			err := w.contain("work in a lane", func() error {
 				isOver, err := w.workIn(lane, l)
 				if err != nil || isOver {
@@ -101,9 +117,26 @@ func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 			if err != nil {
 				w.Log.WarnContext(w.calls, "lane failed, reconcile will replace it", "launch_id", l.LaunchID, "error", err)
 			}
-		})
+		}()
 	}
 	return len(lanes), nil
+}
+
+// reserve takes up to n slots for lanes that the worker starts itself, and returns how many. It takes none while the
+// worker leaves, because then nothing would wait for the lanes.
+func (w *Worker) reserve(n int) (slots int) {
+	w.ownMu.Lock()
+	defer w.ownMu.Unlock()
+	for ; slots < n && !w.isLeaving() && w.takeSlot(); slots++ {
+		w.own.Add(1)
+	}
+	return slots
+}
+
+// releaseOwn returns a slot that was reserved.
+func (w *Worker) releaseOwn() {
+	<-w.slots
+	w.own.Done()
 }
 
 // takeSlot takes one of the worker's slots if one is free.

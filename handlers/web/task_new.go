@@ -101,6 +101,8 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
 		source, err := p.taskByID(c, id)
 		switch {
+		case errors.Is(err, db.ErrNotFound) && submitted.Value("draft") != "":
+			s.system = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)
 		case errors.Is(err, db.ErrNotFound): // deleted in the meantime: what was copied openly is in the form
 		case err != nil:
 			s.system = err
@@ -113,7 +115,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" {
 		file, err := p.Staging.Get(ctx, token)
 		if err != nil {
-			return nil, err
+			s.system = errors.Join(s.system, err)
 		}
 		submitted.File = file
 		if file != nil {
@@ -261,13 +263,19 @@ func (p *Pages) formView(s *submission) taskviews.Form {
 		view.From, view.Draft, view.KeepsQuery = values["from"], values["draft"], values["keep_query"] == "true"
 		view.HasQuery = view.KeepsQuery
 	}
-	typed := p.openHeaders(s.Upload)
-	if parsed, err := agent.ParseHeaders(s.Value("agent_api_headers")); err == nil {
-		typed = parsed
+	typed, isTypo := p.openHeaders(s.Upload), false
+	if written := s.Value("agent_api_headers"); written != "" {
+		parsed, err := agent.ParseHeaders(written)
+		if isTypo = err != nil; !isTypo {
+			typed = parsed
+		}
 	}
 	if len(typed) > 0 {
 		if sealed, err := p.Sealer.Seal(typed, formOwner); err == nil {
-			view.Headers, view.SealedHeaders = "", base64.StdEncoding.EncodeToString(sealed)
+			view.SealedHeaders = base64.StdEncoding.EncodeToString(sealed)
+			if !isTypo { // what is wrong stays, to be corrected
+				view.Headers = ""
+			}
 		}
 	}
 	if streams, isThere := values["use_stream"]; isThere {

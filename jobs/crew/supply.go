@@ -167,7 +167,7 @@ func (s *supply) distribute(want int, claim db.Claim, err error, start time.Time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isLimited = claim.IsRateLimited
-	if err == nil && !claim.IsRateLimited && len(claim.Units) < want {
+	if err == nil && !claim.IsRateLimited && claim.RetryAfter == 0 && len(claim.Units) < want {
 		s.drainedAt = now
 	}
 	s.claimTime = mean(s.claimTime, now.Sub(start))

@@ -127,3 +127,21 @@ func TestAFailedClaimIsPassedOn(t *testing.T) {
 	s, _ := newSupply(t, 1, func(int) (db.Claim, error) { return db.Claim{}, broken })
 	require.ErrorIs(t, s.next().err, broken)
 }
+
+// A claim that found less than it wanted means that nothing is left, unless a limit held it back.
+func TestOnlyAnEmptyQueueDrainsTheSupply(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		claim   db.Claim
+		drained bool
+	}{
+		"nothing left":       {db.Claim{}, true},
+		"a rate limit":       {db.Claim{IsRateLimited: true}, false},
+		"an agent postponed": {db.Claim{RetryAfter: time.Second}, false},
+		"as wanted":          {db.Claim{Units: make([]db.Unit, 2)}, false},
+	} {
+		s := &supply{lanes: new(atomic.Int64), gate: newGate(), wake: make(chan struct{}, 1)}
+		s.distribute(2, test.claim, nil, time.Now())
+		require.Equal(t, test.drained, s.isDrainedLocked(), name)
+	}
+}

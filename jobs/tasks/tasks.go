@@ -127,12 +127,11 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 	if err != nil {
 		return err
 	}
-	// The file is stored first: a draft whose file is newer than its questions can be edited again, whereas in the
-	// reverse case the file would be lost.
-	if err := s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), n.File.Content); err != nil {
-		return err
-	}
-	launchID, err := s.Store.ReplaceDraft(ctx, record)
+	// The file is stored just before the commit, while nobody can start the draft. A draft whose file is newer than
+	// its questions, because the commit failed, can be edited again; in the reverse case the file would be lost.
+	launchID, err := s.Store.ReplaceDraft(ctx, record, func() error {
+		return s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), n.File.Content)
+	})
 	if err != nil {
 		return err
 	}

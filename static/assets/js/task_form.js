@@ -1,7 +1,6 @@
 // The form for a task: checks while one types, sends the file once, and says what is still missing.
 (function () {
   "use strict";
-  const { toast } = window.wending;
   const form = document.getElementById("create");
   const name = form.elements.task_name;
   const url = form.elements.agent_api_url;
@@ -82,14 +81,17 @@
     document.getElementById("upload").value = share;
     document.getElementById("upload-percent").textContent = Math.round(100 * share) + " %";
   });
-  file.addEventListener("htmx:afterRequest", () => {
+  file.addEventListener("htmx:afterRequest", (event) => {
     isUploading = false;
     document.getElementById("upload").value = 1;
     document.getElementById("upload-percent").textContent = "100 %";
     // The server has the file under a token: it need not be sent again.
     if (form.querySelector("[name=dataset_token]")) file.value = "";
+    const button = pressed;
+    pressed = null;
+    submit.textContent = words;
     refresh();
-    if (pressed) form.requestSubmit(pressed);
+    if (button && event.detail.successful) form.requestSubmit(button);
   });
   ["dragenter", "dragover"].forEach((kind) => drop.addEventListener(kind, () => drop.classList.add("is-over")));
   ["dragleave", "drop"].forEach((kind) => drop.addEventListener(kind, () => drop.classList.remove("is-over")));
@@ -125,7 +127,6 @@
     });
   });
   document.body.addEventListener("htmx:afterSwap", refresh);
-  document.body.addEventListener("htmx:sendError", () => { if (pressed) { pressed = null; submit.textContent = words; toast(document.body.dataset.networkError, true); } });
   // A page that returns from the browser's cache has its buttons as they were left.
   window.addEventListener("pageshow", () => {
     submit.textContent = words;
