@@ -7,6 +7,7 @@ GOVULNCHECK := v1.8.0
 REDOCLY := 2.77.0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LINTER := bin/golangci-lint-$(GOLANGCI)
+SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help
@@ -23,7 +24,7 @@ build: ## Build bin/wending
 
 .PHONY: dev
 dev: servers ## Work on pages: rebuilds at every change, reloads the browser; style sheets and scripts come from disk
-	WENDING_STATIC_DIR=$(CURDIR)/static/assets go tool templ generate --watch --path views --proxy http://127.0.0.1:8080 --cmd "go run ./cmd/wending up"
+	WENDING_STATIC_DIR=$(CURDIR)/static/assets go tool templ generate --watch --proxy http://127.0.0.1:8080 --cmd "go run ./cmd/wending up"
 
 .PHONY: release
 release: ## Build dist/ for linux amd64 and arm64, with checksums
@@ -69,14 +70,14 @@ chaos: tools ## Break everything while 40,000 units run, for about five minutes;
 .PHONY: generate
 generate: ## Format everything; write the templates' Go code and the API's description
 	go tool templ fmt views
-	go tool templ generate -path views
+	go tool templ generate
 	gofmt -w cmd db handlers jobs static views
 	go test -count=1 ./handlers/api -run TestTheWrittenDocumentIsUpToDate -update
 
 .PHONY: generate-check
 generate-check: ## Fail if the templates are not formatted or their Go code is not up to date
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -r go.mod views "$$copy" && \
-	go tool templ fmt "$$copy/views" >/dev/null 2>&1 && go tool templ generate -path "$$copy/views" >/dev/null 2>&1 && \
+	go tool templ fmt "$$copy/views" >/dev/null 2>&1 && go tool templ generate -path "$$copy" >/dev/null 2>&1 && \
 	diff -rq views "$$copy/views" || { echo "templates are not formatted or generated: run 'make generate' and commit"; exit 1; }
 
 .PHONY: tidy-check
@@ -100,15 +101,22 @@ lint-api: ## Lint the API's description (needs Node.js)
 	npx --yes @redocly/cli@$(REDOCLY) lint --extends recommended --skip-rule info-license handlers/api/openapi.json
 
 .PHONY: vulnerabilities
-vulnerabilities: ## Look for known vulnerabilities; needs vuln.go.dev, or GOVULNDB=file:///a/copy
-	@go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) $(if $(GOVULNDB),-db $(GOVULNDB)) ./... && exit 0; code=$$?; \
-	[ $$code = 3 ] || echo "nothing was checked: the list of vulnerabilities could not be read; set GOVULNDB=file:///path of a copy of https://vuln.go.dev"; \
-	exit $$code
+vulnerabilities: $(SCANNER) ## Look for known vulnerabilities; needs vuln.go.dev, or GOVULNDB=file:///a/copy
+	@$(SCANNER) $(if $(GOVULNDB),-db $(GOVULNDB)) ./... || { code=$$?; \
+	[ $$code = 3 ] || echo "nothing was checked: without vuln.go.dev, set GOVULNDB=file:///path/of/a/copy"; exit $$code; }
 
+# Tools are kept under their version, so that a new pin is a new file.
 $(LINTER):
+	$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI))
+
+$(SCANNER):
+	$(call install,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK))
+
+define install
 	@mkdir -p bin
-	GOBIN=$(CURDIR)/bin/install go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
-	mv bin/install/golangci-lint $@ && rmdir bin/install
+	GOBIN=$(CURDIR)/bin/install go install $(1)
+	mv bin/install/* $@ && rmdir bin/install
+endef
 
 # Installs what is missing where that is possible, and says what is missing where it is not.
 define require
