@@ -113,6 +113,23 @@ func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
 	s.act(t, id, "stop")
 }
 
+// Long questions and standard answers fold, so that the answers stay on the screen.
+func TestLongQuestionsAndStandardAnswersFold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer\n" + strings.Repeat("问", 3000) + "," + strings.Repeat("答", 3000) + "\n短,短\n"})
+	s.awaitDone(t, id)
+	cards := s.get(t, "/tasks/"+id+"/results").page(t).Find(".result")
+	require.Equal(t, 1, cards.First().Find("h2 details.fold").Length())
+	require.Equal(t, 1, cards.First().Find(".standard details.fold").Length())
+	require.Less(t, len([]rune(cards.First().Find("h2 summary .text").Text())), 500)
+	require.Contains(t, cards.First().Find("h2 details.fold > .text").Text(), strings.Repeat("问", 3000), "the whole text is there")
+	require.Zero(t, cards.Last().Find("h2 details, .standard details").Length())
+	live := s.get(t, "/tasks/"+id).page(t).Find("#live")
+	require.Contains(t, live.AttrOr("data-ended", ""), "稳定性测试", "what the window's title and the notification say at the end")
+}
+
 // Every failure of a page has the text that spec/004 1.6 gives it.
 func TestFailuresOfPagesHaveTheirTexts(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -83,6 +84,19 @@ func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	_, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r"))
 	require.NoError(t, err)
 	b.sees(".tasks .name", "一次上传")
+
+	b.open("/")
+	b.do(chromedp.SendKeys("#task_name", "只存一次"), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{file}))
+	b.do(chromedp.WaitReady("input[name=dataset_token]"), chromedp.WaitVisible("#save:enabled"))
+	_, err = chromedp.RunResponse(b.ctx, chromedp.Evaluate(`document.getElementById("save").click(); document.getElementById("save").click(); 0`, nil))
+	require.NoError(t, err)
+	b.sees("#live .tag", "Draft")
+	answer, err := http.Get(program.url + "/api/v1/evaluation-tasks")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var list struct{ Pagination struct{ Total int } }
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&list))
+	require.Equal(t, 2, list.Pagination.Total, "a second click saves nothing")
 }
 
 // The report keeps the reader's place: keys step from what is on the screen, folds do not move the card, what opens

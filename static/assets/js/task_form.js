@@ -106,6 +106,10 @@
   form.addEventListener("submit", (event) => {
     const button = event.submitter;
     if (button && button.hasAttribute("formaction")) return; // the switch of language
+    if (isSending) { // a second click
+      event.preventDefault();
+      return;
+    }
     const open = problems();
     if (open.length) {
       event.preventDefault();
