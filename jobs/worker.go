@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,17 +181,9 @@ func (w *Worker) report(err error, tags ...string) {
 	w.Report(err, named)
 }
 
-// contain runs work and turns a panic into an error, which it logs and reports: nothing that happens in a job may
-// crash the process.
-func (w *Worker) contain(doing string, work func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			w.Log.Error("panic recovered", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %s: %v", doing, cause)
-			w.report(err)
-		}
-	}()
-	return work()
+// contain runs work and turns a panic into an error, which it logs and reports.
+func (w *Worker) contain(doing string, work func() error) error {
+	return crew.Contain(w.Log, func(err error) { w.report(err) }, doing, work)
 }
 
 func (w *Worker) isLeaving() bool {

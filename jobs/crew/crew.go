@@ -67,7 +67,7 @@ const watchEvery = 300 * time.Millisecond
 
 // crew is the set of lanes that work on one launch in this process.
 type crew struct {
-	*Config
+	Config
 	call  db.Call
 	lease db.Lease
 	// headers are the agent's, decrypted.
@@ -94,7 +94,7 @@ func (s *Crews) join(call db.Call, headers map[string]string, lease db.Lease) *c
 		c.lanes.Add(1)
 		return c
 	}
-	c := &crew{Config: &s.config, call: call, lease: lease, headers: headers, gate: newGate(), closing: make(chan struct{})}
+	c := &crew{Config: s.config, call: call, lease: lease, headers: headers, gate: newGate(), closing: make(chan struct{})}
 	c.Log = s.config.Log.With("task_id", call.TaskID, "launch_id", call.LaunchID)
 	c.calls, c.cut = context.WithCancel(c.Calls)
 	c.supply = &supply{
@@ -132,18 +132,22 @@ func (s *Crews) leave(c *crew) (wasLast bool) {
 	return true
 }
 
-// contain runs work and turns a panic into a report: no launch, however malformed, may crash the process and
-// the other launches with it.
-func (c *crew) contain(doing string, work func()) (panicked bool) {
+// Contain runs work and turns a panic into an error, which it logs and reports: no launch,
+// however malformed, may crash the process and the other launches with it.
+func Contain(log *slog.Logger, report func(error), doing string, work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			panicked = true
-			c.Log.Error("panic recovered", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
-			c.Report(fmt.Errorf("panic: %s: %v", doing, cause))
+			log.Error("panic recovered", "doing", doing, "panic", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %s: %v", doing, cause)
+			report(err)
 		}
 	}()
-	work()
-	return false
+	return work()
+}
+
+// contain reports whether work panicked.
+func (c *crew) contain(doing string, work func()) (panicked bool) {
+	return Contain(c.Log, c.Report, doing, func() error { work(); return nil }) != nil
 }
 
 // claim claims units and notes that this worker holds them.
