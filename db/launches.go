@@ -78,22 +78,14 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 // RunsLeft returns how many runs a launch of the kind would make now, 0 where the task's state does not allow it
 // or nothing is left for it. It is the one rule that pages, API and store share. statistics are the task's.
 func (t Task) RunsLeft(kind LaunchKind, statistics Statistics) int {
-	missing := t.TotalRuns() - statistics.Runs
-	switch kind {
-	case LaunchSubmit:
-		if t.IsDraft() {
-			return missing
-		}
-	case LaunchResume:
-		if t.Status == TaskStopped || t.Status == TaskFailed {
-			return missing
-		}
-	case LaunchRetry:
-		if !t.Status.IsActive() {
-			return missing + statistics.Failed + statistics.TimedOut
-		}
+	if !t.allows(kind) {
+		return 0
 	}
-	return 0
+	left := t.TotalRuns() - statistics.Runs
+	if kind == LaunchRetry {
+		left += statistics.Failed + statistics.TimedOut
+	}
+	return left
 }
 
 // allows reports whether the task's state alone allows a launch of the kind.
@@ -275,23 +267,29 @@ func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err e
 // Call is what a lane must know to call a launch's agent.
 type Call struct {
 	LaunchID uuid.UUID
-	// TaskID and what follows are the task's settings, which do not change while a launch of it is active.
-	TaskID uuid.UUID
-	Task   Task
+	TaskID   uuid.UUID
+	// Task has the task's settings, which do not change while a launch of it is active, without its counts.
+	Task Task
 	// AgentOrigin is the key of the rate limit.
 	AgentOrigin string
 }
 
-// LaunchCall returns how the units of a launch are run, or ErrNotFound.
+// LaunchCall returns how the units of a launch are run, or ErrNotFound. Of the task it reads what is stored: nothing
+// is counted, because every lane that starts asks.
 func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
-	call := Call{LaunchID: id}
-	const query = `SELECT task_id, agent_origin FROM launches WHERE id = $1`
-	if err := s.db.QueryRowxContext(ctx, query, id).Scan(&call.TaskID, &call.AgentOrigin); err != nil {
-		return call, notFound(KindLaunch, pg.Classify("read the launch", err))
+	const query = `
+		SELECT l.agent_origin, ` + taskColumns + `
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		WHERE l.id = $1`
+	var row struct {
+		Task
+		Origin string `db:"agent_origin"`
 	}
-	var err error
-	call.Task, err = s.Task(ctx, call.TaskID)
-	return call, err
+	if err := s.db.GetContext(ctx, &row, query, id); err != nil {
+		return Call{}, notFound(KindLaunch, pg.Classify("read the launch", err))
+	}
+	return Call{LaunchID: id, TaskID: row.ID, Task: row.Task, AgentOrigin: row.Origin}, nil
 }
 
 // StopFor is how long calls in flight may continue after a stop before they are cut.

@@ -81,8 +81,18 @@ type Result struct {
 	ErrorMessage string
 }
 
-// The INSERT must join superseded, so that the current runs are superseded before it and the partial unique index
-// is not violated.
+// supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
+// superseded, so that this comes first and the partial unique index is not violated.
+const supersede = `
+	older AS (
+		UPDATE evaluation_runs r
+		SET is_current = false
+		FROM done d
+		WHERE r.item_id = d.item_id AND r.run_index = d.run_index AND r.is_current
+		RETURNING r.id),
+	superseded AS (
+		SELECT count(*) FROM older)`
+
 const recordResults = `
 	WITH given AS (
 		SELECT * FROM unnest(
@@ -96,15 +106,7 @@ const recordResults = `
 		SET state = 'DONE', outcome = g.status, worker_id = NULL
 		FROM given g
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
-		RETURNING u.id, u.launch_id, u.item_id, u.run_index),
-	older AS (
-		UPDATE evaluation_runs r
-		SET is_current = false
-		FROM done d
-		WHERE r.item_id = d.item_id AND r.run_index = d.run_index AND r.is_current
-		RETURNING r.id),
-	superseded AS (
-		SELECT count(*) FROM older)
+		RETURNING u.id, u.launch_id, u.item_id, u.run_index),` + supersede + `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, response_bytes, reasoning,
 		answer_key, latency_ms, attempts, error_code, error_message)

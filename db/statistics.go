@@ -40,18 +40,28 @@ func (s *Statistics) Scan(column any) error {
 	return json.Unmarshal(text, s)
 }
 
-// Only tasks at their end have runs that never took place: those of an active task may still come.
-const computeTaskStatistics = `
-	SELECT json_build_object(
+// What the statistics of a task and of a launch share: pairs of a JSON object, over the runs r.
+const (
+	countRuns = `
 		'runs', count(*),
 		'succeeded', count(*) FILTER (WHERE r.status = 'SUCCEEDED'),
 		'failed', count(*) FILTER (WHERE r.status = 'FAILED'),
 		'timed_out', count(*) FILTER (WHERE r.status = 'TIMEOUT'),
+		'attempts', coalesce(sum(r.attempts), 0)`
+	measureRuns = `
+		'latency_avg_ms', round(avg(r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'), 1),
+		'latency_p50_ms', percentile_cont(0.5) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
+		'latency_p90_ms', percentile_cont(0.9) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
+		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED')`
+)
+
+// Only tasks at their end have runs that never took place: those of an active task may still come.
+const computeTaskStatistics = `
+	SELECT json_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
 			SELECT total_items * runs_per_item
 			FROM evaluation_tasks
 			WHERE id = $1 AND status IN ('STOPPED', 'FAILED')), 0) - count(*)),
-		'attempts', coalesce(sum(r.attempts), 0),
 		'error_codes', coalesce((
 			SELECT json_object_agg(e.error_code, e.n)
 			FROM (
@@ -59,11 +69,7 @@ const computeTaskStatistics = `
 				FROM evaluation_runs
 				WHERE task_id = $1 AND is_current AND error_code IS NOT NULL
 				GROUP BY error_code
-				ORDER BY error_code) e), '{}'),
-		'latency_avg_ms', round(avg(r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'), 1),
-		'latency_p50_ms', percentile_cont(0.5) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
-		'latency_p90_ms', percentile_cont(0.9) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
-		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
+				ORDER BY error_code) e), '{}'),` + measureRuns + `,
 		'duration_seconds', (
 			SELECT round(extract(epoch FROM sum(coalesce(finished_at, now()) - started_at)), 3)
 			FROM launches
@@ -72,13 +78,8 @@ const computeTaskStatistics = `
 	WHERE r.task_id = $1 AND r.is_current`
 
 const computeLaunchStatistics = `
-	SELECT json_build_object(
-		'runs', count(*),
-		'succeeded', count(*) FILTER (WHERE r.status = 'SUCCEEDED'),
-		'failed', count(*) FILTER (WHERE r.status = 'FAILED'),
-		'timed_out', count(*) FILTER (WHERE r.status = 'TIMEOUT'),
+	SELECT json_build_object(` + countRuns + `,
 		'stopped', (SELECT count(*) FROM units WHERE launch_id = $1 AND state = 'STOPPED'),
-		'attempts', coalesce(sum(r.attempts), 0),
 		'error_codes', coalesce((
 			SELECT json_object_agg(e.error_code, e.n)
 			FROM (
@@ -86,11 +87,7 @@ const computeLaunchStatistics = `
 				FROM evaluation_runs
 				WHERE launch_id = $1 AND error_code IS NOT NULL
 				GROUP BY error_code
-				ORDER BY error_code) e), '{}'),
-		'latency_avg_ms', round(avg(r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'), 1),
-		'latency_p50_ms', percentile_cont(0.5) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
-		'latency_p90_ms', percentile_cont(0.9) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
-		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
+				ORDER BY error_code) e), '{}'),` + measureRuns + `,
 		'duration_seconds', (
 			SELECT round(extract(epoch FROM coalesce(finished_at, now()) - started_at), 3) FROM launches WHERE id = $1))
 	FROM evaluation_runs r

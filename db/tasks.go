@@ -80,13 +80,17 @@ func (t Task) IsDraft() bool { return t.Status == TaskPending && !t.IsLaunched }
 // TotalRuns is how many runs the task has when it is complete.
 func (t Task) TotalRuns() int { return t.TotalItems * t.RunsPerItem }
 
+// taskColumns are the columns of a Task that are stored, of the table t.
+const taskColumns = `
+		t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.extra_payload, t.status, t.failure_code,
+		t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency, t.rate_limit,
+		t.dataset_name, t.dataset_extension, t.variable_names, t.total_items,
+		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at`
+
 // readTasks reads the tasks of $1 (an array of ids), newest first. The newest launch drives what a running task
 // shows: questions processed are those the launch does not repeat and those whose units are all done.
 const readTasks = `
-	SELECT t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.extra_payload, t.status, t.failure_code,
-		t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency, t.rate_limit,
-		t.dataset_name, t.dataset_extension, t.variable_names, t.total_items,
-		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
+	SELECT ` + taskColumns + `,
 		CASE
 			WHEN newest.is_working THEN newest.kept_items + work.done_items
 			ELSE t.processed_items

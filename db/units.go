@@ -205,19 +205,9 @@ const requeueLost = `
 		SELECT FROM workers w WHERE w.id = u.worker_id AND w.beat_at > now() - $2 * interval '1 second')
 	RETURNING u.id, u.state`
 
-// The INSERT must join superseded, so that the current runs are superseded before it and the partial unique index
-// is not violated.
 const insertLostRuns = `
 	WITH done AS (
-		SELECT * FROM units WHERE id = ANY ($1)),
-	older AS (
-		UPDATE evaluation_runs r
-		SET is_current = false
-		FROM done d
-		WHERE r.item_id = d.item_id AND r.run_index = d.run_index AND r.is_current
-		RETURNING r.id),
-	superseded AS (
-		SELECT count(*) FROM older)
+		SELECT * FROM units WHERE id = ANY ($1)),` + supersede + `
 	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, attempts, error_code, error_message)
 	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.run_index, 'FAILED', d.losses, $2, $3
 	FROM done d

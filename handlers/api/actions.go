@@ -87,15 +87,9 @@ func (h *handler) registerActions(api huma.API) {
 		summary string
 		do      func(ctx context.Context, by db.Actor, task db.Task) (db.Task, error)
 	}{
-		"run": {"Start a task that was created with start=false", func(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-			return h.Tasks.Start(ctx, by, task.ID)
-		}},
-		"stop": {"Stop a task; calls in flight may finish for up to 30 s", func(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-			return h.Tasks.Stop(ctx, by, task.ID)
-		}},
-		"resume": {"Continue with the runs that never took place", func(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-			return h.Tasks.Resume(ctx, by, task.ID)
-		}},
+		"run":    {"Start a task that was created with start=false", h.Tasks.Start},
+		"stop":   {"Stop a task; calls in flight may finish for up to 30 s", h.Tasks.Stop},
+		"resume": {"Continue with the runs that never took place", h.Tasks.Resume},
 	} {
 		register(api, h, endpoint{
 			Method: http.MethodPost, Path: "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
@@ -124,7 +118,7 @@ func (h *handler) registerActions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		if task, err = h.Tasks.Retry(ctx, request.From(ctx).Actor, task.ID, input.questionID); err != nil {
+		if task, err = h.Tasks.Retry(ctx, request.From(ctx).Actor, task, input.questionID); err != nil {
 			return nil, err
 		}
 		return &createdOutput{Body: newCreated(task)}, nil

@@ -179,11 +179,11 @@ func (h *handler) refuse(ctx context.Context, err error) error {
 	return f
 }
 
-// task returns the task with an id as the path has it. A text that is not a UUID names no task.
+// task returns the task with an id as the path has it.
 func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
-	parsed, err := uuid.Parse(id)
-	if err != nil || len(id) != 36 {
-		return db.Task{}, &db.NotFoundError{Kind: db.KindTask}
+	parsed, err := request.ID(id, db.KindTask)
+	if err != nil {
+		return db.Task{}, err
 	}
 	return h.Store.Task(ctx, parsed)
 }

@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/handlers/request"
 )
 
 // launch is one start of a task.
@@ -119,9 +119,9 @@ func (h *handler) launch(ctx context.Context, path LaunchPath) (db.Launch, error
 	if err != nil {
 		return db.Launch{}, err
 	}
-	id, err := uuid.Parse(path.LaunchID)
+	id, err := request.ID(path.LaunchID, db.KindLaunch)
 	if err != nil {
-		return db.Launch{}, &db.NotFoundError{Kind: db.KindLaunch}
+		return db.Launch{}, err
 	}
 	return h.Store.Launch(ctx, task.ID, id)
 }

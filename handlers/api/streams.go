@@ -99,9 +99,9 @@ func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutpu
 	if err != nil {
 		return nil, err
 	}
-	id, err := strconv.ParseInt(input.RunID, 10, 64)
+	id, err := request.RunID(input.RunID)
 	if err != nil {
-		return nil, &db.NotFoundError{Kind: db.KindRun}
+		return nil, err
 	}
 	response, err := h.Store.RunResponse(ctx, task.ID, id)
 	if err != nil {

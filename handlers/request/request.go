@@ -6,7 +6,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/views/text"
@@ -61,4 +64,22 @@ func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "tr
 // SearchText prepares a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
 func SearchText(parameter string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(parameter, "\x00", ""), ""))
+}
+
+// ID reads an id from a path. A text that is not a UUID as we write it names nothing of the kind.
+func ID(text string, kind db.Kind) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != 36 {
+		return uuid.Nil, &db.NotFoundError{Kind: kind}
+	}
+	return id, nil
+}
+
+// RunID reads the id of a run from a path.
+func RunID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, &db.NotFoundError{Kind: db.KindRun}
+	}
+	return id, nil
 }

@@ -131,7 +131,7 @@ func (p *Pages) showRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := runID(c)
+	id, err := request.RunID(c.Param("runId"))
 	if err != nil {
 		return err
 	}

@@ -136,8 +136,8 @@ func (p *Pages) openHeaders(submitted *form.Upload) (headers map[string]string) 
 	return headers
 }
 
-// createTask handles the submitted form: 303 to the list, or the form again with an error beside each field. If the fault is
-// the server's, everything typed and the file come back too.
+// createTask handles the submitted form: 303 to the list, or the form again with an error beside each field. If the
+// fault is the server's, everything typed and the file come back too.
 func (p *Pages) createTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	s, err := p.readSubmission(c)
@@ -197,14 +197,15 @@ func (p *Pages) showForm(c echo.Context, submitted *form.Upload, status int) err
 	}
 	view := p.formView(s)
 	view.Preview = p.preview(c, s)
-	return render(c, status, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+	return p.renderForm(c, status, s, view)
 }
 
-func formTitle(s *submission) string {
+func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskviews.Form) error {
+	title := "create.title"
 	if s.isDraft {
-		return "create.draft.title"
+		title = "create.draft.title"
 	}
-	return "create.title"
+	return render(c, status, taskviews.FormPage(p.formFrame(c, title), view))
 }
 
 // showSubmission shows a form with its faults; system is the server's own, nil if it has none.
@@ -224,7 +225,7 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 		}
 		view.Errors[""] = locale(c).Text(key, "Reason", system.Message(locale(c)))
 	}
-	return render(c, status, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+	return p.renderForm(c, status, s, view)
 }
 
 func (p *Pages) formFrame(c echo.Context, title string) ui.Frame {
@@ -307,7 +308,7 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	if preview == nil {
 		view.Errors["dataset_file"] = locale(c).Text("error.DATASET_REQUIRED")
 	}
-	return render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+	return p.renderForm(c, http.StatusOK, s, view)
 }
 
 // preview describes a form's file and stages it if it is sound; nil if there is none. A file that came with the
@@ -385,7 +386,7 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	}
 	view := p.formView(s)
 	view.Probe, view.Preview = probe, p.preview(c, s)
-	return render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, formTitle(s)), view))
+	return p.renderForm(c, http.StatusOK, s, view)
 }
 
 func (p *Pages) probe(c echo.Context, s *submission) taskviews.Probe {

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
@@ -108,38 +106,38 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	return live, err
 }
 
-// actions are what can be done to a task with a button on its page.
-var actions = map[string]func(*Pages, echo.Context, db.Task) (db.Task, error){
-	"run": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
-		return p.Tasks.Start(c.Request().Context(), actor(c), task.ID)
-	},
-	"stop": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
-		return p.Tasks.Stop(c.Request().Context(), actor(c), task.ID)
-	},
-	"resume": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
-		return p.Tasks.Resume(c.Request().Context(), actor(c), task.ID)
-	},
-	"retry": func(p *Pages, c echo.Context, task db.Task) (db.Task, error) {
-		questionID, err := api.RetriedQuestion(c.Response(), c.Request())
-		if err != nil {
-			return task, err
-		}
-		return p.Tasks.Retry(c.Request().Context(), actor(c), task.ID, questionID)
-	},
+// registerActions adds what can be done to a task with a button on its page.
+func (p *Pages) registerActions(group *echo.Group) {
+	for name, action := range map[string]func(context.Context, db.Actor, db.Task) (db.Task, error){
+		"run": p.Tasks.Start, "stop": p.Tasks.Stop, "resume": p.Tasks.Resume,
+	} {
+		group.POST("/tasks/:taskId/"+name, func(c echo.Context) error {
+			task, err := p.task(c)
+			if err != nil {
+				return err
+			}
+			if _, err := action(c.Request().Context(), actor(c), task); err != nil {
+				return err
+			}
+			return done(c, paths.Task(task.ID), name)
+		})
+	}
+	group.POST("/tasks/:taskId/retry", p.retryTask)
 }
 
-// act performs an action and redirects to the task.
-func (p *Pages) act(name string, action func(*Pages, echo.Context, db.Task) (db.Task, error)) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		task, err := p.task(c)
-		if err != nil {
-			return err
-		}
-		if task, err = action(p, c, task); err != nil {
-			return err
-		}
-		return done(c, paths.Task(task.ID), name)
+func (p *Pages) retryTask(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
 	}
+	questionID, err := api.RetriedQuestion(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	if _, err := p.Tasks.Retry(c.Request().Context(), actor(c), task, questionID); err != nil {
+		return err
+	}
+	return done(c, paths.Task(task.ID), "retry")
 }
 
 func (p *Pages) deleteTask(c echo.Context) error {
@@ -205,9 +203,9 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := uuid.Parse(c.Param("launchId"))
+	id, err := request.ID(c.Param("launchId"), db.KindLaunch)
 	if err != nil {
-		return &db.NotFoundError{Kind: db.KindLaunch}
+		return err
 	}
 	launch, err := p.Store.Launch(ctx, task.ID, id)
 	if err != nil {
@@ -247,22 +245,13 @@ func (p *Pages) listWorkers(c echo.Context) error {
 	return render(c, http.StatusOK, system.WorkersPage(frame, workers))
 }
 
-// runID returns the run that the path names.
-func runID(c echo.Context) (int64, error) {
-	id, err := strconv.ParseInt(c.Param("runId"), 10, 64)
-	if err != nil {
-		return 0, &db.NotFoundError{Kind: db.KindRun}
-	}
-	return id, nil
-}
-
 // runText is the whole text of one run, byte for byte. Browsers show it as text.
 func (p *Pages) runText(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
 		return err
 	}
-	id, err := runID(c)
+	id, err := request.RunID(c.Param("runId"))
 	if err != nil {
 		return err
 	}

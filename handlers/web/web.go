@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -75,22 +74,20 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST(paths.Language, p.switchLanguage)
 	compressed.POST(paths.Settings, p.saveSettings)
 	compressed.POST(paths.Demo, p.startDemo)
-	for name, act := range actions {
-		compressed.POST("/tasks/:taskId/"+name, p.act(name, act))
-	}
+	p.registerActions(compressed)
 	compressed.POST("/tasks/:taskId/delete", p.deleteTask)
 	plain.GET("/tasks/:taskId/runs/:runId/text", p.runText)
 	plain.GET("/tasks/:taskId/dataset", p.downloadDataset)
 	return p
 }
 
-// task returns the task that the path names. A text that is not a UUID names no task.
+// task returns the task that the path names.
 func (p *Pages) task(c echo.Context) (db.Task, error) { return p.taskByID(c, c.Param("taskId")) }
 
 func (p *Pages) taskByID(c echo.Context, id string) (db.Task, error) {
-	parsed, err := uuid.Parse(id)
-	if err != nil || len(id) != 36 {
-		return db.Task{}, &db.NotFoundError{Kind: db.KindTask}
+	parsed, err := request.ID(id, db.KindTask)
+	if err != nil {
+		return db.Task{}, err
 	}
 	return p.Store.Task(c.Request().Context(), parsed)
 }
@@ -189,7 +186,7 @@ func (p *Pages) ShowError(c echo.Context, f *fault.Fault) error {
 		}
 	}
 	task := ""
-	if id, err := uuid.Parse(c.Param("taskId")); err == nil && f.Status() == http.StatusConflict {
+	if id, err := request.ID(c.Param("taskId"), db.KindTask); err == nil && f.Status() == http.StatusConflict {
 		task = paths.Task(id)
 	}
 	frame := p.frame(c, locale(c).Text("error.title"), "")

@@ -213,7 +213,7 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 // holdsOutputs recognises the node_finished of workflow engines, which holds named "outputs".
 func holdsOutputs(v value) bool {
 	data, _ := v.get("data")
-	return holdsAny(v, []string{"outputs"}) || holdsAny(data, []string{"outputs"})
+	return holdsAny(v, "outputs") || holdsAny(data, "outputs")
 }
 
 // isErrorEvent recognises error, llm_error, node_error, workflow_failed and their like.
@@ -346,7 +346,7 @@ func namedText(v value, depth int, names ...string) ([]byte, bool) {
 					return text, true
 				}
 			}
-			if len(member.fields) > 0 && !holdsAny(member, names) {
+			if len(member.fields) > 0 && !holdsAny(member, names...) {
 				return member.text, true
 			}
 		case kindArray:
@@ -377,7 +377,7 @@ func joined(list value) ([]byte, bool) {
 }
 
 // holdsAny reports whether v has a member of that name: {"output": ""} means "no text", not "this object".
-func holdsAny(v value, names []string) bool {
+func holdsAny(v value, names ...string) bool {
 	for _, name := range names {
 		if _, ok := v.get(name); ok {
 			return true

@@ -19,7 +19,7 @@ var foreignProtocols = []struct {
 	name string
 	fits func(eventName string, v value) bool
 }{
-	{"A2A", func(_ string, v value) bool { return holdsAny(v, []string{"jsonrpc"}) }},
+	{"A2A", func(_ string, v value) bool { return holdsAny(v, "jsonrpc") }},
 	{"AG-UI", func(_ string, v value) bool {
 		return hasPrefixAny(textOf(v, "type"), "RUN_", "TEXT_MESSAGE_", "THINKING_", "REASONING_", "TOOL_CALL_", "STATE_", "STEP_", "ACTIVITY_", "MESSAGES_")
 	}},
@@ -32,30 +32,30 @@ var foreignProtocols = []struct {
 		return hasPrefixAny(kind, "message_", "content_block_") || (kind == "message" && textOf(v, "role") == "assistant")
 	}},
 	{"Coze", func(eventName string, v value) bool {
-		return hasPrefixAny(eventName, "conversation.") || eventName == "PING" || holdsAny(v, []string{"node_is_finish"})
+		return hasPrefixAny(eventName, "conversation.") || eventName == "PING" || holdsAny(v, "node_is_finish")
 	}},
 	{"FastGPT", func(eventName string, _ value) bool {
 		return eventName == "interactive" || eventName == "fastAnswer" || hasPrefixAny(eventName, "flow")
 	}},
 	{"LangGraph", func(eventName string, v value) bool {
-		return (eventName == "metadata" && holdsAny(v, []string{"attempt"})) || eventName == "values" || eventName == "updates" || eventName == "custom" || hasPrefixAny(eventName, "messages")
+		return (eventName == "metadata" && holdsAny(v, "attempt")) || eventName == "values" || eventName == "updates" || eventName == "custom" || hasPrefixAny(eventName, "messages")
 	}},
 	{"LangServe", func(eventName string, v value) bool {
-		return eventName == "data" || (eventName == "metadata" && holdsAny(v, []string{"run_id"}))
+		return eventName == "data" || (eventName == "metadata" && holdsAny(v, "run_id"))
 	}},
 	{"RAGFlow", func(_ string, v value) bool {
 		data, _ := v.get("data")
-		if holdsAny(data, []string{"session_id"}) && holdsAny(data, []string{"answer"}) {
+		if holdsAny(data, "session_id") && holdsAny(data, "answer") {
 			return true
 		}
-		return holdsAny(v, []string{"session_id"}) && holdsAny(data, []string{"content"}) && textOf(v, "event") == "message"
+		return holdsAny(v, "session_id") && holdsAny(data, "content") && textOf(v, "event") == "message"
 	}},
 	{"Dify", func(_ string, v value) bool {
-		return holdsAny(v, []string{"workflow_run_id"}) ||
-			(holdsAny(v, []string{"event"}) && holdsAny(v, []string{"conversation_id", "task_id"}))
+		return holdsAny(v, "workflow_run_id") ||
+			(holdsAny(v, "event") && holdsAny(v, "conversation_id", "task_id"))
 	}},
 	{"Ollama", func(_ string, v value) bool {
-		return (holdsAny(v, []string{"model"}) && holdsAny(v, []string{"done"})) || hasPrefixAny(textOf(v, "status"), "pulling ")
+		return (holdsAny(v, "model") && holdsAny(v, "done")) || hasPrefixAny(textOf(v, "status"), "pulling ")
 	}},
 }
 

@@ -190,27 +190,23 @@ func storableName(name string) string {
 	return name
 }
 
-// Start starts a draft. Like Resume and Retry, it returns the task as it is then, and the errors of
-// db.Store.RequestLaunch.
-func (s *Service) Start(ctx context.Context, by db.Actor, id uuid.UUID) (db.Task, error) {
-	return s.launch(ctx, by, id, db.LaunchSubmit, "")
+// Start starts a draft. Like Stop, Resume and Retry, it returns the task as it is then; Start, Resume and Retry
+// return the errors of db.Store.RequestLaunch.
+func (s *Service) Start(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
+	return s.launch(ctx, by, task, db.LaunchSubmit, "")
 }
 
 // Resume continues with the runs that never took place.
-func (s *Service) Resume(ctx context.Context, by db.Actor, id uuid.UUID) (db.Task, error) {
-	return s.launch(ctx, by, id, db.LaunchResume, "")
+func (s *Service) Resume(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
+	return s.launch(ctx, by, task, db.LaunchResume, "")
 }
 
 // Retry repeats everything that did not succeed, of one question if questionID is not empty.
-func (s *Service) Retry(ctx context.Context, by db.Actor, id uuid.UUID, questionID string) (db.Task, error) {
-	return s.launch(ctx, by, id, db.LaunchRetry, questionID)
+func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, questionID string) (db.Task, error) {
+	return s.launch(ctx, by, task, db.LaunchRetry, questionID)
 }
 
-func (s *Service) launch(ctx context.Context, by db.Actor, id uuid.UUID, kind db.LaunchKind, questionID string) (db.Task, error) {
-	task, err := s.Store.Task(ctx, id)
-	if err != nil {
-		return task, err
-	}
+func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, questionID string) (db.Task, error) {
 	address, err := url.Parse(task.AgentURL)
 	if err != nil {
 		return task, err
@@ -219,26 +215,26 @@ func (s *Service) launch(ctx context.Context, by db.Actor, id uuid.UUID, kind db
 	if launch.CallInterval, err = ParseRate(task.RateLimit); err != nil {
 		return task, err
 	}
-	launchID, err := s.Store.RequestLaunch(ctx, id, kind, questionID, launch)
+	launchID, err := s.Store.RequestLaunch(ctx, task.ID, kind, questionID, launch)
 	if err != nil {
 		return task, err
 	}
-	s.Log.InfoContext(ctx, "launch requested", "task_id", id, "launch_id", launchID, "kind", kind)
-	s.wake(ctx, id, launchID)
-	return s.Store.Task(ctx, id)
+	s.Log.InfoContext(ctx, "launch requested", "task_id", task.ID, "launch_id", launchID, "kind", kind)
+	s.wake(ctx, task.ID, launchID)
+	return s.Store.Task(ctx, task.ID)
 }
 
 // Stop stops a task. If no worker has begun it, it is STOPPED at once.
-func (s *Service) Stop(ctx context.Context, by db.Actor, id uuid.UUID) (db.Task, error) {
-	launchID, err := s.Store.StopTask(ctx, id, by)
+func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
+	launchID, err := s.Store.StopTask(ctx, task.ID, by)
 	if err != nil {
-		return db.Task{}, err
+		return task, err
 	}
-	s.Log.InfoContext(ctx, "stop requested", "task_id", id, "launch_id", launchID)
+	s.Log.InfoContext(ctx, "stop requested", "task_id", task.ID, "launch_id", launchID)
 	if _, err := s.Store.FinishLaunch(ctx, launchID); err != nil {
 		s.Log.WarnContext(ctx, "could not finish the stopped launch, a worker will", "launch_id", launchID, "error", err)
 	}
-	return s.Store.Task(ctx, id)
+	return s.Store.Task(ctx, task.ID)
 }
 
 // Delete removes a task and all its data. It returns db.ErrConflict if the task is active and must be stopped first.
