@@ -2,9 +2,7 @@ package tasks
 
 import (
 	"math"
-	"net/url"
 	"strconv"
-	"time"
 
 	"wending/db/monitor"
 )
@@ -66,14 +64,4 @@ func latencyPlace(bars []monitor.Bar, ms *float64) (x float64, isThere bool) {
 		}
 	}
 	return plotWidth, true
-}
-
-func durationOf(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
-
-func cloneWith(query url.Values, name, value string) url.Values {
-	clone := url.Values{name: {value}}
-	for other, values := range query {
-		clone[other] = values
-	}
-	return clone
 }
