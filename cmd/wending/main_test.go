@@ -72,6 +72,21 @@ func (p *process) kill(t *testing.T) {
 	<-p.exited
 }
 
+// startWorker runs a worker in this process until stop, which expects that it ends well. The log is complete then.
+func startWorker(t *testing.T, args ...string) (stop func(), log *bytes.Buffer) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan int, 1)
+	log = &bytes.Buffer{}
+	args = append([]string{"worker", "--data-dir", t.TempDir()}, args...)
+	go func() { left <- run(ctx, args, func(string) string { return "" }, io.Discard, log) }()
+	return func() {
+		t.Helper()
+		cancel()
+		require.Equal(t, 0, <-left, "%s", log)
+	}, log
+}
+
 func createTask(t *testing.T, base string, fields map[string]string, dataset string) string {
 	t.Helper()
 	status, body := postTask(t, base, fields, dataset)
@@ -125,7 +140,7 @@ const twenty = "question,standard_answer\n" + "q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,
 func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(30 * time.Millisecond) // an agent that takes its time
+		time.Sleep(100 * time.Millisecond) // so long that no lane begins a call before its last result is committed
 		agenttest.Stream(w, "answer to "+call.Question)
 	})
 	dir := dbtest.Folder(t)
@@ -256,39 +271,27 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	redis := dbtest.Redis(t)
 	shared := []string{"--database-url", database, "--redis-url", redis, "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
-	ctx, stop := context.WithCancel(t.Context())
-	left := make(chan int, 1)
-	var log bytes.Buffer
-	go func() {
-		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "4", "--agent-api-allowlist", "127.0.0.1"}, shared...), func(string) string { return "" }, io.Discard, &log)
-	}()
+	stop, _ := startWorker(t, append(shared, "--evaluation-concurrency", "4", "--agent-api-allowlist", "127.0.0.1")...)
 	id := createTask(t, web.url, map[string]string{"task_name": "apart", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
 	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
 	require.Equal(t, 0, run(t.Context(), []string{"healthcheck", "--url", web.url + "/healthz"}, func(string) string { return "" }, io.Discard, io.Discard))
 	stop()
-	require.Equal(t, 0, <-left, "%s", &log)
 }
 
-// A worker serves nothing, so its machine's loopback is not where the web process looked: it calls there only when
-// the allowlist says so.
+// A worker serves nothing, so its machine's loopback is not where the web process looked: it calls there only if
+// the allowlist permits it.
 func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	shared := []string{"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
-	ctx, stop := context.WithCancel(t.Context())
-	left := make(chan int, 1)
-	var log bytes.Buffer
-	go func() {
-		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir()}, shared...), func(string) string { return "" }, io.Discard, &log)
-	}()
+	stop, _ := startWorker(t, shared...)
 	id := createTask(t, web.url, map[string]string{"task_name": "loopback", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Zero(t, task(t, web.url, id).Statistics.Succeeded)
 	require.Empty(t, fake.Calls())
 	stop()
-	require.Equal(t, 0, <-left, "%s", &log)
 }
 
 // Web and workers behind a pooler that gives every transaction another connection; only migrations and the
@@ -308,12 +311,7 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	})
 	shared := []string{"--database-url", pooled, "--database-direct-url", direct, "--redis-url", dbtest.Redis(t), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited"}
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
-	ctx, stop := context.WithCancel(t.Context())
-	var log bytes.Buffer
-	left := make(chan int, 1)
-	go func() {
-		left <- run(ctx, append([]string{"worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1"}, shared...), func(string) string { return "" }, io.Discard, &log)
-	}()
+	stop, log := startWorker(t, append(shared, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
 	id := createTask(t, web.url, map[string]string{"task_name": "pooled", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
 	follow, err := http.Get(web.url + "/api/v1/evaluation-tasks/" + id + "/progress")
 	require.NoError(t, err)
@@ -338,7 +336,6 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 	}
 	stop()
-	require.Equal(t, 0, <-left, "%s", &log)
 	require.NotContains(t, log.String(), "level=WARN")
 }
 

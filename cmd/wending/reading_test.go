@@ -164,7 +164,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	require.GreaterOrEqual(t, open, 100, "and what was open is open")
 }
 
-// While the server is away one lasting line says so, and since when the figures are old.
+// While the server is away, one lasting line tells how old the figures are.
 func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
