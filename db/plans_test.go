@@ -85,7 +85,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			return err
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
-		{"TaskStatistics of a running task", func() error { _, err := store.TaskStatistics(ctx, large); return err }},
+		{"TaskStatistics of a running task", func() error { _, err := store.TaskStatistics(ctx, db.Task{ID: large}); return err }},
 		{"TaskProgress of a running task", func() error { _, err := store.TaskProgress(ctx, large); return err }},
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
 		{"EnterLanes", func() error { _, err := store.EnterLanes(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},

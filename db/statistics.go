@@ -119,19 +119,15 @@ func storeStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUI
 }
 
 // TaskStatistics returns the statistics of the task's current runs: final ones, or live ones while it is active.
-func (s *Store) TaskStatistics(ctx context.Context, taskID uuid.UUID) (Statistics, error) {
-	return taskStatistics(ctx, s.db, taskID)
+func (s *Store) TaskStatistics(ctx context.Context, task Task) (Statistics, error) {
+	return taskStatistics(ctx, s.db, task)
 }
 
-func taskStatistics(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (statistics Statistics, err error) {
-	var stored *Statistics
-	if err := sqlx.GetContext(ctx, db, &stored, `SELECT statistics FROM evaluation_tasks WHERE id = $1`, taskID); err != nil {
-		return statistics, notFound(KindTask, pg.Classify("read the statistics", err))
+func taskStatistics(ctx context.Context, db sqlx.QueryerContext, task Task) (statistics Statistics, err error) {
+	if task.Final != nil {
+		return *task.Final, nil
 	}
-	if stored != nil {
-		return *stored, nil
-	}
-	err = sqlx.GetContext(ctx, db, &statistics, computeTaskStatistics, taskID)
+	err = sqlx.GetContext(ctx, db, &statistics, computeTaskStatistics, task.ID)
 	return statistics, pg.Classify("compute the task's statistics", err)
 }
 

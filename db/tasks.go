@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"strings"
 	"time"
@@ -57,8 +58,10 @@ type Task struct {
 	TotalItems    int            `db:"total_items"`
 	// Processed is how many questions have all their runs: live while a launch runs, final after it.
 	Processed int `db:"processed"`
+	// Final are the statistics of the current runs; nil while the task is active.
+	Final *Statistics `db:"statistics"`
 	// Unsuccessful is how many current runs did not succeed.
-	Unsuccessful int `db:"unsuccessful"`
+	Unsuccessful int `db:"-"`
 	// CreatedBy is the address that created the task; empty for tasks of older versions.
 	CreatedBy   string     `db:"created_by"`
 	CreatedAt   time.Time  `db:"created_at"`
@@ -85,39 +88,41 @@ const taskColumns = `
 		t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.extra_payload, t.status, t.failure_code,
 		t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency, t.rate_limit,
 		t.dataset_name, t.dataset_extension, t.variable_names, t.total_items,
-		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at`
+		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
+		t.statistics`
 
-// readTasks reads the tasks of $1 (an array of ids), newest first. The newest launch drives what a running task
-// shows: questions processed are those the launch does not repeat and those whose units are all done.
-const readTasks = `
+// listedTasks are the tasks of $1 (an array of ids), newest first, as they are stored, with the newest launch: a
+// later launch than the first exists only where one has ended.
+const listedTasks = `
 	SELECT ` + taskColumns + `,
-		CASE
-			WHEN newest.is_working THEN newest.kept_items + work.done_items
-			ELSE t.processed_items
-		END AS processed,
-		CASE
-			WHEN newest.is_working THEN newest.kept_failed + work.failed
-			ELSE coalesce((t.statistics ->> 'failed')::int + (t.statistics ->> 'timed_out')::int, 0)
-		END AS unsuccessful,
+		t.processed_items AS processed,
 		newest.id IS NOT NULL AS is_launched,
 		coalesce(newest.status = 'STOPPING', false) AS is_stopping,
-		EXISTS (SELECT FROM launches WHERE task_id = t.id AND finished_at IS NOT NULL) AS has_results
+		coalesce(newest.number > 1 OR newest.finished_at IS NOT NULL, false) AS has_results,
+		CASE WHEN newest.status IN ('RUNNING', 'STOPPING') AND newest.started_at IS NOT NULL THEN newest.id END AS at_work
 	FROM evaluation_tasks t
 	LEFT JOIN LATERAL (
-		SELECT id, status, kept_items, kept_failed, status IN ('RUNNING', 'STOPPING') AND started_at IS NOT NULL AS is_working
+		SELECT id, number, status, started_at, finished_at
 		FROM launches
 		WHERE task_id = t.id
 		ORDER BY number DESC
 		LIMIT 1) newest ON true
+	WHERE t.id = ANY ($1)
+	ORDER BY t.created_at DESC, t.id DESC`
+
+// countWork counts what the launches of $1 (an array of ids) have of their tasks: questions processed are those that
+// a launch does not repeat and those whose units are all done.
+const countWork = `
+	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
+	FROM launches l
 	CROSS JOIN LATERAL (
 		SELECT count(*) FILTER (WHERE is_done) AS done_items, coalesce(sum(failed), 0)::int AS failed
 		FROM (
 			SELECT bool_and(state = 'DONE') AS is_done, count(*) FILTER (WHERE outcome <> 'SUCCEEDED') AS failed
 			FROM units
-			WHERE newest.is_working AND launch_id = newest.id
+			WHERE launch_id = l.id
 			GROUP BY item_id) items) work
-	WHERE t.id = ANY ($1)
-	ORDER BY t.created_at DESC, t.id DESC`
+	WHERE l.id = ANY ($1)`
 
 // NewTask is what CreateTask stores: the task, its questions and how its first launch runs.
 type NewTask struct {
@@ -205,16 +210,62 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 
 // Task returns one task, or ErrNotFound.
 func (s *Store) Task(ctx context.Context, id uuid.UUID) (Task, error) {
-	var task Task
-	err := s.db.GetContext(ctx, &task, readTasks, pq.Array([]uuid.UUID{id}))
-	return task, notFound(KindTask, pg.Classify("read the task", err))
+	return readTask(ctx, s.db, id)
 }
 
 // TasksByID returns those of the tasks that exist, newest first.
 func (s *Store) TasksByID(ctx context.Context, ids []uuid.UUID) ([]Task, error) {
-	var tasks []Task
-	err := s.db.SelectContext(ctx, &tasks, readTasks, pq.Array(ids))
-	return tasks, pg.Classify("read the tasks", err)
+	return readTasks(ctx, s.db, pq.Array(ids))
+}
+
+func readTask(ctx context.Context, db sqlx.QueryerContext, id uuid.UUID) (Task, error) {
+	tasks, err := readTasks(ctx, db, pq.Array([]uuid.UUID{id}))
+	if err == nil && len(tasks) == 0 {
+		err = &NotFoundError{Kind: KindTask}
+	}
+	if err != nil {
+		return Task{}, err
+	}
+	return tasks[0], nil
+}
+
+// readTasks reads the tasks of an array of ids, newest first.
+func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) ([]Task, error) {
+	var rows []struct {
+		Task
+		// AtWork is the launch whose units tell the task's progress; nil means that it is stored.
+		AtWork *uuid.UUID `db:"at_work"`
+	}
+	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks, ids); err != nil {
+		return nil, pg.Classify("read the tasks", err)
+	}
+	tasks, place := make([]Task, len(rows)), map[uuid.UUID]*Task{}
+	var atWork []uuid.UUID
+	for n, row := range rows {
+		tasks[n] = row.Task
+		if final := row.Final; final != nil {
+			tasks[n].Unsuccessful = final.Failed + final.TimedOut
+		}
+		if row.AtWork != nil {
+			atWork, place[row.ID] = append(atWork, *row.AtWork), &tasks[n]
+		}
+	}
+	if len(atWork) == 0 { // counting is a statement of its own: planning it takes longer than reading a task that has ended
+		return tasks, nil
+	}
+	var counts []struct {
+		TaskID       uuid.UUID `db:"task_id"`
+		Processed    int       `db:"processed"`
+		Unsuccessful int       `db:"unsuccessful"`
+	}
+	if err := sqlx.SelectContext(ctx, db, &counts, countWork, pq.Array(atWork)); err != nil {
+		return nil, pg.Classify("count the tasks' work", err)
+	}
+	for _, count := range counts {
+		task := place[count.TaskID]
+		task.Processed, task.Unsuccessful = count.Processed, count.Unsuccessful
+	}
+	return tasks, nil
 }
 
 // TaskFilter narrows a list of tasks; its zero value matches all.
@@ -229,41 +280,55 @@ type TaskFilter struct {
 // IsZero reports whether the filter takes all tasks.
 func (f TaskFilter) IsZero() bool { return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" }
 
-const countTasks = `
-	SELECT count(*)
-	FROM evaluation_tasks t
-	WHERE ($1 = '{}'::text[] AND NOT $2
-		OR t.status = ANY ($1) AND (NOT $3 OR t.status <> 'PENDING' OR EXISTS (SELECT FROM launches WHERE task_id = t.id))
-		OR $2 AND t.status = 'PENDING' AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id))
-	  AND ($4 = '' OR t.task_name ILIKE $4)`
-
-// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
-const pageOfTasks = `
-	SELECT t.id
-	FROM evaluation_tasks t
-	WHERE ($1 = '{}'::text[] AND NOT $2
-		OR t.status = ANY ($1) AND (NOT $3 OR t.status <> 'PENDING' OR EXISTS (SELECT FROM launches WHERE task_id = t.id))
-		OR $2 AND t.status = 'PENDING' AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id))
-	  AND ($4 = '' OR t.task_name ILIKE $4)
-	ORDER BY t.created_at DESC, t.id DESC
-	LIMIT $5 OFFSET $6`
+// where returns the condition for tasks that match, of the table t; its parameters are :statuses and :name.
+func (f TaskFilter) where() string {
+	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
+	var kinds []string
+	if len(f.Statuses) > 0 {
+		kind := `t.status = ANY (:statuses)`
+		if f.WithoutDrafts {
+			kind += ` AND (t.status <> 'PENDING' OR ` + isLaunched + `)`
+		}
+		kinds = append(kinds, kind)
+	}
+	if f.Drafts {
+		kinds = append(kinds, `t.status = 'PENDING' AND NOT `+isLaunched)
+	}
+	condition := "true"
+	if len(kinds) > 0 {
+		condition = "(" + strings.Join(kinds, " OR ") + ")"
+	}
+	if f.NameContains != "" {
+		condition += ` AND t.task_name ILIKE :name`
+	}
+	return condition
+}
 
 // Tasks returns one page of the tasks that match, newest first, and how many match in all.
 func (s *Store) Tasks(ctx context.Context, filter TaskFilter, page Page) (tasks []Task, total int, err error) {
-	statuses := make(pq.StringArray, 0, len(filter.Statuses))
-	for _, status := range filter.Statuses {
-		statuses = append(statuses, string(status))
+	// Searching names reads every task, so it is done once; without a search indexes serve count and page apart.
+	once := "NOT MATERIALIZED"
+	if filter.NameContains != "" {
+		once = "MATERIALIZED"
 	}
-	arguments := []any{statuses, filter.Drafts, filter.WithoutDrafts, containing(filter.NameContains)}
-	if err := s.db.GetContext(ctx, &total, countTasks, arguments...); err != nil {
-		return nil, 0, pg.Classify("count the tasks", err)
+	// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
+	list := `
+		WITH found AS ` + once + ` (
+			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where() + `)
+		SELECT (SELECT count(*) FROM found) AS total,
+			ARRAY(SELECT id FROM found ORDER BY created_at DESC, id DESC LIMIT :size OFFSET :offset) AS ids`
+	var found struct {
+		Total int
+		IDs   pq.StringArray
 	}
-	var ids []uuid.UUID
-	if err := s.db.SelectContext(ctx, &ids, pageOfTasks, append(arguments, page.Size, page.offset())...); err != nil {
+	err = pg.GetNamed(ctx, s.db, &found, list, map[string]any{
+		"statuses": pq.Array(filter.Statuses), "name": containing(filter.NameContains), "size": page.Size, "offset": page.offset(),
+	})
+	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)
 	}
-	tasks, err = s.TasksByID(ctx, ids)
-	return tasks, total, err
+	tasks, err = readTasks(ctx, s.db, found.IDs)
+	return tasks, found.Total, err
 }
 
 // HasTasks reports whether any task exists.

@@ -40,9 +40,7 @@ func runTask(b *testing.B, bench *bench, url string, units, concurrency int) tim
 	task := bench.awaitEnd(b, taskID, 5*time.Minute)
 	took := time.Since(start)
 	bench.requireComplete(b, task)
-	statistics, err := bench.store.TaskStatistics(b.Context(), taskID)
-	require.NoError(b, err)
-	require.Equal(b, units, statistics.Succeeded)
+	require.Equal(b, units, bench.statistics(b, taskID).Succeeded)
 	return took
 }
 

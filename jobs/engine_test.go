@@ -145,6 +145,15 @@ func (b *bench) record(t testing.TB, taskID uuid.UUID, result db.Result) (accept
 	return len(refused) == 0
 }
 
+func (b *bench) statistics(t testing.TB, taskID uuid.UUID) db.Statistics {
+	t.Helper()
+	task, err := b.store.Task(t.Context(), taskID)
+	require.NoError(t, err)
+	statistics, err := b.store.TaskStatistics(t.Context(), task)
+	require.NoError(t, err)
+	return statistics
+}
+
 func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) db.Task {
 	t.Helper()
 	dbtest.Await(t, within, "the task's end", func() bool {
@@ -172,8 +181,7 @@ func (b *bench) requireComplete(t testing.TB, task db.Task) {
 	require.Zero(t, counts.Stale, "runs of an epoch that is not the unit's")
 	require.Zero(t, counts.Open, "units not done")
 	require.Equal(t, task.TotalItems, task.Processed, "progress")
-	statistics, err := b.store.TaskStatistics(t.Context(), task.ID)
-	require.NoError(t, err)
+	statistics := b.statistics(t, task.ID)
 	require.Equal(t, want, statistics.Runs, "statistics")
 }
 
@@ -215,8 +223,7 @@ func TestATaskWhoseEveryCallFailedSucceeds(t *testing.T) {
 	require.Equal(t, db.TaskSucceeded, task.Status)
 	b.requireComplete(t, task)
 	require.Len(t, fake.Calls(), 15, "an HTTP error is not retried")
-	statistics, err := b.store.TaskStatistics(t.Context(), taskID)
-	require.NoError(t, err)
+	statistics := b.statistics(t, taskID)
 	require.Equal(t, map[string]int{"HTTP_500": 15}, statistics.ErrorCodes)
 	require.Equal(t, 15, statistics.Failed)
 }
@@ -757,8 +764,7 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 				count(*) FILTER (WHERE state NOT IN ('DONE', 'STOPPED')) AS other, (SELECT count(*) FROM evaluation_runs) AS runs FROM units`))
 			require.Zero(t, units.Other)
 			require.Equal(t, units.Done, units.Runs)
-			statistics, err := b.store.TaskStatistics(t.Context(), taskID)
-			require.NoError(t, err)
+			statistics := b.statistics(t, taskID)
 			require.Equal(t, units.Done, statistics.Runs)
 			require.Equal(t, units.Stopped, statistics.Stopped)
 			require.Positive(t, units.Stopped)
@@ -855,8 +861,7 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, 10+20, removed, "ten replaced runs and the units of both launches")
-	statistics, err := b.store.TaskStatistics(t.Context(), taskID)
-	require.NoError(t, err)
+	statistics := b.statistics(t, taskID)
 	require.Equal(t, 10, statistics.Succeeded)
 	var current int
 	require.NoError(t, b.tables.Get(&current, `SELECT count(*) FROM evaluation_runs WHERE is_current`))
@@ -1001,8 +1006,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	require.NoError(t, err)
 	task := b.awaitEnd(t, taskID, 60*time.Second)
 	b.requireComplete(t, task)
-	statistics, err := b.store.TaskStatistics(t.Context(), taskID)
-	require.NoError(t, err)
+	statistics := b.statistics(t, taskID)
 	require.Equal(t, 10, statistics.Succeeded)
 	require.Len(t, fake.Calls(), 10, "no call was made twice")
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"wending/db/pg"
 )
@@ -25,43 +24,39 @@ const maxBars = 30
 // bars whose bounds are whole milliseconds, of equal width on a logarithmic scale where that is at least 1 ms;
 // none if there are no such runs.
 func (m Monitor) LatencyBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
-	const span = `
-		SELECT min(latency_ms) AS low, max(latency_ms) AS high
-		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND status = 'SUCCEEDED'`
 	const count = `
-		SELECT width_bucket(latency_ms, $2::int[]) AS bar, count(*) AS runs
+		SELECT latency_ms AS latency, count(*) AS runs
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current AND status = 'SUCCEEDED' AND latency_ms IS NOT NULL
-		GROUP BY 1`
-	var found struct{ Low, High *int }
-	if err := m.db.GetContext(ctx, &found, span, taskID); err != nil {
-		return nil, pg.Classify("read the span of latencies", err)
+		GROUP BY 1
+		ORDER BY 1`
+	var counts []struct{ Latency, Runs int }
+	if err := m.db.SelectContext(ctx, &counts, count, taskID); err != nil {
+		return nil, pg.Classify("count the latencies", err)
 	}
-	if found.Low == nil {
+	if len(counts) == 0 {
 		return nil, nil
 	}
-	edges := latencyEdges(*found.Low, *found.High)
+	edges := latencyEdges(counts[0].Latency, counts[len(counts)-1].Latency)
 	bars := make([]Bar, len(edges)-1)
 	for n := range bars {
 		bars[n].From, bars[n].To = float64(edges[n]), float64(edges[n+1])
 	}
-	var counts []struct{ Bar, Runs int }
-	if err := m.db.SelectContext(ctx, &counts, count, taskID, edges); err != nil {
-		return nil, pg.Classify("count the latencies", err)
-	}
+	bar := 0
 	for _, c := range counts {
-		// New runs may lie beyond the span that was read a moment ago.
-		bars[min(max(c.Bar-1, 0), len(bars)-1)].Succeeded += c.Runs
+		for c.Latency >= edges[bar+1] {
+			bar++
+		}
+		bars[bar].Succeeded += c.Runs
 	}
 	return bars, nil
 }
 
 // latencyEdges returns the bounds of bars that cover low to high, in whole milliseconds.
-func latencyEdges(low, high int) pq.Int64Array {
+func latencyEdges(low, high int) []int {
 	end := high + 1
 	ratio := math.Pow(float64(end)/float64(max(1, low)), 1.0/maxBars)
-	edges := pq.Int64Array{int64(low)}
+	edges := []int{low}
 	exact := float64(max(1, low))
 	for last := low; last < end; {
 		exact *= ratio
@@ -69,7 +64,7 @@ func latencyEdges(low, high int) pq.Int64Array {
 		if len(edges) == maxBars {
 			next = end
 		}
-		edges = append(edges, int64(next))
+		edges = append(edges, next)
 		last = next
 	}
 	return edges
@@ -96,7 +91,7 @@ const countOutcomes = `
 		SELECT id, call, greatest(1, ceil(seconds / $2)) AS seconds, ceil(seconds / greatest(1, ceil(seconds / $2)))::int AS bars
 		FROM span),
 	counts AS (
-		SELECT least(w.bars - 1, greatest(0, floor(extract(epoch FROM r.created_at - w.call) / w.seconds)))::int AS bar,
+		SELECT least(w.bars - 1, greatest(0, floor(extract(epoch FROM r.created_at - w.call)::float8 / w.seconds::float8)))::int AS bar,
 			count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded,
 			count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 		FROM width w

@@ -59,6 +59,15 @@ func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statemen
 	return sqlx.SelectContext(ctx, db, rows, positional, list...)
 }
 
+// GetNamed is GetContext for a statement with named parameters.
+func GetNamed(ctx context.Context, db sqlx.QueryerContext, row any, statement string, arguments map[string]any) error {
+	positional, list, err := named(statement, arguments)
+	if err != nil {
+		return err
+	}
+	return sqlx.GetContext(ctx, db, row, positional, list...)
+}
+
 // ExecNamed is ExecContext for a statement with named parameters.
 func ExecNamed(ctx context.Context, db sqlx.ExecerContext, statement string, arguments map[string]any) (sql.Result, error) {
 	positional, list, err := named(statement, arguments)

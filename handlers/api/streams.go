@@ -130,7 +130,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	if err != nil {
 		return nil, err
 	}
-	statistics, err := h.Store.TaskStatistics(ctx, task.ID)
+	statistics, err := h.Store.TaskStatistics(ctx, task)
 	if err != nil {
 		return nil, err
 	}
@@ -356,7 +356,11 @@ func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher 
 }
 
 func (h *handler) sendEnd(ctx context.Context, events live.Events, progress db.Progress) {
-	statistics, err := h.Store.TaskStatistics(ctx, progress.TaskID)
+	task, err := h.Store.Task(ctx, progress.TaskID)
+	if err != nil {
+		return // the browser reconnects
+	}
+	statistics, err := h.Store.TaskStatistics(ctx, task)
 	if err != nil {
 		return // the browser reconnects
 	}

@@ -270,7 +270,7 @@ func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, e
 	if err != nil {
 		return nil, err
 	}
-	statistics, err := h.Store.TaskStatistics(ctx, task.ID)
+	statistics, err := h.Store.TaskStatistics(ctx, task)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	if report.All, err = p.Store.ItemSummaries(ctx, task.ID, report.Search); err != nil {
 		return err
 	}
-	if report.Statistics, err = p.Store.TaskStatistics(ctx, task.ID); err != nil {
+	if report.Statistics, err = p.Store.TaskStatistics(ctx, task); err != nil {
 		return err
 	}
 	shown := shownItems(report)

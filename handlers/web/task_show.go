@@ -90,8 +90,10 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { live.Progress, err = p.Store.TaskProgress(ctx, task.ID); return err })
-	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task.ID); return err })
-	group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task); return err })
+	if task.Status.IsActive() {
+		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
+	}
 	group.Go(func() (err error) { live.Latencies, err = p.monitor.LatencyBars(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })
 	group.Go(func() (err error) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"sync"
 
 	"github.com/nicksnyder/go-i18n/v2/i18n"
 	"golang.org/x/text/language"
@@ -21,7 +22,15 @@ var locales embed.FS
 var Languages = []string{"zh-CN", "en"}
 
 // Catalogue holds every text of the product in all languages.
-type Catalogue struct{ localizers map[string]*i18n.Localizer }
+type Catalogue struct{ languages map[string]*texts }
+
+// texts are those of one language.
+type texts struct {
+	localizer *i18n.Localizer
+	// plain are the texts without arguments that were asked for, by key: pages consist of them, and the localizer
+	// takes a microsecond for each.
+	plain sync.Map
+}
 
 // NewCatalogue reads the texts that are compiled in.
 func NewCatalogue() (*Catalogue, error) {
@@ -36,9 +45,9 @@ func NewCatalogue() (*Catalogue, error) {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 	}
-	c := &Catalogue{localizers: map[string]*i18n.Localizer{}}
+	c := &Catalogue{languages: map[string]*texts{}}
 	for _, lang := range Languages {
-		c.localizers[lang] = i18n.NewLocalizer(bundle, lang)
+		c.languages[lang] = &texts{localizer: i18n.NewLocalizer(bundle, lang)}
 	}
 	return c, nil
 }
@@ -48,24 +57,39 @@ type Locale struct {
 	Lang string
 	// Theme is light, dark, or empty for the system's.
 	Theme     string
-	localizer *i18n.Localizer
+	texts     *texts
 	catalogue *Catalogue
 }
 
 // Locale returns the texts of one of Languages.
 func (c *Catalogue) Locale(lang, theme string) Locale {
-	return Locale{Lang: lang, Theme: theme, localizer: c.localizers[lang], catalogue: c}
+	return Locale{Lang: lang, Theme: theme, texts: c.languages[lang], catalogue: c}
 }
 
 // Text returns a text of the catalogue with the arguments, which are pairs of name and value, inserted. An
 // integer named Count selects the plural form and is written with separators, as are all integers. A missing key
 // is shown as it is: a test keeps that from happening.
 func (l Locale) Text(key string, args ...any) string {
+	if len(args) == 0 {
+		return l.plain(key)
+	}
 	data := map[string]any{}
 	for n := 0; n+1 < len(args); n += 2 {
 		data[args[n].(string)] = args[n+1]
 	}
 	return l.TextWith(key, data)
+}
+
+func (l Locale) plain(key string) string {
+	if text, isKnown := l.texts.plain.Load(key); isKnown {
+		return text.(string)
+	}
+	message, err := l.texts.localizer.Localize(&i18n.LocalizeConfig{MessageID: key})
+	if err != nil {
+		return key
+	}
+	l.texts.plain.Store(key, message)
+	return message
 }
 
 // TextWith is Text with its arguments in a map, which it does not change.
@@ -82,7 +106,7 @@ func (l Locale) TextWith(key string, args map[string]any) string {
 		data[name] = value
 	}
 	config.TemplateData = data
-	message, err := l.localizer.Localize(config)
+	message, err := l.texts.localizer.Localize(config)
 	if err != nil {
 		return key
 	}
