@@ -117,6 +117,21 @@ func TestTheGuardDecidesByAddress(t *testing.T) {
 		{"", true, "http://0.0.0.0:9000/", false},
 		{"", true, "http://127.0.0.1:8080/", false}, // our own server
 		{"127.0.0.0/8", false, "http://127.0.0.1:8080/", false},
+		{"127.0.0.0/8", false, "http://127.0.0.2:8080/", false}, // leads to our own server too
+		{"127.0.0.0/8, ::1", false, "http://[::1]:8080/", false},
+		{"127.0.0.0/8", false, "http://127.0.0.2:9000/", true},
+		{"", false, "http://[64:ff9b::a9fe:a9fe]/", false}, // 169.254.169.254 in IPv6
+		{"64:ff9b::/32", false, "http://[64:ff9b::a9fe:a9fe]/", false},
+		{"64:ff9b::/32", false, "http://[64:ff9b:1::a9fe:a9fe]/", false},
+		{"64:ff9b::/32", false, "http://[64:ff9b:1:a9fe:a9:fe00::]/", false},
+		{"64:ff9b::/32", false, "http://[64:ff9b::808:808]/", true},
+		{"::/0", false, "http://[::a9fe:a9fe]/", false},
+		{"::/0", false, "http://[2002:a9fe:a9fe::]/", false},
+		{"::/0", false, "http://[2001:0:a9fe:a9fe::1]/", false},
+		{"::/0", false, "http://[2001:0:808:808::5601:5601]/", false},
+		{"::/0", false, "http://[2001:db8::0:5efe:a9fe:a9fe]/", false},
+		{"::/0", false, "http://[2002:7f00:1::]:8080/", false},
+		{"", false, "http://[64:ff9b::a00:1]/", false},
 		{"169.254.0.0/16", false, "http://169.254.169.254/", false},
 		{"10.0.0.0/8", false, "http://10.1.2.3/", true},
 		{"10.0.0.0/8", false, "http://8.8.8.8/", false},

@@ -79,7 +79,10 @@ func (d *decoder) decode(src io.Reader) error {
 		}
 		d.endLine()
 	}
-	if w.err == nil || errors.Is(w.err, io.EOF) || errors.Is(w.err, errTooLarge) {
+	if errors.Is(w.err, errTooLarge) {
+		d.tooLarge = true
+	}
+	if w.err == nil || d.tooLarge || errors.Is(w.err, io.EOF) {
 		return nil
 	}
 	return w.err

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -92,14 +93,61 @@ func TestTextOverTheLimitIsCutAtACharacterAndMarked(t *testing.T) {
 	require.LessOrEqual(t, len(answer.Text), MaxText+40)
 }
 
-// A stream without end, all pings, keeps memory flat and ends with the transport.
-func TestEndlessPingsAreNotKept(t *testing.T) {
+// A stream without end – pings, blanks, events that nobody knows – keeps memory flat and is left at maxRead.
+func TestAnEndlessStreamIsLeft(t *testing.T) {
 	t.Parallel()
+	for name, text := range map[string]string{
+		"pings": ": ping\n\ndata: {\"event\":\"ping\"}\n\n", "blanks": "      \n", "empty lines": "\n", "unknown events": "event: x\ndata: {\"a\":1}\n\n",
+	} {
+		d := decoder{}
+		source := &counting{Reader: endless(text)}
+		require.NoError(t, d.decode(source), name)
+		require.Less(t, cap(d.w.buf), 1<<20, name)
+		require.Equal(t, CodeTooLarge, d.answer(nil).ErrorCode, name)
+		require.Less(t, source.read, maxRead+1<<20, name)
+	}
+}
+
+// Just below maxRead pings harm nothing.
+func TestPingsBelowTheLimitArePassedOver(t *testing.T) {
+	t.Parallel()
+	last := `{"event":"node_finished","output":"x"}`
 	d := decoder{}
-	err := d.decode(io.LimitReader(endless(": ping\n\ndata: {\"event\":\"ping\"}\n\n"), 64<<20))
+	err := d.decode(io.MultiReader(io.LimitReader(endless(": ping\n\n"), maxRead-1024), strings.NewReader("\n"+last)))
 	require.NoError(t, err)
-	require.Less(t, cap(d.w.buf), 1<<20)
-	require.Equal(t, CodeParse, d.answer(nil).ErrorCode)
+	answer := d.answer(nil)
+	require.Equal(t, "x", string(answer.Text))
+	require.Equal(t, Succeeded, answer.Status)
+}
+
+type counting struct {
+	io.Reader
+	read int
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.read += n
+	return n, err
+}
+
+// What the reader does not keep may be the answer: more parts than it keeps are a failure, unless they are members of
+// a list that is no text.
+func TestAnAnswerBehindTooManyPartsIsNotLost(t *testing.T) {
+	t.Parallel()
+	numbers := "[" + strings.Repeat("0.5,", 101_000) + "1]"
+	answer := decodeBytes([]byte(`{"event":"node_finished","embedding":` + numbers + `,"output":"THE ANSWER"}`))
+	require.Equal(t, "THE ANSWER", string(answer.Text))
+	var members strings.Builder
+	for n := range 101_000 {
+		fmt.Fprintf(&members, `"k%d":0,`, n)
+	}
+	answer = decodeBytes([]byte(`{"event":"node_finished",` + members.String() + `"output":"THE ANSWER"}`))
+	require.Equal(t, CodeTooLarge, answer.ErrorCode)
+	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, maxItems) + `"b"]}`))
+	require.Equal(t, CodeTooLarge, answer.ErrorCode)
+	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, maxItems-1) + `"b"]}`))
+	require.Equal(t, strings.Repeat("a\n", maxItems-1)+"b", string(answer.Text))
 }
 
 // Lines that each begin a value and never end it must not take time that grows with their square.

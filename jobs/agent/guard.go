@@ -22,8 +22,12 @@ type Guard struct {
 	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
-	// own are the addresses of this program's own servers.
-	own []netip.AddrPort
+	// own are the addresses of this program's own servers, ownPorts the ports of those on this machine: where one of
+	// its addresses leads to such a server, the others may too.
+	own      []netip.AddrPort
+	ownPorts []uint16
+	// local are the addresses of this machine.
+	local []netip.Addr
 	// always are addresses of this program that agents may be called at: the demo agent.
 	always []netip.AddrPort
 }
@@ -78,10 +82,19 @@ func NewGuard(config GuardConfig) (*Guard, error) {
 		}
 		guard.rules = append(guard.rules, r)
 	}
+	var err error
+	if guard.local, err = localAddresses(); err != nil {
+		return nil, err
+	}
 	for _, address := range config.Own {
 		own, err := resolveOwn(address)
 		if err != nil {
 			return nil, err
+		}
+		for _, one := range own {
+			if guard.isLocal(one.Addr()) {
+				guard.ownPorts = append(guard.ownPorts, one.Port())
+			}
 		}
 		guard.own = append(guard.own, own...)
 	}
@@ -148,9 +161,11 @@ func resolveOwn(address string) ([]netip.AddrPort, error) {
 		return nil, fmt.Errorf("%q is not a host:port", address)
 	}
 	port := uint16(number)
-	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsUnspecified() {
-		return []netip.AddrPort{netip.AddrPortFrom(ip.Unmap(), port)}, nil
-	} else if err != nil && host != "" {
+	if host == "" {
+		return []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), port)}, nil
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		ips, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host) // a name that has no address is nothing to guard
@@ -160,20 +175,29 @@ func resolveOwn(address string) ([]netip.AddrPort, error) {
 		}
 		return own, nil
 	}
+	return []netip.AddrPort{netip.AddrPortFrom(ip.Unmap(), port)}, nil
+}
+
+func localAddresses() (addresses []netip.Addr, err error) {
 	interfaces, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("list this machine's addresses: %w", err)
 	}
-	own := []netip.AddrPort{
-		netip.AddrPortFrom(netip.IPv4Unspecified(), port),
-		netip.AddrPortFrom(netip.IPv6Unspecified(), port),
-	}
 	for _, one := range interfaces {
 		if prefix, err := netip.ParsePrefix(one.String()); err == nil {
-			own = append(own, netip.AddrPortFrom(prefix.Addr().Unmap(), port))
+			addresses = append(addresses, prefix.Addr().Unmap())
 		}
 	}
-	return own, nil
+	return addresses, nil
+}
+
+func (g *Guard) isLocal(ip netip.Addr) bool {
+	return ip.IsLoopback() || ip.IsUnspecified() || slices.Contains(g.local, ip)
+}
+
+// isOwn reports whether one of this program's servers may be at the address.
+func (g *Guard) isOwn(address netip.AddrPort) bool {
+	return slices.Contains(g.own, address) || slices.Contains(g.ownPorts, address.Port()) && g.isLocal(address.Addr())
 }
 
 // Names reports whether the allowlist names the URL's host: only such agents are given the API key.
@@ -240,13 +264,15 @@ func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, er
 // check decides about one address. isNamed means that the allowlist names the host it came from.
 func (g *Guard) check(target netip.AddrPort, isNamed bool) error {
 	refused := &NotAllowedError{Address: target.String()}
-	ip := target.Addr()
 	if slices.Contains(g.always, target) {
 		return nil
 	}
-	if slices.Contains(g.own, target) || ip.IsUnspecified() || ip.IsMulticast() ||
-		ip.IsLinkLocalUnicast() || slices.ContainsFunc(neverCalled, func(p netip.Prefix) bool { return p.Contains(ip) }) {
-		return refused
+	addresses := append(embeddedIPv4(target.Addr()), target.Addr())
+	for _, ip := range addresses {
+		if g.isOwn(netip.AddrPortFrom(ip, target.Port())) || ip.IsUnspecified() || ip.IsMulticast() ||
+			ip.IsLinkLocalUnicast() || slices.ContainsFunc(neverCalled, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+			return refused
+		}
 	}
 	if len(g.rules) > 0 {
 		if isNamed || slices.ContainsFunc(g.rules, func(r rule) bool { return r.allowsAddress(target) }) {
@@ -254,15 +280,58 @@ func (g *Guard) check(target netip.AddrPort, isNamed bool) error {
 		}
 		return refused
 	}
-	if g.allowLoopback && ip.IsLoopback() {
-		return nil
-	}
-	network := "tcp4"
-	if ip.Is6() {
-		network = "tcp6"
-	}
-	if g.public.Safe(network, target.String(), nil) != nil {
-		return refused
+	for _, ip := range addresses {
+		if g.allowLoopback && ip.IsLoopback() {
+			continue
+		}
+		network := "tcp4"
+		if ip.Is6() {
+			network = "tcp6"
+		}
+		if g.public.Safe(network, netip.AddrPortFrom(ip, target.Port()).String(), nil) != nil {
+			return refused
+		}
 	}
 	return nil
+}
+
+var (
+	compatibleIPv4 = netip.MustParsePrefix("::/96")                     // RFC 4291 2.5.5.1
+	nat64          = netip.MustParsePrefix("64:ff9b::/96")              // RFC 6052
+	localNAT64     = netip.MustParsePrefix("64:ff9b:1::/48")            // RFC 8215
+	sixToFour      = netip.MustParsePrefix("2002::/16")                 // RFC 3056
+	teredo         = netip.MustParsePrefix("2001::/32")                 // RFC 4380
+	isatap         = [2][4]byte{{0, 0, 0x5E, 0xFE}, {2, 0, 0x5E, 0xFE}} // RFC 5214 6.1
+)
+
+// embeddedIPv4 returns the IPv4 addresses that a gateway may take an IPv6 address for. An IPv4 address written as
+// an IPv6 one (::ffff:0:0/96) is not among them: it was unmapped before.
+func embeddedIPv4(ip netip.Addr) (embedded []netip.Addr) {
+	if !ip.Is6() {
+		return nil
+	}
+	b := ip.As16()
+	add := func(places ...int) {
+		embedded = append(embedded, netip.AddrFrom4([4]byte{b[places[0]], b[places[1]], b[places[2]], b[places[3]]}))
+	}
+	switch {
+	case compatibleIPv4.Contains(ip) && !ip.IsLoopback() && !ip.IsUnspecified(), nat64.Contains(ip):
+		add(12, 13, 14, 15)
+	case localNAT64.Contains(ip): // how long the network's own prefix is, only the network knows (RFC 6052 2.2)
+		add(6, 7, 9, 10)
+		add(7, 9, 10, 11)
+		add(9, 10, 11, 12)
+		add(12, 13, 14, 15)
+	case sixToFour.Contains(ip):
+		add(2, 3, 4, 5)
+	case teredo.Contains(ip):
+		add(4, 5, 6, 7)
+		for n := 12; n < 16; n++ {
+			b[n] = ^b[n]
+		}
+		add(12, 13, 14, 15)
+	case slices.Contains(isatap[:], [4]byte(b[8:12])):
+		add(12, 13, 14, 15)
+	}
+	return embedded
 }

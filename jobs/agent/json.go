@@ -21,8 +21,11 @@ var (
 const (
 	// maxValueBytes bounds one JSON value. MaxText of Chinese, written as \u escapes, takes twice its size.
 	maxValueBytes = 2*MaxText + 64<<10
-	// maxNodes is how many parts of a value are kept; a list of a million numbers is only passed over.
-	maxNodes = 100_000
+	// maxNodes is how many parts a value may have. Of a list's parts the first maxItems are kept and counted, so that
+	// a list of a million numbers is only passed over; a list of more texts, which may be the answer, is too large.
+	maxNodes, maxItems = 100_000, 10_000
+	// maxRead bounds all that an agent sends for one answer, with pings, blanks and events that nobody knows.
+	maxRead = 16 * MaxText
 	// maxTreeDepth is how deep a value is kept as a tree; what lies deeper is checked and kept as text.
 	maxTreeDepth = 64
 )
@@ -115,6 +118,9 @@ func (w *window) more(ahead int) bool {
 		if err != nil {
 			w.err = err
 		}
+		if w.read > maxRead {
+			w.err = errTooLarge
+		}
 	}
 	return true
 }
@@ -201,7 +207,7 @@ func (w *window) value(depth int) (value, error) {
 		text, err := w.string()
 		return value{kind: kindString, text: text}, err
 	case c == '{' || c == '[':
-		if depth >= maxTreeDepth || w.nodes > maxNodes {
+		if depth >= maxTreeDepth {
 			return w.skipDeep(c)
 		}
 		if c == '{' {
@@ -276,9 +282,10 @@ func (w *window) object(start, depth int) (value, error) {
 		if err != nil {
 			return v, err
 		}
-		if w.nodes++; w.nodes <= maxNodes {
-			v.fields = append(v.fields, field{string(name), member})
+		if w.nodes++; w.nodes > maxNodes {
+			return v, errTooLarge
 		}
+		v.fields = append(v.fields, field{string(name), member})
 	}
 }
 
@@ -310,9 +317,13 @@ func (w *window) array(start, depth int) (value, error) {
 		if err != nil {
 			return v, err
 		}
-		if w.nodes++; w.nodes <= maxNodes {
-			v.items = append(v.items, item)
+		if len(v.items) == maxItems && item.kind != kindString {
+			continue
 		}
+		if w.nodes++; w.nodes > maxNodes || len(v.items) == maxItems {
+			return v, errTooLarge
+		}
+		v.items = append(v.items, item)
 	}
 }
 
