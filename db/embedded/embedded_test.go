@@ -12,6 +12,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
@@ -180,6 +181,14 @@ func TestWithoutRedisServerTheQueueLivesInTheProcess(t *testing.T) {
 	server, err := embedded.StartRedis(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	require.True(t, server.IsInProcess())
-	require.True(t, strings.HasPrefix(server.URL(), "redis://127.0.0.1:"))
-	server.Stop()
+	defer server.Stop()
+	options, err := redis.ParseURL(server.URL())
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(options.Addr, "127.0.0.1:"))
+	client := redis.NewClient(options)
+	defer client.Close()
+	require.NoError(t, client.Ping(t.Context()).Err())
+	stranger := redis.NewClient(&redis.Options{Addr: options.Addr})
+	defer stranger.Close()
+	require.ErrorContains(t, stranger.FlushAll(t.Context()).Err(), "NOAUTH")
 }

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"net/url"
@@ -20,7 +21,9 @@ type Redis struct {
 	sockets string
 	socket  string
 	mini    *miniredis.Miniredis
-	stopped chan struct{}
+	// password keeps other accounts of the machine out of the server in this process, which has a port.
+	password string
+	stopped  chan struct{}
 }
 
 // StartRedis starts a server whose append-only file is in dir and returns when it answers.
@@ -58,7 +61,8 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 // URL is the address as asynq reads it.
 func (r *Redis) URL() string {
 	if r.mini != nil {
-		return "redis://" + r.mini.Addr()
+		address := url.URL{Scheme: "redis", User: url.UserPassword("", r.password), Host: r.mini.Addr()}
+		return address.String()
 	}
 	address := url.URL{Scheme: "redis-socket", Path: r.socket}
 	return address.String()
@@ -122,11 +126,12 @@ func (r *Redis) answersPing() bool {
 
 // startMini runs the queue inside this process. Its clock stands still unless it is pushed.
 func startMini() (*Redis, error) {
-	mini := miniredis.NewMiniRedis()
+	mini, password := miniredis.NewMiniRedis(), rand.Text()
+	mini.RequireAuth(password)
 	if err := mini.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start the queue: %w", err)
 	}
-	r := &Redis{mini: mini, stopped: make(chan struct{})}
+	r := &Redis{mini: mini, password: password, stopped: make(chan struct{})}
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
