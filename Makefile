@@ -53,11 +53,12 @@ test-fast: ## The same without the race detector
 	go test ./...
 
 .PHONY: fuzz
-fuzz: ## Fuzz every reader for a minute each
+fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
 	go test ./jobs/dataset -run xxx -fuzz FuzzCSV -fuzztime 60s
 	go test ./jobs/dataset -run xxx -fuzz FuzzXLSX -fuzztime 60s
 	go test ./jobs/dataset -run xxx -fuzz 'FuzzXLS$$' -fuzztime 60s
 	go test ./jobs/agent -run xxx -fuzz FuzzDecode -fuzztime 60s
+	WENDING_FLIPS=all go test ./jobs/dataset -count=1 -v -run TestAFlippedByteIsFoundOut
 
 .PHONY: bench
 bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -19,22 +18,24 @@ type Item struct {
 	StandardAnswer string  `db:"standard_answer"`
 	SystemPrompt   *string `db:"system_prompt"`
 	UserContext    *string `db:"user_context"`
-	// Variables is a JSON object of the row's further columns; nil means the dataset has none.
-	Variables *json.RawMessage `db:"variables"`
+	// Variables are the row's values of Task.VariableNames, in their order; nil means the dataset has none.
+	Variables pq.StringArray `db:"variable_values"`
 }
 
-const itemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.variables`
+const itemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.variable_values`
 
 // NewItem is one question to store.
 type NewItem struct {
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	Variables                            map[string]string
+	Variables                            []string
 }
 
 const insertItem = `
-	INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, system_prompt, user_context, variables)
-	SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[])`
+	INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, system_prompt, user_context, variable_values)
+	SELECT $1, question_id, question, standard_answer, system_prompt, user_context, CAST(variable_values AS text[])
+	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+	AS given (question_id, question, standard_answer, system_prompt, user_context, variable_values)`
 
 func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []NewItem) error {
 	ids, questions, answers := make([]string, len(items)), make([]string, len(items)), make([]string, len(items))
@@ -42,14 +43,16 @@ func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []New
 	for n, item := range items {
 		ids[n], questions[n], answers[n] = item.QuestionID, item.Question, item.StandardAnswer
 		systemPrompts[n], userContexts[n] = item.SystemPrompt, item.UserContext
-		if len(item.Variables) > 0 {
-			object, err := json.Marshal(item.Variables)
-			if err != nil {
-				return err
-			}
-			text := string(object)
-			variables[n] = &text
+		if len(item.Variables) == 0 {
+			continue
 		}
+		// An array of arrays of different lengths is no type of PostgreSQL: each goes as its text.
+		array, err := pq.StringArray(item.Variables).Value()
+		if err != nil {
+			return err
+		}
+		text := array.(string)
+		variables[n] = &text
 	}
 	columns := []any{taskID}
 	for _, column := range []any{ids, questions, answers, systemPrompts, userContexts, variables} {

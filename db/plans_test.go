@@ -78,7 +78,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"NewestRuns", func() error { _, err := store.NewestRuns(ctx, large, 100, 8); return err }},
 		{"LatencyBars", func() error { _, err := monitor.New(store).LatencyBars(ctx, large); return err }},
 		{"OutcomeBars", func() error { _, err := monitor.New(store).OutcomeBars(ctx, large); return err }},
-		{"TaskProgress", func() error { _, err := store.TaskProgress(ctx, large); return err }},
+		{"TaskProgress", func() error { _, err := monitor.New(store).TaskProgress(ctx, large); return err }},
 		{"Workers", func() error { _, err := store.Workers(ctx); return err }},
 		{"RequestLaunch", func() (err error) {
 			retry, err = store.RequestLaunch(ctx, large, db.LaunchRetry, "", newLaunch)
@@ -86,7 +86,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
 		{"TaskStatistics of a running task", func() error { _, err := store.TaskStatistics(ctx, db.Task{ID: large}); return err }},
-		{"TaskProgress of a running task", func() error { _, err := store.TaskProgress(ctx, large); return err }},
+		{"TaskProgress of a running task", func() error { _, err := monitor.New(store).TaskProgress(ctx, large); return err }},
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
 		{"EnterLanes", func() error { _, err := store.EnterLanes(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},
 		{"LaunchState", func() error { _, err := store.LaunchState(ctx, retry, lease); return err }},

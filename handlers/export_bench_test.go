@@ -61,7 +61,7 @@ func BenchmarkExport(b *testing.B) {
 }
 
 // fill stores a finished task without asking anybody.
-func (s *site) fill(b *testing.B, questions, runs, size int) string {
+func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	b.Helper()
 	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "export", AgentURL: "http://127.0.0.1:1/", RunsPerItem: runs, TimeoutSeconds: 30, Concurrency: 1,
 		RateLimit: "unlimited", DatasetName: "q.csv", DatasetExtension: "csv"}, Launch: &db.NewLaunch{AgentOrigin: "http://127.0.0.1:1"}}

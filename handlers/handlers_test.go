@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime/multipart"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +52,9 @@ type site struct {
 	uploads string
 	client  *http.Client
 	routes  []*echo.Route
+	server  *handlers.Server
+	// reports counts the internal errors that were reported.
+	reports atomic.Int64
 }
 
 func newSite(t testing.TB, withWorker bool) *site {
@@ -80,8 +85,10 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Guard: guard, Sealer: sealer, Files: files,
 		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
-		DefaultLang: "zh-CN", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: quiet})
+		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: quiet,
+		Report: func(error, map[string]string) { s.reports.Add(1) }})
 	require.NoError(t, err)
+	s.server = handler
 	s.routes = handler.Handler.(*echo.Echo).Routes()
 	s.Server = httptest.NewServer(handler)
 	t.Cleanup(s.Close)
@@ -651,6 +658,61 @@ func TestTheDemoAndHealthAndMetrics(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/metrics").body), "wending_requests_total")
 }
 
+// What strangers can make up takes no memory for ever: ten thousand odd requests hardly change the metrics.
+func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	ask := func(n int) {
+		request, err := http.NewRequest([]string{http.MethodGet, fmt.Sprintf("M%d", n)}[n%2], fmt.Sprintf("%s/odd-%d/%d", s.URL, n, n), nil)
+		require.NoError(t, err)
+		request.Host = fmt.Sprintf("h%d.localhost", n)
+		request.Header.Set("X-Request-Id", strings.Repeat("i", 60_000*(n%100/99)))
+		require.GreaterOrEqual(t, s.do(t, request).StatusCode, 400)
+	}
+	for n := range 100 {
+		ask(n)
+	}
+	s.get(t, "/metrics") // which is measured too
+	before := len(s.get(t, "/metrics").body)
+	for n := range 10_000 {
+		ask(n)
+	}
+	require.InDelta(t, before, len(s.get(t, "/metrics").body), 2000)
+	require.NotContains(t, string(s.get(t, "/metrics").body), "odd-")
+}
+
+// An id that a client gives its request is kept if it is short and plain.
+func TestOddRequestIDsAreReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	for id, isKept := range map[string]bool{"a-1_2.B": true, strings.Repeat("i", 64): true, strings.Repeat("i", 65): false, "a b": false, "<x>": false, "甲": false} {
+		request, err := http.NewRequest(http.MethodGet, s.URL+"/healthz", nil)
+		require.NoError(t, err)
+		request.Header["X-Request-Id"] = []string{id}
+		require.Equal(t, isKept, s.do(t, request).Header.Get("X-Request-Id") == id, id)
+	}
+}
+
+// Answers stay out of caches and other sites' pages, and no other site's script reads or costs the API.
+func TestResponsesAreKeptFromOtherSites(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	for _, path := range []string{"/tasks", api, "/healthz"} {
+		header := s.get(t, path).Header
+		require.Equal(t, "no-store", header.Get("Cache-Control"), path)
+		require.Equal(t, "same-origin", header.Get("Cross-Origin-Resource-Policy"), path)
+		require.Equal(t, "same-origin", header.Get("Cross-Origin-Opener-Policy"), path)
+	}
+	for origin, status := range map[string]int{"": http.StatusOK, s.URL: http.StatusOK, "https://evil.example": http.StatusForbidden, "null": http.StatusForbidden} {
+		request, err := http.NewRequest(http.MethodGet, s.URL+api, nil)
+		require.NoError(t, err)
+		if origin != "" {
+			request.Header.Set("Origin", origin)
+		}
+		require.Equal(t, status, s.do(t, request).StatusCode, origin)
+	}
+}
+
 func TestProbeShowsTheRawAnswerOrTheExactError(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -744,7 +806,7 @@ func TestABrokenExportIsNotTakenForAWholeOne(t *testing.T) {
 	fake := agenttest.New(t, unsteady())
 	id := s.create(t, fake.URL, nil)
 	s.awaitDone(t, id)
-	_, err := s.tables.Exec(`UPDATE evaluation_items SET variables = '[1]' WHERE question_id = 'q2'`)
+	_, err := s.tables.Exec(`UPDATE evaluation_items SET variable_values = ARRAY['a', 'b', 'c', 'd'] WHERE question_id = 'q2'`)
 	require.NoError(t, err)
 	answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=jsonl")
 	if err == nil {

@@ -5,15 +5,20 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
+	"github.com/labstack/echo-contrib/echoprometheus"
 	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"wending/db"
 	"wending/handlers/fault"
 	"wending/handlers/request"
+	"wending/static"
 )
 
 func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", "/api/") }
@@ -27,7 +32,7 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 			actor.Via = "api"
 		}
 		lang, theme := request.Choices(r, s.DefaultLang)
-		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, ID: c.Response().Header().Get(echo.HeaderXRequestID)}
+		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, ID: c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}
 		c.SetRequest(r.WithContext(request.With(r.Context(), info)))
 		return next(c)
 	}
@@ -57,15 +62,115 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// refuseOtherSites refuses requests that change something and come from another site's page, and any request to a
-// name that this site is not known by: a foreign name that resolves to our address would make another site's page
-// look like our own.
+// stuckAfter is how long a reader may take nothing of a response before it counts as gone: what the response holds –
+// memory, a connection to the database – is wanted by others.
+const stuckAfter = 30 * time.Second
+
+// endStuckReaders gives every write of a response a deadline. It comes before all that may write.
+func endStuckReaders(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		c.Response().Writer = &patientWriter{ResponseWriter: c.Response().Writer, connection: http.NewResponseController(c.Response().Writer)}
+		return next(c)
+	}
+}
+
+// patientWriter sets a deadline when it is written to. The last one also holds for what the server sends after the
+// handler has ended.
+type patientWriter struct {
+	http.ResponseWriter
+	connection *http.ResponseController
+	set        time.Time
+}
+
+func (w *patientWriter) Write(b []byte) (int, error) {
+	w.postpone()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *patientWriter) WriteHeader(status int) {
+	w.postpone()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *patientWriter) FlushError() error {
+	w.postpone()
+	return w.connection.Flush()
+}
+
+func (w *patientWriter) postpone() {
+	if now := time.Now(); now.Sub(w.set) >= time.Second {
+		w.set = now
+		_ = w.connection.SetWriteDeadline(now.Add(stuckAfter)) // not every writer has deadlines
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// maxRequestID is how long a request's id from outside may be.
+const maxRequestID = 64
+
+// dropOddRequestID removes an id that a client gives its request unless it is short and plain: it is logged and sent
+// back.
+func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		header := c.Request().Header
+		id := header.Get(echo.HeaderXRequestID)
+		isOdd := func(r rune) bool {
+			return r > 'z' || !strings.ContainsRune("-_.", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		}
+		if len(id) > maxRequestID || strings.ContainsFunc(id, isOdd) {
+			header.Del(echo.HeaderXRequestID)
+		}
+		return next(c)
+	}
+}
+
+// keepPrivate keeps responses out of caches, and out of other sites' pages. Files that are compiled in, with their
+// version in the address, may be cached.
+func keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		header := c.Response().Header()
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if !strings.HasPrefix(c.Request().URL.Path, static.Prefix) {
+			header.Set(echo.HeaderCacheControl, "no-store")
+		}
+		return next(c)
+	}
+}
+
+// measureRequests counts requests by route. What a client may make up – unknown paths, methods and hosts – has one
+// label: every further one would stay in memory.
+func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
+	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	return echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{
+		Subsystem: "wending", Registerer: registry, DoNotUseRequestPathFor404: true,
+		Skipper: func(c echo.Context) bool { return strings.HasPrefix(c.Path(), static.Prefix) },
+		LabelFuncs: map[string]echoprometheus.LabelValueFunc{
+			"host": func(echo.Context, error) string { return "" },
+			"method": func(c echo.Context, _ error) string {
+				if method := c.Request().Method; slices.Contains(methods, method) {
+					return method
+				}
+				return "other"
+			},
+		},
+	})
+}
+
+// refuseOtherSites refuses requests that change something or cost work and come from another site's page, and any
+// request to a name that this site is not known by: a foreign name that resolves to our address would make another
+// site's page look like our own.
 func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(c echo.Context) error {
 		r := c.Request()
 		if err := protection.Check(r); err != nil {
 			return fault.New("FORBIDDEN").WithCause(err)
+		}
+		if origin := r.Header.Get(echo.HeaderOrigin); isAPI(r) && origin != "" && !isSameOrigin(origin, r.Host) {
+			return fault.New("FORBIDDEN").WithCause(errors.New("from a page of another site: " + origin))
 		}
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
@@ -79,6 +184,13 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		return next(c)
 	}
+}
+
+// isSameOrigin reports whether a page's origin is at the host that it asks. Its scheme does not count: a proxy in
+// front may speak HTTPS.
+func isSameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, host)
 }
 
 func isLocalName(host string) bool {

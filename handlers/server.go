@@ -7,18 +7,18 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/labstack/echo-contrib/echoprometheus"
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"wending/db"
+	"wending/db/monitor"
+	"wending/handlers/admission"
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -45,6 +45,8 @@ type Config struct {
 	Files *blob.Disk
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
+	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
+	RateCeiling string
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
 	// DemoURL is the demo agent's address; empty means none runs.
@@ -70,7 +72,9 @@ type Server struct {
 	http.Handler
 	catalogue *text.Catalogue
 	pages     *web.Pages
-	progress  *live.Hub[uuid.UUID, db.Progress]
+	tasks     *tasks.Service
+	progress  *live.Hub[uuid.UUID, monitor.Progress]
+	gates     *admission.Gates
 	// document returns the OpenAPI document, made once.
 	document func() ([]byte, error)
 }
@@ -86,7 +90,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(config.Store.TaskProgress)}
+	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(monitor.New(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}
 	}
@@ -95,17 +99,14 @@ func New(config Config) (*Server, error) {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = echo.ExtractIPDirect()
-	e.Pre(middleware.RemoveTrailingSlashWithConfig(middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
-	e.Use(middleware.RequestID(), s.identify, s.logRequests, middleware.Recover())
-	if config.Registry != nil {
-		e.Use(echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{
-			Subsystem: "wending", Registerer: config.Registry,
-			Skipper: func(c echo.Context) bool { return strings.HasPrefix(c.Path(), static.Prefix) },
-		}))
-	}
+	e.Pre(endStuckReaders, middleware.RemoveTrailingSlashWithConfig(middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
+	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.logRequests, middleware.Recover())
 	e.Use(middleware.SecureWithConfig(middleware.SecureConfig{
 		ContentTypeNosniff: "nosniff", XFrameOptions: "DENY", ReferrerPolicy: "same-origin", ContentSecurityPolicy: contentSecurityPolicy,
-	}), s.refuseOtherSites)
+	}), keepPrivate, s.refuseOtherSites)
+	if config.Registry != nil {
+		e.Use(measureRequests(config.Registry))
+	}
 	s.mount(e)
 	return s, nil
 }
@@ -114,7 +115,8 @@ func New(config Config) (*Server, error) {
 func (s *Server) mount(e *echo.Echo) {
 	plain := e.Group("")
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
-	service := &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, Log: s.Log}
+	service := &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, Log: s.Log}
+	s.tasks = service
 	checkURL := func(u *url.URL) error { return s.Guard.CheckURL(u) }
 
 	plain.Match([]string{http.MethodGet, http.MethodHead}, paths.Health, s.health)
@@ -134,8 +136,14 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// Run announces changes of tasks to live pages until ctx ends.
+// sweepEvery is how often files that were left behind are looked for.
+const sweepEvery = time.Hour
+
+// Run announces changes of tasks to live pages, and removes files that were left behind, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	var sweeping sync.WaitGroup
+	defer sweeping.Wait()
+	sweeping.Go(func() { s.sweep(ctx) })
 	if s.DatabaseURL == "" {
 		<-ctx.Done()
 		return nil
@@ -147,6 +155,25 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.progress.Announce(id)
 	})
+}
+
+func (s *Server) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		removed, err := s.tasks.Sweep(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.Log.WarnContext(ctx, "could not look for files that were left behind, will retry", "error", err)
+		case removed > 0:
+			s.Log.InfoContext(ctx, "files of tasks that do not exist removed", "tasks", removed)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // Document is the OpenAPI description of the API, as it is served.
@@ -173,11 +200,14 @@ func (s *Server) health(c echo.Context) error {
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	f := fault.Of(err)
-	if f.Status() >= http.StatusInternalServerError && r.Context().Err() == nil { // a disconnected client is not a server error
+	if fault.IsOurs(err) && r.Context().Err() == nil { // a disconnected client is not a server error
 		s.failed(r.Context(), err)
 	}
 	if c.Response().Committed { // a download failed midway: it must not look complete to the client
 		panic(http.ErrAbortHandler)
+	}
+	if f.Status() == http.StatusServiceUnavailable {
+		c.Response().Header().Set(echo.HeaderRetryAfter, fault.RetryAfter)
 	}
 	var failure error
 	switch {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -446,6 +447,9 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	connection := sqlx.MustConnect("postgres", database)
 	connection.MustExec(string(earlier))
 	connection.MustExec(`UPDATE public.evaluation_tasks SET agent_api_url = $1`, fake.URL)
+	connection.MustExec(`UPDATE public.evaluation_tasks SET variable_names = '{level,topic}' WHERE task_name = 'half'`)
+	connection.MustExec(`UPDATE public.evaluation_items SET variables = '{"topic": "geography", "level": "1"}' WHERE id = 1`)
+	connection.MustExec(`UPDATE public.evaluation_items SET variables = '{"topic": "capitals"}' WHERE id = 2`)
 	var done int
 	require.NoError(t, connection.Get(&done, `SELECT count(*) FROM public.evaluation_runs`))
 	require.NoError(t, connection.Close())
@@ -457,6 +461,11 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	before, err := b.store.Task(t.Context(), half)
 	require.NoError(t, err)
 	require.Equal(t, 2, before.Processed, "what was processed is counted from its units")
+	items, _, err := b.store.Items(t.Context(), half, "", db.Page{Number: 1, Size: 10})
+	require.NoError(t, err)
+	require.Equal(t, pq.StringArray{"1", "geography"}, items[0].Variables, "by position, in the order of the columns")
+	require.Equal(t, pq.StringArray{"", "capitals"}, items[1].Variables)
+	require.Equal(t, pq.StringArray{"", ""}, items[2].Variables)
 	b.startWorker(t, 2)
 	after := b.awaitEnd(t, half, 30*time.Second)
 	require.Equal(t, db.TaskSucceeded, after.Status)

@@ -37,7 +37,7 @@ var rooms = []string{
 
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
-	"handlers/live", "jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/dataset", "jobs/export", "jobs/secret", "jobs/stability",
+	"handlers/admission", "handlers/live", "jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/dataset", "jobs/export", "jobs/secret", "jobs/stability",
 	"static", "views/paths", "views/text",
 }
 
@@ -52,6 +52,7 @@ var strangers = map[string][]string{
 	"github.com/getsentry/sentry-go":      {"cmd/wending"},
 	"github.com/a-h/templ":                {"handlers/web", "views/ui", "views/tasks", "views/results", "views/system"},
 	"github.com/klauspost/compress/flate": {"jobs/export"},
+	"github.com/xuri/excelize/v2":         {"jobs/dataset"},
 }
 
 const maxLines = 2500

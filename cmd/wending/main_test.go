@@ -372,3 +372,31 @@ func startPooler(t *testing.T, binary, database string) string {
 	})
 	return "postgres://wending@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }
+
+// There are no accounts: listening beyond loopback takes an explicit yes and the site's names.
+func TestListeningBeyondLoopbackTakesAnExplicitYes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		address, hosts string
+		withoutLogin   bool
+		isFine         bool
+	}{
+		{"127.0.0.1:0", "", false, true},
+		{"localhost:0", "", false, true},
+		{"0.0.0.0:0", "", false, false},
+		{":0", "", false, false},
+		{"0.0.0.0:0", "", true, false},
+		{"0.0.0.0:0", "wending.example", false, false},
+		{"0.0.0.0:0", "wending.example", true, true},
+	} {
+		s := Settings{ListenAddr: test.address, AllowedHosts: test.hosts, WithoutLogin: test.withoutLogin}
+		listener, err := s.listen()
+		require.Equal(t, test.isFine, err == nil, "%+v: %v", test, err)
+		if err == nil {
+			require.NoError(t, listener.Close())
+			continue
+		}
+		require.ErrorContains(t, err, "ALLOW_WITHOUT_LOGIN=1")
+		require.ErrorContains(t, err, "ALLOWED_HOSTS")
+	}
+}

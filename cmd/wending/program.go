@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"time"
 
-	"io"
-
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/getsentry/sentry-go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -75,7 +76,13 @@ func (s *Settings) directURL(databaseURL string) string {
 	return databaseURL
 }
 
+// listen listens for the pages. Beyond loopback it needs an explicit yes, because there are no accounts, and the names
+// of the site, so that no foreign name leads to it.
 func (s *Settings) listen() (net.Listener, error) {
+	if !listensOnLoopback(s.ListenAddr) && (!s.WithoutLogin || len(s.hosts()) == 0) {
+		return nil, fmt.Errorf("LISTEN_ADDR is %s, but there are no accounts: to let everybody who reaches it use it, "+
+			"set ALLOW_WITHOUT_LOGIN=1 and ALLOWED_HOSTS to the site's names", s.ListenAddr)
+	}
 	listener, err := net.Listen("tcp", s.ListenAddr)
 	if err != nil {
 		return nil, fmt.Errorf("LISTEN_ADDR: %w", err)
@@ -91,7 +98,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 			p.close()
 		}
 	}()
-	log.InfoContext(ctx, "starting wending", "version", buildVersion())
+	log.InfoContext(ctx, "starting wending", "version", buildVersion(), "memory_limit_mib", limitMemory()>>20)
 	if p.defaults, err = s.defaults(); err != nil {
 		return nil, err
 	}
@@ -124,6 +131,15 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	return p, nil
 }
 
+// limitMemory makes the garbage collector work harder as the process nears what the machine or its container has: a
+// crowd is answered slowly rather than by a process that was killed. GOMEMLIMIT, if set, holds instead. It returns the
+// limit in bytes.
+func limitMemory() int64 {
+	const share = 0.8 // the embedded servers are on the same machine
+	_, _ = memlimit.Set(memlimit.WithRatio(share), memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
+	return debug.SetMemoryLimit(-1)
+}
+
 // connectAgents sets up the guard and the client for agents. Loopback is allowed by default only in a process that
 // itself serves on loopback: elsewhere loopback may be another machine's.
 func (p *program) connectAgents(e endpoints) (err error) {
@@ -132,6 +148,9 @@ func (p *program) connectAgents(e endpoints) (err error) {
 	config.Own = slices.Concat(pg.Addresses(e.databaseURL), pg.Addresses(p.directURL), redisAddresses(e.redisURL))
 	if e.listener != nil {
 		config.Own = append(config.Own, e.listener.Addr().String()) // the port may have been chosen by the system
+	}
+	if s.MetricsAddr != "" {
+		config.Own = append(config.Own, s.MetricsAddr)
 	}
 	if e.demo != nil {
 		config.Always = []string{e.demo.address()}
@@ -186,7 +205,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Guard: p.guard, Sealer: p.sealer, Files: files,
-		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, DemoURL: p.demoURL, Hosts: p.settings.hosts(),
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, DemoURL: p.demoURL, Hosts: p.settings.hosts(),
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ type Settings struct {
 	DataDir      string `from:"DATA_DIR" default:"./data" help:"Uploads, embedded servers, generated key ($DATA_DIR)."`
 	Concurrency  int    `name:"evaluation-concurrency" from:"EVALUATION_CONCURRENCY" default:"1" help:"Lanes this worker process runs at once, and a task's default concurrency ($EVALUATION_CONCURRENCY)."`
 	RateLimit    string `name:"rate-limit-per-agent" from:"RATE_LIMIT_PER_AGENT" default:"1/s" help:"N/s, N/m or unlimited, for each agent over all workers ($RATE_LIMIT_PER_AGENT)."`
+	RateCeiling  string `name:"rate-limit-ceiling" from:"RATE_LIMIT_CEILING" default:"unlimited" help:"N/s, N/m or unlimited: what no task may exceed ($RATE_LIMIT_CEILING)."`
 	RunsPerItem  int    `from:"RUNS_PER_ITEM" default:"5" help:"How often each question is asked ($RUNS_PER_ITEM)."`
 	AgentTimeout int    `name:"agent-timeout-seconds" from:"AGENT_TIMEOUT_SECONDS" default:"30" help:"Time for a whole call ($AGENT_TIMEOUT_SECONDS)."`
 	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Retries after a timeout or network error ($AGENT_MAX_RETRIES)."`
@@ -35,6 +36,7 @@ type Settings struct {
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
+	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although there are no accounts, with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; if unset, they are not served ($METRICS_ADDR)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"text or json ($LOG_FORMAT)."`
@@ -69,6 +71,9 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	}
 	if _, err := tasks.ParseRate(s.RateLimit); err != nil {
 		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)
+	}
+	if _, err := tasks.ParseRate(s.RateCeiling); err != nil {
+		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_CEILING is %q: %w", s.RateCeiling, err)
 	}
 	return tasks.Settings{
 		RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,

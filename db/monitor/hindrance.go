@@ -1,5 +1,5 @@
-// Package monitor reads what the page of a task shows while the task runs, besides its counts: how its runs spread
-// over time and latency, and what slows it down. It changes nothing.
+// Package monitor reads what the page of a task shows while the task runs: how far it is, how its runs spread over time
+// and latency, and what slows it down. It changes nothing.
 package monitor
 
 import (

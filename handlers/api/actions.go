@@ -64,7 +64,7 @@ func RetriedQuestion(w http.ResponseWriter, r *http.Request) (string, error) {
 			named = append(named, *body.QuestionID)
 		}
 	default:
-		submitted, err := form.Read(w, r)
+		submitted, err := form.Read(w, r, request.From(r.Context()).Gates.Files)
 		if err != nil {
 			return "", err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/monitor"
 	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
@@ -28,7 +29,7 @@ import (
 type Config struct {
 	Store    *db.Store
 	Tasks    *tasks.Service
-	Progress *live.Hub[uuid.UUID, db.Progress]
+	Progress *live.Hub[uuid.UUID, monitor.Progress]
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	// CheckURL refuses agents that may not be called.
@@ -41,22 +42,17 @@ type Config struct {
 }
 
 // progressWatcher follows the progress of one task.
-type progressWatcher = live.Watcher[uuid.UUID, db.Progress]
+type progressWatcher = live.Watcher[uuid.UUID, monitor.Progress]
 
 // handler answers the endpoints.
 type handler struct {
 	Config
-	// streams limits how many responses hold a connection of the database while a client reads them, so that slow
-	// readers leave connections for everyone else.
-	streams chan struct{}
 }
-
-const maxStreams = 5
 
 // Register adds the endpoints: most to compressed, streams to plain. It returns their OpenAPI document.
 func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.OpenAPI {
 	installErrors()
-	h := &handler{Config: config, streams: make(chan struct{}, maxStreams)}
+	h := &handler{Config: config}
 	document := newDocument()
 	whole := humaecho.NewWithGroup(e, compressed, apiConfig(document))
 	stream := humaecho.NewWithGroup(e, plain, apiConfig(document))
@@ -106,6 +102,14 @@ func (f *failure) Error() string { return f.Code + ": " + f.Message }
 
 // GetStatus implements huma.StatusError.
 func (f *failure) GetStatus() int { return f.status }
+
+// GetHeaders implements huma.HeadersError.
+func (f *failure) GetHeaders() http.Header {
+	if f.status != http.StatusServiceUnavailable {
+		return nil
+	}
+	return http.Header{"Retry-After": {fault.RetryAfter}}
+}
 
 // Failure is the status and body of an error under /api.
 func Failure(ctx context.Context, err error) (status int, body any) {
@@ -172,11 +176,10 @@ func register[I, O any](api huma.API, h *handler, e endpoint, handle func(contex
 
 // refuse turns an error into its response, and logs it if it is the server's own.
 func (h *handler) refuse(ctx context.Context, err error) error {
-	f := newFailure(ctx, err)
-	if f.status >= http.StatusInternalServerError {
+	if fault.IsOurs(err) {
 		h.Failed(ctx, err)
 	}
-	return f
+	return newFailure(ctx, err)
 }
 
 // task returns the task with an id as the path has it.

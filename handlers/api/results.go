@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -48,14 +47,17 @@ type Item struct {
 	Variables      map[string]string `json:"variables,omitempty" doc:"The dataset's further columns"`
 }
 
-func newItem(i db.Item) (Item, error) {
+func newItem(i db.Item, variableNames []string) Item {
 	described := Item{
 		QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
 	}
-	if i.Variables == nil {
-		return described, nil
+	if len(i.Variables) > 0 {
+		described.Variables = make(map[string]string, len(i.Variables))
 	}
-	return described, json.Unmarshal(*i.Variables, &described.Variables)
+	for n, value := range i.Variables[:min(len(i.Variables), len(variableNames))] {
+		described.Variables[variableNames[n]] = value
+	}
+	return described
 }
 
 // itemWithRuns is a question with its answers.
@@ -100,7 +102,6 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	return h.stream(func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		c.Response().Header().Set("Content-Type", "application/json")
-		c.Response().Header().Set("Cache-Control", "no-store")
 		c.Response().WriteHeader(http.StatusOK)
 		stream := live.NewStream(c.Response())
 		head := results{Task: resultsTask{newCreated(task), task.Name, task.RunsPerItem, task.TimeoutSeconds}, IsFinal: !task.Status.IsActive()}
@@ -120,17 +121,13 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 		stream.Text(`],"pagination":`)
 		stream.Value(newPagination(input.page(), total))
 		stream.Text("}\n")
-		return stream.Finish()
+		return stream.Err()
 	}), nil
 }
 
 // streamItem writes a question with its runs. Runs that never took place fill the gaps.
 func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item) error {
-	described, err := newItem(i)
-	if err != nil {
-		return err
-	}
-	stream.Open(described)
+	stream.Open(newItem(i, task.VariableNames))
 	stream.Text(`,"runs":[`)
 	index := 0
 	write := func(r db.Run) {
@@ -144,7 +141,7 @@ func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.T
 			write(db.Run{RunIndex: index + 1, Status: db.RunStopped})
 		}
 	}
-	err = h.Store.EachCurrentRun(ctx, i.ID, func(r db.Run) error {
+	err := h.Store.EachCurrentRun(ctx, i.ID, func(r db.Run) error {
 		fillTo(r.RunIndex)
 		write(r)
 		return stream.Err()
@@ -163,6 +160,5 @@ type RunPath struct {
 type runTextOutput struct {
 	ContentType string `header:"Content-Type"`
 	Policy      string `header:"Content-Security-Policy"`
-	Cache       string `header:"Cache-Control"`
 	Body        []byte
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
+	"wending/db/monitor"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/live"
@@ -75,16 +75,16 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-// stream runs write when one of maxStreams places is free. A failure midway breaks the connection, so that no
-// client mistakes a partial response for a complete one.
+// stream runs write when it has a place: it holds a connection of the database while a client reads. A failure midway
+// breaks the connection, so that no client mistakes a partial response for a complete one.
 func (h *handler) stream(write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		select {
-		case h.streams <- struct{}{}:
-		case <-ctx.Context().Done():
+		leave, err := request.From(ctx.Context()).Gates.Exports.Enter(ctx.Context())
+		if err != nil {
+			humaecho.Unwrap(ctx).Error(err)
 			return
 		}
-		defer func() { <-h.streams }()
+		defer leave()
 		if err := write(ctx); err != nil {
 			if ctx.Context().Err() == nil { // a disconnected client is not a server error
 				h.Failed(ctx.Context(), err)
@@ -108,7 +108,7 @@ func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutpu
 		return nil, err
 	}
 	return &runTextOutput{
-		ContentType: "text/plain; charset=utf-8", Policy: "sandbox; default-src 'none'", Cache: "no-store", Body: response,
+		ContentType: "text/plain; charset=utf-8", Policy: "sandbox; default-src 'none'", Body: response,
 	}, nil
 }
 
@@ -146,7 +146,6 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		header := c.Response().Header()
 		header.Set("Content-Type", exportTypes[input.Format])
 		header.Set("Content-Disposition", export.ContentDisposition(task.Name, input.Format))
-		header.Set("Cache-Control", "no-store")
 		c.Response().WriteHeader(http.StatusOK)
 		stream := live.NewStream(c.Response())
 		writer, err := newWriter(stream, input.Format, report, func() export.Texts {
@@ -162,7 +161,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 			limit = &most
 		}
 		err = h.Store.EachExportRow(ctx.Context(), task.ID, limit, func(row db.ExportRow) error {
-			item, err := exportItem(row)
+			item, err := exportItem(task, row)
 			if err != nil {
 				return err
 			}
@@ -174,7 +173,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		if err := writer.Close(); err != nil {
 			return err
 		}
-		return stream.Finish()
+		return stream.Err()
 	}), nil
 }
 
@@ -230,14 +229,13 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 	}
 }
 
-func exportItem(row db.ExportRow) (export.Item, error) {
+func exportItem(task db.Task, row db.ExportRow) (export.Item, error) {
+	if len(row.Variables) != len(task.VariableNames) {
+		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables), len(task.VariableNames))
+	}
 	item := export.Item{
 		QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
-	}
-	if row.Variables != nil {
-		if err := json.Unmarshal(*row.Variables, &item.Variables); err != nil {
-			return item, err
-		}
+		Variables: row.Variables,
 	}
 	for _, run := range row.Runs {
 		item.Runs = append(item.Runs, export.Run{
@@ -263,7 +261,7 @@ type progressEvent struct {
 	Launch         int           `json:"launch" doc:"Number of the newest launch; 0 if the task was never started" example:"1"`
 }
 
-func newProgressEvent(p db.Progress) progressEvent {
+func newProgressEvent(p monitor.Progress) progressEvent {
 	event := progressEvent{
 		Total: p.Total, Completed: p.Completed, Failed: p.Failed, Running: p.Running, Queued: p.Queued,
 		CallsPerSecond: p.CallsPerSecond, Status: p.TaskStatus, IsStopping: p.IsStopping, Launch: p.LaunchNumber,
@@ -286,7 +284,7 @@ type endEvent struct {
 var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed", db.TaskStopped: "stopped"}
 
 // endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
-func endID(p db.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
+func endID(p monitor.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
 
 type followInput struct {
 	TaskPath
@@ -302,9 +300,15 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		c := humaecho.Unwrap(ctx)
+		leave, err := request.From(ctx.Context()).Gates.Followers.Enter(ctx.Context())
+		if err != nil {
+			c.Error(err)
+			return
+		}
+		defer leave()
 		watcher := h.Progress.Watch(task.ID)
 		defer watcher.Close()
-		c := humaecho.Unwrap(ctx)
 		progress, err := watcher.Fresh(ctx.Context())
 		if err != nil {
 			status, body := Failure(ctx.Context(), err)
@@ -320,11 +324,11 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 }
 
 // sendProgress sends events until the task ends, the client goes or the server closes.
-func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher *progressWatcher, progress db.Progress) {
+func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher *progressWatcher, progress monitor.Progress) {
 	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
-	var sent db.Progress
+	var sent monitor.Progress
 	for isFirst := true; events.Err() == nil; isFirst = false {
 		if isFirst || progress != sent {
 			events.Send("progress", fmt.Sprintf("%d-%d", progress.LaunchNumber, time.Now().UnixMilli()), newProgressEvent(progress))
@@ -355,7 +359,7 @@ func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher 
 	}
 }
 
-func (h *handler) sendEnd(ctx context.Context, events live.Events, progress db.Progress) {
+func (h *handler) sendEnd(ctx context.Context, events live.Events, progress monitor.Progress) {
 	task, err := h.Store.Task(ctx, progress.TaskID)
 	if err != nil {
 		return // the browser reconnects

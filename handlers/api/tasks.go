@@ -130,7 +130,7 @@ type FormInput struct{ form *form.Upload }
 func (i *FormInput) Resolve(ctx huma.Context) []error {
 	c := humaecho.Unwrap(ctx)
 	var err error
-	if i.form, err = form.Read(c.Response(), c.Request()); err != nil {
+	if i.form, err = form.Read(c.Response(), c.Request(), request.From(ctx.Context()).Gates.Files); err != nil {
 		return []error{newFailure(ctx.Context(), err)}
 	}
 	return nil
@@ -161,7 +161,7 @@ type cloneInput struct {
 // createFaults are the codes that creating a task may answer.
 var createFaults = []string{
 	"TASK_NAME_REQUIRED", "TASK_NAME_TOO_LONG", "AGENT_URL_REQUIRED", "AGENT_URL_INVALID", "AGENT_URL_NOT_ALLOWED", "AGENT_HEADERS_INVALID",
-	"DATASET_REQUIRED", "DATASET_TOO_LARGE", "DATASET_FORMAT_UNSUPPORTED", "DATASET_UNREADABLE", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY",
+	"DATASET_REQUIRED", "DATASET_TOO_LARGE", "DATASET_FORMAT_UNSUPPORTED", "DATASET_UNREADABLE", "DATASET_TOO_COMPLEX", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY",
 	"DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID", "DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "PARAMETER_INVALID",
 	"REQUEST_INVALID", "REQUEST_TOO_LARGE",
 }
@@ -221,7 +221,10 @@ func CopyName(ctx context.Context, name string) string {
 }
 
 func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks.New) (*createdOutput, error) {
-	n, faults := form.Task(submitted, base, form.Rules{CheckURL: h.CheckURL})
+	if submitted.Refused != nil {
+		return nil, submitted.Refused
+	}
+	n, faults := form.Task(ctx, submitted, base, form.Rules{CheckURL: h.CheckURL})
 	if len(faults) > 0 {
 		return nil, faults[0].Fault
 	}

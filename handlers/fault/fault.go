@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/handlers/admission"
 	"wending/jobs/dataset"
 	"wending/views/text"
 )
@@ -27,6 +29,7 @@ var statuses = map[string]int{
 	"DATASET_REQUIRED":            http.StatusUnprocessableEntity,
 	"DATASET_TOO_LARGE":           http.StatusRequestEntityTooLarge,
 	dataset.CodeFormatUnsupported: http.StatusUnprocessableEntity,
+	dataset.CodeTooComplex:        http.StatusUnprocessableEntity,
 	dataset.CodeUnreadable:        http.StatusUnprocessableEntity,
 	dataset.CodeSchemaInvalid:     http.StatusUnprocessableEntity,
 	dataset.CodeEmpty:             http.StatusUnprocessableEntity,
@@ -48,6 +51,16 @@ var statuses = map[string]int{
 	"FORBIDDEN":                   http.StatusForbidden,
 	"SERVICE_UNAVAILABLE":         http.StatusServiceUnavailable,
 	"INTERNAL_ERROR":              http.StatusInternalServerError,
+}
+
+// RetryAfter is when, in seconds, a request that was refused with SERVICE_UNAVAILABLE may come again: the value of the
+// header Retry-After.
+const RetryAfter = "5"
+
+// IsOurs reports whether an error is an internal one, which operators must know of: neither what a client did nor that
+// too many came at once.
+func IsOurs(err error) bool {
+	return Of(err).Status() >= http.StatusInternalServerError && !errors.Is(err, admission.ErrBusy)
 }
 
 // Codes are all codes, in alphabetical order.
@@ -190,6 +203,9 @@ func Parameter(name string, limit Limit) *Fault {
 func Dataset(err error) *Fault {
 	var refused *dataset.Error
 	if !errors.As(err, &refused) {
+		if errors.Is(err, context.Canceled) { // nobody waits for an answer
+			return New("REQUEST_INVALID").WithCause(err)
+		}
 		return New("INTERNAL_ERROR").WithCause(err)
 	}
 	f := New(refused.Code).WithMessage("dataset." + refused.Problem).WithCause(err)
@@ -213,6 +229,8 @@ func Of(err error) *Fault {
 		return New("TASK_STATE_CONFLICT").WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
 	case errors.Is(err, db.ErrConflict):
 		return New("TASK_STATE_CONFLICT").WithCause(err)
+	case errors.Is(err, admission.ErrBusy):
+		return New("SERVICE_UNAVAILABLE").WithMessage("error.BUSY").WithCause(err)
 	case errors.Is(err, db.ErrUnavailable):
 		return New("SERVICE_UNAVAILABLE").WithCause(err)
 	}

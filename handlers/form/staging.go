@@ -8,32 +8,44 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"strings"
 	"time"
 
 	"wending/jobs/blob"
 	"wending/jobs/tasks"
 )
 
-// Staging keeps uploaded files for forms that are still being filled in, so that a file is sent once.
+// Staging keeps uploaded files for forms that are still being filled in, so that a file is sent once. A file belongs to
+// the browser that sent it: no other can use it, nor push it out.
 type Staging struct{ Files *blob.Disk }
 
 const (
 	stagedKey = "staged"
 	// stagedFor is how long a staged file waits for its form.
 	stagedFor = 24 * time.Hour
-	maxStaged = 200
+	// maxStaged is how many files of all browsers wait at most, maxStagedOfOne how many of one: its oldest makes room.
+	maxStaged, maxStagedOfOne = 1000, 20
 )
 
+// tokenPattern is that of tokens and of browsers' ids: what rand.Text returns.
 var tokenPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+
+// IsToken reports whether a text may be a token or a browser's id.
+func IsToken(text string) bool { return tokenPattern.MatchString(text) }
+
+func keyOf(browser, token string) string { return stagedKey + "/" + browser + "-" + token }
+
+// errStagingFull means that no further file can wait for its form.
+var errStagingFull = errors.New("too many files wait for their forms")
 
 // stagedHead is the first line of a staged file; the content follows.
 type stagedHead struct {
 	Name string `json:"name"`
 }
 
-// Put stores a file and returns the token that names it.
-func (s Staging) Put(ctx context.Context, file tasks.File) (token string, err error) {
-	if err := s.tidy(ctx); err != nil {
+// Put stores a browser's file and returns the token that names it.
+func (s Staging) Put(ctx context.Context, browser string, file tasks.File) (token string, err error) {
+	if err := s.tidy(ctx, browser); err != nil {
 		return "", err
 	}
 	head, err := json.Marshal(stagedHead{file.Name})
@@ -41,15 +53,15 @@ func (s Staging) Put(ctx context.Context, file tasks.File) (token string, err er
 		return "", err
 	}
 	token = rand.Text()
-	return token, s.Files.Put(ctx, stagedKey+"/"+token, append(append(head, '\n'), file.Content...))
+	return token, s.Files.Put(ctx, keyOf(browser, token), append(append(head, '\n'), file.Content...))
 }
 
-// Get returns the file of a token; nil if it has expired.
-func (s Staging) Get(ctx context.Context, token string) (*File, error) {
-	if !tokenPattern.MatchString(token) {
+// Get returns the file of a browser's token; nil if it has expired.
+func (s Staging) Get(ctx context.Context, browser, token string) (*File, error) {
+	if !IsToken(token) {
 		return nil, nil
 	}
-	stored, err := s.Files.Open(ctx, stagedKey+"/"+token)
+	stored, err := s.Files.Open(ctx, keyOf(browser, token))
 	if errors.Is(err, blob.ErrNotFound) {
 		return nil, nil
 	}
@@ -70,30 +82,40 @@ func (s Staging) Get(ctx context.Context, token string) (*File, error) {
 }
 
 // Drop removes a file whose task has been created. If that fails, tidy removes it later.
-func (s Staging) Drop(ctx context.Context, token string) {
-	if tokenPattern.MatchString(token) {
-		_ = s.Files.Delete(ctx, stagedKey+"/"+token)
+func (s Staging) Drop(ctx context.Context, browser, token string) {
+	if IsToken(token) {
+		_ = s.Files.Delete(ctx, keyOf(browser, token))
 	}
 }
 
-// tidy removes files whose form was abandoned, and the oldest if there are too many.
-func (s Staging) tidy(ctx context.Context) error {
+// tidy removes files whose form was abandoned, and the browser's oldest if it has too many.
+func (s Staging) tidy(ctx context.Context, browser string) error {
 	entries, err := s.Files.List(ctx, stagedKey)
 	if err != nil {
 		return err
 	}
 	var oldest *blob.Entry
+	own, all := 0, 0
 	for n, entry := range entries {
 		if time.Since(entry.StoredAt) > stagedFor {
 			if err := s.Files.Delete(ctx, entry.Key); err != nil {
 				return err
 			}
-		} else if oldest == nil || entry.StoredAt.Before(oldest.StoredAt) {
+			continue
+		}
+		all++
+		if !strings.HasPrefix(entry.Key, keyOf(browser, "")) {
+			continue
+		}
+		if own++; oldest == nil || entry.StoredAt.Before(oldest.StoredAt) {
 			oldest = &entries[n]
 		}
 	}
-	if len(entries) >= maxStaged && oldest != nil {
+	switch {
+	case own >= maxStagedOfOne:
 		return s.Files.Delete(ctx, oldest.Key)
+	case all >= maxStaged:
+		return errStagingFull
 	}
 	return nil
 }

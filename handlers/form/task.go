@@ -2,6 +2,7 @@ package form
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/url"
 	"strconv"
@@ -35,14 +36,14 @@ const MaxNameLength = 64
 // Task checks a form for a task field by field and returns all faults, in the form's order. Fields that are
 // absent keep what base has: the defaults, or the task that the form is a copy of. What may be secret in base –
 // headers, payload, the URL's query – is used only for an agent at the same origin.
-func Task(form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
+func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
 	c := checker{form: form, n: base}
 	c.name()
 	origin := c.url(base, rules)
 	if origin != originOf(base.AgentURL) {
 		c.n.Headers, c.n.Payload = nil, nil
 	}
-	c.file()
+	c.file(ctx)
 	c.model()
 	c.headers(rules.SealedHeaders)
 	c.payload()
@@ -147,11 +148,13 @@ func ShownURL(address string) (shown string, hasQuery bool) {
 	return shown, hasQuery
 }
 
-func (c *checker) file() {
+func (c *checker) file(ctx context.Context) {
 	if c.form.File != nil {
 		c.n.File, c.n.Dataset = c.form.File.File, nil
 	}
 	switch {
+	case c.form.Refused != nil:
+		return // nothing is read now
 	case c.form.File != nil && c.form.File.IsTooLarge:
 		c.fail("dataset_file", fault.New("DATASET_TOO_LARGE"))
 		return
@@ -164,7 +167,7 @@ func (c *checker) file() {
 		c.fail("dataset_file", fault.New("DATASET_REQUIRED"))
 		return
 	}
-	set, err := dataset.Read(c.n.File.Name, c.n.File.Content)
+	set, err := dataset.Read(ctx, c.n.File.Name, c.n.File.Content)
 	if err != nil {
 		c.fail("dataset_file", fault.Dataset(err))
 		return

@@ -3,14 +3,17 @@
 package form
 
 import (
-	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
@@ -21,6 +24,10 @@ type Upload struct {
 	Values map[string]string
 	// File is nil if none came.
 	File *File
+	// Refused is why nothing that a file takes may be done for this form now; nil means that it has a place, until
+	// Release or the end of the request.
+	Refused error
+	leave   func()
 }
 
 // File is a dataset file as it was uploaded.
@@ -28,6 +35,7 @@ type File struct {
 	tasks.File
 	// IsTooLarge reports that the file was larger than dataset.MaxBytes and its content was dropped.
 	IsTooLarge bool
+	spooled    *os.File
 }
 
 const (
@@ -38,11 +46,13 @@ const (
 	maxBodyBytes = 64 << 20
 )
 
-// Read reads a form as a stream. A repeated field keeps its last value. A body that is absent is an empty form.
-func Read(w http.ResponseWriter, r *http.Request) (*Upload, error) {
-	form := &Upload{Values: map[string]string{}}
+// Read reads a form as a stream. A repeated field keeps its last value. A body that is absent is an empty form. A file
+// waits on disk for a place at the gate: slow clients take none, and only the files of those who have one are in
+// memory.
+func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload, error) {
+	form := &Upload{Values: map[string]string{}, leave: func() {}}
 	if r.ContentLength == 0 {
-		return form, nil
+		return form, form.admit(r.Context(), gate)
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		r.Body = http.MaxBytesReader(w, r.Body, 4*maxFieldBytes) // no file can come with it
@@ -62,7 +72,7 @@ func Read(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	for n := 0; ; n++ {
 		part, err := reader.NextPart()
 		if errors.Is(err, io.EOF) {
-			return form, nil
+			return form, form.admit(r.Context(), gate)
 		}
 		if err != nil || n >= maxFields {
 			return nil, unreadable(err)
@@ -74,6 +84,9 @@ func Read(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 }
 
 func unreadable(err error) error {
+	if system := (systemError{}); errors.As(err, &system) {
+		return system
+	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return fault.New("DATASET_TOO_LARGE").WithCause(err)
 	}
@@ -82,7 +95,10 @@ func unreadable(err error) error {
 
 func (u *Upload) add(part *multipart.Part) (err error) {
 	if part.FormName() == "dataset_file" && part.FileName() != "" {
-		u.File, err = readFile(part)
+		if u.File != nil {
+			return errors.New("two files")
+		}
+		u.File, err = spool(part)
 		return err
 	}
 	value, err := io.ReadAll(io.LimitReader(part, maxFieldBytes))
@@ -90,20 +106,61 @@ func (u *Upload) add(part *multipart.Part) (err error) {
 	return err
 }
 
-func readFile(part *multipart.Part) (*File, error) {
+// spool writes a file to disk, where it has no name and so leaves nothing behind.
+func spool(part *multipart.Part) (*File, error) {
 	file := &File{File: tasks.File{Name: filepath.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}}
-	var content bytes.Buffer
-	if _, err := io.Copy(&content, io.LimitReader(part, dataset.MaxBytes+1)); err != nil {
-		return nil, err
+	disk, err := os.CreateTemp("", "wending-upload-*")
+	if err != nil {
+		return nil, systemError{fmt.Errorf("keep an upload: %w", err)}
 	}
-	if content.Len() > dataset.MaxBytes {
+	if err := os.Remove(disk.Name()); err != nil {
+		return nil, systemError{errors.Join(fmt.Errorf("keep an upload: %w", err), disk.Close())}
+	}
+	file.spooled = disk
+	size, err := io.Copy(disk, io.LimitReader(part, dataset.MaxBytes+1))
+	if err == nil && size > dataset.MaxBytes {
 		file.IsTooLarge = true
-		_, err := io.Copy(io.Discard, part)
-		return file, err
+		_, err = io.Copy(io.Discard, part)
 	}
-	file.Content = content.Bytes()
-	return file, nil
+	return file, err
 }
+
+// admit takes a place at the gate and the file into memory.
+func (u *Upload) admit(ctx context.Context, gate *admission.Gate) error {
+	if u.File != nil {
+		defer u.File.spooled.Close() //nolint:errcheck // it was only written for this
+	}
+	leave, err := gate.Enter(ctx)
+	if errors.Is(err, admission.ErrBusy) {
+		u.Refused = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	u.leave = leave
+	context.AfterFunc(ctx, leave)
+	if u.File == nil || u.File.IsTooLarge {
+		return nil
+	}
+	size, err := u.File.spooled.Seek(0, io.SeekEnd)
+	if err == nil {
+		u.File.Content = make([]byte, size)
+		_, err = u.File.spooled.ReadAt(u.File.Content, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("read an upload: %w", err)
+	}
+	return nil
+}
+
+// Release gives the form's place to others before the request ends.
+func (u *Upload) Release() { u.leave() }
+
+// systemError is an error of the server's own disk.
+type systemError struct{ error }
+
+func (e systemError) Unwrap() error { return e.error }
 
 // Value returns a field without surrounding white space; empty if it is absent.
 func (u *Upload) Value(name string) string { return strings.TrimSpace(u.Values[name]) }

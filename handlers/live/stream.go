@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-// StuckAfter is how long a reader may accept no data before it counts as gone: it must not hold database resources
-// forever.
-const StuckAfter = time.Minute
-
 // Stream writes a response in parts and remembers the first failure.
 type Stream struct {
 	to         http.ResponseWriter
@@ -31,7 +27,6 @@ func (s *Stream) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	_ = s.connection.SetWriteDeadline(time.Now().Add(StuckAfter)) // not every writer has deadlines
 	var n int
 	n, s.err = s.to.Write(b)
 	return n, s.err
@@ -63,12 +58,6 @@ func (s *Stream) Flush() {
 	if s.err == nil {
 		s.err = s.connection.Flush()
 	}
-}
-
-// Finish lifts the deadline, so that the connection can be used again.
-func (s *Stream) Finish() error {
-	_ = s.connection.SetWriteDeadline(time.Time{})
-	return s.err
 }
 
 // Events writes server-sent events, each at once.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/handlers/admission"
 	"wending/views/text"
 )
 
@@ -21,6 +22,8 @@ type Info struct {
 	Actor  db.Actor
 	// ID is the request's id, as in the log.
 	ID string
+	// Gates are what the request must pass before it may do what costs much.
+	Gates *admission.Gates
 }
 
 type key struct{}

@@ -31,6 +31,11 @@ func (p *Pages) showReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	leave, err := gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	report := results.Report{Task: task, Places: map[int64]int{}, Filter: c.QueryParam("filter"), Search: request.SearchText(c.QueryParam("search"))}
 	if !slices.Contains(results.Filters, report.Filter) {
 		return fault.Parameter("filter", fault.OneOf("unstable", "failed"))
@@ -88,7 +93,7 @@ func (p *Pages) cards(ctx context.Context, here []db.ItemSummary, report results
 	if err != nil {
 		return nil, err
 	}
-	runs, err := p.Store.CurrentRuns(ctx, ids, results.MaxShown)
+	runs, err := p.Store.CurrentRuns(ctx, ids, results.Shown(len(ids)*report.Task.RunsPerItem))
 	if err != nil {
 		return nil, err
 	}

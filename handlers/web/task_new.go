@@ -85,7 +85,7 @@ func formValues(n tasks.New) map[string]string {
 
 // readSubmission reads a form and checks it.
 func (p *Pages) readSubmission(c echo.Context) (*submission, error) {
-	submitted, err := form.Read(c.Response(), c.Request())
+	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +98,11 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	ctx := c.Request().Context()
 	s := &submission{Upload: submitted}
 	base := tasks.New{Settings: p.Defaults}
+	if submitted.Refused != nil {
+		s.system = submitted.Refused
+		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.CheckURL})
+		return s, nil
+	}
 	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
 		source, err := p.taskByID(c, id)
 		switch {
@@ -113,7 +118,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 		}
 	}
 	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" {
-		file, err := p.Staging.Get(ctx, token)
+		file, err := p.Staging.Get(ctx, browser(c), token)
 		if err != nil {
 			s.system = errors.Join(s.system, err)
 		}
@@ -123,7 +128,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 		}
 	}
 	rules := form.Rules{CheckURL: p.CheckURL, SealedHeaders: p.openHeaders(submitted)}
-	s.task, s.faults = form.Task(submitted, base, rules)
+	s.task, s.faults = form.Task(ctx, submitted, base, rules)
 	return s, nil
 }
 
@@ -150,12 +155,12 @@ func (p *Pages) createTask(c echo.Context) error {
 	id, err := p.store(c, s)
 	if err != nil {
 		f := fault.Of(err)
-		if f.Status() >= http.StatusInternalServerError {
+		if fault.IsOurs(err) {
 			p.Failed(ctx, err)
 		}
 		return p.showSubmission(c, s, f.Status(), f)
 	}
-	p.Staging.Drop(ctx, s.Value("dataset_token"))
+	p.Staging.Drop(ctx, browser(c), s.Value("dataset_token"))
 	if s.task.IsDraft {
 		return done(c, paths.Task(id), "saved")
 	}
@@ -220,7 +225,7 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 	}
 	if system != nil {
 		key := "create.system"
-		if view.Preview != nil && view.Preview.Message == "" && view.Preview.Token == "" {
+		if view.Preview != nil && view.Preview.Message == "" && view.Preview.Token == "" || s.Refused != nil && s.File != nil {
 			key = "create.system.nofile"
 		}
 		view.Errors[""] = locale(c).Text(key, "Reason", system.Message(locale(c)))
@@ -299,6 +304,12 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.Refused != nil {
+		if request.IsFragment(c.Request()) {
+			return s.Refused
+		}
+		return p.showSubmission(c, s, http.StatusServiceUnavailable, fault.Of(s.Refused))
+	}
 	preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		return render(c, http.StatusOK, taskviews.PreviewPart(preview))
@@ -318,7 +329,7 @@ func (p *Pages) preview(c echo.Context, s *submission) *taskviews.Preview {
 	if s.File != nil {
 		file = s.File.File
 	}
-	if file.Name == "" {
+	if file.Name == "" || s.Refused != nil {
 		return nil
 	}
 	preview := &taskviews.Preview{FileName: text.Cut(file.Name, 200), FileSize: len(file.Content)}
@@ -343,7 +354,7 @@ func (p *Pages) preview(c echo.Context, s *submission) *taskviews.Preview {
 		})
 	}
 	preview.Calls = len(set.Rows) * s.task.RunsPerItem
-	if interval, err := tasks.ParseRate(s.task.RateLimit); err == nil {
+	if interval, _, err := p.Tasks.CallInterval(s.task.RateLimit); err == nil {
 		preview.Duration = time.Duration(preview.Calls) * interval
 	}
 	return preview
@@ -356,8 +367,8 @@ func (p *Pages) stage(c echo.Context, s *submission) string {
 	if s.File == nil {
 		return token
 	}
-	p.Staging.Drop(ctx, token)
-	token, err := p.Staging.Put(ctx, s.File.File)
+	p.Staging.Drop(ctx, browser(c), token)
+	token, err := p.Staging.Put(ctx, browser(c), s.File.File)
 	if err != nil {
 		p.Log.WarnContext(ctx, "could not stage the file, the user must choose it again", "error", err)
 		return ""
@@ -407,6 +418,12 @@ func (p *Pages) probe(c echo.Context, s *submission) taskviews.Probe {
 	if n.Payload != nil {
 		question.ExtraPayload = *n.Payload
 	}
+	s.Release() // the call may take long
+	leave, err := gates(c).Probes.Enter(c.Request().Context())
+	if err != nil {
+		return taskviews.Probe{Message: fault.Of(err).Message(locale(c))}
+	}
+	defer leave()
 	answer := p.Agents.Ask(c.Request().Context(), question)
 	probe := taskviews.Probe{
 		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,

@@ -17,7 +17,6 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/blob"
 	"wending/jobs/export"
-	"wending/jobs/tasks"
 	"wending/views/paths"
 	"wending/views/system"
 	taskviews "wending/views/tasks"
@@ -43,15 +42,18 @@ func (p *Pages) showTask(c echo.Context) error {
 		return err
 	}
 	show := taskviews.Show{Task: task, AgentURL: shownURL(task.AgentURL)}
+	interval, isCeiling, err := p.Tasks.CallInterval(task.RateLimit)
+	if err != nil {
+		return err
+	}
+	if isCeiling {
+		show.RateCeiling = p.Tasks.RateCeiling
+	}
 	if show.Live, err = p.readLive(ctx, task); err != nil {
 		return err
 	}
 	if task.IsDraft() {
 		if show.First, err = p.Store.FirstItems(ctx, task.ID, firstShown); err != nil {
-			return err
-		}
-		interval, err := tasks.ParseRate(task.RateLimit)
-		if err != nil {
 			return err
 		}
 		show.Estimate = taskviews.Estimate(locale(c), task, interval)
@@ -89,7 +91,7 @@ func (p *Pages) liveTask(c echo.Context) error {
 func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { live.Progress, err = p.Store.TaskProgress(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.Progress, err = p.monitor.TaskProgress(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task); return err })
 	if task.Status.IsActive() {
 		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
@@ -263,7 +265,6 @@ func (p *Pages) runText(c echo.Context) error {
 	}
 	header := c.Response().Header()
 	header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	header.Set("Cache-Control", "no-store")
 	header.Set(echo.HeaderContentType, "text/plain; charset=utf-8")
 	c.Response().WriteHeader(http.StatusOK)
 	_, err = c.Response().Write(response)

@@ -3,6 +3,7 @@ package web
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 
 	"wending/db"
 	"wending/db/monitor"
+	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -94,6 +96,8 @@ func (p *Pages) taskByID(c echo.Context, id string) (db.Task, error) {
 
 func locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
 
+func gates(c echo.Context) *admission.Gates { return request.From(c.Request().Context()).Gates }
+
 func actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
 // toasts are the allowed values of ?done=.
@@ -129,8 +133,10 @@ func taskCrumbs(c echo.Context, task db.Task, more ...ui.Crumb) []ui.Crumb {
 func render(c echo.Context, status int, component templ.Component) error {
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
-	header.Set("Cache-Control", "no-store")
 	header.Add("Vary", "HX-Request")
+	if status == http.StatusServiceUnavailable {
+		header.Set(echo.HeaderRetryAfter, fault.RetryAfter)
+	}
 	c.Response().WriteHeader(status)
 	return component.Render(c.Request().Context(), c.Response())
 }
@@ -177,7 +183,7 @@ func redirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error
 // ShowError shows a fault as a page.
 func (p *Pages) ShowError(c echo.Context, f *fault.Fault) error {
 	message := f.Message(locale(c))
-	if f.Status() >= http.StatusInternalServerError && c.Request().Method == http.MethodGet {
+	if fault.IsOurs(f) && c.Request().Method == http.MethodGet {
 		switch c.Path() {
 		case paths.Tasks, paths.TaskRows:
 			message = locale(c).Text("error.page.tasks")
@@ -195,7 +201,7 @@ func (p *Pages) ShowError(c echo.Context, f *fault.Fault) error {
 
 // switchLanguage sets the language and shows the form that the switch carried, with all that was typed.
 func (p *Pages) switchLanguage(c echo.Context) error {
-	submitted, err := form.Read(c.Response(), c.Request())
+	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
 	if err != nil {
 		return err
 	}
@@ -212,7 +218,7 @@ func (p *Pages) switchLanguage(c echo.Context) error {
 
 // saveSettings sets language or theme and returns to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
-	submitted, err := form.Read(c.Response(), c.Request())
+	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
 	if err != nil {
 		return err
 	}
@@ -226,6 +232,24 @@ func (p *Pages) saveSettings(c echo.Context) error {
 		back = paths.Tasks
 	}
 	return c.Redirect(http.StatusSeeOther, back)
+}
+
+// browserCookie names the browser to which staged files belong.
+const browserCookie = "browser"
+
+// browser returns the id of the request's browser, which gets one with its first file.
+func browser(c echo.Context) string {
+	if id, isKnown := c.Get(browserCookie).(string); isKnown {
+		return id
+	}
+	id := rand.Text()
+	if cookie, err := c.Cookie(browserCookie); err == nil && form.IsToken(cookie.Value) {
+		id = cookie.Value
+	} else {
+		setCookie(c, browserCookie, id)
+	}
+	c.Set(browserCookie, id)
+	return id
 }
 
 func setCookie(c echo.Context, name, value string) {

@@ -16,7 +16,7 @@ func readCSV(content []byte, c *collector) error {
 	}
 	content = bytes.TrimPrefix(content, []byte("\uFEFF"))
 	c.isStrict = true
-	p := csvParser{text: string(content), line: 1, crEndsRow: bytes.IndexByte(content, '\n') < 0}
+	p := csvParser{budget: c.budget, text: string(content), line: 1, crEndsRow: bytes.IndexByte(content, '\n') < 0}
 	for number := 1; p.pos < len(p.text); number++ {
 		cells, err := p.row(number)
 		if err != nil {
@@ -30,35 +30,42 @@ func readCSV(content []byte, c *collector) error {
 }
 
 type csvParser struct {
+	budget    *budget
+	cells     []string // of the row at work
 	text      string
 	pos       int
 	line      int
 	crEndsRow bool
 }
 
-// row reads one row. An empty line is a row of one empty cell.
+// row reads one row; the next call overwrites it. An empty line is a row of one empty cell.
 func (p *csvParser) row(number int) ([]string, error) {
-	var cells []string
+	p.cells = p.cells[:0]
 	for {
+		if err := p.budget.spend(); err != nil {
+			return nil, err
+		}
+		if len(p.cells) == maxRowCells {
+			return nil, tooComplex("complex_row_cells", maxRowCells)
+		}
 		cell, err := p.cell(number)
 		if err != nil {
 			return nil, err
 		}
-		// A row of very many cells is refused by the header; until then it costs only their slices.
-		cells = append(cells, cell)
+		p.cells = append(p.cells, cell)
 		if p.pos >= len(p.text) {
-			return cells, nil
+			return p.cells, nil
 		}
 		if p.text[p.pos] == ',' {
 			p.pos++
 			if p.pos == len(p.text) {
-				return append(cells, ""), nil
+				return append(p.cells, ""), nil
 			}
 			continue
 		}
 		p.pos += p.lineEnd()
 		p.line++
-		return cells, nil
+		return p.cells, nil
 	}
 }
 
@@ -82,8 +89,17 @@ func (p *csvParser) cell(number int) (string, error) {
 		return p.quoted(number)
 	}
 	start := p.pos
-	for p.pos < len(p.text) && p.text[p.pos] != ',' && p.lineEnd() == 0 {
-		p.pos++
+	for p.pos < len(p.text) {
+		next := strings.IndexAny(p.text[p.pos:], ",\r\n")
+		if next < 0 {
+			p.pos = len(p.text)
+			break
+		}
+		p.pos += next
+		if p.text[p.pos] == ',' || p.lineEnd() > 0 {
+			break
+		}
+		p.pos++ // a CR within the cell
 	}
 	return p.text[start:p.pos], nil
 }

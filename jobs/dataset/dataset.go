@@ -4,14 +4,17 @@ package dataset
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -22,6 +25,8 @@ const (
 	MaxRows  = 1000
 	// maxColumns is far above any real file; a file beyond it is damaged or hostile.
 	maxColumns = 256
+	// MaxColumnName is how many characters a column's name may have.
+	MaxColumnName = 255
 	// maxBlankRows is how many blank rows in a row are looked through: a sheet formatted down to its last
 	// row has a million, and reading them all takes seconds.
 	maxBlankRows = 100_000
@@ -33,6 +38,7 @@ const (
 const (
 	CodeFormatUnsupported = "DATASET_FORMAT_UNSUPPORTED"
 	CodeUnreadable        = "DATASET_UNREADABLE"
+	CodeTooComplex        = "DATASET_TOO_COMPLEX"
 	CodeSchemaInvalid     = "DATASET_SCHEMA_INVALID"
 	CodeEmpty             = "DATASET_EMPTY"
 	CodeTooManyRows       = "DATASET_TOO_MANY_ROWS"
@@ -69,7 +75,8 @@ type Row struct {
 	Number                               int
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	Variables                            map[string]string
+	// Variables are the row's values of Dataset.VariableNames, in their order.
+	Variables []string
 }
 
 // Error says what is wrong with a file. Problem, with Args, names the message in the catalogues.
@@ -101,8 +108,8 @@ func problem(code, name string, args ...any) *Error {
 // Extensions are the endings of file names that are read.
 var Extensions = []string{"csv", "xlsx", "xls"}
 
-// Read reads a file of at most MaxBytes. Every failure is an *Error.
-func Read(name string, content []byte) (set *Dataset, err error) {
+// Read reads a file of at most MaxBytes. Every failure is an *Error, unless ctx ended.
+func Read(ctx context.Context, name string, content []byte) (set *Dataset, err error) {
 	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
 	if !slices.Contains(Extensions, extension) {
 		return nil, problem(CodeFormatUnsupported, "extension")
@@ -123,7 +130,9 @@ func Read(name string, content []byte) (set *Dataset, err error) {
 			set, err = nil, problem(CodeUnreadable, "damaged", "Extension", extension)
 		}
 	}()
-	c := &collector{set: &Dataset{Extension: extension}}
+	runtime.LockOSThread() // whose time is counted
+	defer runtime.UnlockOSThread()
+	c := &collector{set: &Dataset{Extension: extension}, budget: newBudget(ctx)}
 	switch extension {
 	case "csv":
 		err = readCSV(content, c)
@@ -188,7 +197,8 @@ func hasOLEName(content []byte, name string) bool {
 
 // collector turns rows of cells into a Dataset. Readers hand it every row, also blank ones.
 type collector struct {
-	set *Dataset
+	set    *Dataset
+	budget *budget
 	// columnOf tells where the known columns stand.
 	columnOf map[string]int
 	// names has every column's name, by its position; an empty name is a column without one.
@@ -196,19 +206,22 @@ type collector struct {
 	invalid []RowError
 	// isStrict means that short rows are errors: in CSV they are, in a sheet blank cells are just not there.
 	isStrict bool
-	// blanks counts the blank rows since the last one that was not.
-	blanks int
+	// filled is the number of the last row that was not blank.
+	filled int
 }
 
-// add takes the next row. An error ends the reading.
+// add takes the next row and keeps none of the slice. Rows that are left out are blank. An error ends the reading.
 func (c *collector) add(number int, cells []string) error {
+	if err := c.budget.spendText(cells); err != nil {
+		return err
+	}
+	if number-c.filled-1 > maxBlankRows {
+		return problem(CodeTooManyRows, "blank_rows", "Row", c.filled+1)
+	}
 	if isBlank(cells) {
-		if c.blanks++; c.blanks > maxBlankRows {
-			return problem(CodeTooManyRows, "blank_rows", "Row", number-c.blanks+1)
-		}
 		return nil
 	}
-	c.blanks = 0
+	c.filled = number
 	if c.names == nil {
 		return c.header(cells)
 	}
@@ -250,8 +263,11 @@ func (c *collector) header(cells []string) error {
 			c.columnOf[name] = n
 		}
 		if name != "" {
+			if utf8.RuneCountInString(name) > MaxColumnName {
+				return problem(CodeSchemaInvalid, "long_column", "Max", MaxColumnName, "Column", shorten(name, 40))
+			}
 			if seen[folded] {
-				return problem(CodeSchemaInvalid, "duplicate_column", "Column", name)
+				return problem(CodeSchemaInvalid, "duplicate_column", "Column", shorten(name, 80))
 			}
 			seen[folded] = true
 			columns = append(columns, name)
@@ -346,14 +362,18 @@ func (c *collector) row(number int, cells []string) {
 		fail(columnID, "long_id", "Max", 255)
 		return
 	}
+	if len(c.set.VariableNames) > 0 {
+		row.Variables = make([]string, 0, len(c.set.VariableNames))
+	}
 	for n, name := range c.names {
-		if _, isKnown := c.columnOf[name]; isKnown || name == "" || n >= len(cells) {
+		if _, isKnown := c.columnOf[name]; isKnown || name == "" {
 			continue
 		}
-		if row.Variables == nil {
-			row.Variables = map[string]string{}
+		value := ""
+		if n < len(cells) {
+			value = cells[n]
 		}
-		row.Variables[name] = cells[n]
+		row.Variables = append(row.Variables, value)
 	}
 	c.set.Rows = append(c.set.Rows, row)
 }
@@ -363,12 +383,13 @@ func (c *collector) finish(content []byte) error {
 	if c.names == nil {
 		return problem(CodeEmpty, "empty")
 	}
+	fileSum := sha256.Sum256(content)
 	rowOf := map[string]int{}
 	var repeated []RowError
 	for n := range c.set.Rows {
 		row := &c.set.Rows[n]
 		if row.QuestionID == "" {
-			row.QuestionID = stableID(content, n)
+			row.QuestionID = stableID(fileSum, n)
 		}
 		if first, ok := rowOf[row.QuestionID]; ok {
 			repeated = append(repeated, RowError{Row: row.Number, Column: columnID, Problem: "duplicate_id",
@@ -394,12 +415,11 @@ func (c *collector) finish(content []byte) error {
 	return e
 }
 
-// stableID makes the id of the nth row of a file without ids: the same file gives the same ids. It is a
-// UUID of version 8 (RFC 9562) that begins with n, so that ids sort as the file does.
-func stableID(content []byte, n int) string {
+// stableID makes the id of the nth row of a file without ids from the file's checksum: the same file gives the same
+// ids. It is a UUID of version 8 (RFC 9562) that begins with n, so that ids sort as the file does.
+func stableID(fileSum [sha256.Size]byte, n int) string {
 	var seed [8]byte
 	binary.BigEndian.PutUint64(seed[:], uint64(n))
-	fileSum := sha256.Sum256(content)
 	sum := sha256.Sum256(append(fileSum[:], seed[:]...))
 	var id uuid.UUID
 	copy(id[:], sum[:16])

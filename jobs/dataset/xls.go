@@ -2,10 +2,12 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +38,9 @@ const (
 	recordBOF        = 0x0809
 )
 
+// biffColumns is how many columns a sheet of BIFF8 has.
+const biffColumns = 256
+
 var errBIFF = errors.New("damaged BIFF")
 
 // readXLS reads the first sheet that holds anything of an Excel 97–2003 workbook.
@@ -44,28 +49,51 @@ func readXLS(content []byte, c *collector) error {
 	if err != nil {
 		return err
 	}
-	book := biffBook{stream: stream}
+	book := biffBook{stream: stream, budget: c.budget}
 	if err := book.globals(); err != nil {
-		if e, ok := asError(err); ok {
-			return e
-		}
-		return problem(CodeUnreadable, "damaged", "Extension", "xls")
+		return book.explain(err)
 	}
 	for _, sheet := range book.sheets {
-		rows, err := book.sheet(sheet.offset)
+		cells, err := book.sheet(sheet.offset)
 		if err != nil {
-			return problem(CodeUnreadable, "damaged", "Extension", "xls")
+			return book.explain(err)
 		}
 		if c.names != nil {
-			if len(rows) > 0 {
+			if len(cells) > 0 {
 				c.set.IgnoredSheets = append(c.set.IgnoredSheets, sheet.name)
 			}
 			continue
 		}
-		for _, row := range rows {
-			if err := c.add(row.number, row.cells); err != nil {
+		if err := addRows(cells, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explain is err as users see it: what is no known problem, and not the end of the context, is damage.
+func (b *biffBook) explain(err error) error {
+	if _, isKnown := asError(err); isKnown || b.budget.ctx.Err() != nil {
+		return err
+	}
+	return problem(CodeUnreadable, "damaged", "Extension", "xls")
+}
+
+// addRows hands the rows of a sheet to the collector.
+func addRows(cells []biffCell, c *collector) error {
+	// The records of a sheet need not be in order; of two for one cell the later holds.
+	slices.SortStableFunc(cells, func(a, b biffCell) int { return cmp.Or(a.row-b.row, a.column-b.column) })
+	var row []string
+	for n, cell := range cells {
+		for len(row) <= cell.column {
+			row = append(row, "")
+		}
+		row[cell.column] = cell.text
+		if n+1 == len(cells) || cells[n+1].row != cell.row {
+			if err := c.add(cell.row+1, row); err != nil {
 				return err
 			}
+			row = row[:0]
 		}
 	}
 	return nil
@@ -95,15 +123,15 @@ func workbookStream(content []byte) ([]byte, error) {
 }
 
 type biffBook struct {
+	budget  *budget
 	stream  []byte
 	sheets  []biffSheet
 	strings []string
 	// formatOf has the number format of each cell format (XF).
 	formatOf []uint16
 	// dates holds, for each number format that the file defines, whether it shows a date or time.
-	dates     map[uint16]bool
-	is1904    bool
-	cellBytes int
+	dates  map[uint16]bool
+	is1904 bool
 }
 
 type biffSheet struct {
@@ -111,13 +139,17 @@ type biffSheet struct {
 	offset int
 }
 
-type biffRow struct {
-	number int
-	cells  []string
+// biffCell is a cell; row and column count from 0.
+type biffCell struct {
+	row, column int
+	text        string
 }
 
 // record returns the record at offset and where the next one begins.
 func (b *biffBook) record(offset int) (kind uint16, data []byte, next int, err error) {
+	if err := b.budget.spend(); err != nil {
+		return 0, nil, 0, err
+	}
 	if offset < 0 || offset+4 > len(b.stream) {
 		return 0, nil, 0, errBIFF
 	}
@@ -162,7 +194,13 @@ func (b *biffBook) globals() error {
 			if err != nil {
 				return err
 			}
-			b.sheets = append(b.sheets, biffSheet{name, int(binary.LittleEndian.Uint32(data))})
+			sheet := biffSheet{name, int(binary.LittleEndian.Uint32(data))}
+			if slices.ContainsFunc(b.sheets, func(other biffSheet) bool { return other.offset == sheet.offset }) {
+				return errBIFF
+			}
+			if b.sheets = append(b.sheets, sheet); len(b.sheets) > maxSheets {
+				return tooComplex("complex_sheets", maxSheets)
+			}
 		case recordFormat:
 			if len(data) < 5 {
 				return errBIFF
@@ -182,7 +220,10 @@ func (b *biffBook) globals() error {
 			parts := [][]byte{data}
 			for {
 				more, continued, after, err := b.record(next)
-				if err != nil || more != recordContinue {
+				if err != nil {
+					return err
+				}
+				if more != recordContinue {
 					break
 				}
 				parts, next = append(parts, continued), after
@@ -207,35 +248,40 @@ func (b *biffBook) sharedStrings(parts [][]byte) error {
 	if int64(count) > int64(len(b.stream)) {
 		return errBIFF
 	}
+	bytes := 0
 	for range count {
+		if err := b.budget.spend(); err != nil {
+			return err
+		}
 		text, err := reader.unicode()
 		if err != nil {
 			return err
+		}
+		if bytes += len(text); bytes > maxText {
+			return tooComplex("complex_text_mib", maxText>>20)
 		}
 		b.strings = append(b.strings, text)
 	}
 	return nil
 }
 
-// sheet reads the rows of the sheet whose BOF is at offset.
-func (b *biffBook) sheet(offset int) ([]biffRow, error) {
+// sheet reads the cells of the sheet whose BOF is at offset, in the order of their records.
+func (b *biffBook) sheet(offset int) (cells []biffCell, err error) {
 	kind, _, next, err := b.record(offset)
 	if err != nil || kind != recordBOF {
 		return nil, errBIFF
 	}
-	cells := map[int]map[int]string{}
-	last, count := -1, 0
 	put := func(row, column int, text string) error {
-		b.cellBytes += len(text)
-		if count++; count > 64*maxColumns*MaxRows || column >= 2*maxColumns || b.cellBytes > maxUnzipped {
+		if column >= biffColumns {
 			return errBIFF
 		}
-		if cells[row] == nil {
-			cells[row] = map[int]string{}
+		if len(cells) == maxHeldCells {
+			return tooComplex("complex_cells", maxHeldCells)
 		}
-		cells[row][column] = text
-		last = max(last, row)
-		return nil
+		if text != "" {
+			cells = append(cells, biffCell{row, column, text})
+		}
+		return b.budget.spend()
 	}
 	pendingRow, pendingColumn := -1, -1 // a formula whose text comes in a STRING record
 	var data []byte
@@ -289,7 +335,7 @@ func (b *biffBook) sheet(offset int) ([]biffRow, error) {
 			return nil, err
 		}
 	}
-	return inOrder(cells, last), nil
+	return cells, nil
 }
 
 func isCellRecord(kind uint16) bool {
@@ -333,26 +379,6 @@ func (b *biffBook) cell(kind uint16, format int, body []byte) (string, error) {
 		reader := biffReader{parts: [][]byte{body}}
 		return reader.unicode()
 	}
-}
-
-func inOrder(cells map[int]map[int]string, last int) []biffRow {
-	var rows []biffRow
-	for number := 0; number <= last; number++ {
-		columns, ok := cells[number]
-		if !ok {
-			continue
-		}
-		width := 0
-		for column := range columns {
-			width = max(width, column+1)
-		}
-		row := biffRow{number: number + 1, cells: make([]string, width)}
-		for column, text := range columns {
-			row.cells[column] = text
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }
 
 // rkNumber unpacks a number of 30 bits ([MS-XLS] 2.5.122).
@@ -482,25 +508,25 @@ type biffReader struct {
 }
 
 // take returns the next n bytes, across parts.
-func (r *biffReader) take(n int) ([]byte, error) {
-	for len(r.parts) > 0 && len(r.parts[0]) == 0 {
-		r.parts = r.parts[1:]
+func (r *biffReader) take(n int) (taken []byte, err error) {
+	for {
+		for len(r.parts) > 0 && len(r.parts[0]) == 0 {
+			r.parts = r.parts[1:]
+		}
+		left := n - len(taken)
+		if left == 0 {
+			return taken, nil
+		}
+		if len(r.parts) == 0 {
+			return nil, errBIFF
+		}
+		here := r.parts[0][:min(left, len(r.parts[0]))]
+		r.parts[0] = r.parts[0][len(here):]
+		if len(here) == n {
+			return here, nil
+		}
+		taken = append(taken, here...)
 	}
-	if n == 0 {
-		return nil, nil
-	}
-	if len(r.parts) == 0 {
-		return nil, errBIFF
-	}
-	if len(r.parts[0]) >= n {
-		taken := r.parts[0][:n]
-		r.parts[0] = r.parts[0][n:]
-		return taken, nil
-	}
-	taken := append([]byte(nil), r.parts[0]...)
-	r.parts[0] = nil
-	rest, err := r.take(n - len(taken))
-	return append(taken, rest...), err
 }
 
 // unicode reads a string with a length of two bytes, with its formatting ([MS-XLS] 2.5.293). Where its

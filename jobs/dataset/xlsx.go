@@ -3,86 +3,329 @@ package dataset
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"path"
+	"strconv"
 	"strings"
 
-	"github.com/xuri/excelize/v2"
+	"golang.org/x/net/html/charset"
 )
 
-// maxUnzipped bounds what a workbook inflates to, in bytes; 5 MB of honest text stay far below.
-const maxUnzipped = 64 << 20
-
-// readXLSX reads the first sheet that holds anything.
+// readXLSX reads the first visible sheet that holds anything (ECMA-376). Every part of the file is read to its end,
+// and so against its checksum: a file whose transfer or storage damaged it is refused, never read in part.
 func readXLSX(content []byte, c *collector) error {
-	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+	err := readBook(content, c)
+	if err == nil {
+		return nil
+	}
+	if _, isKnown := asError(err); isKnown || c.budget.ctx.Err() != nil {
+		return err
+	}
+	var damage *damageError
+	if errors.As(err, &damage) {
+		return problem(CodeUnreadable, "damaged_part", "Extension", "xlsx", "Part", damage.part)
+	}
+	return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
+}
+
+// damageError tells which part of a workbook cannot be read.
+type damageError struct {
+	part string
+	err  error
+}
+
+func (e *damageError) Error() string { return e.part + ": " + e.err.Error() }
+func (e *damageError) Unwrap() error { return e.err }
+
+func readBook(content []byte, c *collector) error {
+	parts, err := openParts(content, c.budget)
 	if err != nil {
-		return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
+		return err
 	}
-	var unzipped uint64
-	for _, entry := range archive.File {
-		unzipped += entry.UncompressedSize64
-		if entry.UncompressedSize64 > maxUnzipped || unzipped > maxUnzipped {
-			return problem(CodeUnreadable, "bomb", "MiB", maxUnzipped>>20)
-		}
-	}
-	book, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{UnzipSizeLimit: maxUnzipped, UnzipXMLSizeLimit: maxUnzipped,
-		ShortDatePattern: "yyyy-mm-dd"})
+	book, err := parts.workbook()
 	if err != nil {
-		return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
+		return err
 	}
-	defer book.Close() //nolint:errcheck // nothing was written
-	for _, sheet := range book.GetSheetList() {
-		if visible, err := book.GetSheetVisible(sheet); err == nil && !visible {
-			continue
-		}
-		if c.names != nil { // the sheet before had data: this one is only named
-			if hasData, err := sheetHasData(book, sheet); err == nil && hasData {
-				c.set.IgnoredSheets = append(c.set.IgnoredSheets, sheet)
+	for _, sheet := range book.sheets {
+		if c.names != nil { // a sheet before had data: this one is only named
+			hasData, err := book.hasData(sheet)
+			if err != nil {
+				return err
+			}
+			if hasData {
+				c.set.IgnoredSheets = append(c.set.IgnoredSheets, sheet.name)
 			}
 			continue
 		}
-		if err := readSheet(book, sheet, c); err != nil {
+		if err := book.read(sheet, c); err != nil {
+			return err
+		}
+	}
+	return parts.drain()
+}
+
+// zipParts are the parts of an Office file by their paths, in lower case: the format compares them so.
+type zipParts struct {
+	budget *budget
+	files  map[string]*zip.File
+	// isRead has the parts that were read to their end.
+	isRead map[string]bool
+}
+
+func openParts(content []byte, b *budget) (*zipParts, error) {
+	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		return nil, err
+	}
+	parts := &zipParts{budget: b, files: map[string]*zip.File{}, isRead: map[string]bool{}}
+	var unzipped uint64
+	for _, file := range archive.File {
+		if err := b.spend(); err != nil {
+			return nil, err
+		}
+		unzipped += file.UncompressedSize64
+		if file.UncompressedSize64 > maxUnzipped || unzipped > maxUnzipped {
+			return nil, tooComplex("complex_unzipped_mib", maxUnzipped>>20)
+		}
+		name := partName(file.Name)
+		if parts.files[name] != nil {
+			return nil, &damageError{file.Name, errors.New("two parts have this name")}
+		}
+		parts.files[name] = file
+	}
+	return parts, nil
+}
+
+// partName is a part's path as parts refer to it: some programs write backslashes or a leading slash.
+func partName(name string) string {
+	return strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(name, `\`, "/"), "/"))
+}
+
+// drain reads the parts that nobody has read, for their checksums alone.
+func (p *zipParts) drain() error {
+	for name, file := range p.files {
+		if p.isRead[name] || file.FileInfo().IsDir() {
+			continue
+		}
+		if err := p.scan(name, func(part *xmlPart) error { return part.skipRest() }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readSheet(book *excelize.File, sheet string, c *collector) error {
-	rows, err := book.Rows(sheet)
-	if err != nil {
-		return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
+// scan opens a part, lets read take what it wants of it, and reads the rest.
+func (p *zipParts) scan(name string, read func(*xmlPart) error) error {
+	file := p.files[name]
+	if file == nil {
+		return &damageError{name, errors.New("the part is missing")}
 	}
-	defer rows.Close() //nolint:errcheck // nothing was written
-	for number := 1; rows.Next(); number++ {
-		cells, err := rows.Columns()
-		if err != nil {
-			return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
+	content, err := file.Open()
+	if err != nil {
+		return &damageError{name, err}
+	}
+	defer content.Close() //nolint:errcheck // it was read to its end
+	reader := &meteredReader{Reader: content, budget: p.budget}
+	decoder := xml.NewDecoder(reader)
+	decoder.CharsetReader = charset.NewReaderLabel
+	part := &xmlPart{decoder: decoder, reader: reader, budget: p.budget}
+	if err = read(part); err == nil {
+		err = part.skipRest()
+	}
+	if _, isKnown := asError(err); err != nil && !isKnown {
+		return &damageError{name, err}
+	}
+	p.isRead[name] = err == nil
+	return err
+}
+
+// xmlPart reads the tokens of a part.
+type xmlPart struct {
+	decoder *xml.Decoder
+	reader  *meteredReader
+	budget  *budget
+	depth   int
+}
+
+// next returns the next start, end or text; io.EOF after the last. Only well-formed XML comes to its end.
+func (p *xmlPart) next() (xml.Token, error) {
+	for {
+		if err := p.budget.spend(); err != nil {
+			return nil, err
 		}
-		if err := c.add(number, cells); err != nil {
+		p.reader.sinceToken = 0
+		token, err := p.decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		switch token.(type) {
+		case xml.StartElement:
+			if p.depth++; p.depth > maxDepth {
+				return nil, tooComplex("complex_depth", maxDepth)
+			}
+			return token, nil
+		case xml.EndElement:
+			p.depth--
+			return token, nil
+		case xml.CharData:
+			return token, nil
+		}
+	}
+}
+
+// elements calls yield with the start of every element of the part, and atEnd, if any, at its end.
+func (p *xmlPart) elements(yield func(xml.StartElement) error, atEnd func() error) error {
+	for {
+		token, err := p.next()
+		if errors.Is(err, io.EOF) {
+			if atEnd == nil {
+				return nil
+			}
+			return atEnd()
+		}
+		if err != nil {
+			return err
+		}
+		if start, isStart := token.(xml.StartElement); isStart {
+			if err := yield(start); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// skipRest reads what is left of the part without a look at it, for its checksum. What the decoder holds already
+// came out of the part.
+func (p *xmlPart) skipRest() error {
+	for buffer := make([]byte, 32<<10); ; {
+		p.reader.sinceToken = 0
+		if _, err := p.reader.Read(buffer); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
 			return err
 		}
 	}
-	if err := rows.Error(); err != nil {
-		return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
-	}
-	return nil
 }
 
-// sheetHasData looks at the first rows of a sheet.
-func sheetHasData(book *excelize.File, sheet string) (bool, error) {
-	rows, err := book.Rows(sheet)
+// attribute returns an attribute by its name without a prefix; empty if the element has none.
+func attribute(start xml.StartElement, name string) string {
+	for _, attr := range start.Attr {
+		if attr.Name.Local == name {
+			return attr.Value
+		}
+	}
+	return ""
+}
+
+// relation is where a part refers to.
+type relation struct {
+	// kind is the last segment of the relation's type: worksheet, styles, sharedStrings, …
+	kind, target string
+}
+
+// relations returns the relations of a part by their ids; none if the part has no list of them.
+func (p *zipParts) relations(name string) (map[string]relation, error) {
+	relations := map[string]relation{}
+	list := partName(path.Join(path.Dir(name), "_rels", path.Base(name)+".rels"))
+	if p.files[list] == nil {
+		return relations, nil
+	}
+	err := p.scan(list, func(part *xmlPart) error {
+		return part.elements(func(start xml.StartElement) error {
+			if start.Name.Local != "Relationship" || attribute(start, "TargetMode") == "External" {
+				return nil
+			}
+			target := strings.ReplaceAll(attribute(start, "Target"), `\`, "/")
+			if !strings.HasPrefix(target, "/") {
+				target = path.Join(path.Dir(name), target)
+			}
+			relations[attribute(start, "Id")] = relation{kind: path.Base(attribute(start, "Type")), target: partName(path.Clean(target))}
+			return nil
+		}, nil)
+	})
+	return relations, err
+}
+
+// xlsxBook is a workbook.
+type xlsxBook struct {
+	parts *zipParts
+	// sheets are the visible worksheets, in their order.
+	sheets        []xlsxSheet
+	sharedStrings string // the part
+	numbers       *numberFormats
+}
+
+type xlsxSheet struct{ name, part string }
+
+// workbook reads what all sheets share but the texts.
+func (p *zipParts) workbook() (*xlsxBook, error) {
+	book := &xlsxBook{parts: p, sharedStrings: "xl/sharedstrings.xml", numbers: &numberFormats{codes: map[int]string{}}}
+	name := "xl/workbook.xml"
+	roots, err := p.relations("/")
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // nothing was written
-	for number := 0; number < 20 && rows.Next(); number++ {
-		cells, err := rows.Columns()
-		if err != nil {
-			return false, err
-		}
-		if strings.TrimSpace(strings.Join(cells, "")) != "" {
-			return true, nil
+	for _, root := range roots {
+		if root.kind == "officeDocument" {
+			name = root.target
 		}
 	}
-	return false, nil
+	relations, err := p.relations(name)
+	if err != nil {
+		return nil, err
+	}
+	parts, count := map[string]bool{}, 0
+	err = p.scan(name, func(part *xmlPart) error {
+		return part.elements(func(start xml.StartElement) error {
+			switch start.Name.Local {
+			case "workbookPr":
+				book.numbers.is1904 = isTrue(attribute(start, "date1904"))
+			case "sheet":
+				if count++; count > maxSheets {
+					return tooComplex("complex_sheets", maxSheets)
+				}
+				found, isThere := relations[relationID(start)]
+				if !isThere || parts[found.target] {
+					return errors.New("a sheet has no part of its own")
+				}
+				parts[found.target] = true
+				if state := attribute(start, "state"); found.kind == "worksheet" && (state == "" || state == "visible") {
+					book.sheets = append(book.sheets, xlsxSheet{attribute(start, "name"), found.target})
+				}
+			}
+			return nil
+		}, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, found := range relations {
+		switch found.kind {
+		case "sharedStrings":
+			book.sharedStrings = found.target
+		case "styles":
+			if err := p.scan(found.target, book.numbers.readStyles); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return book, nil
+}
+
+// relationID returns the id in the namespace of relations: a sheet has another one of its own.
+func relationID(start xml.StartElement) string {
+	for _, attr := range start.Attr {
+		if attr.Name.Local == "id" && attr.Name.Space != "" {
+			return attr.Value
+		}
+	}
+	return ""
+}
+
+func isTrue(text string) bool {
+	is, err := strconv.ParseBool(text)
+	return err == nil && is
 }

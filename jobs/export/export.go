@@ -31,8 +31,9 @@ type Report struct {
 type Item struct {
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	Variables                            map[string]string
-	Runs                                 []Run
+	// Variables are the values of Report.VariableNames, in their order.
+	Variables []string
+	Runs      []Run
 }
 
 // Run is one answer.
@@ -106,10 +107,7 @@ func (r Report) cells(item Item) []string {
 		completed = beijing.RFC3339(*r.CompletedAt)
 	}
 	cells = append(cells, beijing.RFC3339(r.CreatedAt), completed)
-	for _, name := range r.VariableNames {
-		cells = append(cells, item.Variables[name])
-	}
-	return cells
+	return append(cells, item.Variables...)
 }
 
 func deref(text *string) string {

@@ -38,7 +38,7 @@ func items() []export.Item {
 	var all []export.Item
 	for n, cell := range awkward {
 		all = append(all, export.Item{QuestionID: string(rune('a'+n/10)) + string(rune('0'+n%10)), Question: cell, StandardAnswer: cell, SystemPrompt: text(cell),
-			Variables: map[string]string{"level": cell}, Runs: []export.Run{
+			Variables: []string{cell}, Runs: []export.Run{
 				{Index: 1, Status: "SUCCEEDED", Response: text(cell), LatencyMS: number(812)},
 				{Index: 2, Status: "TIMEOUT", LatencyMS: number(30000), ErrorCode: text("TIMEOUT")}}})
 	}

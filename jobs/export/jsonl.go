@@ -51,10 +51,22 @@ type jsonError struct {
 	ErrorMessage *string `json:"error_message"`
 }
 
+// variables are an item's values by their names; nil if there are none.
+func (r Report) variables(item Item) map[string]string {
+	if len(item.Variables) == 0 {
+		return nil
+	}
+	variables := make(map[string]string, len(item.Variables))
+	for n, value := range item.Variables {
+		variables[r.VariableNames[n]] = value
+	}
+	return variables
+}
+
 // Write adds an item.
 func (j *JSONL) Write(item Item) error {
 	line := jsonItem{QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
-		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: item.Variables,
+		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
 		CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{}}
 	if j.report.CompletedAt != nil {
 		completed := beijing.RFC3339(*j.report.CompletedAt)

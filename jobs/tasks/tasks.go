@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,7 +36,22 @@ type Service struct {
 	Queue  Waker
 	Files  *blob.Disk
 	Sealer *secret.Sealer
-	Log    *slog.Logger
+	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
+	RateCeiling string
+	Log         *slog.Logger
+}
+
+// CallInterval returns the least time between two calls of a task with a rate limit, and whether the ceiling holds
+// because it is stricter than the task's own.
+func (s *Service) CallInterval(rate string) (interval time.Duration, isCeiling bool, err error) {
+	if interval, err = ParseRate(rate); err != nil {
+		return 0, false, err
+	}
+	ceiling, err := ParseRate(s.RateCeiling)
+	if err != nil || ceiling <= interval {
+		return interval, false, err
+	}
+	return ceiling, true, nil
 }
 
 // Settings are how a task runs.
@@ -64,13 +81,18 @@ type New struct {
 	Dataset *dataset.Dataset
 }
 
-// Origin returns scheme://host:port of an agent's URL: the key of its rate limit.
+// Origin returns scheme://host:port of an agent's URL: the key of its rate limit. All spellings of one address –
+// of its port, its case, a dot at its end, IPv4 written as IPv6 – have one origin.
 func Origin(u *url.URL) string {
-	port := u.Port()
+	port := strings.TrimLeft(u.Port(), "0")
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	return u.Scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // ParseRate reads a rate: N/s, N/m or unlimited. It returns the least time between two calls; zero means
@@ -146,7 +168,7 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	if err != nil {
 		return db.NewTask{}, err
 	}
-	interval, err := ParseRate(n.RateLimit)
+	interval, _, err := s.CallInterval(n.RateLimit)
 	if err != nil {
 		return db.NewTask{}, err
 	}
@@ -212,7 +234,7 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 		return task, err
 	}
 	launch := db.NewLaunch{By: by, AgentOrigin: Origin(address)}
-	if launch.CallInterval, err = ParseRate(task.RateLimit); err != nil {
+	if launch.CallInterval, _, err = s.CallInterval(task.RateLimit); err != nil {
 		return task, err
 	}
 	launchID, err := s.Store.RequestLaunch(ctx, task.ID, kind, questionID, launch)
@@ -275,13 +297,13 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 		return n, fmt.Errorf("read the dataset: %w", err)
 	}
 	n.File.Name = source.DatasetName
-	n.Dataset, err = dataset.Read(n.File.Name, n.File.Content)
+	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content)
 	return n, err
 }
 
 // CreateDemo creates a task of the given questions for the demo agent, whose answers vary.
 func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL string, questions File) (uuid.UUID, error) {
-	set, err := dataset.Read(questions.Name, questions.Content)
+	set, err := dataset.Read(ctx, questions.Name, questions.Content)
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -294,6 +316,36 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL st
 // DatasetFile returns the file that a task was made from, or blob.ErrNotFound. The caller closes it.
 func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, error) {
 	return s.Files.Open(ctx, datasetKey(task.ID, task.DatasetExtension))
+}
+
+// sweepAfter is how old a folder without a task must be before it is removed: a task that is just being created has its
+// file before its row.
+const sweepAfter = time.Hour
+
+// Sweep removes the files of tasks that do not exist: a process that dies between storing a file and its task leaves
+// them behind. It returns how many tasks' files it removed.
+func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
+	folders, err := s.Files.Folders(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var old []uuid.UUID
+	for _, folder := range folders {
+		if id, err := uuid.Parse(folder.Key); err == nil && time.Since(folder.StoredAt) > sweepAfter {
+			old = append(old, id)
+		}
+	}
+	missing, err := s.Store.MissingTasks(ctx, old)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range missing {
+		if err := s.Files.Delete(ctx, id.String()); err != nil {
+			return removed, err
+		}
+		removed++
+	}
+	return removed, nil
 }
 
 func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/dataset." + extension }

@@ -1,4 +1,4 @@
-package db
+package monitor
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"wending/db"
 	"wending/db/pg"
 )
 
 // Progress is a snapshot of how far a task has got.
 type Progress struct {
-	TaskID     uuid.UUID  `db:"task_id"`
-	TaskStatus TaskStatus `db:"task_status"`
+	TaskID     uuid.UUID     `db:"task_id"`
+	TaskStatus db.TaskStatus `db:"task_status"`
 	// FailureCode is the internal fault; nil unless the task FAILED.
 	FailureCode *string `db:"failure_code"`
 	// LaunchNumber is that of the newest launch; 0 means the task was never started.
@@ -96,8 +97,11 @@ const readProgress = `
 
 // TaskProgress returns how far a task is. While a launch of it works, the counts are the launch's own and those
 // of earlier runs that it does not repeat; before and after, those of the current runs.
-func (s *Store) TaskProgress(ctx context.Context, taskID uuid.UUID) (Progress, error) {
-	var progress Progress
-	err := s.db.GetContext(ctx, &progress, readProgress, taskID, recentRuns)
-	return progress, notFound(KindTask, pg.Classify("read the progress", err))
+func (m Monitor) TaskProgress(ctx context.Context, taskID uuid.UUID) (progress Progress, err error) {
+	if err := m.db.GetContext(ctx, &progress, readProgress, taskID, recentRuns); pg.IsNoRows(err) {
+		return progress, &db.NotFoundError{Kind: db.KindTask}
+	} else if err != nil {
+		return progress, pg.Classify("read the progress", err)
+	}
+	return progress, nil
 }

@@ -1,0 +1,77 @@
+// Package admission bounds how much costly work of a kind runs at once, so that no crowd brings the process down: who
+// cannot begin soon is told to come again.
+package admission
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+)
+
+// Patience is how long work waits for its turn.
+const Patience = 3 * time.Second
+
+// Gates are the kinds of work that are bounded, each with the number of places that it has.
+type Gates struct {
+	// Files is reading uploaded files: a place for each core.
+	Files *Gate
+	// Probes are tests of an agent from a page: 4 places.
+	Probes *Gate
+	// Pages are pages of results: 8 places.
+	Pages *Gate
+	// Exports are reports and results that are read from the database while a client takes them: 5 places, because each
+	// holds one of the process's connections to the database.
+	Exports *Gate
+	// Followers are streams of a task's progress: 1,000 places.
+	Followers *Gate
+}
+
+// NewGates returns gates whose refusals the registry counts.
+func NewGates(registry prometheus.Registerer) *Gates {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "wending_refused_total", Help: "Requests refused because as much work of their kind ran as may at once, by kind.",
+	}, []string{"kind"})
+	places := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "wending_places", Help: "How much work of a kind may run at once, by kind.",
+	}, []string{"kind"})
+	if registry != nil {
+		registry.MustRegister(refused, places)
+	}
+	gate := func(kind string, size int) *Gate {
+		places.WithLabelValues(kind).Set(float64(size))
+		return &Gate{places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind)}
+	}
+	return &Gates{
+		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Probes: gate("probes", 4), Pages: gate("pages", 8), Exports: gate("exports", 5),
+		Followers: gate("followers", 1000),
+	}
+}
+
+// Gate lets a limited number through at once.
+type Gate struct {
+	places  *semaphore.Weighted
+	refused prometheus.Counter
+}
+
+// Enter takes a place, or returns ErrBusy if none becomes free within Patience. leave gives the
+// place back; it may be called more than once.
+func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	if err := g.places.Acquire(waiting, 1); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		g.refused.Inc()
+		return nil, ErrBusy
+	}
+	return sync.OnceFunc(func() { g.places.Release(1) }), nil
+}
+
+// ErrBusy means that too much work of this kind runs already.
+var ErrBusy = errors.New("too much work of this kind runs already")

@@ -1,0 +1,209 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/handlers/admission"
+	"wending/jobs/agent/agenttest"
+)
+
+// fill takes every place of a gate.
+func fill(t *testing.T, gate *admission.Gate) (empty func()) {
+	t.Helper()
+	var leaves []func()
+	for {
+		leave, err := gate.Enter(t.Context())
+		if err != nil {
+			require.ErrorIs(t, err, admission.ErrBusy)
+			return func() {
+				for _, leave := range leaves {
+					leave()
+				}
+			}
+		}
+		leaves = append(leaves, leave)
+	}
+}
+
+// While as much of a kind runs as may at once, further requests are told to come again, and a form loses nothing.
+func TestACrowdIsToldToComeAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, nil)
+	s.awaitDone(t, id)
+	fields := map[string]string{"task_name": "kept name", "agent_api_url": fake.URL + "/kept", "file@q.csv": questions}
+	gates := s.server.Gates()
+	var filling sync.WaitGroup
+	empties := make([]func(), 4)
+	for n, gate := range []*admission.Gate{gates.Files, gates.Pages, gates.Exports, gates.Probes} {
+		filling.Go(func() { empties[n] = fill(t, gate) })
+	}
+	filling.Wait()
+
+	var asking sync.WaitGroup
+	for _, path := range []string{"/tasks/" + id + "/results", api + "/" + id + "/results", api + "/" + id + "/export?format=csv"} {
+		asking.Go(func() {
+			answer := s.get(t, path)
+			require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode, path)
+			require.Equal(t, "5", answer.Header.Get("Retry-After"), path)
+			require.Contains(t, string(answer.body), "同时进行的操作过多", path)
+		})
+	}
+	asking.Go(func() {
+		answer := s.post(t, api, fields)
+		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+		require.Equal(t, "5", answer.Header.Get("Retry-After"))
+		require.Contains(t, string(answer.body), "SERVICE_UNAVAILABLE")
+	})
+	asking.Go(func() {
+		answer := s.post(t, "/tasks", fields)
+		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+		require.Equal(t, "5", answer.Header.Get("Retry-After"))
+		page := answer.page(t)
+		require.Equal(t, "kept name", page.Find("input[name=task_name]").AttrOr("value", ""))
+		require.Equal(t, fake.URL+"/kept", page.Find("input[name=agent_api_url]").AttrOr("value", ""))
+		require.Contains(t, page.Find("[role=alert]").Text(), "同时进行的操作过多")
+	})
+	asking.Wait()
+	require.NotContains(t, string(s.get(t, "/tasks").body), "kept name")
+	require.Zero(t, s.reports.Load(), "a crowd is no error of ours")
+
+	empties[0]()
+	probe := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL})
+	require.Contains(t, string(probe.body), "同时进行的操作过多")
+	for _, empty := range empties[1:] {
+		empty()
+	}
+	require.Equal(t, http.StatusCreated, s.post(t, api, fields).StatusCode)
+	require.Equal(t, http.StatusOK, s.get(t, "/tasks/"+id+"/results").StatusCode)
+	require.Contains(t, string(s.get(t, "/metrics").body), `wending_refused_total{kind="files"}`)
+}
+
+// Many who upload at once all get an answer, and those who were accepted all have their task.
+func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	large := "question,standard_answer\n" + strings.Repeat(strings.Repeat("长", 1500)+",a\n", 900)
+	var created, refused int
+	var mu sync.Mutex
+	var uploading sync.WaitGroup
+	for range 40 {
+		uploading.Go(func() {
+			answer := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "file@q.csv": large, "start": "false"})
+			mu.Lock()
+			defer mu.Unlock()
+			switch answer.StatusCode {
+			case http.StatusCreated:
+				created++
+			case http.StatusServiceUnavailable:
+				refused++
+			default:
+				t.Errorf("status %d: %s", answer.StatusCode, answer.body)
+			}
+		})
+	}
+	uploading.Wait()
+	t.Logf("%d created, %d refused", created, refused)
+	require.Positive(t, created)
+	var stored int
+	require.NoError(t, s.tables.Get(&stored, `SELECT count(*) FROM evaluation_tasks`))
+	require.Equal(t, created, stored)
+}
+
+// A reader that takes nothing of a report is ended, and its place is free again.
+func TestAReaderThatTakesNothingIsEnded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	t.Parallel()
+	s := newSite(t, false)
+	id := s.fill(t, 500, 5, 20_000)
+	answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=jsonl")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	begin := make([]byte, 1000)
+	_, err = io.ReadFull(answer.Body, begin)
+	require.NoError(t, err)
+	start := time.Now()
+	defer fill(t, s.server.Gates().Exports)() // the places that the reader has left
+	dbtest.Await(t, 45*time.Second, "the reader's place", func() bool {
+		_, err := s.server.Gates().Exports.Enter(t.Context())
+		return err == nil
+	})
+	require.Greater(t, time.Since(start), 20*time.Second)
+	_, err = io.Copy(io.Discard, answer.Body)
+	require.Error(t, err, "what was not taken is not taken for the end")
+}
+
+// A process that dies between storing a file and its task leaves nothing behind for ever.
+func TestFilesWithoutATaskAreRemoved(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	kept := s.create(t, "http://127.0.0.1:9/", map[string]string{"start": "false"})
+	left, fresh := uuid.NewString(), uuid.NewString()
+	for _, folder := range []string{left, fresh, "staged"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(s.uploads, folder), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(s.uploads, folder, "dataset.csv"), []byte("x"), 0o600))
+	}
+	hoursAgo := time.Now().Add(-2 * time.Hour)
+	for _, folder := range []string{kept, left, "staged"} {
+		require.NoError(t, os.Chtimes(filepath.Join(s.uploads, folder), hoursAgo, hoursAgo))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.server.Run(ctx) }()
+	dbtest.Await(t, 10*time.Second, "the sweep", func() bool {
+		_, err := os.Stat(filepath.Join(s.uploads, left))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	cancel()
+	require.NoError(t, <-ended)
+	for _, folder := range []string{kept, fresh, "staged"} {
+		require.DirExists(t, filepath.Join(s.uploads, folder))
+	}
+}
+
+// Files that wait for their forms belong to the browser that sent them: others neither use them nor push them out.
+func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	preview := func(client *http.Client) string {
+		s.client = client
+		return s.post(t, "/tasks/preview", map[string]string{"file@q.csv": questions}).page(t).Find("input[name=dataset_token]").AttrOr("value", "")
+	}
+	newBrowser := func() *http.Client {
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		return &http.Client{Jar: jar, CheckRedirect: s.client.CheckRedirect}
+	}
+	one, other := newBrowser(), newBrowser()
+	token := preview(one)
+	require.NotEmpty(t, token)
+	own := preview(other)
+	for range 25 {
+		require.NotEmpty(t, preview(other))
+	}
+	create := func(client *http.Client, token string) int {
+		s.client = client
+		return s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "dataset_token": token, "start": "false"}).StatusCode
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, create(other, token), "another's file")
+	require.Equal(t, http.StatusUnprocessableEntity, create(other, own), "made room for its own later ones")
+	require.Equal(t, http.StatusSeeOther, create(one, token))
+}

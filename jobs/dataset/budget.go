@@ -1,0 +1,95 @@
+package dataset
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Limits of reading one file. A file above any of them is refused with CodeTooComplex, which names the limit;
+// files that people make stay far below all of them.
+const (
+	// maxTokens is how many XML tokens, records or cells are looked at.
+	maxTokens = 4_000_000
+	// maxText is how many bytes the cells of a dataset have together: a text that many cells of a workbook share
+	// counts for each of them.
+	maxText = 32 << 20
+	// maxRowCells is how many cells a row of a CSV file may have.
+	maxRowCells = 65_536
+	// maxSheets is how many sheets a workbook may have.
+	maxSheets = 256
+	// maxUnzipped is how many bytes a workbook's parts have together; 5 MB of honest text stay far below.
+	maxUnzipped = 64 << 20
+	// maxTokenBytes is how long one XML token may be. A cell holds at most 32,767 characters.
+	maxTokenBytes = 1 << 20
+	// maxDepth is how deep XML elements may be nested.
+	maxDepth = 64
+)
+
+// maxTime is how much of the processor's time reading may take. Tests change it: under the race detector everything
+// takes longer.
+var maxTime = 2 * time.Second
+
+// budget counts what reading one file has cost. It belongs to one thread.
+type budget struct {
+	ctx          context.Context
+	began        time.Duration
+	tokens, text int
+}
+
+func newBudget(ctx context.Context) *budget { return &budget{ctx: ctx, began: processorTime()} }
+
+// spend pays for one token. It fails if too many were spent, the time is over, or whoever wants the file has gone.
+func (b *budget) spend() error {
+	b.tokens++
+	if b.tokens > maxTokens {
+		return tooComplex("complex_tokens", maxTokens)
+	}
+	if b.tokens%256 == 0 {
+		return b.checkTime()
+	}
+	return nil
+}
+
+func (b *budget) checkTime() error {
+	if processorTime()-b.began > maxTime {
+		return tooComplex("complex_seconds", int(maxTime.Seconds()))
+	}
+	return b.ctx.Err()
+}
+
+// spendText pays for the texts of a row's cells.
+func (b *budget) spendText(cells []string) error {
+	for _, cell := range cells {
+		b.text += len(cell)
+	}
+	if b.text > maxText {
+		return tooComplex("complex_text_mib", maxText>>20)
+	}
+	return nil
+}
+
+// tooComplex names the limit that a file is above.
+func tooComplex(limit string, most int) *Error {
+	return problem(CodeTooComplex, limit, "Max", most)
+}
+
+// meteredReader passes a part on and checks the time before each piece, so that a long part without tokens ends too.
+// sinceToken is how much was read since it was last set to 0.
+type meteredReader struct {
+	io.Reader
+	budget     *budget
+	sinceToken int
+}
+
+func (r *meteredReader) Read(into []byte) (int, error) {
+	if err := r.budget.checkTime(); err != nil {
+		return 0, err
+	}
+	if r.sinceToken > maxTokenBytes {
+		return 0, tooComplex("complex_token_kib", maxTokenBytes>>10)
+	}
+	n, err := r.Reader.Read(into)
+	r.sinceToken += n
+	return n, err
+}

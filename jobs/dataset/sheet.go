@@ -1,0 +1,504 @@
+package dataset
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/xuri/excelize/v2"
+)
+
+const (
+	// maxHeldRows is how many rows with cells are held before their shared texts are known: only then is it clear
+	// which of them are blank.
+	maxHeldRows = 4 * MaxRows
+	// maxHeldCells is how many cells those rows may have: twice those of the widest dataset.
+	maxHeldCells = 2 * maxColumns * MaxRows
+	// sheetRows and sheetColumns are how large a sheet can be (ECMA-376 18.3.1.73, 18.3.1.13).
+	sheetRows, sheetColumns = 1 << 20, 16_384
+)
+
+// sheetCell is a cell whose text is known, or stands among the shared strings.
+type sheetCell struct {
+	column int
+	text   string
+	// shared is the text's index among the shared strings; -1 means that text is the text.
+	shared int
+}
+
+type sheetRow struct {
+	number int
+	cells  []sheetCell
+}
+
+// errEnough ends the reading of a sheet whose further rows are not wanted.
+var errEnough = errors.New("enough rows")
+
+// read hands the rows of a sheet to the collector. First comes the sheet, then the shared strings, so that only those
+// are kept that a cell refers to.
+func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
+	var rows []sheetRow
+	var held int
+	var isCut bool
+	err := b.parts.scan(sheet.part, func(part *xmlPart) error {
+		err := b.eachRow(part, func(row sheetRow) error {
+			if len(rows) == maxHeldRows {
+				isCut = true
+				return errEnough
+			}
+			if held += len(row.cells); held > maxHeldCells {
+				return tooComplex("complex_cells", maxHeldCells)
+			}
+			rows = append(rows, row)
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.resolve(rows); err != nil {
+		return err
+	}
+	var cells []string
+	for _, row := range rows {
+		cells = cells[:0]
+		for _, cell := range row.cells {
+			for len(cells) <= cell.column {
+				cells = append(cells, "")
+			}
+			cells[cell.column] = cell.text
+		}
+		if err := c.add(row.number, cells); err != nil {
+			return err
+		}
+	}
+	if isCut {
+		return problem(CodeTooManyRows, "rows", "Max", MaxRows)
+	}
+	return nil
+}
+
+// hasData looks at the first rows of a sheet.
+func (b *xlsxBook) hasData(sheet xlsxSheet) (hasData bool, err error) {
+	const looked = 20
+	var rows []sheetRow
+	err = b.parts.scan(sheet.part, func(part *xmlPart) error {
+		err := b.eachRow(part, func(row sheetRow) error {
+			if rows = append(rows, row); row.number >= looked {
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		err = b.resolve(rows)
+	}
+	for _, row := range rows {
+		hasData = hasData || row.number <= looked && slices.ContainsFunc(row.cells, func(cell sheetCell) bool { return clean(cell.text) != "" })
+	}
+	return hasData, err
+}
+
+// eachRow calls yield with the rows of a sheet that have cells with something in them.
+func (b *xlsxBook) eachRow(part *xmlPart, yield func(sheetRow) error) error {
+	row, filled := sheetRow{}, 0 // filled is the last row with cells
+	column, isData := -1, false
+	return part.elements(func(start xml.StartElement) error {
+		switch name := start.Name.Local; { // worksheet, sheetData, row, c
+		case part.depth == 2:
+			isData = name == "sheetData"
+		case isData && part.depth == 3 && name == "row":
+			if len(row.cells) > 0 {
+				if err := yield(row); err != nil {
+					return err
+				}
+				filled = row.number
+			}
+			if row.number-filled > maxBlankRows {
+				return problem(CodeTooManyRows, "blank_rows", "Row", filled+1)
+			}
+			number := row.number + 1
+			if given := attribute(start, "r"); given != "" {
+				var err error
+				if number, err = strconv.Atoi(given); err != nil || number <= row.number || number > sheetRows {
+					return errors.New("the rows are not in order")
+				}
+			}
+			row, column = sheetRow{number: number}, -1
+		case isData && part.depth == 4 && name == "c":
+			column++
+			if reference := attribute(start, "r"); reference != "" {
+				var err error
+				if column, err = columnOf(reference); err != nil {
+					return err
+				}
+			}
+			if column >= sheetColumns {
+				return errors.New("a cell outside the sheet")
+			}
+			cell, err := b.cell(part, start)
+			if err != nil {
+				return err
+			}
+			cell.column = column
+			if cell.shared >= 0 || cell.text != "" {
+				row.cells = append(row.cells, cell)
+			}
+		}
+		return nil
+	}, func() error {
+		if len(row.cells) > 0 {
+			return yield(row)
+		}
+		return nil
+	})
+}
+
+// columnOf returns the column (from 0) of a reference such as AB12.
+func columnOf(reference string) (column int, err error) {
+	for n := range len(reference) {
+		letter := reference[n] &^ 0x20
+		if letter < 'A' || letter > 'Z' {
+			break
+		}
+		if column = 26*column + int(letter-'A') + 1; column > sheetColumns {
+			break
+		}
+	}
+	if column == 0 {
+		return 0, errors.New("a cell without a column")
+	}
+	return column - 1, nil
+}
+
+// cell reads a cell to its end.
+func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error) {
+	cell := sheetCell{shared: -1}
+	value, inline, err := part.cellTexts()
+	if err != nil {
+		return cell, err
+	}
+	switch kind := attribute(start, "t"); kind {
+	case "s":
+		if value = strings.TrimSpace(value); value == "" {
+			return cell, nil
+		}
+		if cell.shared, err = strconv.Atoi(value); err != nil || cell.shared < 0 {
+			return cell, errors.New("a cell refers to no text")
+		}
+	case "inlineStr":
+		cell.text = unescape(inline)
+	case "b":
+		switch value {
+		case "1":
+			value = "TRUE"
+		case "0":
+			value = "FALSE"
+		}
+		cell.text = value
+	case "str", "e":
+		cell.text = value
+	default:
+		style, _ := strconv.Atoi(attribute(start, "s")) // none is the first
+		if kind == "d" {
+			value = serialOf(value)
+		}
+		if cell.text, err = b.numbers.text(value, style); err != nil {
+			return cell, err
+		}
+	}
+	return cell, nil
+}
+
+// cellTexts reads to the end of a cell and returns its value and its inline text.
+func (p *xmlPart) cellTexts() (value, inline string, err error) {
+	for depth := p.depth; p.depth >= depth; {
+		token, err := p.next()
+		if err != nil {
+			return "", "", errEarlyEnd(err)
+		}
+		start, isStart := token.(xml.StartElement)
+		if !isStart {
+			continue
+		}
+		switch start.Name.Local {
+		case "v":
+			value, err = p.text()
+		case "is":
+			inline, err = p.richText()
+		default:
+			err = p.skip()
+		}
+		if err != nil {
+			return "", "", err
+		}
+	}
+	return value, inline, nil
+}
+
+// richText reads to the end of an element that holds a text, whole (t) or in runs (r), and returns it without
+// formatting and without pronunciation (rPh).
+func (p *xmlPart) richText() (string, error) {
+	var whole strings.Builder
+	for depth := p.depth; p.depth >= depth; {
+		token, err := p.next()
+		if err != nil {
+			return "", errEarlyEnd(err)
+		}
+		start, isStart := token.(xml.StartElement)
+		if !isStart {
+			continue
+		}
+		switch start.Name.Local {
+		case "t":
+			text, err := p.text()
+			if err != nil {
+				return "", err
+			}
+			whole.WriteString(text)
+		case "r": // its text follows
+		default:
+			if err := p.skip(); err != nil {
+				return "", err
+			}
+		}
+	}
+	return whole.String(), nil
+}
+
+// text reads to the end of an element and returns the characters directly in it.
+func (p *xmlPart) text() (string, error) {
+	var text []byte
+	for depth := p.depth; p.depth >= depth; {
+		token, err := p.next()
+		if err != nil {
+			return "", errEarlyEnd(err)
+		}
+		if chars, isText := token.(xml.CharData); isText && p.depth == depth {
+			text = append(text, chars...)
+		}
+	}
+	return string(text), nil
+}
+
+// skip reads to the end of an element.
+func (p *xmlPart) skip() error {
+	for depth := p.depth; p.depth >= depth; {
+		if _, err := p.next(); err != nil {
+			return errEarlyEnd(err)
+		}
+	}
+	return nil
+}
+
+// errEarlyEnd is err; the end of a part within an element is damage.
+func errEarlyEnd(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// resolve replaces references to shared strings by their texts.
+func (b *xlsxBook) resolve(rows []sheetRow) error {
+	var wanted []int
+	for _, row := range rows {
+		for _, cell := range row.cells {
+			if cell.shared >= 0 {
+				wanted = append(wanted, cell.shared)
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	slices.Sort(wanted)
+	wanted = slices.Compact(wanted)
+	texts, err := b.readSharedStrings(wanted)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		for n := range row.cells {
+			if cell := &row.cells[n]; cell.shared >= 0 {
+				place, _ := slices.BinarySearch(wanted, cell.shared)
+				cell.text = texts[place]
+			}
+		}
+	}
+	return nil
+}
+
+// readSharedStrings returns the texts at the wanted places, which ascend.
+func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
+	texts, bytes, index := make([]string, 0, len(wanted)), 0, -1
+	err := b.parts.scan(b.sharedStrings, func(part *xmlPart) error {
+		return part.elements(func(start xml.StartElement) error {
+			if start.Name.Local != "si" {
+				return nil
+			}
+			if index++; len(texts) == len(wanted) || index != wanted[len(texts)] {
+				return part.skip()
+			}
+			text, err := part.richText()
+			if err != nil {
+				return err
+			}
+			if bytes += len(text); bytes > maxText {
+				return tooComplex("complex_text_mib", maxText>>20)
+			}
+			texts = append(texts, unescape(text))
+			return nil
+		}, nil)
+	})
+	if err == nil && len(texts) < len(wanted) {
+		err = &damageError{b.sharedStrings, errors.New("a cell refers to no text")}
+	}
+	return texts, err
+}
+
+// unescape replaces _xHHHH_, which stands for a character that XML cannot hold (ECMA-376 22.9.2.19, ST_Xstring).
+func unescape(text string) string {
+	if !strings.Contains(text, "_x") {
+		return text
+	}
+	var plain strings.Builder
+	var units []uint16
+	flush := func() {
+		plain.WriteString(string(utf16.Decode(units)))
+		units = units[:0]
+	}
+	for text != "" {
+		if len(text) >= 7 && text[0] == '_' && text[1] == 'x' && text[6] == '_' {
+			if unit, err := strconv.ParseUint(text[2:6], 16, 16); err == nil {
+				units = append(units, uint16(unit))
+				text = text[7:]
+				continue
+			}
+		}
+		flush()
+		plain.WriteByte(text[0])
+		text = text[1:]
+	}
+	flush()
+	return plain.String()
+}
+
+// numberFormats writes numbers as a workbook shows them.
+type numberFormats struct {
+	is1904 bool
+	// codes are the workbook's own formats, formatOf the format of each cell style.
+	codes    map[int]string
+	formatOf []int
+	// scratch is a workbook of one cell with which the library writes a number in a format; styles are its styles by
+	// format.
+	scratch *excelize.File
+	styles  map[int]int
+}
+
+// readStyles reads the number formats of cell styles.
+func (f *numberFormats) readStyles(part *xmlPart) error {
+	isCell := false
+	return part.elements(func(start xml.StartElement) error {
+		switch start.Name.Local {
+		case "cellXfs":
+			isCell = true
+		case "cellStyleXfs", "cellStyles", "dxfs":
+			isCell = false
+		case "numFmt":
+			if id, err := strconv.Atoi(attribute(start, "numFmtId")); err == nil {
+				f.codes[id] = attribute(start, "formatCode")
+			}
+		case "xf":
+			if isCell {
+				format, _ := strconv.Atoi(attribute(start, "numFmtId")) // none is the general one
+				f.formatOf = append(f.formatOf, format)
+			}
+		}
+		return nil
+	}, nil)
+}
+
+// text returns a cell's number in the format of its style.
+func (f *numberFormats) text(value string, style int) (string, error) {
+	value = plainNumber(value)
+	if value == "" || style <= 0 || style >= len(f.formatOf) || f.formatOf[style] == 0 {
+		return value, nil
+	}
+	if f.scratch == nil {
+		f.scratch, f.styles = excelize.NewFile(excelize.Options{ShortDatePattern: "yyyy-mm-dd"}), map[int]int{}
+		if err := f.scratch.SetWorkbookProps(&excelize.WorkbookPropsOptions{Date1904: &f.is1904}); err != nil {
+			return "", err
+		}
+	}
+	const sheet, cell = "Sheet1", "A1"
+	format := f.formatOf[style]
+	own, isKnown := f.styles[format]
+	if !isKnown {
+		made := excelize.Style{NumFmt: format}
+		code, isCustom := f.codes[format]
+		if !isCustom && isLocalDate(format) {
+			code, isCustom = "yyyy-mm-dd", true
+		}
+		if isCustom {
+			made = excelize.Style{CustomNumFmt: &code}
+		}
+		var err error
+		if own, err = f.scratch.NewStyle(&made); err != nil {
+			own = 0 // the library does not know the format: the number stays plain
+		}
+		f.styles[format] = own
+	}
+	if err := errors.Join(f.scratch.SetCellStyle(sheet, cell, cell, own), f.scratch.SetCellDefault(sheet, cell, value)); err != nil {
+		return "", err
+	}
+	return f.scratch.GetCellValue(sheet, cell)
+}
+
+// isLocalDate reports whether a built-in format shows a date in a way that depends on the language: those of Chinese,
+// Japanese and Korean spreadsheets (ECMA-376 18.8.30).
+func isLocalDate(format int) bool {
+	return format >= 27 && format <= 36 || format >= 50 && format <= 58
+}
+
+// plainNumber writes a number with at most 15 digits, as spreadsheets show it; what is no number stays as it is.
+func plainNumber(value string) string {
+	if strings.Contains(value, "_") {
+		return value
+	}
+	number, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return value
+	}
+	plain := strconv.FormatFloat(number, 'f', -1, 64)
+	if len(plain)-strings.Count(plain, ".") > 15 {
+		return strconv.FormatFloat(number, 'G', 15, 64)
+	}
+	return plain
+}
+
+// serialOf returns a date of ISO 8601 as the number of a date, which its cell's format then shows; what is no date
+// stays as it is.
+func serialOf(value string) string {
+	for _, layout := range []string{"2006-01-02T15:04:05.999Z07:00", "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999", "2006-01-02"} {
+		if moment, err := time.Parse(layout, value); err == nil {
+			days := moment.Sub(time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)).Hours() / 24
+			return strconv.FormatFloat(math.Round(days*86_400_000)/86_400_000, 'f', -1, 64)
+		}
+	}
+	return value
+}

@@ -1,0 +1,55 @@
+package tasks_test
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/tasks"
+)
+
+// All spellings of an agent's address share one rate limit.
+func TestSpellingsOfAnAddressHaveOneOrigin(t *testing.T) {
+	t.Parallel()
+	for origin, spellings := range map[string][]string{
+		"http://127.0.0.1:19501":      {"http://127.0.0.1:19501/a", "http://127.0.0.1:019501/b?c", "HTTP://127.0.0.1:0019501", "http://[::ffff:127.0.0.1]:19501", "http://[::ffff:7f00:1]:19501"},
+		"http://agent.example:80":     {"http://agent.example/", "http://AGENT.Example", "http://agent.example.:80/", "http://agent.example:080/x"},
+		"https://agent.example:443":   {"https://agent.example", "https://Agent.example.:443"},
+		"http://[2001:db8::1]:8000":   {"http://[2001:db8::1]:8000/", "http://[2001:DB8:0:0::1]:8000/"},
+		"http://agent.example:19501":  {"http://agent.example:19501"},
+		"https://agent.example:19501": {"https://agent.example:19501"},
+	} {
+		for _, spelling := range spellings {
+			u, err := url.Parse(spelling)
+			require.NoError(t, err)
+			require.Equal(t, origin, tasks.Origin(u), spelling)
+		}
+	}
+}
+
+// No task exceeds the site's limit.
+func TestTheCeilingHoldsForTasksAboveIt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ceiling, rate string
+		interval      time.Duration
+		isCeiling     bool
+	}{
+		{"unlimited", "unlimited", 0, false},
+		{"unlimited", "10/s", 100 * time.Millisecond, false},
+		{"5/s", "unlimited", 200 * time.Millisecond, true},
+		{"5/s", "10/s", 200 * time.Millisecond, true},
+		{"5/s", "5/s", 200 * time.Millisecond, false},
+		{"5/s", "1/s", time.Second, false},
+		{"30/m", "1/s", 2 * time.Second, true},
+	} {
+		interval, isCeiling, err := (&tasks.Service{RateCeiling: test.ceiling}).CallInterval(test.rate)
+		require.NoError(t, err)
+		require.Equal(t, test.interval, interval, "%+v", test)
+		require.Equal(t, test.isCeiling, isCeiling, "%+v", test)
+	}
+	_, _, err := (&tasks.Service{RateCeiling: "unlimited"}).CallInterval("fast")
+	require.Error(t, err)
+}
