@@ -10,27 +10,55 @@ import (
 	"wending/db/pg"
 )
 
-// EnterLanes admits lanes to a launch that is RUNNING, as many of them as its concurrency has room for, and returns
-// their ids. A lane makes one call at a time, so this keeps a launch within its concurrency over all workers.
+// Of a worker's lanes the last is only given to a launch that has none: an agent that hangs must not hold up the tasks
+// of all others. While launches wait without a lane, none gets more than its share of all lanes.
+const enterLanes = `
+	INSERT INTO lanes (id, launch_id, worker_id)
+	SELECT lane, CAST(:launch AS uuid), CAST(:worker AS uuid)
+	FROM unnest(CAST(:lanes AS uuid[])) lane
+	WHERE EXISTS (
+		SELECT FROM workers
+		WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second')
+	LIMIT (
+		WITH live AS (
+			SELECT id, lanes FROM workers WHERE beat_at > now() - :dead * interval '1 second'),
+		held AS (
+			SELECT lanes.launch_id, lanes.worker_id FROM lanes JOIN live ON live.id = lanes.worker_id),
+		mine AS (
+			SELECT count(*) AS lanes FROM held WHERE launch_id = :launch),
+		here AS (
+			SELECT w.lanes - (SELECT count(*) FROM held WHERE worker_id = w.id) AS free, least(w.lanes - 1, 1) AS kept
+			FROM live w
+			WHERE w.id = :worker),
+		waiting AS (
+			SELECT count(*) AS launches
+			FROM launches o
+			LEFT JOIN origins ON origins.origin = o.agent_origin
+			WHERE o.status = 'RUNNING'
+			  AND o.id <> :launch
+			  AND coalesce(origins.next_free <= now() + :horizon * interval '1 microsecond', true)
+			  AND NOT EXISTS (SELECT FROM held WHERE launch_id = o.id)
+			  AND EXISTS (SELECT FROM units u WHERE u.launch_id = o.id AND u.state = 'QUEUED')),
+		share AS (
+			SELECT greatest(1, sum(lanes) / (1 + waiting.launches + (
+				SELECT count(DISTINCT launch_id) FROM held WHERE launch_id <> :launch))) AS lanes
+			FROM live, waiting
+			WHERE waiting.launches > 0
+			GROUP BY waiting.launches)
+		SELECT greatest(0, least(
+			l.concurrency - mine.lanes,
+			CASE WHEN mine.lanes = 0 THEN greatest(least(here.free, 1), here.free - here.kept) ELSE here.free - here.kept END,
+			(SELECT lanes FROM share) - mine.lanes)) -- NULL, so no limit, while none waits
+		FROM launches l, mine, here
+		WHERE l.id = :launch)
+	RETURNING id`
+
+// EnterLanes admits lanes to a launch that is RUNNING, as many of them as its concurrency, the worker and others that
+// wait leave room for, and returns their ids. A lane makes one call at a time, so this keeps a launch within its
+// concurrency over all workers.
 func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID, lease Lease) (admitted []uuid.UUID, err error) {
 	// Locked in a statement of its own: only a later one sees the lanes admitted in the meantime.
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
-	const enter = `
-		INSERT INTO lanes (id, launch_id, worker_id)
-		SELECT lane, CAST(:launch AS uuid), CAST(:worker AS uuid)
-		FROM unnest(CAST(:lanes AS uuid[])) lane
-		WHERE EXISTS (
-			SELECT FROM workers
-			WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second')
-		LIMIT (
-			SELECT greatest(0, l.concurrency - (
-				SELECT count(*)
-				FROM lanes
-				JOIN workers w ON w.id = lanes.worker_id
-				WHERE lanes.launch_id = l.id AND w.beat_at > now() - :dead * interval '1 second'))
-			FROM launches l
-			WHERE l.id = :launch)
-		RETURNING id`
 	err = s.db.InTx(ctx, "enter lanes", func(tx *sqlx.Tx) error {
 		admitted = nil
 		var id uuid.UUID
@@ -41,9 +69,9 @@ func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid
 		if err != nil {
 			return pg.Classify("lock the launch", err)
 		}
-		err = pg.SelectNamed(ctx, tx, &admitted, enter, map[string]any{
+		err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, map[string]any{
 			"lanes": pqUUIDs(lanes...), "worker": lease.WorkerID, "launch": launchID, "lease": lease.Number,
-			"dead": WorkerDeadAfter.Seconds(), "expired": leaseDuration.Seconds(),
+			"dead": WorkerDeadAfter.Seconds(), "expired": leaseDuration.Seconds(), "horizon": rateHorizon.Microseconds(),
 		})
 		return pg.Classify("enter lanes", err)
 	})

@@ -479,13 +479,18 @@ const listActiveLaunches = `
 	SELECT l.id, l.status <> 'PENDING' AS started,
 		CASE
 			WHEN l.status <> 'RUNNING' OR o.next_free > now() + $2 * interval '1 microsecond' THEN 0
-			ELSE greatest(0, least(l.concurrency - live.lanes, queued.units))
+			ELSE greatest(0, least(l.concurrency - live.lanes, queued.units,
+				CASE WHEN live.lanes = 0 THEN greatest(1, room.lanes) ELSE room.lanes END))
 		END AS wanted_lanes,
 		l.status <> 'PENDING'
 			AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'RUNNING')
 			AND (queued.units = 0 OR l.status = 'STOPPING') AS is_done
 	FROM launches l
 	LEFT JOIN origins o ON o.origin = l.agent_origin
+	CROSS JOIN ( -- what workers have for launches that have lanes already: each keeps its last one for the others
+		SELECT coalesce(sum(greatest(0, w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id) - least(w.lanes - 1, 1))), 0) AS lanes
+		FROM workers w
+		WHERE w.beat_at > now() - $1 * interval '1 second') room
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS lanes
 		FROM lanes

@@ -117,7 +117,7 @@ func (b *bench) task(t testing.TB, url string, questions int, change func(*db.Ne
 // beat gives a sign of life of a worker that no process plays.
 func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 	t.Helper()
-	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: worker})
+	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: worker, Lanes: 64})
 	require.NoError(t, err)
 	return lease
 }
@@ -542,7 +542,7 @@ func TestALeavingWorkerFinishesItsCallAndGivesBackTheRest(t *testing.T) {
 		<-release
 		answer(w, call)
 	})
-	stop := b.startWorker(t, 2)
+	stop := b.startWorker(t, 3)
 	taskID, launchID := b.task(t, fake.URL, 4, nil)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, 10*time.Second, "two calls in flight", func() bool { return len(fake.Calls()) == 2 })
@@ -687,6 +687,94 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 }
 
 // A task whose agent may seldom be called must not keep the workers from the tasks of others.
+// A worker's last lane is for a task that has none, and while tasks wait none gets more than its share.
+func TestLanesAreSharedFairly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	worker := uuid.New()
+	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: worker, Lanes: 8})
+	require.NoError(t, err)
+	newLaunch := func() uuid.UUID {
+		_, launchID := b.task(t, "http://127.0.0.1:9", 100, func(n *db.NewTask) { n.Task.Concurrency = 64 })
+		_, err := b.store.StartLaunch(t.Context(), launchID)
+		require.NoError(t, err)
+		return launchID
+	}
+	enter := func(launchID uuid.UUID, n int) []uuid.UUID {
+		wanted := make([]uuid.UUID, n)
+		for i := range wanted {
+			wanted[i] = uuid.New()
+		}
+		lanes, err := b.store.EnterLanes(t.Context(), wanted, launchID, lease)
+		require.NoError(t, err)
+		return lanes
+	}
+	wanted := func(launchID uuid.UUID) (lanes int) {
+		_, err := b.tables.Exec(`UPDATE launches SET created_at = now() - interval '2 seconds'`) // younger ones are left alone
+		require.NoError(t, err)
+		launches, err := b.store.ActiveLaunches(t.Context())
+		require.NoError(t, err)
+		for _, launch := range launches {
+			if launch.ID == launchID {
+				lanes = launch.WantedLanes
+			}
+		}
+		return lanes
+	}
+	first := newLaunch()
+	held := enter(first, 64)
+	require.Len(t, held, 7, "one of eight is kept")
+	require.Empty(t, enter(first, 1))
+	require.Zero(t, wanted(first))
+
+	second := newLaunch()
+	require.Positive(t, wanted(second))
+	require.Len(t, enter(second, 64), 1, "the one that was kept")
+	third := newLaunch()
+	require.Empty(t, enter(third, 64), "all are taken")
+	require.Positive(t, wanted(third), "it waits")
+
+	for _, lane := range held[:3] {
+		require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+	}
+	require.Empty(t, enter(first, 3), "it holds four, its share while another waits is two")
+	require.Len(t, enter(third, 64), 2, "its share")
+	require.Empty(t, enter(first, 3), "the last one is kept")
+	require.NoError(t, b.store.LeaveLane(t.Context(), held[3]))
+	require.Len(t, enter(first, 3), 1, "none waits: what is free, but the last one")
+
+	alone, _, err := b.store.Beat(t.Context(), db.Worker{ID: uuid.New(), Lanes: 1})
+	require.NoError(t, err)
+	lease = alone
+	require.Len(t, enter(first, 1), 1, "a worker with one lane keeps none")
+}
+
+// An agent that hangs does not hold up the tasks of others.
+func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	release := make(chan struct{})
+	defer close(release)
+	hanging := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-release })
+	quick := agenttest.New(t, answer)
+	b.startWorker(t, 8)
+	for _, hangs := range []bool{true, false} {
+		url := map[bool]string{true: hanging.URL, false: quick.URL}[hangs]
+		taskID, launchID := b.task(t, url, 20, func(n *db.NewTask) {
+			n.Task.Concurrency = 64
+			n.Task.TimeoutSeconds = 600
+		})
+		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+		if hangs {
+			dbtest.Await(t, 10*time.Second, "all lanes but one", func() bool { return len(hanging.Calls()) == 7 })
+			continue
+		}
+		dbtest.Await(t, 2*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
+		b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+		require.Len(t, hanging.Calls(), 7)
+	}
+}
+
 func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 	t.Parallel()
 	for name, interval := range map[string]time.Duration{"1/m": time.Minute, "1/s": time.Second} {
@@ -797,7 +885,7 @@ func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 			time.Sleep(20 * time.Millisecond) // an agent that takes its time
 		}
 	})
-	b.startWorker(t, 2)
+	b.startWorker(t, 3)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 600 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, 10*time.Second, "two calls", func() bool { return len(fake.Calls()) == 2 })
@@ -917,8 +1005,8 @@ func TestAnOutageOfTheDatabaseCostsNoCall(t *testing.T) {
 		<-release
 		answer(w, call)
 	})
-	b.startWorker(t, 2)
-	b.startWorker(t, 2)
+	b.startWorker(t, 3)
+	b.startWorker(t, 3)
 	taskID, launchID := b.task(t, fake.URL, 4, func(n *db.NewTask) { n.Task.TimeoutSeconds = 120 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, 10*time.Second, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
@@ -991,7 +1079,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 		<-release
 		answer(w, call)
 	})
-	b.startWorker(t, 4)
+	b.startWorker(t, 5)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 60 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, 10*time.Second, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
