@@ -54,10 +54,11 @@ test-fast: ## The same without the race detector
 
 .PHONY: fuzz
 fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
-	go test ./jobs/dataset -run xxx -fuzz FuzzCSV -fuzztime 60s
-	go test ./jobs/dataset -run xxx -fuzz FuzzXLSX -fuzztime 60s
-	go test ./jobs/dataset -run xxx -fuzz 'FuzzXLS$$' -fuzztime 60s
-	go test ./jobs/agent -run xxx -fuzz FuzzDecode -fuzztime 60s
+	go test ./jobs/dataset -run xxx -fuzz FuzzCSV -fuzztime 60s -fuzzminimizetime 10x
+	go test ./jobs/dataset -run xxx -fuzz FuzzSheet -fuzztime 60s -fuzzminimizetime 10x
+	go test ./jobs/dataset -run xxx -fuzz FuzzXLSX -fuzztime 60s -fuzzminimizetime 10x
+	go test ./jobs/dataset -run xxx -fuzz 'FuzzXLS$$' -fuzztime 60s -fuzzminimizetime 10x
+	go test ./jobs/agent -run xxx -fuzz FuzzDecode -fuzztime 60s -fuzzminimizetime 10x
 	WENDING_FLIPS=all go test ./jobs/dataset -count=1 -v -run TestAFlippedByteIsFoundOut
 
 .PHONY: bench

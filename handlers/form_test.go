@@ -1,14 +1,19 @@
 package handlers_test
 
 import (
+	"encoding/base64"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/secret"
 )
 
 // After an internal error the form comes back with the file and the settings, and its alert says what happened.
@@ -185,4 +190,47 @@ func TestThePreviewOfAFileStandsForTheFile(t *testing.T) {
 	require.NotEmpty(t, token)
 	created := s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset_token": token, "runs_per_item": "3"})
 	require.Equal(t, http.StatusSeeOther, created.StatusCode, "without the file itself")
+}
+
+// Headers that a form keeps are for its browser, its agent and an hour: whoever else has the page gets nothing of them.
+func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	var sent []string
+	record := func(w http.ResponseWriter, call agenttest.Call) {
+		sent = append(sent, call.Header.Get("X-Key"))
+		agenttest.Stream(w, "x")
+	}
+	own, foreign := agenttest.New(t, record), agenttest.New(t, record)
+	page := s.post(t, "/tasks", map[string]string{"agent_api_url": own.URL, "agent_api_headers": `{"X-Key": "k"}`}).page(t)
+	sealed := page.Find("input[name=agent_api_headers_sealed]").AttrOr("value", "")
+	require.NotEmpty(t, sealed)
+	probe := func(client *http.Client, url, sealed string) string {
+		s.client, sent = client, nil
+		s.post(t, "/tasks/probe", map[string]string{"agent_api_url": url, "agent_api_headers_sealed": sealed})
+		require.Len(t, sent, 1)
+		return sent[0]
+	}
+	mine := s.client
+	other, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	require.Equal(t, "k", probe(mine, own.URL+"/another/path", sealed))
+	require.Empty(t, probe(mine, foreign.URL, sealed), "another agent")
+	require.Empty(t, probe(&http.Client{Jar: other}, own.URL, sealed), "another browser")
+
+	at, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	var browser string
+	for _, cookie := range mine.Jar.Cookies(at) {
+		if cookie.Name == "browser" {
+			browser = cookie.Value
+		}
+	}
+	sealer, err := secret.NewSealer("secret")
+	require.NoError(t, err)
+	for until, key := range map[time.Duration]string{time.Minute: "k", -time.Minute: ""} {
+		old, err := sealer.Seal(map[string]any{"headers": map[string]string{"X-Key": "k"}, "until": time.Now().Add(until)}, "form "+browser+" "+own.URL)
+		require.NoError(t, err)
+		require.Equal(t, key, probe(mine, own.URL, base64.StdEncoding.EncodeToString(old)), until)
+	}
 }

@@ -40,7 +40,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c := checker{form: form, n: base}
 	c.name()
 	origin := c.url(base, rules)
-	if origin != originOf(base.AgentURL) {
+	if origin != Origin(base.AgentURL) {
 		c.n.Headers, c.n.Payload = nil, nil
 	}
 	c.file(ctx)
@@ -127,14 +127,14 @@ func isAgentURL(u *url.URL) bool {
 // withQueryOf adds the query of another address at the same origin to an address without one.
 func withQueryOf(typed, other string, isWanted bool) string {
 	_, query, hasQuery := strings.Cut(other, "?")
-	if !isWanted || !hasQuery || strings.Contains(typed, "?") || originOf(typed) != originOf(other) {
+	if !isWanted || !hasQuery || strings.Contains(typed, "?") || Origin(typed) != Origin(other) {
 		return typed
 	}
 	return typed + "?" + query
 }
 
-// originOf is the origin of an address; empty if it is not one.
-func originOf(address string) string {
+// Origin is the origin of an address; empty if it is not one.
+func Origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return ""

@@ -25,8 +25,18 @@ import (
 	"wending/views/ui"
 )
 
-// formOwner is the owner that headers are sealed for while their form is being filled in.
-const formOwner = "form"
+// keptFor is how long headers that were typed stay in their form.
+const keptFor = time.Hour
+
+// keptHeaders are headers that a form carries, sealed, while it is being filled in.
+type keptHeaders struct {
+	Headers map[string]string `json:"headers"`
+	Until   time.Time         `json:"until"`
+}
+
+// headersOwner is whom kept headers are sealed for: this browser and the agent's origin, empty while the address is not
+// one yet. Elsewhere, whoever has the page could send them to an agent of their own.
+func headersOwner(c echo.Context, origin string) string { return "form " + browser(c) + " " + origin }
 
 // submission is a form for a task with what it is based on.
 type submission struct {
@@ -127,18 +137,24 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			defer func() { submitted.File = nil }() // it is staged already
 		}
 	}
-	rules := form.Rules{CheckURL: p.CheckURL, SealedHeaders: p.openHeaders(submitted)}
+	rules := form.Rules{CheckURL: p.CheckURL, SealedHeaders: p.openHeaders(c, submitted)}
 	s.task, s.faults = form.Task(ctx, submitted, base, rules)
 	return s, nil
 }
 
-// openHeaders opens headers that came back with a form; nil if there are none.
-func (p *Pages) openHeaders(submitted *form.Upload) (headers map[string]string) {
+// openHeaders opens headers that came back with a form; nil if there are none, or they must be typed again.
+func (p *Pages) openHeaders(c echo.Context, submitted *form.Upload) map[string]string {
 	sealed, err := base64.StdEncoding.DecodeString(submitted.Values["agent_api_headers_sealed"])
-	if err != nil || len(sealed) == 0 || p.Sealer.Open(sealed, formOwner, &headers) != nil {
-		return nil // they must be typed again
+	if err != nil || len(sealed) == 0 {
+		return nil
 	}
-	return headers
+	for _, origin := range []string{form.Origin(submitted.Value("agent_api_url")), ""} {
+		var kept keptHeaders
+		if p.Sealer.Open(sealed, headersOwner(c, origin), &kept) == nil && time.Now().Before(kept.Until) {
+			return kept.Headers
+		}
+	}
+	return nil
 }
 
 // createTask handles the submitted form: 303 to the list, or the form again with an error beside each field. If the
@@ -200,7 +216,7 @@ func (p *Pages) showForm(c echo.Context, submitted *form.Upload, status int) err
 	if err != nil {
 		return err
 	}
-	view := p.formView(s)
+	view := p.formView(c, s)
 	view.Preview = p.preview(c, s)
 	return p.renderForm(c, status, s, view)
 }
@@ -215,7 +231,7 @@ func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskv
 
 // showSubmission shows a form with its faults; system is the server's own, nil if it has none.
 func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *fault.Fault) error {
-	view := p.formView(s)
+	view := p.formView(c, s)
 	for _, f := range s.faults {
 		view.Errors[f.Field] = f.Message(locale(c))
 	}
@@ -252,7 +268,7 @@ func (p *Pages) emptyForm() taskviews.Form {
 
 // formView is a form as it was submitted, so that nothing typed is lost. Headers that were understood come back
 // sealed: a secret is never rendered, not even to the user who entered it.
-func (p *Pages) formView(s *submission) taskviews.Form {
+func (p *Pages) formView(c echo.Context, s *submission) taskviews.Form {
 	view := p.emptyForm()
 	values := s.Values
 	view.Name, view.URL, view.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
@@ -269,7 +285,7 @@ func (p *Pages) formView(s *submission) taskviews.Form {
 		view.From, view.Draft, view.KeepsQuery = values["from"], values["draft"], values["keep_query"] == "true"
 		view.HasQuery = view.KeepsQuery
 	}
-	typed, isTypo := p.openHeaders(s.Upload), false
+	typed, isTypo := p.openHeaders(c, s.Upload), false
 	if written := s.Value("agent_api_headers"); written != "" {
 		parsed, err := agent.ParseHeaders(written)
 		if isTypo = err != nil; !isTypo {
@@ -277,7 +293,8 @@ func (p *Pages) formView(s *submission) taskviews.Form {
 		}
 	}
 	if len(typed) > 0 {
-		if sealed, err := p.Sealer.Seal(typed, formOwner); err == nil {
+		owner := headersOwner(c, form.Origin(s.Value("agent_api_url")))
+		if sealed, err := p.Sealer.Seal(keptHeaders{typed, time.Now().Add(keptFor)}, owner); err == nil {
 			view.SealedHeaders = base64.StdEncoding.EncodeToString(sealed)
 			if !isTypo { // what is wrong stays, to be corrected
 				view.Headers = ""
@@ -314,7 +331,7 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	if request.IsFragment(c.Request()) {
 		return render(c, http.StatusOK, taskviews.PreviewPart(preview))
 	}
-	view := p.formView(s)
+	view := p.formView(c, s)
 	view.Preview = preview
 	if preview == nil {
 		view.Errors["dataset_file"] = locale(c).Text("error.DATASET_REQUIRED")
@@ -395,7 +412,7 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if request.IsFragment(c.Request()) {
 		return render(c, http.StatusOK, taskviews.ProbePart(probe))
 	}
-	view := p.formView(s)
+	view := p.formView(c, s)
 	view.Probe, view.Preview = probe, p.preview(c, s)
 	return p.renderForm(c, http.StatusOK, s, view)
 }

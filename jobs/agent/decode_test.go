@@ -97,7 +97,7 @@ func TestTextOverTheLimitIsCutAtACharacterAndMarked(t *testing.T) {
 func TestAnEndlessStreamIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"pings": ": ping\n\ndata: {\"event\":\"ping\"}\n\n", "blanks": "      \n", "empty lines": "\n", "unknown events": "event: x\ndata: {\"a\":1}\n\n",
+		"pings": ": ping\n\ndata: {\"event\":\"ping\"}\n\n", "blanks": "      \n",
 	} {
 		d := decoder{}
 		source := &counting{Reader: endless(text)}

@@ -484,3 +484,34 @@ func placesOf(t *testing.T, content []byte) (places []int) {
 	require.NotEmpty(t, places)
 	return places
 }
+
+// FuzzSheet reads sheets and shared texts of any XML. What the reader accepts it reads as the library does.
+func FuzzSheet(f *testing.F) {
+	f.Add(headerRow+oneRow, `<si><t>a</t></si>`)
+	f.Add(`<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row r="4"><c r="A4"><v>1.50</v></c><c r="B4" t="b"><v>1</v></c></row>`, `<si><t>question</t></si><si><r><t>standard</t></r><r><t>_answer</t></r><rPh sb="0" eb="1"><t>x</t></rPh></si>`)
+	f.Add(headerRow+`<row r="3"><c r="B3" t="str"><f>1</f><v>_x0041_</v></c><c r="A3" t="inlineStr"><is><t xml:space="preserve"> a&#10;_x0041_ </t></is></c></row>`, ``)
+	f.Fuzz(func(t *testing.T, sheet, shared string) {
+		content := workbook(t, []string{"sheet1.xml"}, map[string]string{
+			"xl/worksheets/sheet1.xml": sheetHead + sheet + sheetTail,
+			"xl/sharedStrings.xml":     xmlHead + `<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">` + shared + `</sst>`,
+		})
+		set, err := dataset.Read(t.Context(), "q.xlsx", content)
+		if err != nil {
+			return
+		}
+		book, err := excelize.OpenReader(bytes.NewReader(content))
+		if err != nil {
+			return
+		}
+		defer book.Close()
+		rows, err := book.GetRows("S1")
+		if err != nil || len(rows) == 0 {
+			return // the library is not strict, and leaves out what it cannot read
+		}
+		for _, row := range set.Rows {
+			if row.Number > len(rows) || !slices.Contains(rows[row.Number-1], row.Question) {
+				t.Fatalf("row %d: %q is not among %q", row.Number, row.Question, rows)
+			}
+		}
+	})
+}
