@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"database/sql/driver"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -35,24 +34,27 @@ func (s TaskStatus) IsActive() bool { return s == TaskPending || s == TaskRunnin
 
 // Task is a row of evaluation_tasks.
 type Task struct {
-	ID       uuid.UUID `db:"id"`
-	Name     string    `db:"task_name"`
-	AgentURL string    `db:"agent_api_url"`
+	ID   uuid.UUID `db:"id"`
+	Name string    `db:"task_name"`
+	// AgentURL is without its query.
+	AgentURL string `db:"agent_api_url"`
 	// SealedHeaders are the agent's headers, encrypted; nil means the task has none.
 	SealedHeaders []byte  `db:"agent_api_headers"`
 	AgentModel    *string `db:"agent_model"`
-	// ExtraPayload is a JSON object merged into every request body; nil means there is none.
-	ExtraPayload     *json.RawMessage `db:"extra_payload"`
-	Status           TaskStatus       `db:"status"`
-	FailureCode      *string          `db:"failure_code"`
-	RunsPerItem      int              `db:"runs_per_item"`
-	TimeoutSeconds   int              `db:"timeout_seconds"`
-	MaxRetries       int              `db:"max_retries"`
-	UseStream        bool             `db:"use_stream"`
-	Concurrency      int              `db:"concurrency"`
-	RateLimit        string           `db:"rate_limit"`
-	DatasetName      string           `db:"dataset_name"`
-	DatasetExtension string           `db:"dataset_extension"`
+	// SealedPayload is the JSON object merged into every request body, SealedQuery the query of AgentURL, both encrypted;
+	// nil means the task has none.
+	SealedPayload    []byte     `db:"sealed_payload"`
+	SealedQuery      []byte     `db:"sealed_query"`
+	Status           TaskStatus `db:"status"`
+	FailureCode      *string    `db:"failure_code"`
+	RunsPerItem      int        `db:"runs_per_item"`
+	TimeoutSeconds   int        `db:"timeout_seconds"`
+	MaxRetries       int        `db:"max_retries"`
+	UseStream        bool       `db:"use_stream"`
+	Concurrency      int        `db:"concurrency"`
+	RateLimit        string     `db:"rate_limit"`
+	DatasetName      string     `db:"dataset_name"`
+	DatasetExtension string     `db:"dataset_extension"`
 	// VariableNames are the dataset's further columns, in the file's order.
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
@@ -85,7 +87,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsPerItem }
 
 // taskColumns are the columns of a Task that are stored, of the table t.
 const taskColumns = `
-		t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.extra_payload, t.status, t.failure_code,
+		t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.sealed_payload, t.sealed_query, t.status, t.failure_code,
 		t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency, t.rate_limit,
 		t.dataset_name, t.dataset_extension, t.variable_names, t.total_items,
 		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
@@ -135,10 +137,10 @@ type NewTask struct {
 
 const insertTask = `
 	INSERT INTO evaluation_tasks (
-		id, task_name, agent_api_url, agent_api_headers, agent_model, extra_payload, runs_per_item, timeout_seconds, max_retries,
+		id, task_name, agent_api_url, agent_api_headers, agent_model, sealed_payload, sealed_query, runs_per_item, timeout_seconds, max_retries,
 		use_stream, concurrency, rate_limit, dataset_name, dataset_extension, variable_names, total_items, created_by)
 	VALUES (
-		:id, :task_name, :agent_api_url, :agent_api_headers, :agent_model, :extra_payload, :runs_per_item, :timeout_seconds, :max_retries,
+		:id, :task_name, :agent_api_url, :agent_api_headers, :agent_model, :sealed_payload, :sealed_query, :runs_per_item, :timeout_seconds, :max_retries,
 		:use_stream, :concurrency, :rate_limit, :dataset_name, :dataset_extension, :variable_names, :total_items, :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
@@ -168,7 +170,7 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 const updateDraft = `
 	UPDATE evaluation_tasks t
 	SET task_name = :task_name, agent_api_url = :agent_api_url, agent_api_headers = :agent_api_headers, agent_model = :agent_model,
-		extra_payload = :extra_payload, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
+		sealed_payload = :sealed_payload, sealed_query = :sealed_query, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, rate_limit = :rate_limit, dataset_name = :dataset_name,
 		dataset_extension = :dataset_extension, variable_names = :variable_names, total_items = :total_items, updated_at = now()
 	WHERE t.id = :id

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/secret"
+	"wending/jobs/tasks"
 )
 
 // After an internal error the form comes back with the file and the settings, and its alert says what happened.
@@ -81,6 +83,8 @@ func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
 	_, keeps := page.Find("input[name=keep_query]").Attr("checked")
 	require.True(t, keeps)
 	token := page.Find("input[name=dataset_token]").AttrOr("value", "")
+	sealer, err := secret.NewSealer("secret")
+	require.NoError(t, err)
 	for _, test := range []struct{ url, keep, want string }{
 		{"http://127.0.0.1:1/ask", "true", "http://127.0.0.1:1/ask?key=tops3cret"},
 		{"http://127.0.0.1:1/ask/v2", "true", "http://127.0.0.1:1/ask/v2?key=tops3cret"},
@@ -93,9 +97,14 @@ func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
 			fields["keep_query"] = test.keep
 		}
 		require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
-		var saved string
-		require.NoError(t, s.tables.Get(&saved, `SELECT agent_api_url FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
-		require.Equal(t, test.want, saved)
+		var saved uuid.UUID
+		require.NoError(t, s.tables.Get(&saved, `SELECT id FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
+		task, err := s.store.Task(t.Context(), saved)
+		require.NoError(t, err)
+		require.NotContains(t, task.AgentURL, "?", "the query is sealed")
+		target, err := tasks.Open(sealer, task)
+		require.NoError(t, err)
+		require.Equal(t, test.want, target.URL)
 		token = s.get(t, "/?from="+id).page(t).Find("input[name=dataset_token]").AttrOr("value", "")
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/secret"
+	"wending/jobs/tasks"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -446,7 +447,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.NoError(t, err)
 	connection := sqlx.MustConnect("postgres", database)
 	connection.MustExec(string(earlier))
-	connection.MustExec(`UPDATE public.evaluation_tasks SET agent_api_url = $1`, fake.URL)
+	connection.MustExec(`UPDATE public.evaluation_tasks SET agent_api_url = $1, extra_payload = '{"token": "canary2"}'`, fake.URL+"?key=canary1")
 	connection.MustExec(`UPDATE public.evaluation_tasks SET variable_names = '{level,topic}' WHERE task_name = 'half'`)
 	connection.MustExec(`UPDATE public.evaluation_items SET variables = '{"topic": "geography", "level": "1"}' WHERE id = 1`)
 	connection.MustExec(`UPDATE public.evaluation_items SET variables = '{"topic": "capitals"}' WHERE id = 2`)
@@ -458,6 +459,13 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	var half, draft uuid.UUID
 	require.NoError(t, b.tables.Get(&half, `SELECT id FROM evaluation_tasks WHERE task_name = 'half'`))
 	require.NoError(t, b.tables.Get(&draft, `SELECT id FROM evaluation_tasks WHERE task_name = 'draft'`))
+	sealed, err := tasks.SealPlain(t.Context(), b.store, b.sealer)
+	require.NoError(t, err)
+	require.Equal(t, 2, sealed)
+	b.requireNowhere(t, "canary1", "canary2")
+	sealed, err = tasks.SealPlain(t.Context(), b.store, b.sealer)
+	require.NoError(t, err)
+	require.Zero(t, sealed, "once")
 	before, err := b.store.Task(t.Context(), half)
 	require.NoError(t, err)
 	require.Equal(t, 2, before.Processed, "what was processed is counted from its units")
@@ -471,6 +479,8 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.Equal(t, db.TaskSucceeded, after.Status)
 	b.requireComplete(t, after)
 	require.Len(t, fake.Calls(), after.TotalRuns()-done)
+	require.Equal(t, "key=canary1", fake.Calls()[0].Query)
+	require.Equal(t, "canary2", fake.Calls()[0].Body["token"])
 	untouched, err := b.store.Task(t.Context(), draft)
 	require.NoError(t, err)
 	require.True(t, untouched.IsDraft())
@@ -584,22 +594,34 @@ func TestTheAgentGetsItsHeadersAndTheExtraPayload(t *testing.T) {
 	fake := agenttest.New(t, answer)
 	taskID, launchID := b.task(t, fake.URL, 1, func(n *db.NewTask) {
 		n.Task.RunsPerItem = 1
-		var err error
-		n.Task.SealedHeaders, err = b.sealer.Seal(map[string]string{"X-Api-Key": "k<&>"}, n.Task.ID.String())
-		require.NoError(t, err)
-		extra := json.RawMessage(`{"model":"m","stream":false}`)
-		n.Task.ExtraPayload = &extra
+		require.NoError(t, tasks.Seal(b.sealer, tasks.Target{
+			URL: fake.URL + "/ask?key=canary1", Headers: map[string]string{"X-Api-Key": "k<&>"},
+			Payload: json.RawMessage(`{"model":"canary2","stream":false}`),
+		}, &n.Task))
 	})
 	b.startWorker(t, 1)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.requireComplete(t, b.awaitEnd(t, taskID, 20*time.Second))
 	call := fake.Calls()[0]
 	require.Equal(t, "k<&>", call.Header.Get("X-Api-Key"))
-	require.Equal(t, "m", call.Body["model"])
+	require.Equal(t, "canary2", call.Body["model"])
+	require.Equal(t, "key=canary1", call.Query)
 	require.Equal(t, false, call.Body["stream"])
-	var sealed string
-	require.NoError(t, b.tables.Get(&sealed, `SELECT encode(agent_api_headers, 'escape') FROM evaluation_tasks`))
-	require.NotContains(t, sealed, "k<&>")
+	b.requireNowhere(t, "k<&>", "canary1", "canary2")
+}
+
+// requireNowhere checks that no task holds any of the secrets in clear.
+func (b *bench) requireNowhere(t testing.TB, secrets ...string) {
+	t.Helper()
+	var rows []string
+	require.NoError(t, b.tables.Select(&rows, `
+		SELECT t::text || encode(coalesce(agent_api_headers, ''), 'escape') || encode(coalesce(sealed_payload, ''), 'escape') ||
+			encode(coalesce(sealed_query, ''), 'escape')
+		FROM evaluation_tasks t`))
+	require.NotEmpty(t, rows)
+	for _, secret := range secrets {
+		require.NotContains(t, strings.Join(rows, "\n"), secret)
+	}
 }
 
 func TestTextThatPostgreSQLRefusesKeepsItsExactBytes(t *testing.T) {

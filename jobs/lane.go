@@ -11,6 +11,7 @@ import (
 	"wending/db"
 	"wending/jobs/crew"
 	"wending/jobs/secret"
+	"wending/jobs/tasks"
 )
 
 // kindLane is the job that claims and runs a launch's units one after another.
@@ -66,12 +67,11 @@ func (w *Worker) awaitSlot() bool {
 // launch is a launch that lanes can work on.
 type launch struct {
 	db.Call
-	// headers are the agent's, decrypted.
-	headers map[string]string
+	target tasks.Target
 }
 
 // readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because its
-// headers cannot be decrypted.
+// secrets cannot be decrypted.
 func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) {
 	call, err := w.Store.LaunchCall(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
@@ -81,7 +81,7 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) 
 		return nil, err
 	}
 	l := &launch{Call: call}
-	err = w.Sealer.Open(call.Task.SealedHeaders, call.TaskID.String(), &l.headers)
+	l.target, err = tasks.Open(w.Sealer, call.Task)
 	if errors.Is(err, secret.ErrKey) {
 		return nil, w.fail(ctx, id, FailureSecretKey)
 	}
@@ -101,7 +101,7 @@ func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 	if slots == 0 {
 		return 0, nil
 	}
-	if lanes, err = w.crews.Enter(w.calls, l.Call, l.headers, w.currentLease(), slots); err != nil {
+	if lanes, err = w.crews.Enter(w.calls, l.Call, l.target, w.currentLease(), slots); err != nil {
 		return 0, err
 	}
 	for _, lane := range lanes {
@@ -157,7 +157,7 @@ func (w *Worker) work(id uuid.UUID) error {
 		return err
 	}
 	for {
-		lanes, err := w.crews.Enter(w.calls, l.Call, l.headers, w.currentLease(), 1)
+		lanes, err := w.crews.Enter(w.calls, l.Call, l.target, w.currentLease(), 1)
 		if err != nil || len(lanes) == 0 {
 			return err
 		}

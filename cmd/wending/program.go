@@ -126,6 +126,11 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if p.store, err = db.Open(ctx, e.databaseURL, poolSize); err != nil {
 		return nil, err
 	}
+	if sealed, err := tasks.SealPlain(ctx, p.store, p.sealer); err != nil {
+		return nil, err
+	} else if sealed > 0 {
+		log.InfoContext(ctx, "payloads and queries that were stored in clear are sealed", "tasks", sealed)
+	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
 	p.metrics = jobs.NewMetrics(p.registry, p.queue)
 	return p, nil

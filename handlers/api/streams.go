@@ -14,7 +14,6 @@ import (
 	"wending/db"
 	"wending/db/monitor"
 	"wending/handlers/fault"
-	"wending/handlers/form"
 	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/jobs/beijing"
@@ -188,9 +187,8 @@ func newWriter(w io.Writer, format string, report export.Report, texts func() ex
 }
 
 func newReport(task db.Task, statistics db.Statistics, includeErrors bool) export.Report {
-	address, _ := form.ShownURL(task.AgentURL)
 	report := export.Report{
-		TaskName: task.Name, AgentURL: address, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
+		TaskName: task.Name, AgentURL: task.AgentURL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
 		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
 	}

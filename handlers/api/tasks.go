@@ -75,14 +75,18 @@ type detail struct {
 	Statistics      db.Statistics `json:"statistics"`
 }
 
-func newDetail(task db.Task, statistics db.Statistics) detail {
-	address, hasQuery := form.ShownURL(task.AgentURL)
-	if hasQuery {
-		address += "?…"
+// ShownURL is a task's address as users see it: of its query, in which keys are often written, only that it has one.
+func ShownURL(task db.Task) string {
+	if task.SealedQuery != nil {
+		return task.AgentURL + "?…"
 	}
+	return task.AgentURL
+}
+
+func newDetail(task db.Task, statistics db.Statistics) detail {
 	return detail{
-		Summary: newSummary(task), AgentURL: address, AgentModel: task.AgentModel, HasHeaders: task.SealedHeaders != nil,
-		HasExtraPayload: task.ExtraPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
+		Summary: newSummary(task), AgentURL: ShownURL(task), AgentModel: task.AgentModel, HasHeaders: task.SealedHeaders != nil,
+		HasExtraPayload: task.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: task.RateLimit,
 		DatasetName: task.DatasetName, CreatedBy: task.CreatedBy,
 		StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,

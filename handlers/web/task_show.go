@@ -13,7 +13,6 @@ import (
 	"wending/db"
 	"wending/handlers/api"
 	"wending/handlers/fault"
-	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/jobs/blob"
 	"wending/jobs/export"
@@ -41,7 +40,7 @@ func (p *Pages) showTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	show := taskviews.Show{Task: task, AgentURL: shownURL(task.AgentURL)}
+	show := taskviews.Show{Task: task, AgentURL: api.ShownURL(task)}
 	interval, isCeiling, err := p.Tasks.CallInterval(task.RateLimit)
 	if err != nil {
 		return err
@@ -61,14 +60,6 @@ func (p *Pages) showTask(c echo.Context) error {
 	frame := p.frame(c, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
 	frame.Styles, frame.Scripts = []string{"list.css", "task.css"}, []string{"task.js"}
 	return render(c, http.StatusOK, taskviews.ShowPage(frame, show))
-}
-
-func shownURL(address string) string {
-	shown, hasQuery := form.ShownURL(address)
-	if hasQuery {
-		return shown + "?…"
-	}
-	return shown
 }
 
 // liveTask is the part of a task's page that changes while it runs.

@@ -89,12 +89,9 @@ func (c *crew) awaitSlot(ctx context.Context, unit db.Unit) (mayCall bool) {
 func (c *crew) ask(ctx context.Context, unit db.Unit) (answer agent.Answer) {
 	task, start := c.call.Task, time.Now()
 	request := agent.Request{
-		URL: task.AgentURL, Headers: c.headers, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
+		URL: c.target.URL, Headers: c.target.Headers, ExtraPayload: c.target.Payload, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
 		SystemPrompt: unit.SystemPrompt, UserContext: unit.UserContext, Stream: task.UseStream,
 		IdempotencyKey: idempotencyKey(c.call, unit), Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
-	}
-	if task.ExtraPayload != nil {
-		request.ExtraPayload = *task.ExtraPayload
 	}
 	if c.contain("read an answer", func() { answer = c.Agents.Ask(ctx, request) }) {
 		answer = agent.Answer{

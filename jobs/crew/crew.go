@@ -22,6 +22,7 @@ import (
 
 	"wending/db"
 	"wending/jobs/agent"
+	"wending/jobs/tasks"
 )
 
 // Config is what all crews of a worker share.
@@ -68,10 +69,9 @@ const watchEvery = 300 * time.Millisecond
 // crew is the set of lanes that work on one launch in this process.
 type crew struct {
 	Config
-	call  db.Call
-	lease db.Lease
-	// headers are the agent's, decrypted.
-	headers map[string]string
+	call   db.Call
+	lease  db.Lease
+	target tasks.Target
 	// calls ends when calls in flight must be cut.
 	calls context.Context
 	cut   context.CancelFunc
@@ -87,14 +87,14 @@ type crew struct {
 }
 
 // join adds a lane to the launch's crew, and creates the crew if there is none under this lease.
-func (s *Crews) join(call db.Call, headers map[string]string, lease db.Lease) *crew {
+func (s *Crews) join(call db.Call, target tasks.Target, lease db.Lease) *crew {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.active[call.LaunchID]; c != nil && c.lease == lease && !c.gate.isClosed() {
 		c.lanes.Add(1)
 		return c
 	}
-	c := &crew{Config: s.config, call: call, lease: lease, headers: headers, gate: newGate(), closing: make(chan struct{})}
+	c := &crew{Config: s.config, call: call, lease: lease, target: target, gate: newGate(), closing: make(chan struct{})}
 	c.Log = s.config.Log.With("task_id", call.TaskID, "launch_id", call.LaunchID)
 	c.calls, c.cut = context.WithCancel(c.Calls)
 	c.supply = &supply{

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/jobs/tasks"
 )
 
 const (
@@ -25,7 +26,7 @@ type Lane struct {
 
 // Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. All of
 // them join the crew before the first one claims, so that it claims for all.
-func (s *Crews) Enter(ctx context.Context, call db.Call, headers map[string]string, lease db.Lease, n int) ([]*Lane, error) {
+func (s *Crews) Enter(ctx context.Context, call db.Call, target tasks.Target, lease db.Lease, n int) ([]*Lane, error) {
 	admitted, err := s.config.Holdings.enterLanes(n, func(lanes []uuid.UUID) ([]uuid.UUID, error) {
 		return s.config.Store.EnterLanes(ctx, lanes, call.LaunchID, lease)
 	})
@@ -34,7 +35,7 @@ func (s *Crews) Enter(ctx context.Context, call db.Call, headers map[string]stri
 	}
 	lanes := make([]*Lane, len(admitted))
 	for n, id := range admitted {
-		lanes[n] = &Lane{id: id, crews: s, crew: s.join(call, headers, lease)}
+		lanes[n] = &Lane{id: id, crews: s, crew: s.join(call, target, lease)}
 	}
 	return lanes, nil
 }

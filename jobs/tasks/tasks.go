@@ -173,15 +173,17 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		return db.NewTask{}, err
 	}
 	record := db.NewTask{By: by, Task: db.Task{
-		ID: id, Name: n.Name, AgentURL: n.AgentURL, ExtraPayload: n.Payload,
+		ID: id, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
 		UseStream: n.UseStream, Concurrency: n.Concurrency, RateLimit: n.RateLimit,
 		DatasetName: storableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 	}}
-	if len(n.Headers) > 0 {
-		if record.Task.SealedHeaders, err = s.Sealer.Seal(n.Headers, id.String()); err != nil {
-			return db.NewTask{}, err
-		}
+	target := Target{URL: n.AgentURL, Headers: n.Headers}
+	if n.Payload != nil {
+		target.Payload = *n.Payload
+	}
+	if err := Seal(s.Sealer, target, &record.Task); err != nil {
+		return db.NewTask{}, err
 	}
 	if n.AgentModel != "" {
 		record.Task.AgentModel = &n.AgentModel
@@ -273,7 +275,7 @@ func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 // dataset nil, if the stored file is gone.
 func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	n := New{
-		Name: source.Name, AgentURL: source.AgentURL, Payload: source.ExtraPayload,
+		Name: source.Name, AgentURL: source.AgentURL,
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: source.RateLimit,
@@ -282,8 +284,13 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	if source.AgentModel != nil {
 		n.AgentModel = *source.AgentModel
 	}
-	if err := s.Sealer.Open(source.SealedHeaders, source.ID.String(), &n.Headers); err != nil {
+	target, err := Open(s.Sealer, source)
+	if err != nil {
 		return n, err
+	}
+	n.AgentURL, n.Headers = target.URL, target.Headers
+	if target.Payload != nil {
+		n.Payload = &target.Payload
 	}
 	file, err := s.DatasetFile(ctx, source)
 	if errors.Is(err, blob.ErrNotFound) {

@@ -22,6 +22,7 @@ import (
 type Call struct {
 	Question       string
 	IdempotencyKey string
+	Query          string
 	Header         http.Header
 	Body           map[string]any
 }
@@ -38,7 +39,7 @@ func New(t testing.TB, script func(w http.ResponseWriter, call Call)) *Agent {
 	t.Helper()
 	a := &Agent{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call := Call{IdempotencyKey: r.Header.Get("Idempotency-Key"), Header: maps.Clone(r.Header)}
+		call := Call{Query: r.URL.RawQuery, IdempotencyKey: r.Header.Get("Idempotency-Key"), Header: maps.Clone(r.Header)}
 		body, _ := io.ReadAll(r.Body)
 		_ = json.Unmarshal(body, &call.Body)
 		call.Question, _ = call.Body["question"].(string)
