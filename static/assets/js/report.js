@@ -84,7 +84,8 @@
         const response = await fetch(link.href);
         if (!response.ok) {
           const known = { 404: link.dataset.missing, 409: link.dataset.unfinished }[response.status];
-          toast(known || link.dataset.failed, true);
+          const busy = response.status === 503 && (await response.json()).message;
+          toast(known || busy || link.dataset.failed, true);
           return;
         }
         const encoded = /filename\*=UTF-8''([^;]+)/.exec(response.headers.get("Content-Disposition") || "");
