@@ -270,17 +270,6 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) (
 	return tasks, nil
 }
 
-// MissingTasks returns those of the ids that no task has.
-func (s *Store) MissingTasks(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
-	const missing = `
-		SELECT id
-		FROM unnest($1::uuid[]) id
-		WHERE NOT EXISTS (SELECT FROM evaluation_tasks t WHERE t.id = id.id)`
-	var found []uuid.UUID
-	err := s.db.SelectContext(ctx, &found, missing, pq.Array(ids))
-	return found, pg.Classify("look for tasks", err)
-}
-
 // TaskFilter narrows a list of tasks; its zero value matches all.
 type TaskFilter struct {
 	Statuses []TaskStatus

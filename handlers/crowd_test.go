@@ -1,20 +1,14 @@
 package handlers_test
 
 import (
-	"context"
-	"errors"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/http/cookiejar"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
@@ -65,6 +59,10 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 			require.Contains(t, string(answer.body), "同时进行的操作过多", path)
 		})
 	}
+	asking.Go(func() { require.Equal(t, http.StatusServiceUnavailable, s.get(t, "/?from="+id).StatusCode, "a copy") })
+	asking.Go(func() {
+		require.Equal(t, http.StatusServiceUnavailable, s.post(t, api+"/"+id+"/clone", nil).StatusCode, "a clone")
+	})
 	asking.Go(func() {
 		answer := s.post(t, api, fields)
 		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
@@ -149,34 +147,6 @@ func TestAReaderThatTakesNothingIsEnded(t *testing.T) {
 	require.Greater(t, time.Since(start), 20*time.Second)
 	_, err = io.Copy(io.Discard, answer.Body)
 	require.Error(t, err, "what was not taken is not taken for the end")
-}
-
-// A process that dies between storing a file and its task leaves nothing behind for ever.
-func TestFilesWithoutATaskAreRemoved(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, false)
-	kept := s.create(t, "http://127.0.0.1:9/", map[string]string{"start": "false"})
-	left, fresh := uuid.NewString(), uuid.NewString()
-	for _, folder := range []string{left, fresh, "staged"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(s.uploads, folder), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(s.uploads, folder, "dataset.csv"), []byte("x"), 0o600))
-	}
-	hoursAgo := time.Now().Add(-2 * time.Hour)
-	for _, folder := range []string{kept, left, "staged"} {
-		require.NoError(t, os.Chtimes(filepath.Join(s.uploads, folder), hoursAgo, hoursAgo))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.server.Run(ctx) }()
-	dbtest.Await(t, 10*time.Second, "the sweep", func() bool {
-		_, err := os.Stat(filepath.Join(s.uploads, left))
-		return errors.Is(err, fs.ErrNotExist)
-	})
-	cancel()
-	require.NoError(t, <-ended)
-	for _, folder := range []string{kept, fresh, "staged"} {
-		require.DirExists(t, filepath.Join(s.uploads, folder))
-	}
 }
 
 // Files that wait for their forms belong to the browser that sent them: others neither use them nor push them out.

@@ -82,9 +82,16 @@ type patientWriter struct {
 	set        time.Time
 }
 
-func (w *patientWriter) Write(b []byte) (int, error) {
-	w.postpone()
-	return w.ResponseWriter.Write(b)
+// Write writes in pieces: a slow reader takes some of a large text in time, if not all.
+func (w *patientWriter) Write(b []byte) (written int, err error) {
+	const piece = 64 << 10
+	for {
+		w.postpone()
+		n, err := w.ResponseWriter.Write(b[written:min(len(b), written+piece)])
+		if written += n; err != nil || written == len(b) {
+			return written, err
+		}
+	}
 }
 
 func (w *patientWriter) WriteHeader(status int) {

@@ -72,7 +72,6 @@ type Server struct {
 	http.Handler
 	catalogue *text.Catalogue
 	pages     *web.Pages
-	tasks     *tasks.Service
 	progress  *live.Hub[uuid.UUID, monitor.Progress]
 	gates     *admission.Gates
 	// document returns the OpenAPI document, made once.
@@ -116,7 +115,6 @@ func (s *Server) mount(e *echo.Echo) {
 	plain := e.Group("")
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
 	service := &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, Log: s.Log}
-	s.tasks = service
 	checkURL := func(u *url.URL) error { return s.Guard.CheckURL(u) }
 
 	plain.Match([]string{http.MethodGet, http.MethodHead}, paths.Health, s.health)
@@ -136,14 +134,8 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// sweepEvery is how often files that were left behind are looked for.
-const sweepEvery = time.Hour
-
-// Run announces changes of tasks to live pages, and removes files that were left behind, until ctx ends.
+// Run announces changes of tasks to live pages until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	var sweeping sync.WaitGroup
-	defer sweeping.Wait()
-	sweeping.Go(func() { s.sweep(ctx) })
 	if s.DatabaseURL == "" {
 		<-ctx.Done()
 		return nil
@@ -155,25 +147,6 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		s.progress.Announce(id)
 	})
-}
-
-func (s *Server) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		removed, err := s.tasks.Sweep(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.Log.WarnContext(ctx, "could not look for files that were left behind, will retry", "error", err)
-		case removed > 0:
-			s.Log.InfoContext(ctx, "files of tasks that do not exist removed", "tasks", removed)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // Document is the OpenAPI description of the API, as it is served.

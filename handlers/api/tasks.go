@@ -207,6 +207,9 @@ func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdOut
 	if err != nil {
 		return nil, err
 	}
+	if err := admit(ctx, input.form); err != nil {
+		return nil, err
+	}
 	base, err := h.Tasks.Copy(ctx, source)
 	if err != nil {
 		return nil, err
@@ -224,9 +227,17 @@ func CopyName(ctx context.Context, name string) string {
 	return copied
 }
 
+// admit takes a place for reading files, or returns why there is none.
+func admit(ctx context.Context, submitted *form.Upload) error {
+	if err := submitted.Admit(ctx, request.From(ctx).Gates.Files); err != nil {
+		return err
+	}
+	return submitted.Refused
+}
+
 func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks.New) (*createdOutput, error) {
-	if submitted.Refused != nil {
-		return nil, submitted.Refused
+	if err := admit(ctx, submitted); err != nil {
+		return nil, err
 	}
 	n, faults := form.Task(ctx, submitted, base, form.Rules{CheckURL: h.CheckURL})
 	if len(faults) > 0 {

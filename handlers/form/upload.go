@@ -24,10 +24,10 @@ type Upload struct {
 	Values map[string]string
 	// File is nil if none came.
 	File *File
-	// Refused is why nothing that a file takes may be done for this form now; nil means that it has a place, until
-	// Release or the end of the request.
-	Refused error
-	leave   func()
+	// Refused is why nothing that a file takes may be done for this form now.
+	Refused  error
+	hasPlace bool
+	leave    func()
 }
 
 // File is a dataset file as it was uploaded.
@@ -52,7 +52,7 @@ const (
 func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, leave: func() {}}
 	if r.ContentLength == 0 {
-		return form, form.admit(r.Context(), gate)
+		return form, nil
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		r.Body = http.MaxBytesReader(w, r.Body, 4*maxFieldBytes) // no file can come with it
@@ -72,12 +72,17 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 	for n := 0; ; n++ {
 		part, err := reader.NextPart()
 		if errors.Is(err, io.EOF) {
-			return form, form.admit(r.Context(), gate)
+			if form.File == nil {
+				return form, nil
+			}
+			return form, form.Admit(r.Context(), gate)
 		}
 		if err != nil || n >= maxFields {
+			form.drop()
 			return nil, unreadable(err)
 		}
 		if err := form.add(part); err != nil {
+			form.drop()
 			return nil, unreadable(err)
 		}
 	}
@@ -125,8 +130,13 @@ func spool(part *multipart.Part) (*File, error) {
 	return file, err
 }
 
-// admit takes a place at the gate and the file into memory.
-func (u *Upload) admit(ctx context.Context, gate *admission.Gate) error {
+// Admit takes a place at the gate, until Release or the end of the request, and the form's file into memory. A form
+// with a file has been admitted; one that names a file on the server must be, before that is read. Without a place it
+// sets Refused.
+func (u *Upload) Admit(ctx context.Context, gate *admission.Gate) error {
+	if u.hasPlace || u.Refused != nil {
+		return nil
+	}
 	if u.File != nil {
 		defer u.File.spooled.Close() //nolint:errcheck // it was only written for this
 	}
@@ -138,7 +148,7 @@ func (u *Upload) admit(ctx context.Context, gate *admission.Gate) error {
 	if err != nil {
 		return err
 	}
-	u.leave = leave
+	u.leave, u.hasPlace = leave, true
 	context.AfterFunc(ctx, leave)
 	if u.File == nil || u.File.IsTooLarge {
 		return nil
@@ -152,6 +162,13 @@ func (u *Upload) admit(ctx context.Context, gate *admission.Gate) error {
 		return fmt.Errorf("read an upload: %w", err)
 	}
 	return nil
+}
+
+// drop closes what was spooled of a form that cannot be read.
+func (u *Upload) drop() {
+	if u.File != nil {
+		_ = u.File.spooled.Close() // it has no name: nothing is left
+	}
 }
 
 // Release gives the form's place to others before the request ends.

@@ -65,11 +65,18 @@ func (p *Pages) newTask(c echo.Context) error {
 	if draft != "" && !source.IsDraft() {
 		return fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE")
 	}
+	submitted := &form.Upload{}
+	if err := submitted.Admit(c.Request().Context(), gates(c).Files); err != nil {
+		return err
+	}
+	if submitted.Refused != nil {
+		return submitted.Refused
+	}
 	n, err := p.Tasks.Copy(c.Request().Context(), source)
 	if err != nil {
 		return err
 	}
-	submitted := &form.Upload{Values: formValues(n)}
+	submitted.Values = formValues(n)
 	if draft != "" {
 		submitted.Values["draft"] = draft
 	} else {
@@ -108,6 +115,9 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	ctx := c.Request().Context()
 	s := &submission{Upload: submitted}
 	base := tasks.New{Settings: p.Defaults}
+	if err := submitted.Admit(ctx, gates(c).Files); err != nil {
+		return nil, err
+	}
 	if submitted.Refused != nil {
 		s.system = submitted.Refused
 		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.CheckURL})

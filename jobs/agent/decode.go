@@ -111,7 +111,7 @@ func (d *decoder) payload(eventName string, isPrefixed bool) (isDone bool) {
 		if c == '[' && w.hasPrefix("[done]") {
 			return true
 		}
-		w.mark, w.nodes = w.pos, 0
+		w.mark, w.nodes, w.isPassedOver = w.pos, 0, false
 		v, err := w.value(0)
 		switch {
 		case err == nil:
@@ -200,6 +200,10 @@ func (d *decoder) take(eventName string, isPrefixed bool, v value) {
 		d.add(&d.reasoning, chunkText(v))
 	case eventName == "node_finished":
 		text := finalText(v)
+		if len(text) == 0 && d.w.isPassedOver { // it may be in what was not kept
+			d.tooLarge = true
+			return
+		}
 		if len(text) == 0 && holdsOutputs(v) {
 			return // another protocol's event of the same name: where its text is would be a guess
 		}
@@ -236,7 +240,9 @@ func (d *decoder) takeEnvelope(v value, isPrefixed bool) {
 	}
 	if isFailureCode(v) {
 		d.fail(v)
+		return
 	}
+	d.tooLarge = d.tooLarge || d.w.isPassedOver
 }
 
 func (d *decoder) fail(v value) {

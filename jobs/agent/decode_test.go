@@ -139,11 +139,16 @@ func TestAnAnswerBehindTooManyPartsIsNotLost(t *testing.T) {
 	answer := decodeBytes([]byte(`{"event":"node_finished","embedding":` + numbers + `,"output":"THE ANSWER"}`))
 	require.Equal(t, "THE ANSWER", string(answer.Text))
 	var members strings.Builder
-	for n := range 101_000 {
+	for n := range 201_000 {
 		fmt.Fprintf(&members, `"k%d":0,`, n)
 	}
 	answer = decodeBytes([]byte(`{"event":"node_finished",` + members.String() + `"output":"THE ANSWER"}`))
 	require.Equal(t, CodeTooLarge, answer.ErrorCode)
+	answer = decodeBytes([]byte(`{"output":"hello","trace":[` + strings.Repeat(`{"token":"a","top":[{"t":"a","p":-0.5},{"t":"b","p":-1}]},`, 60_000) + `{}]}`))
+	require.Equal(t, "hello", string(answer.Text))
+	require.Equal(t, Succeeded, answer.Status)
+	answer = decodeBytes([]byte(`{"event":"node_finished","trace":[` + strings.Repeat(`[0,0,0,0,0,0,0,0,0,0,0,0],`, 9_000) + `0],"output":["THE","ANSWER"]}`))
+	require.Equal(t, CodeTooLarge, answer.ErrorCode, "never an empty success")
 	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, maxItems) + `"b"]}`))
 	require.Equal(t, CodeTooLarge, answer.ErrorCode)
 	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, maxItems-1) + `"b"]}`))

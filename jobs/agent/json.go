@@ -21,8 +21,9 @@ var (
 const (
 	// maxValueBytes bounds one JSON value. MaxText of Chinese, written as \u escapes, takes twice its size.
 	maxValueBytes = 2*MaxText + 64<<10
-	// maxNodes is how many parts a value may have. Of a list's parts the first maxItems are kept and counted, so that
-	// a list of a million numbers is only passed over; a list of more texts, which may be the answer, is too large.
+	// maxNodes is how many parts of a value are kept: lists and objects after them are only passed over, and a value of
+	// twice as many is too large. Of a list the first maxItems are kept; one of more texts, which may be the answer, is
+	// too large.
 	maxNodes, maxItems = 100_000, 10_000
 	// maxRead bounds all that an agent sends for one answer, with pings, blanks and events that nobody knows.
 	maxRead = 16 * MaxText
@@ -75,8 +76,9 @@ type window struct {
 	read, reread int
 	// begin is how the source begins, for error messages: a little more than they show.
 	begin []byte
-	// nodes counts the parts of the value being read.
-	nodes int
+	// nodes counts the parts of the value being read; isPassedOver reports that some were not kept.
+	nodes        int
+	isPassedOver bool
 }
 
 func newWindow(src io.Reader) *window {
@@ -207,7 +209,8 @@ func (w *window) value(depth int) (value, error) {
 		text, err := w.string()
 		return value{kind: kindString, text: text}, err
 	case c == '{' || c == '[':
-		if depth >= maxTreeDepth {
+		if depth >= maxTreeDepth || w.nodes > maxNodes {
+			w.isPassedOver = w.isPassedOver || depth < maxTreeDepth
 			return w.skipDeep(c)
 		}
 		if c == '{' {
@@ -282,7 +285,7 @@ func (w *window) object(start, depth int) (value, error) {
 		if err != nil {
 			return v, err
 		}
-		if w.nodes++; w.nodes > maxNodes {
+		if w.nodes++; w.nodes > 2*maxNodes {
 			return v, errTooLarge
 		}
 		v.fields = append(v.fields, field{string(name), member})
@@ -320,7 +323,7 @@ func (w *window) array(start, depth int) (value, error) {
 		if len(v.items) == maxItems && item.kind != kindString {
 			continue
 		}
-		if w.nodes++; w.nodes > maxNodes || len(v.items) == maxItems {
+		if w.nodes++; w.nodes > 2*maxNodes || len(v.items) == maxItems {
 			return v, errTooLarge
 		}
 		v.items = append(v.items, item)

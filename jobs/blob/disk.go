@@ -93,25 +93,10 @@ func (d *Disk) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// Entry is a stored file, or a folder of files.
+// Entry is a stored file.
 type Entry struct {
 	Key      string
 	StoredAt time.Time
-}
-
-// Folders returns the folders at the top, with the time of their last change.
-func (d *Disk) Folders(_ context.Context) ([]Entry, error) {
-	found, err := os.ReadDir(d.dir)
-	if err != nil {
-		return nil, fmt.Errorf("list folders: %w", err)
-	}
-	var entries []Entry
-	for _, one := range found {
-		if info, err := one.Info(); err == nil && one.IsDir() { // else removed in the meantime
-			entries = append(entries, Entry{Key: one.Name(), StoredAt: info.ModTime()})
-		}
-	}
-	return entries, nil
 }
 
 // List returns the files directly under a key.

@@ -515,3 +515,38 @@ func FuzzSheet(f *testing.F) {
 		}
 	})
 }
+
+// Elements of extensions have names of elements proper; what programs write that is not quite right is read.
+func TestOddButHonestWorkbooksAreRead(t *testing.T) {
+	t.Parallel()
+	const ns = ` xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"`
+	rels := func(more string) string {
+		return xmlHead + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="x/worksheet" Target="worksheets/sheet1.xml"/>` + more + `</Relationships>`
+	}
+	dated := headerRow + `<row r="2"><c r="A2" s="1"><v>42000</v></c><c r="B2" t="inlineStr"><v>plain</v></c></row>`
+	for name, test := range map[string]struct {
+		parts            map[string]string
+		question, answer string
+	}{
+		"1904 with an extension, formats of conditions": {map[string]string{
+			"xl/workbook.xml":            xmlHead + `<workbook` + ns + `><workbookPr date1904="1"/><sheets><sheet name="a" sheetId="1" r:id="rId1"/><sheet name="m" sheetId="2" state="veryHidden" r:id=""/></sheets><extLst><ext><x15:workbookPr xmlns:x15="x" chartTrackingRefBase="1"/></ext></extLst></workbook>`,
+			"xl/_rels/workbook.xml.rels": rels(`<Relationship Id="st" Type="x/styles" Target="styles.xml"/>`),
+			"xl/styles.xml":              xmlHead + `<styleSheet` + ns + `><numFmts><numFmt numFmtId="164" formatCode="yyyy\-mm\-dd"/></numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="164"/></cellXfs><dxfs><dxf><numFmt numFmtId="164" formatCode="0.00"/></dxf></dxfs></styleSheet>`,
+			"xl/worksheets/sheet1.xml":   sheetHead + dated + sheetTail,
+		}, "2018-12-28", "plain"},
+		"styles that are missing": {map[string]string{
+			"xl/_rels/workbook.xml.rels": rels(`<Relationship Id="st" Type="x/styles" Target="styles.xml"/>`),
+			"xl/worksheets/sheet1.xml":   sheetHead + dated + sheetTail,
+		}, "42000", "plain"},
+		"rows out of order": {map[string]string{
+			"xl/_rels/workbook.xml.rels": rels(""),
+			"xl/worksheets/sheet1.xml":   sheetHead + oneRow + headerRow + sheetTail,
+		}, "q1", "a1"},
+	} {
+		set, err := dataset.Read(t.Context(), "q.xlsx", workbook(t, []string{"sheet1.xml"}, test.parts))
+		require.NoError(t, err, name)
+		require.Len(t, set.Rows, 1, name)
+		require.Equal(t, test.question, set.Rows[0].Question, name)
+		require.Equal(t, test.answer, set.Rows[0].StandardAnswer, name)
+	}
+}

@@ -69,6 +69,7 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	if err := b.resolve(rows); err != nil {
 		return err
 	}
+	slices.SortStableFunc(rows, func(a, b sheetRow) int { return a.number - b.number }) // few programs write them out of order
 	var cells []string
 	for _, row := range rows {
 		cells = cells[:0]
@@ -134,8 +135,8 @@ func (b *xlsxBook) eachRow(part *xmlPart, yield func(sheetRow) error) error {
 			number := row.number + 1
 			if given := attribute(start, "r"); given != "" {
 				var err error
-				if number, err = strconv.Atoi(given); err != nil || number <= row.number || number > sheetRows {
-					return errors.New("the rows are not in order")
+				if number, err = strconv.Atoi(given); err != nil || number < 1 || number > sheetRows {
+					return errors.New("a row outside the sheet")
 				}
 			}
 			row, column = sheetRow{number: number}, -1
@@ -201,7 +202,9 @@ func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error
 			return cell, errors.New("a cell refers to no text")
 		}
 	case "inlineStr":
-		cell.text = unescape(inline)
+		if cell.text = unescape(inline); inline == "" {
+			cell.text = value
+		}
 	case "b":
 		switch value {
 		case "1":
@@ -214,7 +217,7 @@ func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error
 		cell.text = value
 	default:
 		style, _ := strconv.Atoi(attribute(start, "s")) // none is the first
-		if kind == "d" {
+		if kind == "d" && b.numbers.hasFormat(style) {
 			value = serialOf(value)
 		}
 		if cell.text, err = b.numbers.text(value, style); err != nil {
@@ -414,29 +417,30 @@ type numberFormats struct {
 func (f *numberFormats) readStyles(part *xmlPart) error {
 	isCell := false
 	return part.elements(func(start xml.StartElement) error {
-		switch start.Name.Local {
-		case "cellXfs":
-			isCell = true
-		case "cellStyleXfs", "cellStyles", "dxfs":
-			isCell = false
-		case "numFmt":
+		switch name := start.Name.Local; { // styleSheet, numFmts or cellXfs, numFmt or xf
+		case part.depth == 2:
+			isCell = name == "cellXfs"
+		case part.depth == 3 && name == "numFmt":
 			if id, err := strconv.Atoi(attribute(start, "numFmtId")); err == nil {
 				f.codes[id] = attribute(start, "formatCode")
 			}
-		case "xf":
-			if isCell {
-				format, _ := strconv.Atoi(attribute(start, "numFmtId")) // none is the general one
-				f.formatOf = append(f.formatOf, format)
-			}
+		case isCell && part.depth == 3 && name == "xf":
+			format, _ := strconv.Atoi(attribute(start, "numFmtId")) // none is the general one
+			f.formatOf = append(f.formatOf, format)
 		}
 		return nil
 	}, nil)
 }
 
+// hasFormat reports whether a style shows numbers other than plain.
+func (f *numberFormats) hasFormat(style int) bool {
+	return style > 0 && style < len(f.formatOf) && f.formatOf[style] != 0
+}
+
 // text returns a cell's number in the format of its style.
 func (f *numberFormats) text(value string, style int) (string, error) {
 	value = plainNumber(value)
-	if value == "" || style <= 0 || style >= len(f.formatOf) || f.formatOf[style] == 0 {
+	if value == "" || !f.hasFormat(style) {
 		return value, nil
 	}
 	if f.scratch == nil {

@@ -280,16 +280,19 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 	parts, count := map[string]bool{}, 0
 	err = p.scan(name, func(part *xmlPart) error {
 		return part.elements(func(start xml.StartElement) error {
-			switch start.Name.Local {
-			case "workbookPr":
+			switch name := start.Name.Local; { // workbook, sheets, sheet; extensions have elements of these names too
+			case part.depth == 2 && name == "workbookPr":
 				book.numbers.is1904 = isTrue(attribute(start, "date1904"))
-			case "sheet":
+			case part.depth == 3 && name == "sheet":
 				if count++; count > maxSheets {
 					return tooComplex("complex_sheets", maxSheets)
 				}
 				found, isThere := relations[relationID(start)]
-				if !isThere || parts[found.target] {
-					return errors.New("a sheet has no part of its own")
+				if !isThere { // a module or dialog of an old version
+					return nil
+				}
+				if parts[found.target] {
+					return errors.New("two sheets have one part")
 				}
 				parts[found.target] = true
 				if state := attribute(start, "state"); found.kind == "worksheet" && (state == "" || state == "visible") {
@@ -307,6 +310,9 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 		case "sharedStrings":
 			book.sharedStrings = found.target
 		case "styles":
+			if p.files[found.target] == nil {
+				continue // numbers stay plain
+			}
 			if err := p.scan(found.target, book.numbers.readStyles); err != nil {
 				return nil, err
 			}

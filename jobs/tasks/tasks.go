@@ -305,6 +305,9 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	}
 	n.File.Name = source.DatasetName
 	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content)
+	if refused := (*dataset.Error)(nil); errors.As(err, &refused) { // an earlier version took it
+		n.File, n.Dataset, err = File{}, nil, nil
+	}
 	return n, err
 }
 
@@ -323,36 +326,6 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL st
 // DatasetFile returns the file that a task was made from, or blob.ErrNotFound. The caller closes it.
 func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, error) {
 	return s.Files.Open(ctx, datasetKey(task.ID, task.DatasetExtension))
-}
-
-// sweepAfter is how old a folder without a task must be before it is removed: a task that is just being created has its
-// file before its row.
-const sweepAfter = time.Hour
-
-// Sweep removes the files of tasks that do not exist: a process that dies between storing a file and its task leaves
-// them behind. It returns how many tasks' files it removed.
-func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
-	folders, err := s.Files.Folders(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var old []uuid.UUID
-	for _, folder := range folders {
-		if id, err := uuid.Parse(folder.Key); err == nil && time.Since(folder.StoredAt) > sweepAfter {
-			old = append(old, id)
-		}
-	}
-	missing, err := s.Store.MissingTasks(ctx, old)
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range missing {
-		if err := s.Files.Delete(ctx, id.String()); err != nil {
-			return removed, err
-		}
-		removed++
-	}
-	return removed, nil
 }
 
 func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/dataset." + extension }
