@@ -80,7 +80,7 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	})
 	asking.Wait()
 	require.NotContains(t, string(s.get(t, "/tasks").body), "kept name")
-	require.Zero(t, s.reports.Load(), "a crowd is no error of ours")
+	require.Zero(t, s.reports.Load(), "load is not an internal error")
 
 	empties[0]()
 	probe := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL})
@@ -126,9 +126,6 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 
 // A reader that takes nothing of a report is ended, and its place is free again.
 func TestAReaderThatTakesNothingIsEnded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
 	t.Parallel()
 	s := newSite(t, false)
 	id := s.fill(t, 500, 5, 20_000)

@@ -201,7 +201,7 @@ func TestThePreviewOfAFileStandsForTheFile(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, created.StatusCode, "without the file itself")
 }
 
-// Headers that a form keeps are for its browser, its agent and an hour: whoever else has the page gets nothing of them.
+// Headers that a form keeps are for its browser, its agent and an hour: a copy of the page is of no use to anyone else.
 func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

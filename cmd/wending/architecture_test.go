@@ -38,7 +38,8 @@ var rooms = []string{
 
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
-	"handlers/admission", "handlers/live", "jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/dataset", "jobs/export", "jobs/secret", "jobs/stability",
+	"handlers/admission", "handlers/live",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/dataset", "jobs/export", "jobs/secret", "jobs/stability",
 	"static", "views/paths", "views/text",
 }
 

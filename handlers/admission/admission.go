@@ -1,5 +1,5 @@
-// Package admission bounds how much costly work of a kind runs at once, so that no crowd brings the process down: who
-// cannot begin soon is told to come again.
+// Package admission bounds how much costly work of a kind runs at once, so that no crowd brings the process down:
+// work that cannot begin soon is refused.
 package admission
 
 import (

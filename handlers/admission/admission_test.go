@@ -47,7 +47,7 @@ func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		_, err = gate.Enter(ctx)
-		require.ErrorIs(t, err, context.Canceled, "whoever waits may go")
+		require.ErrorIs(t, err, context.Canceled, "waiting ends with the request")
 	})
 }
 

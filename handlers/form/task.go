@@ -142,12 +142,6 @@ func Origin(address string) string {
 	return tasks.Origin(u)
 }
 
-// ShownURL is an agent's address without its query, in which keys are often written, and whether it has one.
-func ShownURL(address string) (shown string, hasQuery bool) {
-	shown, _, hasQuery = strings.Cut(address, "?")
-	return shown, hasQuery
-}
-
 func (c *checker) file(ctx context.Context) {
 	if c.form.File != nil {
 		c.n.File, c.n.Dataset = c.form.File.File, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,7 +36,7 @@ type keptHeaders struct {
 }
 
 // headersOwner is whom kept headers are sealed for: this browser and the agent's origin, empty while the address is not
-// one yet. Elsewhere, whoever has the page could send them to an agent of their own.
+// one yet. Otherwise anyone with a copy of the page could send them to their own agent.
 func headersOwner(c echo.Context, origin string) string { return "form " + browser(c) + " " + origin }
 
 // submission is a form for a task with what it is based on.
@@ -92,7 +93,7 @@ func (p *Pages) newTask(c echo.Context) error {
 // formValues are the fields of a form that shows a task. What may be secret – headers, payload, the URL's query –
 // stays on the server.
 func formValues(n tasks.New) map[string]string {
-	address, hasQuery := form.ShownURL(n.AgentURL)
+	address, _, hasQuery := strings.Cut(n.AgentURL, "?")
 	return map[string]string{
 		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
 		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
@@ -133,8 +134,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			s.system = err
 		default:
 			s.source, s.isDraft = &source, submitted.Value("draft") != ""
-			base, s.system = p.Tasks.Copy(ctx, source)
-			base.File, base.Dataset = tasks.File{}, nil // the form has its own
+			base, s.system = p.Tasks.CopySettings(source) // the form has its own file
 		}
 	}
 	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" {

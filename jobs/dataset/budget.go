@@ -39,7 +39,7 @@ type budget struct {
 
 func newBudget(ctx context.Context) *budget { return &budget{ctx: ctx, began: processorTime()} }
 
-// spend pays for one token. It fails if too many were spent, the time is over, or whoever wants the file has gone.
+// spend pays for one token. It fails if too many were spent, the time is over, or the request has ended.
 func (b *budget) spend() error {
 	b.tokens++
 	if b.tokens > maxTokens {

@@ -31,7 +31,7 @@ func readCSV(content []byte, c *collector) error {
 
 type csvParser struct {
 	budget    *budget
-	cells     []string // of the row at work
+	cells     []string // of the current row
 	text      string
 	pos       int
 	line      int

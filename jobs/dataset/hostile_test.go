@@ -363,7 +363,7 @@ func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 	}
 }
 
-// Reading ends when whoever wants the file has gone.
+// Reading ends with the request.
 func TestReadingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

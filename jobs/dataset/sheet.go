@@ -46,22 +46,16 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	var rows []sheetRow
 	var held int
 	var isCut bool
-	err := b.parts.scan(sheet.part, func(part *xmlPart) error {
-		err := b.eachRow(part, func(row sheetRow) error {
-			if len(rows) == maxHeldRows {
-				isCut = true
-				return errEnough
-			}
-			if held += len(row.cells); held > maxHeldCells {
-				return tooComplex("complex_cells", maxHeldCells)
-			}
-			rows = append(rows, row)
-			return nil
-		})
-		if errors.Is(err, errEnough) {
-			return nil
+	err := b.eachRow(sheet, func(row sheetRow) error {
+		if len(rows) == maxHeldRows {
+			isCut = true
+			return errEnough
 		}
-		return err
+		if held += len(row.cells); held > maxHeldCells {
+			return tooComplex("complex_cells", maxHeldCells)
+		}
+		rows = append(rows, row)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -93,17 +87,11 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 func (b *xlsxBook) hasData(sheet xlsxSheet) (hasData bool, err error) {
 	const looked = 20
 	var rows []sheetRow
-	err = b.parts.scan(sheet.part, func(part *xmlPart) error {
-		err := b.eachRow(part, func(row sheetRow) error {
-			if rows = append(rows, row); row.number >= looked {
-				return errEnough
-			}
-			return nil
-		})
-		if errors.Is(err, errEnough) {
-			return nil
+	err = b.eachRow(sheet, func(row sheetRow) error {
+		if rows = append(rows, row); row.number >= looked {
+			return errEnough
 		}
-		return err
+		return nil
 	})
 	if err == nil {
 		err = b.resolve(rows)
@@ -114,11 +102,20 @@ func (b *xlsxBook) hasData(sheet xlsxSheet) (hasData bool, err error) {
 	return hasData, err
 }
 
-// eachRow calls yield with the rows of a sheet that have cells with something in them.
-func (b *xlsxBook) eachRow(part *xmlPart, yield func(sheetRow) error) error {
+// eachRow calls yield with the rows of a sheet that have cells with something in them, until it returns errEnough.
+func (b *xlsxBook) eachRow(sheet xlsxSheet, yield func(sheetRow) error) error {
+	return b.parts.scan(sheet.part, func(part *xmlPart) error {
+		if err := b.rowsOf(part, yield); !errors.Is(err, errEnough) {
+			return err
+		}
+		return nil
+	})
+}
+
+func (b *xlsxBook) rowsOf(part *xmlPart, yield func(sheetRow) error) error {
 	row, filled := sheetRow{}, 0 // filled is the last row with cells
 	column, isData := -1, false
-	return part.elements(func(start xml.StartElement) error {
+	err := part.elements(func(start xml.StartElement) error {
 		switch name := start.Name.Local; { // worksheet, sheetData, row, c
 		case part.depth == 2:
 			isData = name == "sheetData"
@@ -161,12 +158,11 @@ func (b *xlsxBook) eachRow(part *xmlPart, yield func(sheetRow) error) error {
 			}
 		}
 		return nil
-	}, func() error {
-		if len(row.cells) > 0 {
-			return yield(row)
-		}
-		return nil
 	})
+	if err == nil && len(row.cells) > 0 {
+		err = yield(row)
+	}
+	return err
 }
 
 // columnOf returns the column (from 0) of a reference such as AB12.
@@ -227,94 +223,76 @@ func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error
 	return cell, nil
 }
 
-// cellTexts reads to the end of a cell and returns its value and its inline text.
-func (p *xmlPart) cellTexts() (value, inline string, err error) {
+// within calls yield with every token up to the end of the element that was just begun; the end of the part before
+// that is damage.
+func (p *xmlPart) within(yield func(xml.Token) error) error {
 	for depth := p.depth; p.depth >= depth; {
 		token, err := p.next()
+		if errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		}
+		if err == nil {
+			err = yield(token)
+		}
 		if err != nil {
-			return "", "", errEarlyEnd(err)
+			return err
 		}
+	}
+	return nil
+}
+
+// cellTexts reads to the end of a cell and returns its value and its inline text.
+func (p *xmlPart) cellTexts() (value, inline string, err error) {
+	err = p.within(func(token xml.Token) (err error) {
 		start, isStart := token.(xml.StartElement)
-		if !isStart {
-			continue
-		}
-		switch start.Name.Local {
-		case "v":
+		switch {
+		case !isStart:
+		case start.Name.Local == "v":
 			value, err = p.text()
-		case "is":
+		case start.Name.Local == "is":
 			inline, err = p.richText()
 		default:
 			err = p.skip()
 		}
-		if err != nil {
-			return "", "", err
-		}
-	}
-	return value, inline, nil
+		return err
+	})
+	return value, inline, err
 }
 
 // richText reads to the end of an element that holds a text, whole (t) or in runs (r), and returns it without
 // formatting and without pronunciation (rPh).
 func (p *xmlPart) richText() (string, error) {
 	var whole strings.Builder
-	for depth := p.depth; p.depth >= depth; {
-		token, err := p.next()
-		if err != nil {
-			return "", errEarlyEnd(err)
-		}
+	err := p.within(func(token xml.Token) error {
 		start, isStart := token.(xml.StartElement)
-		if !isStart {
-			continue
-		}
-		switch start.Name.Local {
-		case "t":
+		switch {
+		case !isStart, start.Name.Local == "r": // a run's text follows
+			return nil
+		case start.Name.Local == "t":
 			text, err := p.text()
-			if err != nil {
-				return "", err
-			}
 			whole.WriteString(text)
-		case "r": // its text follows
-		default:
-			if err := p.skip(); err != nil {
-				return "", err
-			}
+			return err
 		}
-	}
-	return whole.String(), nil
+		return p.skip()
+	})
+	return whole.String(), err
 }
 
 // text reads to the end of an element and returns the characters directly in it.
 func (p *xmlPart) text() (string, error) {
 	var text []byte
-	for depth := p.depth; p.depth >= depth; {
-		token, err := p.next()
-		if err != nil {
-			return "", errEarlyEnd(err)
-		}
+	depth := p.depth
+	err := p.within(func(token xml.Token) error {
 		if chars, isText := token.(xml.CharData); isText && p.depth == depth {
 			text = append(text, chars...)
 		}
-	}
-	return string(text), nil
+		return nil
+	})
+	return string(text), err
 }
 
 // skip reads to the end of an element.
-func (p *xmlPart) skip() error {
-	for depth := p.depth; p.depth >= depth; {
-		if _, err := p.next(); err != nil {
-			return errEarlyEnd(err)
-		}
-	}
-	return nil
-}
-
-// errEarlyEnd is err; the end of a part within an element is damage.
-func errEarlyEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
+func (p *xmlPart) skip() error { return p.within(func(xml.Token) error { return nil }) }
 
 // resolve replaces references to shared strings by their texts.
 func (b *xlsxBook) resolve(rows []sheetRow) error {
@@ -366,7 +344,7 @@ func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
 			}
 			texts = append(texts, unescape(text))
 			return nil
-		}, nil)
+		})
 	})
 	if err == nil && len(texts) < len(wanted) {
 		err = &damageError{b.sharedStrings, errors.New("a cell refers to no text")}
@@ -429,7 +407,7 @@ func (f *numberFormats) readStyles(part *xmlPart) error {
 			f.formatOf = append(f.formatOf, format)
 		}
 		return nil
-	}, nil)
+	})
 }
 
 // hasFormat reports whether a style shows numbers other than plain.

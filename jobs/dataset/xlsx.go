@@ -175,15 +175,12 @@ func (p *xmlPart) next() (xml.Token, error) {
 	}
 }
 
-// elements calls yield with the start of every element of the part, and atEnd, if any, at its end.
-func (p *xmlPart) elements(yield func(xml.StartElement) error, atEnd func() error) error {
+// elements calls yield with the start of every element of the part, until its end.
+func (p *xmlPart) elements(yield func(xml.StartElement) error) error {
 	for {
 		token, err := p.next()
 		if errors.Is(err, io.EOF) {
-			if atEnd == nil {
-				return nil
-			}
-			return atEnd()
+			return nil
 		}
 		if err != nil {
 			return err
@@ -244,7 +241,7 @@ func (p *zipParts) relations(name string) (map[string]relation, error) {
 			}
 			relations[attribute(start, "Id")] = relation{kind: path.Base(attribute(start, "Type")), target: partName(path.Clean(target))}
 			return nil
-		}, nil)
+		})
 	})
 	return relations, err
 }
@@ -300,7 +297,7 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 				}
 			}
 			return nil
-		}, nil)
+		})
 	})
 	if err != nil {
 		return nil, err

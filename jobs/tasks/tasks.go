@@ -271,9 +271,8 @@ func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-// Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its
-// dataset nil, if the stored file is gone.
-func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
+// CopySettings returns a new task with the settings and secrets of another, without its questions.
+func (s *Service) CopySettings(source db.Task) (New, error) {
 	n := New{
 		Name: source.Name, AgentURL: source.AgentURL,
 		Settings: Settings{
@@ -291,6 +290,16 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	n.AgentURL, n.Headers = target.URL, target.Headers
 	if target.Payload != nil {
 		n.Payload = &target.Payload
+	}
+	return n, nil
+}
+
+// Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its
+// dataset nil, if the stored file is gone.
+func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
+	n, err := s.CopySettings(source)
+	if err != nil {
+		return n, err
 	}
 	file, err := s.DatasetFile(ctx, source)
 	if errors.Is(err, blob.ErrNotFound) {
