@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -83,7 +84,7 @@ func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
 	_, keeps := page.Find("input[name=keep_query]").Attr("checked")
 	require.True(t, keeps)
 	token := page.Find("input[name=dataset_token]").AttrOr("value", "")
-	sealer, err := secret.NewSealer("secret")
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
 	for _, test := range []struct{ url, keep, want string }{
 		{"http://127.0.0.1:1/ask", "true", "http://127.0.0.1:1/ask?key=tops3cret"},
@@ -235,7 +236,7 @@ func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 			browser = cookie.Value
 		}
 	}
-	sealer, err := secret.NewSealer("secret")
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
 	for until, key := range map[time.Duration]string{time.Minute: "k", -time.Minute: ""} {
 		old, err := sealer.Seal(map[string]any{"headers": map[string]string{"X-Key": "k"}, "until": time.Now().Add(until)}, "form "+browser+" "+own.URL)

@@ -76,7 +76,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	t.Cleanup(func() { _ = queue.Close() })
 	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
 	require.NoError(t, err)
-	sealer, err := secret.NewSealer("secret")
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
 	files, err := blob.NewDisk(s.uploads)
 	require.NoError(t, err)

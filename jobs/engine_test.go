@@ -1,7 +1,9 @@
 package jobs_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +63,7 @@ func newBenchAt(t testing.TB, database, redis string) *bench {
 	b.store, b.tables = dbtest.OpenAt(t, database)
 	b.queue = b.newQueue(t)
 	var err error
-	b.sealer, err = secret.NewSealer("a secret for tests")
+	b.sealer, err = secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
 	return b
 }
@@ -574,7 +576,7 @@ func TestHeadersThatCannotBeDecryptedFailTheTaskWithItsReason(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fake := agenttest.New(t, answer)
-	other, err := secret.NewSealer("another secret")
+	other, err := secret.NewSealer(secret.Keys{Current: "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk="})
 	require.NoError(t, err)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) {
 		n.Task.SealedHeaders, err = other.Seal(map[string]string{"Authorization": "Bearer x"}, n.Task.ID.String())
@@ -608,6 +610,65 @@ func TestTheAgentGetsItsHeadersAndTheExtraPayload(t *testing.T) {
 	require.Equal(t, "key=canary1", call.Query)
 	require.Equal(t, false, call.Body["stream"])
 	b.requireNowhere(t, "k<&>", "canary1", "canary2")
+}
+
+// What another key sealed is sealed again batch by batch; an interruption costs nothing, and what no key opens stays.
+func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	newSealer := func(n byte, previous ...string) *secret.Sealer {
+		key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32))
+		sealer, err := secret.NewSealer(secret.Keys{Current: key, Previous: previous})
+		require.NoError(t, err)
+		return sealer
+	}
+	unknown, next := newSealer(3), newSealer(2, dbtest.SecretKey)
+	target := tasks.Target{URL: "http://127.0.0.1:1/?k=v", Headers: map[string]string{"X-Key": "k"}, Payload: json.RawMessage(`{"p":1}`)}
+	var ids []uuid.UUID
+	for n := range 151 {
+		sealer := b.sealer
+		if n == 20 {
+			sealer = unknown
+		}
+		id, _ := b.task(t, "http://127.0.0.1:1/", 1, func(task *db.NewTask) {
+			if n == 30 { // it has none
+				return
+			}
+			require.NoError(t, tasks.Seal(sealer, target, &task.Task))
+		})
+		ids = append(ids, id)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var steps [][2]int
+	progress := func(changed, left int) {
+		steps = append(steps, [2]int{changed, left})
+		cancel()
+	}
+	require.ErrorIs(t, tasks.Reseal(ctx, b.store, next, progress), context.Canceled)
+	require.Len(t, steps, 1, "interrupted after the first batch")
+	first := steps[0]
+	require.Equal(t, 100, first[0]+first[1])
+	require.NoError(t, tasks.Reseal(t.Context(), b.store, next, progress))
+	require.Equal(t, [2]int{149 - first[0], 1}, steps[len(steps)-1])
+	alone := newSealer(2)
+	for n, id := range ids {
+		task, err := b.store.Task(t.Context(), id)
+		require.NoError(t, err)
+		opened, err := tasks.Open(alone, task)
+		switch n {
+		case 20:
+			require.ErrorIs(t, err, secret.ErrKey)
+			opened, err = tasks.Open(unknown, task)
+			require.NoError(t, err)
+			require.Equal(t, target, opened)
+		case 30:
+			require.NoError(t, err)
+			require.Equal(t, tasks.Target{URL: "http://127.0.0.1:1/"}, opened)
+		default:
+			require.NoError(t, err)
+			require.Equal(t, target, opened)
+		}
+	}
 }
 
 // requireNowhere checks that no task holds any of the secrets in clear.

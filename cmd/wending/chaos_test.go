@@ -138,7 +138,7 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 
 func (a *arena) start(name, binary string, args ...string) *member {
 	proxy := dbtest.NewProxy(a.t, a.postgres.URL())
-	shared := []string{"--database-url", proxy.URL(), "--redis-url", a.redis.url(), "--secret-key", "shared", "--rate-limit-per-agent", "unlimited",
+	shared := []string{"--database-url", proxy.URL(), "--redis-url", a.redis.url(), "--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited",
 		"--agent-api-allowlist", "127.0.0.1"}
 	return startMember(a.t, &member{name: name, binary: binary, args: append(args, shared...), proxy: proxy, log: a.log})
 }

@@ -22,6 +22,7 @@ type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Run the web pages and the API."`
 	Worker      workerCommand      `cmd:"" help:"Run a worker."`
 	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date."`
+	RotateKey   rotateKeyCommand   `cmd:"" help:"Seal all secrets with a new key: SECRET_KEY, or a fresh one in the data folder."`
 	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small fake agent with unsteady answers."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits 0 if healthy."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`

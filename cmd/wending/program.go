@@ -110,11 +110,8 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if err := p.connectAgents(e); err != nil {
 		return nil, err
 	}
-	key, err := s.secret()
+	keys, err := s.secretKeys()
 	if err != nil {
-		return nil, err
-	}
-	if p.sealer, err = secret.NewSealer(key); err != nil {
 		return nil, err
 	}
 	if p.queue, err = jobs.NewQueue(e.redisURL); err != nil {
@@ -124,6 +121,9 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 		return nil, err
 	}
 	if p.store, err = db.Open(ctx, e.databaseURL, poolSize); err != nil {
+		return nil, err
+	}
+	if p.sealer, err = tasks.NewSealer(ctx, p.store, keys); err != nil {
 		return nil, err
 	}
 	if sealed, err := tasks.SealPlain(ctx, p.store, p.sealer); err != nil {

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"wending/jobs/tasks"
@@ -32,7 +27,8 @@ type Settings struct {
 	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream ($AGENT_USE_STREAM)."`
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
-	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers; if unset, a key is generated in the data folder ($SECRET_KEY)."`
+	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers, payloads and queries; if unset, a key is generated in the data folder ($SECRET_KEY)."`
+	PreviousKey  string `name:"secret-key-previous" from:"SECRET_KEY_PREVIOUS" help:"What SECRET_KEY was before: it still opens what it sealed ($SECRET_KEY_PREVIOUS)."`
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
@@ -79,39 +75,6 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,
 		Concurrency: min(s.Concurrency, 64), UseStream: s.AgentStream, RateLimit: s.RateLimit,
 	}, nil
-}
-
-// secret is SECRET_KEY, or the key in the data folder, which is generated if it does not exist.
-func (s Settings) secret() (string, error) {
-	if s.SecretKey != "" {
-		return s.SecretKey, nil
-	}
-	path := filepath.Join(s.DataDir, "secret.key")
-	if err := os.MkdirAll(s.DataDir, 0o755); err != nil {
-		return "", fmt.Errorf("create the data folder: %w", err)
-	}
-	fresh := make([]byte, 32)
-	if _, err := rand.Read(fresh); err != nil {
-		return "", err
-	}
-	// Written aside and linked into place, so that two processes that start together use the same, complete key.
-	aside, err := os.CreateTemp(s.DataDir, ".secret-*") // mode 0600
-	if err != nil {
-		return "", fmt.Errorf("create the secret key: %w", err)
-	}
-	defer os.Remove(aside.Name()) //nolint:errcheck // a temporary file
-	_, err = aside.WriteString(base64.StdEncoding.EncodeToString(fresh) + "\n")
-	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
-		return "", fmt.Errorf("create the secret key: %w", err)
-	}
-	if err := os.Link(aside.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("create the secret key: %w", err)
-	}
-	key, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read the secret key: %w", err)
-	}
-	return strings.TrimSpace(string(key)), nil
 }
 
 // hosts are the names of ALLOWED_HOSTS.

@@ -17,6 +17,9 @@ import (
 	"wending/db/embedded"
 )
 
+// SecretKey is a key for tests; a phrase would be stretched in each of them.
+const SecretKey = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
+
 var (
 	server  *embedded.Postgres
 	schemas atomic.Int64

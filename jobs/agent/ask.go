@@ -4,6 +4,8 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +15,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/text/encoding/htmlindex"
@@ -171,13 +175,48 @@ func connectionFailure(err error) Answer {
 	if refused := (*NotAllowedError)(nil); errors.As(err, &refused) {
 		return failed(CodeAddressNotAllowed, refused.Error())
 	}
-	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-		err = wrapped.Err
+	return failed(CodeNetwork, networkReason(err))
+}
+
+// networkReason says what is wrong with a connection. It names no resolved address, no name server and nothing that a
+// server other than an agent may have sent: all that may be of an inner network.
+func networkReason(err error) string {
+	var (
+		lookup   *net.DNSError
+		broken   *net.OpError
+		system   syscall.Errno
+		misnamed x509.HostnameError
+		untrue   *tls.CertificateVerificationError
+		noTLS    tls.RecordHeaderError
+		alert    tls.AlertError
+		wrongURL *url.Error
+	)
+	switch {
+	case errors.As(err, &lookup) && lookup.IsNotFound:
+		return fmt.Sprintf("The name %s cannot be resolved: no such host", lookup.Name)
+	case errors.As(err, &lookup):
+		return fmt.Sprintf("The name %s cannot be resolved now: the name server does not answer", lookup.Name)
+	case errors.As(err, &misnamed):
+		return "The agent's certificate is for another name"
+	case errors.As(err, &untrue):
+		return "The agent's certificate is not valid: " + excerptOf([]byte(untrue.Err.Error()))
+	case errors.As(err, &noTLS):
+		return "The agent does not speak TLS"
+	case errors.As(err, &alert):
+		return "The TLS handshake failed: " + alert.Error()
+	case errors.As(err, &system):
+		return "The connection failed: " + system.Error()
+	case errors.As(err, &broken) && broken.Timeout():
+		return "The connection failed: timeout"
+	case strings.Contains(err.Error(), "malformed"):
+		return "The response is not HTTP"
+	case errors.As(err, &broken):
+		return "The connection failed"
 	}
-	if lookup := (*net.DNSError)(nil); errors.As(err, &lookup) {
-		return failed(CodeNetwork, fmt.Sprintf("The name %s cannot be resolved: %s", lookup.Name, lookup.Err))
+	if errors.As(err, &wrongURL) {
+		err = wrongURL.Err
 	}
-	return failed(CodeNetwork, excerptOf([]byte(err.Error())))
+	return excerptOf([]byte(err.Error()))
 }
 
 // read turns a response into an Answer.
@@ -226,7 +265,7 @@ func (d *decoder) answer(broken error) Answer {
 		return connectionFailure(broken)
 	case broken != nil:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
-			ErrorMessage: "The connection broke before the answer's end: " + excerptOf([]byte(broken.Error()))}
+			ErrorMessage: "The connection broke before the answer's end: " + networkReason(broken)}
 	case d.hasFailed:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeAgent, ErrorMessage: d.failure}
 	case d.incomplete:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -91,6 +92,47 @@ func TestNoSecretOfTheURLReachesAMessage(t *testing.T) {
 	require.NotContains(t, answer.ErrorMessage, "tops3cret")
 }
 
+// What a message says of a network is what its reader typed: no resolved address, no banner of another server.
+func TestMessagesNameNoInnerAddress(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close() })
+	go func() {
+		for {
+			connection, err := other.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(connection, "SSH-2.0-OpenSSH_9.2p1 inner-host\r\n")
+			_ = connection.Close()
+		}
+	}()
+	_, otherPort, err := net.SplitHostPort(other.Addr().String())
+	require.NoError(t, err)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, closedPort, err := net.SplitHostPort(closed.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	certified := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(certified.Close)
+	_, certifiedPort, err := net.SplitHostPort(certified.Listener.Addr().String())
+	require.NoError(t, err)
+	client := newClient(t)
+	for _, test := range []struct{ url, message string }{
+		{"http://localhost:" + closedPort, "The connection failed: connection refused"},
+		{"http://localhost:" + otherPort, "The response is not HTTP"},
+		{"https://localhost:" + certifiedPort, "The agent's certificate is for another name"},
+		{"https://127.0.0.1:" + certifiedPort, "The agent's certificate is not valid: x509: certificate signed by unknown authority"},
+		{"https://localhost:" + otherPort, "The agent does not speak TLS"},
+	} {
+		answer := client.Ask(t.Context(), agent.Request{URL: test.url, Timeout: 10 * time.Second})
+		require.Equal(t, agent.CodeNetwork, answer.ErrorCode)
+		require.Equal(t, test.message, answer.ErrorMessage, test.url)
+	}
+}
+
 func TestTheGuardDecidesByAddress(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -168,6 +210,7 @@ func TestTheGuardChecksTheResolvedAddress(t *testing.T) {
 	client := agent.NewClient(guard, "")
 	answer := client.Ask(t.Context(), agent.Request{URL: "http://localhost:" + port + "/", Timeout: 5 * time.Second})
 	require.Equal(t, agent.CodeAddressNotAllowed, answer.ErrorCode)
+	require.Equal(t, "The address localhost:"+port+" is not allowed for agents", answer.ErrorMessage, "not the address that it resolves to")
 	require.False(t, answer.MayRetry())
 
 	guard, err = agent.NewGuard(agent.GuardConfig{Always: []string{"127.0.0.1:" + port}})

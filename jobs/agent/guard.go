@@ -53,7 +53,8 @@ type rule struct {
 	port   uint16 // 0 means any
 }
 
-// NotAllowedError reports which address the guard refused.
+// NotAllowedError reports which address the guard refused, as it was written: what a name resolves to may be an inner
+// address, which is nobody's business.
 type NotAllowedError struct{ Address string }
 
 func (e *NotAllowedError) Error() string {
@@ -217,7 +218,10 @@ func (g *Guard) CheckURL(u *url.URL) error {
 		host = "127.0.0.1"
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return g.check(netip.AddrPortFrom(ip.Unmap(), port), g.Names(u))
+		if g.allows(netip.AddrPortFrom(ip.Unmap(), port), g.Names(u)) {
+			return nil
+		}
+		return &NotAllowedError{Address: u.Host}
 	}
 	if len(g.rules) == 0 || g.Names(u) || slices.ContainsFunc(g.rules, func(r rule) bool { return r.prefix.IsValid() }) {
 		return nil // decided by its address when connecting
@@ -252,33 +256,29 @@ func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, er
 		KeepAlive: 15 * time.Second,
 		Control: func(_, resolved string, _ syscall.RawConn) error {
 			target, err := netip.ParseAddrPort(resolved)
-			if err != nil {
-				return &NotAllowedError{Address: resolved}
+			if err != nil || !g.allows(netip.AddrPortFrom(target.Addr().Unmap().WithZone(""), target.Port()), isNamed) {
+				return &NotAllowedError{Address: address}
 			}
-			return g.check(netip.AddrPortFrom(target.Addr().Unmap().WithZone(""), target.Port()), isNamed)
+			return nil
 		},
 	}
 	return dialer.DialContext(ctx, network, address)
 }
 
-// check decides about one address. isNamed means that the allowlist names the host it came from.
-func (g *Guard) check(target netip.AddrPort, isNamed bool) error {
-	refused := &NotAllowedError{Address: target.String()}
+// allows decides about one address. isNamed means that the allowlist names the host it came from.
+func (g *Guard) allows(target netip.AddrPort, isNamed bool) bool {
 	if slices.Contains(g.always, target) {
-		return nil
+		return true
 	}
 	addresses := append(embeddedIPv4(target.Addr()), target.Addr())
 	for _, ip := range addresses {
 		if g.isOwn(netip.AddrPortFrom(ip, target.Port())) || ip.IsUnspecified() || ip.IsMulticast() ||
 			ip.IsLinkLocalUnicast() || slices.ContainsFunc(neverCalled, func(p netip.Prefix) bool { return p.Contains(ip) }) {
-			return refused
+			return false
 		}
 	}
 	if len(g.rules) > 0 {
-		if isNamed || slices.ContainsFunc(g.rules, func(r rule) bool { return r.allowsAddress(target) }) {
-			return nil
-		}
-		return refused
+		return isNamed || slices.ContainsFunc(g.rules, func(r rule) bool { return r.allowsAddress(target) })
 	}
 	for _, ip := range addresses {
 		if g.allowLoopback && ip.IsLoopback() {
@@ -289,10 +289,10 @@ func (g *Guard) check(target netip.AddrPort, isNamed bool) error {
 			network = "tcp6"
 		}
 		if g.public.Safe(network, netip.AddrPortFrom(ip, target.Port()).String(), nil) != nil {
-			return refused
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 var (

@@ -2,39 +2,107 @@
 package secret
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
+
+	"golang.org/x/crypto/argon2"
 )
 
 // ErrKey reports that a value was sealed with another key or for another owner, or was changed.
 var ErrKey = errors.New("cannot decrypt: SECRET_KEY is not the one the value was stored with")
 
-// Sealer encrypts values with AES-256-GCM: a random nonce, the ciphertext and its tag. It is safe for concurrent
-// use.
-type Sealer struct{ aead cipher.AEAD }
-
-// NewSealer returns a sealer for a key: 32 bytes in base64, or any other text, which is hashed.
-func NewSealer(text string) (*Sealer, error) {
-	key, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(key) != 32 {
-		hashed := sha256.Sum256([]byte("wending agent headers\x00" + text))
-		key = hashed[:]
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("SECRET_KEY: %w", err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("SECRET_KEY: %w", err)
-	}
-	return &Sealer{aead}, nil
+// Keys are the texts that keys are made from: 32 bytes in base64 or hexadecimal, or any other text, which is stretched.
+type Keys struct {
+	// Current seals and opens; Previous ones only open.
+	Current  string
+	Previous []string
+	// Salt is that of the installation.
+	Salt []byte
 }
+
+// Sealer encrypts values with AES-256-GCM: the head names the key, then come a random nonce, the ciphertext and its
+// tag. Values of early versions have no head. It is safe for concurrent use.
+type Sealer struct {
+	current key
+	// all are the keys that may open a value, the current one first.
+	all []key
+}
+
+type key struct {
+	head []byte
+	aead cipher.AEAD
+	// early opens what versions without heads sealed: they hashed a phrase once.
+	early cipher.AEAD
+}
+
+// HeadSize is the number of bytes at the beginning of a sealed value that name its key.
+const HeadSize = 8
+
+// mark begins the head; the key's id follows.
+var mark = []byte("wnd\x02")
+
+// NewSealer returns a sealer. Stretching a phrase takes 64 MiB and about a tenth of a second.
+func NewSealer(keys Keys) (*Sealer, error) {
+	s := &Sealer{}
+	for _, text := range append([]string{keys.Current}, keys.Previous...) {
+		made, err := newKey(text, keys.Salt)
+		if err != nil {
+			return nil, fmt.Errorf("SECRET_KEY: %w", err)
+		}
+		s.all = append(s.all, made)
+	}
+	s.current = s.all[0]
+	return s, nil
+}
+
+func newKey(text string, salt []byte) (k key, err error) {
+	early := sha256.Sum256([]byte("wending agent headers\x00" + text))
+	secret := strongKey(text)
+	switch {
+	case secret == nil: // the parameters are those of RFC 9106, section 4, second choice
+		secret = argon2.IDKey([]byte(text), salt, 3, 64<<10, 4, 32)
+		debug.FreeOSMemory() // it was much for a small process, and is not needed again
+	case len(text) != hex.EncodedLen(32):
+		early = [32]byte(secret)
+	}
+	if k.early, err = newAEAD(early[:]); err != nil {
+		return k, err
+	}
+	id := sha256.Sum256(append([]byte("wending key id\x00"), secret...))
+	k.head = append(bytes.Clone(mark), id[:HeadSize-len(mark)]...)
+	k.aead, err = newAEAD(secret)
+	return k, err
+}
+
+// strongKey returns the 32 bytes that a text stands for; nil means that it is a phrase.
+func strongKey(text string) []byte {
+	if raw, err := base64.StdEncoding.DecodeString(text); err == nil && len(raw) == 32 {
+		return raw
+	}
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == 32 {
+		return raw
+	}
+	return nil
+}
+
+func newAEAD(secret []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(secret)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// Head is what every value begins with that the current key sealed.
+func (s *Sealer) Head() []byte { return s.current.head }
 
 // Seal encrypts a value as JSON so that only Open with the same owner reads it.
 func (s *Sealer) Seal(value any, owner string) ([]byte, error) {
@@ -42,7 +110,7 @@ func (s *Sealer) Seal(value any, owner string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.aead.Seal(nil, nil, text, []byte(owner)), nil
+	return s.current.aead.Seal(bytes.Clone(s.current.head), nil, text, []byte(owner)), nil
 }
 
 // Open decrypts what Seal made into value, or returns ErrKey. Nothing sealed leaves value as it is.
@@ -50,9 +118,15 @@ func (s *Sealer) Open(sealed []byte, owner string, value any) error {
 	if sealed == nil {
 		return nil
 	}
-	text, err := s.aead.Open(nil, nil, sealed, []byte(owner))
-	if err != nil {
-		return ErrKey
+	for _, k := range s.all {
+		if rest, isHis := bytes.CutPrefix(sealed, k.head); isHis {
+			if text, err := k.aead.Open(nil, nil, rest, []byte(owner)); err == nil {
+				return json.Unmarshal(text, value)
+			}
+		}
+		if text, err := k.early.Open(nil, nil, sealed, []byte(owner)); err == nil {
+			return json.Unmarshal(text, value)
+		}
 	}
-	return json.Unmarshal(text, value)
+	return ErrKey
 }

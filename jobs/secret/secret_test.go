@@ -1,7 +1,10 @@
 package secret_test
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +14,54 @@ import (
 
 const owner = "6f0d3c1e-0000-4000-8000-000000000001"
 
+// strong is a key of 32 bytes.
+func strong(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
+
+func newSealer(t *testing.T, current string, previous ...string) *secret.Sealer {
+	t.Helper()
+	sealer, err := secret.NewSealer(secret.Keys{Current: current, Previous: previous, Salt: []byte("a salt of the installation")})
+	require.NoError(t, err)
+	return sealer
+}
+
+// A new key seals; what the one before sealed can still be read.
+func TestAPreviousKeyOpensWhatItSealed(t *testing.T) {
+	t.Parallel()
+	old := newSealer(t, strong(1))
+	sealed, err := old.Seal("secret", owner)
+	require.NoError(t, err)
+	both := newSealer(t, strong(2), strong(1))
+	var opened string
+	require.NoError(t, both.Open(sealed, owner, &opened))
+	require.Equal(t, "secret", opened)
+	require.ErrorIs(t, newSealer(t, strong(2)).Open(sealed, owner, &opened), secret.ErrKey)
+
+	again, err := both.Seal("secret", owner)
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(again, both.Head()), "the value names its key")
+	require.False(t, bytes.HasPrefix(sealed, both.Head()))
+	require.Len(t, both.Head(), secret.HeadSize)
+	require.ErrorIs(t, old.Open(again, owner, &opened), secret.ErrKey)
+	require.Equal(t, both.Head(), newSealer(t, strong(2)).Head(), "the key's id does not change")
+}
+
+// A phrase is stretched with the installation's salt; 32 bytes in hexadecimal are a key as they are.
+func TestAPhraseIsStretched(t *testing.T) {
+	t.Parallel()
+	salted := func(key, salt string) []byte {
+		sealer, err := secret.NewSealer(secret.Keys{Current: key, Salt: []byte(salt)})
+		require.NoError(t, err)
+		return sealer.Head()
+	}
+	require.NotEqual(t, salted("a phrase", "salt of one"), salted("a phrase", "salt of another"))
+	inHex := strings.Repeat("07", 32)
+	require.Equal(t, salted(inHex, "salt of one"), salted(inHex, "salt of another"))
+	require.Equal(t, salted(inHex, ""), salted(strong(7), ""))
+
+	hashed := sha256.Sum256([]byte("wending key id\x00" + "a phrase"))
+	require.NotEqual(t, hashed[:4], salted("a phrase", "salt of one")[4:])
+}
+
 // Values that versions before this package stored (with Tink's AES-GCM) must stay readable.
 func TestValuesSealedByEarlierVersionsAreReadable(t *testing.T) {
 	t.Parallel()
@@ -18,7 +69,7 @@ func TestValuesSealedByEarlierVersionsAreReadable(t *testing.T) {
 		"a secret for tests":                           "/bVpTfhyD5ISMdU6zae2GDsBqL44wVhsxy+ltN3QD2S4BxoIxCVuTAfqhBzh/tyA6Q8LRhbHw39xOz1ZTg==",
 		"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=": "jhZJ8Js3QbVMSCXTiPFoS1Yt1Jp02MCZxMbRzPuOoPRTgnSoXyEbkbsauEBY8zgwoT3PFo/OdjL+tb85FA==",
 	} {
-		sealer, err := secret.NewSealer(key)
+		sealer, err := secret.NewSealer(secret.Keys{Current: key, Salt: []byte("salt")})
 		require.NoError(t, err)
 		stored, err := base64.StdEncoding.DecodeString(sealed)
 		require.NoError(t, err)
@@ -30,10 +81,7 @@ func TestValuesSealedByEarlierVersionsAreReadable(t *testing.T) {
 
 func TestAValueOpensForItsOwnerAndKeyOnly(t *testing.T) {
 	t.Parallel()
-	sealer, err := secret.NewSealer("one")
-	require.NoError(t, err)
-	other, err := secret.NewSealer("two")
-	require.NoError(t, err)
+	sealer, other := newSealer(t, strong(1)), newSealer(t, strong(2))
 	sealed, err := sealer.Seal(map[string]string{"A": "b"}, owner)
 	require.NoError(t, err)
 	again, err := sealer.Seal(map[string]string{"A": "b"}, owner)

@@ -3,12 +3,13 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/upgrade"
+	"wending/db/sealed"
 	"wending/jobs/secret"
 )
 
@@ -64,9 +65,10 @@ func Seal(sealer *secret.Sealer, target Target, task *db.Task) (err error) {
 	return err
 }
 
-// SealPlain seals what versions before stored in clear. It may run in several processes at once.
-func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (sealed int, err error) {
-	return upgrade.SealPlain(ctx, store, func(plain upgrade.PlainSecrets) (payload, query []byte, address string, err error) {
+// SealPlain seals what versions before stored in clear and returns of how many tasks. It may run in several processes at
+// once.
+func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (count int, err error) {
+	return sealed.SealPlain(ctx, store, func(plain sealed.PlainSecrets) (payload, query []byte, address string, err error) {
 		task := db.Task{ID: plain.TaskID}
 		target := Target{URL: plain.AgentURL}
 		if plain.Payload != nil {
@@ -75,4 +77,33 @@ func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (sea
 		err = Seal(sealer, target, &task)
 		return task.SealedPayload, task.SealedQuery, task.AgentURL, err
 	})
+}
+
+// Reseal seals with the sealer's current key what another of its keys sealed. progress learns of how many tasks, and of
+// how many no key opens the secrets: those stay as they are. It may run beside processes that have the same keys, and
+// goes on where it was interrupted.
+func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
+	again := func(old sealed.Secrets) (*sealed.Secrets, error) {
+		task := db.Task{ID: old.TaskID, SealedHeaders: old.Headers, SealedPayload: old.Payload, SealedQuery: old.Query}
+		target, err := Open(sealer, task)
+		if errors.Is(err, secret.ErrKey) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := Seal(sealer, target, &task); err != nil {
+			return nil, err
+		}
+		return &sealed.Secrets{TaskID: task.ID, Headers: task.SealedHeaders, Payload: task.SealedPayload, Query: task.SealedQuery}, nil
+	}
+	return sealed.Reseal(ctx, store, sealer.Head(), again, progress)
+}
+
+// NewSealer returns the sealer with the installation's salt.
+func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secret.Sealer, err error) {
+	if keys.Salt, err = sealed.Salt(ctx, store); err != nil {
+		return nil, err
+	}
+	return secret.NewSealer(keys)
 }

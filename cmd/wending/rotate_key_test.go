@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// secretive are the fields of a task that is not started and holds every kind of secret.
+func secretive(agentURL string) map[string]string {
+	return map[string]string{
+		"task_name": "kept", "agent_api_url": agentURL + "?token=q1", "agent_api_headers": `{"X-Key":"h1"}`, "extra_payload": `{"p":"p1"}`, "start": "false",
+	}
+}
+
+// requireSecretsArrive starts a task that secretive describes and checks that the agent gets what it says.
+func requireSecretsArrive(t *testing.T, base, id string, fake *agenttest.Agent) {
+	t.Helper()
+	response, err := http.Post(base+"/api/v1/evaluation-tasks/"+id+"/run", "", nil)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusAccepted, response.StatusCode)
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, base, id).Status == "SUCCEEDED" })
+	calls := fake.Calls()
+	require.NotEmpty(t, calls)
+	require.Equal(t, "h1", calls[0].Header.Get("X-Key"))
+	require.Equal(t, "p1", calls[0].Body["p"])
+	require.Equal(t, "token=q1", calls[0].Query)
+}
+
+// The key in the data folder is replaced while the program is stopped; nothing has to be typed again.
+func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	dir := dbtest.Folder(t)
+	up := []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited", "--evaluation-concurrency", "8"}
+	p := start(t, up...)
+	id := createTask(t, p.url, secretive(fake.URL), twenty)
+	var output, log bytes.Buffer
+	rotate := func() int {
+		return run(t.Context(), []string{"rotate-key", "--data-dir", dir}, func(string) string { return "" }, &output, &log)
+	}
+	require.Equal(t, 1, rotate(), "the program runs")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, <-p.exited)
+
+	keys := func() []string {
+		content, err := os.ReadFile(filepath.Join(dir, "secret.key"))
+		require.NoError(t, err)
+		return strings.Fields(string(content))
+	}
+	before := keys()
+	require.Len(t, before, 1)
+	require.Equal(t, 0, rotate(), "%s", &log)
+	require.Equal(t, "wending: tasks whose secrets are sealed with the new key: 1\n", output.String())
+	after := keys()
+	require.Len(t, after, 2, "the one before stays")
+	require.Equal(t, before[0], after[1])
+	require.NotEqual(t, before[0], after[0])
+	info, err := os.Stat(filepath.Join(dir, "secret.key"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.Equal(t, 0, rotate(), "%s", &log)
+	require.Equal(t, after[0], keys()[1], "only the last one before stays")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "secret.key"), []byte(keys()[0]+"\n"), 0o600), "nothing needs it")
+
+	p = start(t, up...)
+	requireSecretsArrive(t, p.url, id, fake)
+}
+
+// With SECRET_KEY, the new and the previous key are given while processes run.
+func TestSecretKeyIsRotated(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	shared := []string{"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited", "--data-dir", dbtest.Folder(t)}
+	serve := func(keys ...string) *process {
+		return start(t, append(append([]string{"serve", "--listen-addr", "127.0.0.1:0"}, shared...), keys...)...)
+	}
+	const phrase = "a phrase that somebody made up"
+	web := serve("--secret-key", phrase)
+	id := createTask(t, web.url, secretive(fake.URL), twenty)
+	web.kill(t)
+	web = serve("--secret-key", dbtest.SecretKey, "--secret-key-previous", phrase)
+	clone, err := http.Post(web.url+"/api/v1/evaluation-tasks/"+id+"/clone?", "", nil)
+	require.NoError(t, err)
+	require.NoError(t, clone.Body.Close())
+	require.Equal(t, http.StatusCreated, clone.StatusCode, "secrets of the previous key are read")
+
+	var output, log bytes.Buffer
+	rotate := func(keys ...string) int {
+		args := append([]string{"rotate-key", "--database-url", shared[1], "--data-dir", t.TempDir()}, keys...)
+		return run(t.Context(), args, func(string) string { return "" }, &output, &log)
+	}
+	require.Equal(t, 1, rotate("--secret-key", dbtest.SecretKey))
+	require.Contains(t, log.String(), "tasks sealed with the new key: 0; left as they are: 1, sealed with a key that is neither", "one is left; its copy was made with the new key")
+	require.Equal(t, 0, rotate("--secret-key", dbtest.SecretKey, "--secret-key-previous", phrase), "%s", &log)
+	require.Equal(t, "wending: tasks whose secrets are sealed with the new key: 1\n", output.String())
+	web.kill(t)
+	web = serve("--secret-key", dbtest.SecretKey)
+	stop, _ := startWorker(t, append(shared, "--secret-key", dbtest.SecretKey, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
+	requireSecretsArrive(t, web.url, id, fake)
+	require.Equal(t, 1, rotate(), "a worker runs, which would not know a key in the data folder")
+	require.Contains(t, log.String(), "stop all processes first")
+	stop()
+}
