@@ -22,7 +22,8 @@ type Item struct {
 	Variables pq.StringArray `db:"variable_values"`
 }
 
-const itemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.variable_values`
+// ItemColumns are the columns of an Item, of evaluation_items i.
+const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.variable_values`
 
 // NewItem is one question to store.
 type NewItem struct {
@@ -62,54 +63,11 @@ func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []New
 	return pg.Classify("store the questions", err)
 }
 
-// ItemSummary is what the map of all questions and the filters need to know about one item.
-type ItemSummary struct {
-	ID         int64  `db:"id"`
-	QuestionID string `db:"question_id"`
-	// Answers is how many different answers the successful current runs gave.
-	Answers int `db:"answers"`
-	// Runs is how many current runs there are: fewer than the task's where it was stopped.
-	Runs int `db:"runs"`
-	// Failures is how many current runs did not succeed.
-	Failures int `db:"failures"`
-	// Matches reports whether the item matches the text that was searched for.
-	Matches bool `db:"matches"`
-}
-
-// IsUnstable reports whether the item was answered in more than one way.
-func (s ItemSummary) IsUnstable() bool { return s.Answers > 1 }
-
-const summariseItems = `
-	SELECT i.id, i.question_id,
-		coalesce(r.answers, 0) AS answers,
-		coalesce(r.runs, 0) AS runs,
-		coalesce(r.failures, 0) AS failures,
-		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2) AS matches
-	FROM evaluation_items i
-	LEFT JOIN (
-		SELECT item_id,
-			count(DISTINCT answer_key) AS answers,
-			count(*) AS runs,
-			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures
-		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current
-		GROUP BY item_id) r ON r.item_id = i.id
-	WHERE i.task_id = $1
-	ORDER BY i.question_id`
-
-// ItemSummaries returns a summary of each of the task's items, in the order of pages and exports. An item
-// matches if its question_id or question contains text, without regard to case.
-func (s *Store) ItemSummaries(ctx context.Context, taskID uuid.UUID, text string) ([]ItemSummary, error) {
-	var summaries []ItemSummary
-	err := s.db.SelectContext(ctx, &summaries, summariseItems, taskID, containing(text))
-	return summaries, pg.Classify("summarise the questions", err)
-}
-
 // FirstItems returns the first items of a task, in the order of pages and exports.
 func (s *Store) FirstItems(ctx context.Context, taskID uuid.UUID, count int) ([]Item, error) {
 	var items []Item
 	err := s.db.SelectContext(ctx, &items,
-		`SELECT `+itemColumns+` FROM evaluation_items i WHERE i.task_id = $1 ORDER BY i.question_id LIMIT $2`, taskID, count)
+		`SELECT `+ItemColumns+` FROM evaluation_items i WHERE i.task_id = $1 ORDER BY i.question_id LIMIT $2`, taskID, count)
 	return items, pg.Classify("read the first questions", err)
 }
 
@@ -117,7 +75,7 @@ func (s *Store) FirstItems(ctx context.Context, taskID uuid.UUID, count int) ([]
 func (s *Store) ItemsByID(ctx context.Context, ids []int64) ([]Item, error) {
 	var items []Item
 	err := s.db.SelectContext(ctx, &items,
-		`SELECT `+itemColumns+` FROM evaluation_items i WHERE i.id = ANY ($1) ORDER BY i.question_id`, pq.Int64Array(ids))
+		`SELECT `+ItemColumns+` FROM evaluation_items i WHERE i.id = ANY ($1) ORDER BY i.question_id`, pq.Int64Array(ids))
 	return items, pg.Classify("read the questions", err)
 }
 
@@ -126,7 +84,7 @@ func (s *Store) ItemsByID(ctx context.Context, ids []int64) ([]Item, error) {
 func (s *Store) Items(ctx context.Context, taskID uuid.UUID, questionID string, page Page) (items []Item, total int, err error) {
 	const count = `SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND ($2 = '' OR question_id = $2)`
 	const list = `
-		SELECT ` + itemColumns + `
+		SELECT ` + ItemColumns + `
 		FROM evaluation_items i
 		WHERE i.task_id = $1 AND ($2 = '' OR i.question_id = $2)
 		ORDER BY i.question_id

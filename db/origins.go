@@ -40,6 +40,28 @@ func (s *Store) PostponeOrigin(ctx context.Context, origin string, wait time.Dur
 	return pg.Classify("postpone the origin", err)
 }
 
+// TakeSlot takes the next free slot of an origin for a call outside of launches, whose own rate allows one call an
+// interval, and returns how long to wait for it. If it is not free within patience, none is taken and ok is false.
+func (s *Store) TakeSlot(ctx context.Context, origin string, interval, patience time.Duration) (wait time.Duration, ok bool, err error) {
+	const take = `
+		WITH asked AS (
+			SELECT CAST($2 AS bigint) * interval '1 microsecond' AS own, CAST($3 AS bigint) * interval '1 microsecond' AS patience)
+		UPDATE origins
+		SET next_free = greatest(next_free, clock_timestamp()) + greatest(own, call_interval * interval '1 microsecond')
+		FROM asked
+		WHERE origin = $1 AND next_free <= clock_timestamp() + patience
+		RETURNING extract(epoch FROM next_free - greatest(own, call_interval * interval '1 microsecond') - clock_timestamp()) * 1000000`
+	if _, err := s.db.ExecContext(ctx, insertOrigin, origin); err != nil {
+		return 0, false, pg.Classify("add the origin", err)
+	}
+	var micros float64
+	err = s.db.GetContext(ctx, &micros, take, origin, interval.Microseconds(), patience.Microseconds())
+	if pg.IsNoRows(err) {
+		return 0, false, nil
+	}
+	return max(0, time.Duration(micros)*time.Microsecond), err == nil, pg.Classify("take a rate-limit slot", err)
+}
+
 // slots is a snapshot of an origin's rate limit.
 type slots struct {
 	// AheadMicros is the time until the next free slot, at least 0.

@@ -18,6 +18,7 @@ import (
 	"wending/db/dbtest"
 	"wending/db/embedded"
 	"wending/db/monitor"
+	"wending/db/report"
 )
 
 // wholeTable finds plans that read a large table from end to end.
@@ -67,12 +68,12 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, _, err := store.Tasks(ctx, db.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
-		{"ItemSummaries", func() error { _, err := store.ItemSummaries(ctx, large, ""); return err }},
+		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, ""); return err }},
 		{"ItemsByID", func() error { _, err := store.ItemsByID(ctx, items); return err }},
 		{"Items", func() error { _, _, err := store.Items(ctx, large, "", page); return err }},
 		{"CurrentRuns", func() error { _, err := store.CurrentRuns(ctx, items, 100); return err }},
 		{"EachCurrentRun", func() error { return store.EachCurrentRun(ctx, items[0], func(db.Run) error { return nil }) }},
-		{"EachExportRow", func() error { return store.EachExportRow(ctx, large, nil, func(db.ExportRow) error { return nil }) }},
+		{"EachRow", func() error { return report.New(store).EachRow(ctx, large, nil, func(report.Row) error { return nil }) }},
 		{"Launches", func() error { _, _, err := store.Launches(ctx, large, db.Page{Number: 1, Size: 20}); return err }},
 		{"LaunchRuns", func() error { _, _, err := store.LaunchRuns(ctx, launch, 100, page); return err }},
 		{"NewestRuns", func() error { _, err := store.NewestRuns(ctx, large, 100, 8); return err }},
@@ -102,7 +103,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"Running Task", func() error { _, err := store.Task(ctx, large); return err }},
 		{"TaskHindrance", func() error { _, err := monitor.New(store).TaskHindrance(ctx, large); return err }},
-		{"TaskAgreement", func() error { _, err := store.TaskAgreement(ctx, large); return err }},
+		{"Agreement", func() error { _, err := report.New(store).Agreement(ctx, large); return err }},
 		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
 		{"ReleaseStrays", func() error {
 			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID}, nil)

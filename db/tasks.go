@@ -324,7 +324,7 @@ func (s *Store) Tasks(ctx context.Context, filter TaskFilter, page Page) (tasks 
 		IDs   pq.StringArray
 	}
 	err = pg.GetNamed(ctx, s.db, &found, list, map[string]any{
-		"statuses": pq.Array(filter.Statuses), "name": containing(filter.NameContains), "size": page.Size, "offset": page.offset(),
+		"statuses": pq.Array(filter.Statuses), "name": Containing(filter.NameContains), "size": page.Size, "offset": page.offset(),
 	})
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)
@@ -369,8 +369,8 @@ func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// containing returns a pattern for ILIKE that matches text anywhere; empty for an empty text.
-func containing(text string) string {
+// Containing returns a pattern for ILIKE that matches text anywhere; empty for an empty text.
+func Containing(text string) string {
 	if text == "" {
 		return ""
 	}

@@ -64,7 +64,7 @@ const claimUnits = `
 		ORDER BY id
 		LIMIT $3
 		FOR UPDATE SKIP LOCKED))
-	RETURNING u.id AS unit_id, u.epoch, u.run_index, ` + itemColumns
+	RETURNING u.id AS unit_id, u.epoch, u.run_index, ` + ItemColumns
 
 // ClaimUnits claims at most want units of a launch that is RUNNING for a worker, as many as get a rate-limit
 // slot within rateHorizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
@@ -84,13 +85,60 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 
 	empties[0]()
 	probe := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL})
-	require.Contains(t, string(probe.body), "同时进行的操作过多")
+	require.Equal(t, http.StatusServiceUnavailable, probe.StatusCode)
+	require.Equal(t, "5", probe.Header.Get("Retry-After"))
+	require.Contains(t, probe.page(t).Find("#probe .error").Text(), "同时进行的操作过多")
+	require.Equal(t, fake.URL, probe.page(t).Find("input[name=agent_api_url]").AttrOr("value", ""), "what was typed stays")
 	for _, empty := range empties[1:] {
 		empty()
 	}
 	require.Equal(t, http.StatusCreated, s.post(t, api, fields).StatusCode)
 	require.Equal(t, http.StatusOK, s.get(t, "/tasks/"+id+"/results").StatusCode)
 	require.Contains(t, string(s.get(t, "/metrics").body), `wending_refused_total{kind="files"}`)
+}
+
+// Tests of an agent take slots of its rate limit: as many as have room soon are made, at its pace, and the others are
+// refused.
+func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	var mu sync.Mutex
+	var calls []time.Time
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		mu.Lock()
+		calls = append(calls, time.Now())
+		mu.Unlock()
+		agenttest.Stream(w, "x")
+	})
+	statuses := make(chan int)
+	const crowd = 12
+	for range crowd {
+		go func() {
+			answer := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "rate_limit": "1/s"})
+			if answer.StatusCode != http.StatusOK {
+				assert.Contains(t, string(answer.body), "请稍后重试")
+			}
+			statuses <- answer.StatusCode
+		}()
+	}
+	counts := map[int]int{}
+	for range crowd {
+		counts[<-statuses]++
+	}
+	require.Equal(t, crowd, counts[http.StatusOK]+counts[http.StatusServiceUnavailable], "%v", counts)
+	require.Positive(t, counts[http.StatusServiceUnavailable])
+	require.Len(t, calls, counts[http.StatusOK])
+	require.GreaterOrEqual(t, len(calls), 2)
+	for n := 1; n < len(calls); n++ {
+		require.Greater(t, calls[n].Sub(calls[n-1]), 800*time.Millisecond, "one call a second")
+	}
+	require.Zero(t, s.reports.Load())
+
+	// What a running task leaves of its agent's rate is what a test gets.
+	s.tables.MustExec(`UPDATE origins SET next_free = now() + interval '1 minute'`)
+	answer := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "rate_limit": "unlimited"})
+	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	require.Contains(t, answer.page(t).Find("#probe .error").Text(), "调用频率已达上限")
 }
 
 // Many who upload at once all get an answer, and those who were accepted all have their task.

@@ -13,6 +13,7 @@ import (
 
 	"wending/db"
 	"wending/db/monitor"
+	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
@@ -135,11 +136,11 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	}
 	var agreement *float64
 	if input.Format == "xlsx" { // only its information page has it
-		if agreement, err = h.Store.TaskAgreement(ctx, task.ID); err != nil {
+		if agreement, err = report.New(h.Store).Agreement(ctx, task.ID); err != nil {
 			return nil, err
 		}
 	}
-	report := newReport(task, statistics, input.IncludeErrors)
+	head := newReport(task, statistics, input.IncludeErrors)
 	return h.stream(func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
@@ -147,8 +148,8 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		header.Set("Content-Disposition", export.ContentDisposition(task.Name, input.Format))
 		c.Response().WriteHeader(http.StatusOK)
 		stream := live.NewStream(c.Response())
-		writer, err := newWriter(stream, input.Format, report, func() export.Texts {
-			return exportTexts(request.From(ctx.Context()).Locale, task, report, statistics, agreement)
+		writer, err := newWriter(stream, input.Format, head, func() export.Texts {
+			return exportTexts(request.From(ctx.Context()).Locale, task, head, statistics, agreement)
 		})
 		if err != nil {
 			return err
@@ -159,7 +160,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 			most := export.MaxCellText
 			limit = &most
 		}
-		err = h.Store.EachExportRow(ctx.Context(), task.ID, limit, func(row db.ExportRow) error {
+		err = report.New(h.Store).EachRow(ctx.Context(), task.ID, limit, func(row report.Row) error {
 			item, err := exportItem(task, row)
 			if err != nil {
 				return err
@@ -227,7 +228,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 	}
 }
 
-func exportItem(task db.Task, row db.ExportRow) (export.Item, error) {
+func exportItem(task db.Task, row report.Row) (export.Item, error) {
 	if len(row.Variables) != len(task.VariableNames) {
 		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables), len(task.VariableNames))
 	}

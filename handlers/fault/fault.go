@@ -15,6 +15,7 @@ import (
 	"wending/db"
 	"wending/handlers/admission"
 	"wending/jobs/dataset"
+	"wending/jobs/tasks"
 	"wending/views/text"
 )
 
@@ -60,7 +61,7 @@ const RetryAfter = "5"
 // IsOurs reports whether an error is an internal one, which operators must know of: neither what a client did nor that
 // too many came at once.
 func IsOurs(err error) bool {
-	return Of(err).Status() >= http.StatusInternalServerError && !errors.Is(err, admission.ErrBusy)
+	return Of(err).Status() >= http.StatusInternalServerError && !errors.Is(err, admission.ErrBusy) && !errors.Is(err, tasks.ErrNoSlot)
 }
 
 // Codes are all codes, in alphabetical order.
@@ -231,6 +232,8 @@ func Of(err error) *Fault {
 		return New("TASK_STATE_CONFLICT").WithCause(err)
 	case errors.Is(err, admission.ErrBusy):
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.BUSY").WithCause(err)
+	case errors.Is(err, tasks.ErrNoSlot):
+		return New("SERVICE_UNAVAILABLE").WithMessage("error.AGENT_BUSY").WithCause(err)
 	case errors.Is(err, db.ErrUnavailable):
 		return New("SERVICE_UNAVAILABLE").WithCause(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	dbreport "wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/stability"
@@ -40,7 +41,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	if !slices.Contains(results.Filters, report.Filter) {
 		return fault.Parameter("filter", fault.OneOf("unstable", "failed"))
 	}
-	if report.All, err = p.Store.ItemSummaries(ctx, task.ID, report.Search); err != nil {
+	if report.All, err = p.report.Summaries(ctx, task.ID, report.Search); err != nil {
 		return err
 	}
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, task); err != nil {
@@ -64,7 +65,7 @@ func (p *Pages) showReport(c echo.Context) error {
 }
 
 // shownItems returns the summaries that match the search and the filter.
-func shownItems(report results.Report) (shown []db.ItemSummary) {
+func shownItems(report results.Report) (shown []dbreport.Summary) {
 	for _, item := range report.All {
 		if item.Matches && results.Shows(report.Filter, item) {
 			shown = append(shown, item)
@@ -84,7 +85,7 @@ func reportQuery(report results.Report) url.Values {
 }
 
 // cards are the questions of one page with their runs. Numbers count all questions of the task.
-func (p *Pages) cards(ctx context.Context, here []db.ItemSummary, report results.Report) ([]results.Card, error) {
+func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report results.Report) ([]results.Card, error) {
 	ids := make([]int64, len(here))
 	for n, item := range here {
 		ids[n] = item.ID

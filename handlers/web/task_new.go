@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/handlers/admission"
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -410,25 +411,32 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	probe := &taskviews.Probe{}
+	status, probe := http.StatusOK, &taskviews.Probe{}
 	for _, f := range s.faults {
 		if f.Field != "task_name" && f.Field != "dataset_file" && probe.Message == "" {
 			probe.Message = f.Message(locale(c))
 		}
 	}
 	if probe.Message == "" {
-		*probe = p.probe(c, s)
+		*probe, err = p.probe(c, s)
+	}
+	if err != nil {
+		if request.IsFragment(c.Request()) || fault.IsOurs(err) {
+			return err
+		}
+		f := fault.Of(err)
+		status, probe.Message = f.Status(), f.Message(locale(c))
 	}
 	if request.IsFragment(c.Request()) {
 		return render(c, http.StatusOK, taskviews.ProbePart(probe))
 	}
 	view := p.formView(c, s)
 	view.Probe, view.Preview = probe, p.preview(c, s)
-	return p.renderForm(c, http.StatusOK, s, view)
+	return p.renderForm(c, status, s, view)
 }
 
-func (p *Pages) probe(c echo.Context, s *submission) taskviews.Probe {
-	n := s.task
+func (p *Pages) probe(c echo.Context, s *submission) (taskviews.Probe, error) {
+	ctx, n := c.Request().Context(), s.task
 	question := agent.Request{
 		URL: n.AgentURL, Headers: n.Headers, Question: s.Value("probe_question"), Stream: n.UseStream,
 		IdempotencyKey: "wending-probe-" + uuid.NewString(), Timeout: time.Duration(n.TimeoutSeconds) * time.Second, RawLimit: 64 << 10,
@@ -446,12 +454,15 @@ func (p *Pages) probe(c echo.Context, s *submission) taskviews.Probe {
 		question.ExtraPayload = *n.Payload
 	}
 	s.Release() // the call may take long
-	leave, err := gates(c).Probes.Enter(c.Request().Context())
+	leave, err := gates(c).Probes.Enter(ctx)
 	if err != nil {
-		return taskviews.Probe{Message: fault.Of(err).Message(locale(c))}
+		return taskviews.Probe{}, err
 	}
 	defer leave()
-	answer := p.Agents.Ask(c.Request().Context(), question)
+	if err := p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, admission.Patience); err != nil {
+		return taskviews.Probe{}, err
+	}
+	answer := p.Agents.Ask(ctx, question)
 	probe := taskviews.Probe{
 		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,
 		Text: answer.Text, Reasoning: answer.Reasoning, Raw: answer.Raw,
@@ -459,7 +470,7 @@ func (p *Pages) probe(c echo.Context, s *submission) taskviews.Probe {
 	if answer.ErrorCode != "" {
 		probe.Failure = &ui.Failure{Code: answer.ErrorCode, Message: answer.ErrorMessage}
 	}
-	return probe
+	return probe, nil
 }
 
 // startDemo creates a task of 20 questions for the demo agent, whose answers vary.

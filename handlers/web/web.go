@@ -17,6 +17,7 @@ import (
 
 	"wending/db"
 	"wending/db/monitor"
+	"wending/db/report"
 	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -52,11 +53,12 @@ type Config struct {
 type Pages struct {
 	Config
 	monitor monitor.Monitor
+	report  report.Report
 }
 
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
-	p := &Pages{config, monitor.New(config.Store)}
+	p := &Pages{config, monitor.New(config.Store), report.New(config.Store)}
 	get := func(path string, handler echo.HandlerFunc) {
 		compressed.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
 	}

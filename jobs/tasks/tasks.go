@@ -54,6 +54,35 @@ func (s *Service) CallInterval(rate string) (interval time.Duration, isCeiling b
 	return ceiling, true, nil
 }
 
+// ErrNoSlot means that an agent's rate limit leaves no room for a call soon.
+var ErrNoSlot = errors.New("the agent's rate limit leaves no room for a call now")
+
+// AwaitSlot waits until an agent's rate limit has room for a call that belongs to no task, under a rate of its own. It
+// returns ErrNoSlot if there is none within patience.
+func (s *Service) AwaitSlot(ctx context.Context, agentURL, rate string, patience time.Duration) error {
+	address, err := url.Parse(agentURL)
+	if err != nil {
+		return err
+	}
+	interval, _, err := s.CallInterval(rate)
+	if err != nil {
+		return err
+	}
+	wait, hasSlot, err := s.Store.TakeSlot(ctx, Origin(address), interval, patience)
+	if err != nil {
+		return err
+	}
+	if !hasSlot {
+		return ErrNoSlot
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Settings are how a task runs.
 type Settings struct {
 	RunsPerItem, TimeoutSeconds, MaxRetries, Concurrency int

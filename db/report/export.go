@@ -1,4 +1,4 @@
-package db
+package report
 
 import (
 	"context"
@@ -6,19 +6,20 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"wending/db"
 	"wending/db/pg"
 )
 
-// ExportRow is one item with all its current runs, for reports.
-type ExportRow struct {
-	Item
-	Runs []ExportRun
+// Row is one item with all its current runs.
+type Row struct {
+	db.Item
+	Runs []Run
 }
 
-// ExportRun is one run in a report.
-type ExportRun struct {
+// Run is one run of a row.
+type Run struct {
 	RunIndex int
-	Status   RunStatus
+	Status   db.RunStatus
 	Response *string
 	// Exact is the response byte for byte if it is not valid text; otherwise nil.
 	Exact        []byte
@@ -28,7 +29,7 @@ type ExportRun struct {
 }
 
 const readExport = `
-	SELECT ` + itemColumns + `, r.run_index, r.status,
+	SELECT ` + db.ItemColumns + `, r.run_index, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message
 	FROM evaluation_items i
@@ -38,34 +39,34 @@ const readExport = `
 
 // exportLine is a row of readExport; the run's fields are nil for an item without runs.
 type exportLine struct {
-	Item
-	RunIndex     *int       `db:"run_index"`
-	Status       *RunStatus `db:"status"`
-	Response     *string    `db:"response_body"`
-	Exact        []byte     `db:"response_bytes"`
-	LatencyMS    *int       `db:"latency_ms"`
-	ErrorCode    *string    `db:"error_code"`
-	ErrorMessage *string    `db:"error_message"`
+	db.Item
+	RunIndex     *int          `db:"run_index"`
+	Status       *db.RunStatus `db:"status"`
+	Response     *string       `db:"response_body"`
+	Exact        []byte        `db:"response_bytes"`
+	LatencyMS    *int          `db:"latency_ms"`
+	ErrorCode    *string       `db:"error_code"`
+	ErrorMessage *string       `db:"error_message"`
 }
 
-func (l exportLine) run() ExportRun {
-	return ExportRun{
+func (l exportLine) run() Run {
+	return Run{
 		RunIndex: *l.RunIndex, Status: *l.Status, Response: l.Response, Exact: l.Exact,
 		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage,
 	}
 }
 
-// EachExportRow calls yield with every item of the task and its current runs, in the order of pages. limit is how
+// EachRow calls yield with every item of the task and its current runs, in the order of pages. limit is how
 // many characters of each response are read, without Exact; nil means all of it. Rows come from the server as they
 // are read, so memory holds one item at a time, all of one snapshot.
-func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, limit *int, yield func(ExportRow) error) error {
+func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield func(Row) error) error {
 	isRead := false
-	err := s.db.InTx(ctx, "read the report", func(tx *sqlx.Tx) error {
+	err := r.db.InTx(ctx, "read the report", func(tx *sqlx.Tx) error {
 		// The server must not sort the answers before it sends the first.
 		if err := pg.PreferIndexes(ctx, tx); err != nil {
 			return err
 		}
-		var current *ExportRow
+		var current *Row
 		err := pg.EachRow(ctx, tx, "read the report", readExport, []any{taskID, limit}, func(line exportLine) error {
 			if current != nil && current.ID != line.ID {
 				if err := yield(*current); err != nil {
@@ -74,7 +75,7 @@ func (s *Store) EachExportRow(ctx context.Context, taskID uuid.UUID, limit *int,
 				current = nil
 			}
 			if current == nil {
-				current = &ExportRow{Item: line.Item}
+				current = &Row{Item: line.Item}
 			}
 			if line.RunIndex != nil {
 				current.Runs = append(current.Runs, line.run())

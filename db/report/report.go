@@ -1,0 +1,86 @@
+// Package report reads what reports, pages and exports show of a task's results.
+package report
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Report reads the results of tasks.
+type Report struct{ db *pg.Pool }
+
+// New returns a Report that reads through a store's connections.
+func New(store *db.Store) Report { return Report{store.Pool()} }
+
+// Summary is what the map of all questions and the filters need to know about one item.
+type Summary struct {
+	ID         int64  `db:"id"`
+	QuestionID string `db:"question_id"`
+	// Answers is how many different answers the successful current runs gave.
+	Answers int `db:"answers"`
+	// Runs is how many current runs there are: fewer than the task's where it was stopped.
+	Runs int `db:"runs"`
+	// Failures is how many current runs did not succeed.
+	Failures int `db:"failures"`
+	// Matches reports whether the item matches the text that was searched for.
+	Matches bool `db:"matches"`
+}
+
+// IsUnstable reports whether the item was answered in more than one way.
+func (s Summary) IsUnstable() bool { return s.Answers > 1 }
+
+const summariseItems = `
+	SELECT i.id, i.question_id,
+		coalesce(r.answers, 0) AS answers,
+		coalesce(r.runs, 0) AS runs,
+		coalesce(r.failures, 0) AS failures,
+		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2) AS matches
+	FROM evaluation_items i
+	LEFT JOIN (
+		SELECT item_id,
+			count(DISTINCT answer_key) AS answers,
+			count(*) AS runs,
+			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures
+		FROM evaluation_runs
+		WHERE task_id = $1 AND is_current
+		GROUP BY item_id) r ON r.item_id = i.id
+	WHERE i.task_id = $1
+	ORDER BY i.question_id`
+
+// Summaries returns a summary of each of the task's items, in the order of pages and exports. An item
+// matches if its question_id or question contains text, without regard to case.
+func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string) ([]Summary, error) {
+	var summaries []Summary
+	err := r.db.SelectContext(ctx, &summaries, summariseItems, taskID, db.Containing(text))
+	return summaries, pg.Classify("summarise the questions", err)
+}
+
+const computeAgreement = `
+	SELECT avg(item.agreeing_pairs / (t.runs_per_item * (t.runs_per_item - 1.0)))::float8
+	FROM evaluation_tasks t
+	CROSS JOIN LATERAL (
+		SELECT sum(CASE WHEN answer.key IS NOT NULL THEN answer.runs * (answer.runs - 1) ELSE 0 END) AS agreeing_pairs
+		FROM (
+			SELECT item_id, answer_key AS key, count(*) AS runs
+			FROM evaluation_runs
+			WHERE task_id = t.id AND is_current
+			GROUP BY item_id, answer_key) answer
+		GROUP BY answer.item_id
+		HAVING sum(answer.runs) = t.runs_per_item) item
+	WHERE t.id = $1 AND t.runs_per_item > 1`
+
+// Agreement returns the mean share of pairs of runs of a question that gave equal answers, between 0 and 1,
+// over the questions that have all their runs: Σ m(m − 1) / (N(N − 1)) with m runs giving the same answer. A run
+// without an answer agrees with none. nil means unknown: one run per question, or no complete question.
+func (r Report) Agreement(ctx context.Context, taskID uuid.UUID) (*float64, error) {
+	var agreement *float64
+	err := r.db.GetContext(ctx, &agreement, computeAgreement, taskID)
+	if pg.IsNoRows(err) {
+		return nil, nil
+	}
+	return agreement, pg.Classify("compute the agreement", err)
+}
