@@ -172,26 +172,36 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	require.Equal(t, created, stored)
 }
 
-// A reader that takes nothing of a report is ended, and its place is free again.
-func TestAReaderThatTakesNothingIsEnded(t *testing.T) {
+// Readers that take nothing of a report keep no place: others get theirs. After a while they are ended.
+func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	id := s.fill(t, 500, 5, 20_000)
-	answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=jsonl")
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	begin := make([]byte, 1000)
-	_, err = io.ReadFull(answer.Body, begin)
-	require.NoError(t, err)
-	start := time.Now()
-	defer fill(t, s.server.Gates().Exports)() // the places that the reader has left
-	dbtest.Await(t, 45*time.Second, "the reader's place", func() bool {
-		_, err := s.server.Gates().Exports.Enter(t.Context())
-		return err == nil
+	waiting := func() int64 {
+		memory, disk := s.server.Gates().Responses.Waiting()
+		return memory + disk
+	}
+	var stuck []io.ReadCloser
+	for range 5 { // as many as there are places
+		answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=jsonl")
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		_, err = io.ReadFull(answer.Body, make([]byte, 1000))
+		require.NoError(t, err)
+		stuck = append(stuck, answer.Body)
+	}
+	dbtest.Await(t, 20*time.Second, "a place, while the readers still read", func() bool {
+		return s.get(t, api+"/"+id+"/export?format=csv").StatusCode == http.StatusOK
 	})
-	require.Greater(t, time.Since(start), 20*time.Second)
-	_, err = io.Copy(io.Discard, answer.Body)
-	require.Error(t, err, "what was not taken is not taken for the end")
+	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/results").StatusCode)
+	require.Greater(t, waiting(), int64(100<<20))
+	start := time.Now()
+	dbtest.Await(t, 60*time.Second, "the end of who takes nothing", func() bool { return waiting() == 0 })
+	require.Greater(t, time.Since(start), 5*time.Second)
+	for _, body := range stuck {
+		_, err := io.Copy(io.Discard, body)
+		require.Error(t, err, "what was not taken is not taken for the end")
+	}
 }
 
 // Files that wait for their forms belong to the browser that sent them: others neither use them nor push them out.

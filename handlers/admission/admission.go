@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
+
+	"wending/handlers/relay"
 )
 
 // Patience is how long work waits for its turn.
@@ -22,11 +24,13 @@ type Gates struct {
 	Files *Gate
 	// Probes are tests of an agent from a page: 4 places.
 	Probes *Gate
-	// Pages are pages of results: 8 places.
+	// Pages are pages of results being made: 8 places.
 	Pages *Gate
-	// Exports are reports and results that are read from the database while a client takes them: 5 places, because each
-	// holds one of the process's connections to the database.
+	// Exports are reports and results being read from the database: 5 places, because each holds one of the process's
+	// connections to the database.
 	Exports *Gate
+	// Responses let slow clients read what was made, without a place.
+	Responses *relay.Pool
 	// Followers are streams of a task's progress: 1,000 places.
 	Followers *Gate
 }
@@ -39,8 +43,16 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	places := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "wending_places", Help: "How much work of a kind may run at once, by kind.",
 	}, []string{"kind"})
+	responses := relay.NewPool()
+	waiting := func(where string, bytes func() int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "wending_waiting_bytes", Help: "Bytes of responses that wait for slow readers.", ConstLabels: prometheus.Labels{"where": where},
+		}, func() float64 { return float64(bytes()) })
+	}
 	if registry != nil {
-		registry.MustRegister(refused, places)
+		registry.MustRegister(refused, places,
+			waiting("memory", func() int64 { memory, _ := responses.Waiting(); return memory }),
+			waiting("disk", func() int64 { _, disk := responses.Waiting(); return disk }))
 	}
 	gate := func(kind string, size int) *Gate {
 		places.WithLabelValues(kind).Set(float64(size))
@@ -48,7 +60,7 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	}
 	return &Gates{
 		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Probes: gate("probes", 4), Pages: gate("pages", 8), Exports: gate("exports", 5),
-		Followers: gate("followers", 1000),
+		Followers: gate("followers", 1000), Responses: responses,
 	}
 }
 

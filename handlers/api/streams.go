@@ -75,17 +75,19 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-// stream runs write when it has a place: it holds a connection of the database while a client reads. A failure midway
-// breaks the connection, so that no client mistakes a partial response for a complete one.
+// stream runs write when it has a place, which it gives back when everything is read from the database, however slowly
+// the client takes it. A failure midway breaks the connection, so that no client mistakes a partial response for a
+// complete one.
 func (h *handler) stream(write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		leave, err := request.From(ctx.Context()).Gates.Exports.Enter(ctx.Context())
+		c, gates := humaecho.Unwrap(ctx), request.From(ctx.Context()).Gates
+		leave, err := gates.Exports.Enter(ctx.Context())
 		if err != nil {
-			humaecho.Unwrap(ctx).Error(err)
+			c.Error(err)
 			return
 		}
 		defer leave()
-		if err := write(ctx); err != nil {
+		if err := gates.Responses.Through(&c.Response().Writer, func() error { return write(ctx) }, leave); err != nil {
 			if ctx.Context().Err() == nil { // a disconnected client is not a server error
 				h.Failed(ctx.Context(), err)
 			}

@@ -30,6 +30,9 @@ const (
 // tokenPattern is that of tokens and of browsers' ids: what rand.Text returns.
 var tokenPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
+// SourceToken stands in a form for the file of the task that the form is a copy of, or of the draft that it edits.
+const SourceToken = "source"
+
 // IsToken reports whether a text may be a token or a browser's id.
 func IsToken(text string) bool { return tokenPattern.MatchString(text) }
 

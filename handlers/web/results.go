@@ -61,7 +61,9 @@ func (p *Pages) showReport(c echo.Context) error {
 	}
 	frame := p.frame(c, locale(c).Text("results.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task)...)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"report.js"}
-	return render(c, http.StatusOK, results.ReportPage(frame, report))
+	return gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return render(c, http.StatusOK, results.ReportPage(frame, report))
+	}, leave)
 }
 
 // shownItems returns the summaries that match the search and the filter.

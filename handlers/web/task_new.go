@@ -74,19 +74,17 @@ func (p *Pages) newTask(c echo.Context) error {
 	if submitted.Refused != nil {
 		return submitted.Refused
 	}
-	n, err := p.Tasks.Copy(c.Request().Context(), source)
+	n, err := p.Tasks.CopySettings(source)
 	if err != nil {
 		return err
 	}
 	submitted.Values = formValues(n)
+	submitted.Values["dataset_token"] = form.SourceToken
 	if draft != "" {
 		submitted.Values["draft"] = draft
 	} else {
 		submitted.Values["from"] = from
 		submitted.Values["task_name"] = api.CopyName(c.Request().Context(), source.Name)
-	}
-	if n.Dataset != nil {
-		submitted.File = &form.File{File: n.File}
 	}
 	return p.showForm(c, submitted, http.StatusOK)
 }
@@ -135,7 +133,11 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			s.system = err
 		default:
 			s.source, s.isDraft = &source, submitted.Value("draft") != ""
-			base, s.system = p.Tasks.CopySettings(source) // the form has its own file
+			if submitted.File == nil && submitted.Value("dataset_token") == form.SourceToken {
+				base, s.system = p.Tasks.Copy(ctx, source)
+			} else {
+				base, s.system = p.Tasks.CopySettings(source)
+			}
 		}
 	}
 	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" {
@@ -233,6 +235,7 @@ func (p *Pages) showForm(c echo.Context, submitted *form.Upload, status int) err
 }
 
 func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskviews.Form) error {
+	s.Release() // reading the response may take the client long
 	title := "create.title"
 	if s.isDraft {
 		title = "create.draft.title"
@@ -340,6 +343,7 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	}
 	preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
+		s.Release()
 		return render(c, http.StatusOK, taskviews.PreviewPart(preview))
 	}
 	view := p.formView(c, s)

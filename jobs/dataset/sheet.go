@@ -385,11 +385,21 @@ type numberFormats struct {
 	// codes are the workbook's own formats, formatOf the format of each cell style.
 	codes    map[int]string
 	formatOf []int
-	// scratch is a workbook of one cell with which the library writes a number in a format; styles are its styles by
-	// format.
+	// scratch is a workbook with which the library writes a number in a format; cells are its cells by format.
 	scratch *excelize.File
-	styles  map[int]int
+	cells   map[int]string
+	// written are texts already known: sheets repeat dates and amounts.
+	written map[formatted]string
 }
+
+// formatted is a number in a format.
+type formatted struct {
+	value  string
+	format int
+}
+
+// maxWritten is how many texts are kept.
+const maxWritten = 65_536
 
 // readStyles reads the number formats of cell styles.
 func (f *numberFormats) readStyles(part *xmlPart) error {
@@ -421,34 +431,55 @@ func (f *numberFormats) text(value string, style int) (string, error) {
 	if value == "" || !f.hasFormat(style) {
 		return value, nil
 	}
+	wanted := formatted{value, f.formatOf[style]}
+	if text, isKnown := f.written[wanted]; isKnown {
+		return text, nil
+	}
+	cell, err := f.cell(wanted.format)
+	if err != nil {
+		return "", err
+	}
+	if err := f.scratch.SetCellDefault(scratchSheet, cell, value); err != nil {
+		return "", err
+	}
+	text, err := f.scratch.GetCellValue(scratchSheet, cell)
+	if err == nil && len(f.written) < maxWritten {
+		f.written[wanted] = text
+	}
+	return text, err
+}
+
+const scratchSheet = "Sheet1"
+
+// cell returns the scratch workbook's cell that has a format.
+func (f *numberFormats) cell(format int) (cell string, err error) {
+	if cell, isKnown := f.cells[format]; isKnown {
+		return cell, nil
+	}
 	if f.scratch == nil {
-		f.scratch, f.styles = excelize.NewFile(excelize.Options{ShortDatePattern: "yyyy-mm-dd"}), map[int]int{}
+		f.scratch = excelize.NewFile(excelize.Options{ShortDatePattern: "yyyy-mm-dd"})
+		f.cells, f.written = map[int]string{}, map[formatted]string{}
 		if err := f.scratch.SetWorkbookProps(&excelize.WorkbookPropsOptions{Date1904: &f.is1904}); err != nil {
 			return "", err
 		}
 	}
-	const sheet, cell = "Sheet1", "A1"
-	format := f.formatOf[style]
-	own, isKnown := f.styles[format]
-	if !isKnown {
-		made := excelize.Style{NumFmt: format}
-		code, isCustom := f.codes[format]
-		if !isCustom && isLocalDate(format) {
-			code, isCustom = "yyyy-mm-dd", true
-		}
-		if isCustom {
-			made = excelize.Style{CustomNumFmt: &code}
-		}
-		var err error
-		if own, err = f.scratch.NewStyle(&made); err != nil {
-			own = 0 // the library does not know the format: the number stays plain
-		}
-		f.styles[format] = own
+	made := excelize.Style{NumFmt: format}
+	code, isCustom := f.codes[format]
+	if !isCustom && isLocalDate(format) {
+		code, isCustom = "yyyy-mm-dd", true
 	}
-	if err := errors.Join(f.scratch.SetCellStyle(sheet, cell, cell, own), f.scratch.SetCellDefault(sheet, cell, value)); err != nil {
+	if isCustom {
+		made = excelize.Style{CustomNumFmt: &code}
+	}
+	style, err := f.scratch.NewStyle(&made)
+	if err != nil {
+		style = 0 // the library does not know the format: the number stays plain
+	}
+	if cell, err = excelize.CoordinatesToCellName(1, len(f.cells)+1); err != nil {
 		return "", err
 	}
-	return f.scratch.GetCellValue(sheet, cell)
+	f.cells[format] = cell
+	return cell, f.scratch.SetCellStyle(scratchSheet, cell, cell, style)
 }
 
 // isLocalDate reports whether a built-in format shows a date in a way that depends on the language: those of Chinese,
