@@ -389,9 +389,7 @@ func TestEveryFieldErrorHasItsCode(t *testing.T) {
 	var tasks int
 	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Zero(t, tasks, "nothing is left in the database")
-	entries, err := os.ReadDir(s.uploads)
-	require.NoError(t, err)
-	require.Empty(t, entries, "nothing is left on disk")
+	require.Empty(t, dbtest.Files(t, s.uploads), "nothing is left on disk")
 }
 
 func TestErrorsOfTheAPI(t *testing.T) {

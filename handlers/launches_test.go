@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,8 @@ import (
 
 	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/blob"
+	"wending/jobs/tasks"
 )
 
 // act posts an action of the API and returns the status of the answer and of the task.
@@ -336,6 +339,58 @@ func (s *site) delete(t *testing.T, id string) response {
 	request, err := http.NewRequest(http.MethodDelete, s.URL+api+"/"+id, nil)
 	require.NoError(t, err)
 	return s.do(t, request)
+}
+
+// Whatever moment a crash comes at, a file goes with its task's rows: it is there while they are, and not for ever
+// without them.
+func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	files, err := blob.NewDisk(s.uploads)
+	require.NoError(t, err)
+	service := &tasks.Service{Store: s.store, Files: files, Log: slog.New(slog.DiscardHandler)}
+	at := func(parts ...string) string { return filepath.Join(append([]string{s.uploads}, parts...)...) }
+	write := func(content string, parts ...string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(at(parts...)), 0o700))
+		require.NoError(t, os.WriteFile(at(parts...), []byte(content), 0o600))
+	}
+	age := func(parts ...string) {
+		old := time.Now().Add(-2 * time.Hour)
+		require.NoError(t, os.Chtimes(at(parts...), old, old))
+	}
+	draft := func() string { return s.create(t, "http://127.0.0.1:1/", map[string]string{"start": "false"}) }
+	moved, replaced, untouched := draft(), draft(), draft()
+	require.Len(t, dbtest.Files(t, s.uploads), 3, "each at its place")
+	whole, err := os.ReadFile(at(moved, "dataset.csv"))
+	require.NoError(t, err)
+
+	// Between the rows and the file's move into place, or between its move out of place and the rows' end.
+	require.NoError(t, os.Rename(at(moved), at("pending", moved)))
+	require.Equal(t, string(whole), string(s.get(t, "/tasks/"+moved+"/dataset").body), "it can be had meanwhile")
+	age("pending", moved)
+	write("old", "pending", replaced, "dataset.csv") // a draft was replaced since
+	age("pending", replaced)
+	unknown, young := uuid.NewString(), uuid.NewString()
+	write("x", "pending", unknown, "dataset.csv") // its rows were never stored
+	age("pending", unknown)
+	write("x", "pending", young, "dataset.csv") // its rows may be about to be
+	write("x", ".writing", "half")
+	age(".writing", "half")
+	write("x", ".writing", "underway")
+
+	require.NoError(t, service.Sweep(t.Context(), time.Hour))
+	require.ElementsMatch(t, []string{
+		moved + "/dataset.csv", replaced + "/dataset.csv", untouched + "/dataset.csv", "pending/" + young + "/dataset.csv", ".writing/underway",
+	}, dbtest.Files(t, s.uploads))
+	for _, id := range []string{moved, replaced, untouched} {
+		require.Equal(t, string(whole), string(s.get(t, "/tasks/"+id+"/dataset").body))
+	}
+
+	require.Equal(t, http.StatusNoContent, s.delete(t, untouched).StatusCode)
+	require.Len(t, dbtest.Files(t, s.uploads), 4)
+	active := s.create(t, "http://127.0.0.1:1/", nil)
+	require.Equal(t, http.StatusConflict, s.delete(t, active).StatusCode)
+	require.FileExists(t, at(active, "dataset.csv"), "back at its place")
 }
 
 func TestADeletedTaskLeavesNothing(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
 	"wending/db/monitor"
@@ -74,6 +75,7 @@ type Server struct {
 	pages     *web.Pages
 	progress  *live.Hub[uuid.UUID, monitor.Progress]
 	gates     *admission.Gates
+	tasks     *tasks.Service
 	// document returns the OpenAPI document, made once.
 	document func() ([]byte, error)
 }
@@ -90,6 +92,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(monitor.New(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
+	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, Log: s.Log}
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}
 	}
@@ -114,7 +117,6 @@ func New(config Config) (*Server, error) {
 func (s *Server) mount(e *echo.Echo) {
 	plain := e.Group("")
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
-	service := &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, Log: s.Log}
 	checkURL := func(u *url.URL) error { return s.Guard.CheckURL(u) }
 
 	plain.Match([]string{http.MethodGet, http.MethodHead}, paths.Health, s.health)
@@ -123,21 +125,43 @@ func (s *Server) mount(e *echo.Echo) {
 	}
 	compressed.Match([]string{http.MethodGet, http.MethodHead}, static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	s.pages = web.Register(compressed, plain, web.Config{
-		Store: s.Store, Tasks: service, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL,
+		Store: s.Store, Tasks: s.tasks, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: service, Progress: s.progress, CheckURL: checkURL,
+		Store: s.Store, Tasks: s.tasks, Progress: s.progress, CheckURL: checkURL,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// Run announces changes of tasks to live pages until ctx ends.
+// Run announces changes of tasks to live pages, and tidies up what crashes left, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.announce(ctx) })
+	group.Go(func() error { s.sweep(ctx); return nil })
+	return group.Wait()
+}
+
+// sweep tidies up now and every hour. What is younger may be underway.
+func (s *Server) sweep(ctx context.Context) {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := s.tasks.Sweep(ctx, time.Hour); err != nil && ctx.Err() == nil {
+			s.Log.WarnContext(ctx, "could not tidy up the uploads", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) announce(ctx context.Context) error {
 	if s.DatabaseURL == "" {
-		<-ctx.Done()
 		return nil
 	}
 	return db.ListenForChanges(ctx, s.DatabaseURL, func(id uuid.UUID) {

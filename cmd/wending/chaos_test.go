@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -726,10 +727,8 @@ func (a *arena) fillTheDisk() {
 	require.Equal(t, http.StatusInternalServerError, status, "%s", body)
 	require.NoError(t, a.tables.Get(&after, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, before, after, "no task without its file")
-	entries, err := os.ReadDir(dir + "/uploads")
-	require.NoError(t, err)
-	for _, entry := range entries {
-		require.Equal(t, "staged", entry.Name(), "no partial dataset")
+	for _, file := range dbtest.Files(t, filepath.Join(dir, "uploads")) {
+		require.Equal(t, "staged", filepath.Dir(file), "no partial dataset")
 	}
 	status, body = postTask(t, web.url(), fields, "question,standard_answer\nq,a\n")
 	require.Equal(t, http.StatusCreated, status, "%s", body)

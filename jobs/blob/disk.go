@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -44,7 +43,7 @@ func (d *Disk) Put(_ context.Context, key string, content []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("store a file: %w", err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".writing-*")
+	file, err := d.newFile()
 	if err != nil {
 		return fmt.Errorf("store a file: %w", err)
 	}
@@ -62,6 +61,76 @@ func (d *Disk) Put(_ context.Context, key string, content []byte) (err error) {
 		return fmt.Errorf("store a file: %w", err)
 	}
 	return nil
+}
+
+// writing is the folder of files that are being written.
+const writing = ".writing"
+
+func (d *Disk) newFile() (*os.File, error) {
+	dir := filepath.Join(d.dir, writing)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(dir, "*")
+}
+
+// ErrExists means that there is a file with the key already.
+var ErrExists = errors.New("there is such a file already")
+
+// Move gives a file, or all files whose keys begin with a key and a slash, another key. It returns ErrNotFound if there
+// are none, ErrExists if the other key is taken.
+func (d *Disk) Move(_ context.Context, from, to string) error {
+	source, err := d.path(from)
+	if err != nil {
+		return err
+	}
+	target, err := d.path(to)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		return fmt.Errorf("move a file: %w", err)
+	}
+	now := time.Now() // a key's time is that of its last change of place
+	_ = os.Chtimes(source, now, now)
+	switch err := renameNew(source, target); {
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrNotFound
+	case errors.Is(err, fs.ErrExist):
+		return ErrExists
+	case err != nil:
+		return fmt.Errorf("move a file: %w", err)
+	}
+	return nil
+}
+
+// renameNew renames and replaces nothing: a folder never replaces one with files, and of files there are links.
+func renameNew(source, target string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.Rename(source, target)
+	}
+	if err := os.Link(source, target); err != nil {
+		return err
+	}
+	return os.Remove(source)
+}
+
+// Sweep removes what was being written for longer than age: a crash left it.
+func (d *Disk) Sweep(ctx context.Context, age time.Duration) error {
+	unfinished, err := d.List(ctx, writing)
+	if err != nil {
+		return err
+	}
+	for _, entry := range unfinished {
+		if time.Since(entry.StoredAt) > age {
+			err = errors.Join(err, d.Delete(ctx, entry.Key))
+		}
+	}
+	return err
 }
 
 // Open returns a file, or ErrNotFound. The caller closes it.
@@ -93,13 +162,13 @@ func (d *Disk) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// Entry is a stored file.
+// Entry is a stored file, or several under one key.
 type Entry struct {
 	Key      string
 	StoredAt time.Time
 }
 
-// List returns the files directly under a key.
+// List returns what is directly under a key.
 func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 	path, err := d.path(key)
 	if err != nil {
@@ -115,8 +184,8 @@ func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 	var entries []Entry
 	for _, one := range found {
 		info, err := one.Info()
-		if err != nil || one.IsDir() || strings.HasPrefix(one.Name(), ".writing-") {
-			continue // removed in the meantime, or not stored yet
+		if err != nil {
+			continue // removed in the meantime
 		}
 		entries = append(entries, Entry{Key: key + "/" + one.Name(), StoredAt: info.ModTime()})
 	}

@@ -57,7 +57,35 @@ func TestAFailedPutLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "task", "dataset.csv"), 0o700)) // a folder is in the way
 	require.Error(t, disk.Put(t.Context(), "task/dataset.csv", []byte("x")))
-	entries, err := disk.List(t.Context(), "task")
+	entries, err := disk.List(t.Context(), ".writing")
 	require.NoError(t, err)
 	require.Empty(t, entries)
+}
+
+// Files and folders get other keys; nothing is replaced.
+func TestMovingReplacesNothing(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	disk, err := blob.NewDisk(t.TempDir())
+	require.NoError(t, err)
+	for _, key := range []string{"a/one", "b/two", "x", "y"} {
+		require.NoError(t, disk.Put(ctx, key, []byte(key)))
+	}
+	require.ErrorIs(t, disk.Move(ctx, "a", "b"), blob.ErrExists)
+	require.ErrorIs(t, disk.Move(ctx, "x", "y"), blob.ErrExists)
+	require.ErrorIs(t, disk.Move(ctx, "none", "other"), blob.ErrNotFound)
+	require.Error(t, disk.Move(ctx, "../a", "c"))
+	require.Error(t, disk.Move(ctx, "a", "../c"))
+	require.NoError(t, disk.Move(ctx, "a", "deep/c"))
+	require.NoError(t, disk.Move(ctx, "x", "deep/z"))
+	for key, content := range map[string]string{"deep/c/one": "a/one", "b/two": "b/two", "deep/z": "x", "y": "y"} {
+		file, err := disk.Open(ctx, key)
+		require.NoError(t, err, key)
+		read, err := io.ReadAll(file)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		require.Equal(t, content, string(read), key)
+	}
+	_, err = disk.Open(ctx, "a/one")
+	require.ErrorIs(t, err, blob.ErrNotFound)
 }

@@ -150,7 +150,7 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 		return uuid.Nil, err
 	}
 	id := record.Task.ID
-	if err := s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), n.File.Content); err != nil {
+	if err := s.Files.Put(ctx, pending(datasetKey(id, n.Dataset.Extension)), n.File.Content); err != nil {
 		return uuid.Nil, err
 	}
 	launchID, err := s.Store.CreateTask(ctx, record)
@@ -159,13 +159,13 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 		// removed only if the task certainly does not exist.
 		_, lookup := s.Store.Task(context.WithoutCancel(ctx), id)
 		if errors.Is(lookup, db.ErrNotFound) {
-			s.deleteFiles(ctx, id)
+			s.deleteFiles(ctx, pending(id.String()))
 		}
 		if lookup != nil {
 			return uuid.Nil, err
 		}
-		return id, nil
 	}
+	s.moveFiles(ctx, pending(id.String()), id.String())
 	s.Log.InfoContext(ctx, "task created", "task_id", id, "items", len(record.Items), "is_draft", n.IsDraft)
 	s.wake(ctx, id, launchID)
 	return id, nil
@@ -292,10 +292,12 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task,
 
 // Delete removes a task and all its data. It returns db.ErrConflict if the task is active and must be stopped first.
 func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
+	s.moveFiles(ctx, id.String(), pending(id.String()))
 	if err := s.Store.DeleteTask(ctx, id); err != nil {
+		s.moveFiles(ctx, pending(id.String()), id.String())
 		return err
 	}
-	s.deleteFiles(ctx, id)
+	s.deleteFiles(ctx, pending(id.String()))
 	s.Log.InfoContext(ctx, "task deleted", "task_id", id)
 	return nil
 }
@@ -359,19 +361,6 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL st
 		Name: name, AgentURL: agentURL, AgentModel: "demo-agent", File: questions, Dataset: set,
 		Settings: Settings{RunsPerItem: 5, TimeoutSeconds: 5, Concurrency: 5, UseStream: true, RateLimit: "unlimited"},
 	})
-}
-
-// DatasetFile returns the file that a task was made from, or blob.ErrNotFound. The caller closes it.
-func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, error) {
-	return s.Files.Open(ctx, datasetKey(task.ID, task.DatasetExtension))
-}
-
-func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/dataset." + extension }
-
-func (s *Service) deleteFiles(ctx context.Context, id uuid.UUID) {
-	if err := s.Files.Delete(context.WithoutCancel(ctx), id.String()); err != nil {
-		s.Log.WarnContext(ctx, "could not remove the files of a deleted task", "task_id", id, "error", err)
-	}
 }
 
 // wake wakes a worker for a launch. A draft has no launch, so its launchID is uuid.Nil.
