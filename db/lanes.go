@@ -10,6 +10,34 @@ import (
 	"wending/db/pg"
 )
 
+// sharing are the common table expressions that say who has lanes and who waits for one: running launches that have
+// units to call and a free slot of their rate limit, but no lane on a living worker. A share is what each would get if
+// all lanes were dealt out evenly.
+const sharing = `
+		live AS (
+			SELECT id, lanes FROM workers WHERE beat_at > now() - :dead * interval '1 second'),
+		held AS (
+			SELECT lanes.launch_id, lanes.worker_id, launches.agent_origin
+			FROM lanes
+			JOIN live ON live.id = lanes.worker_id
+			JOIN launches ON launches.id = lanes.launch_id),
+		waiting AS (
+			SELECT o.id, o.agent_origin, o.waits_since
+			FROM launches o
+			LEFT JOIN origins ON origins.origin = o.agent_origin
+			WHERE o.status = 'RUNNING'
+			  AND coalesce(origins.next_free <= now() + :horizon * interval '1 microsecond', true)
+			  AND NOT EXISTS (SELECT FROM held WHERE launch_id = o.id)
+			  AND EXISTS (SELECT FROM units u WHERE u.launch_id = o.id AND u.state = 'QUEUED')),
+		others AS (
+			SELECT (SELECT count(*) FROM waiting WHERE id <> :launch) AS waiting,
+				(SELECT count(DISTINCT launch_id) FROM held WHERE launch_id <> :launch) AS holding),
+		mine AS (
+			SELECT count(*) AS lanes FROM held WHERE launch_id = :launch),
+		share AS ( -- NULL, so no limit, while none waits
+			SELECT CASE WHEN waiting > 0 THEN greatest(1, (SELECT CAST(sum(lanes) AS int) FROM live) / (1 + waiting + holding)) END AS lanes
+			FROM others)`
+
 // Of a worker's lanes the last is only given to a launch that has none: an agent that hangs must not hold up the tasks
 // of all others. While launches wait without a lane, none gets more than its share of all lanes.
 const enterLanes = `
@@ -20,36 +48,16 @@ const enterLanes = `
 		SELECT FROM workers
 		WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second')
 	LIMIT (
-		WITH live AS (
-			SELECT id, lanes FROM workers WHERE beat_at > now() - :dead * interval '1 second'),
-		held AS (
-			SELECT lanes.launch_id, lanes.worker_id FROM lanes JOIN live ON live.id = lanes.worker_id),
-		mine AS (
-			SELECT count(*) AS lanes FROM held WHERE launch_id = :launch),
+		WITH ` + sharing + `,
 		here AS (
 			SELECT w.lanes - (SELECT count(*) FROM held WHERE worker_id = w.id) AS free, least(w.lanes - 1, 1) AS kept
 			FROM live w
-			WHERE w.id = :worker),
-		waiting AS (
-			SELECT count(*) AS launches
-			FROM launches o
-			LEFT JOIN origins ON origins.origin = o.agent_origin
-			WHERE o.status = 'RUNNING'
-			  AND o.id <> :launch
-			  AND coalesce(origins.next_free <= now() + :horizon * interval '1 microsecond', true)
-			  AND NOT EXISTS (SELECT FROM held WHERE launch_id = o.id)
-			  AND EXISTS (SELECT FROM units u WHERE u.launch_id = o.id AND u.state = 'QUEUED')),
-		share AS (
-			SELECT greatest(1, sum(lanes) / (1 + waiting.launches + (
-				SELECT count(DISTINCT launch_id) FROM held WHERE launch_id <> :launch))) AS lanes
-			FROM live, waiting
-			WHERE waiting.launches > 0
-			GROUP BY waiting.launches)
+			WHERE w.id = :worker)
 		SELECT greatest(0, least(
 			l.concurrency - mine.lanes,
 			CASE WHEN mine.lanes = 0 THEN greatest(least(here.free, 1), here.free - here.kept) ELSE here.free - here.kept END,
-			(SELECT lanes FROM share) - mine.lanes)) -- NULL, so no limit, while none waits
-		FROM launches l, mine, here
+			share.lanes - mine.lanes))
+		FROM launches l, mine, here, share
 		WHERE l.id = :launch)
 	RETURNING id`
 
@@ -69,10 +77,10 @@ func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid
 		if err != nil {
 			return pg.Classify("lock the launch", err)
 		}
-		err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, map[string]any{
-			"lanes": pqUUIDs(lanes...), "worker": lease.WorkerID, "launch": launchID, "lease": lease.Number,
-			"dead": WorkerDeadAfter.Seconds(), "expired": leaseDuration.Seconds(), "horizon": rateHorizon.Microseconds(),
-		})
+		arguments := sharingOf(launchID)
+		arguments["lanes"], arguments["worker"], arguments["lease"] = pq.Array(lanes), lease.WorkerID, lease.Number
+		arguments["expired"] = leaseDuration.Seconds()
+		err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, arguments)
 		return pg.Classify("enter lanes", err)
 	})
 	if err != nil {
@@ -104,10 +112,43 @@ func (s *Store) YieldLane(ctx context.Context, laneID, launchID uuid.UUID) (left
 	return left && err == nil, err
 }
 
-// LeaveLane ends a lane.
+// The launch is locked before the lane, as wherever both are.
+const leaveLane = `
+	WITH launch AS (
+		SELECT id FROM launches WHERE id = (SELECT launch_id FROM lanes WHERE id = $1) FOR UPDATE),
+	gone AS (
+		DELETE FROM lanes USING launch WHERE lanes.id = $1 RETURNING launch.id)
+	UPDATE launches
+	SET waits_since = clock_timestamp()
+	FROM gone
+	WHERE launches.id = gone.id AND NOT EXISTS (SELECT FROM lanes WHERE launch_id = gone.id AND id <> $1)`
+
+// LeaveLane ends a lane. With its last one, a launch begins to wait.
 func (s *Store) LeaveLane(ctx context.Context, laneID uuid.UUID) error {
-	_, err := s.db.ExecContext(ctx, `DELETE FROM lanes WHERE id = $1`, laneID)
+	_, err := s.db.ExecContext(ctx, leaveLane, laneID)
 	return pg.Classify("leave a lane", err)
+}
+
+// An agent that hangs has few turns while others wait: first come the launches whose agents have the fewest lanes.
+const nextInTurn = `
+	WITH ` + sharing + `
+	SELECT id
+	FROM waiting
+	ORDER BY (SELECT count(*) FROM held WHERE agent_origin = waiting.agent_origin), waits_since, id
+	LIMIT 1`
+
+// NextInTurn returns the launch that is to get the next free lane; uuid.Nil if none waits.
+func (s *Store) NextInTurn(ctx context.Context) (launchID uuid.UUID, err error) {
+	err = pg.GetNamed(ctx, s.db, &launchID, nextInTurn, sharingOf(uuid.Nil))
+	if pg.IsNoRows(err) {
+		return uuid.Nil, nil
+	}
+	return launchID, pg.Classify("find the next in turn", err)
+}
+
+// sharingOf are the parameters of sharing, seen by a launch.
+func sharingOf(launchID uuid.UUID) map[string]any {
+	return map[string]any{"launch": launchID, "dead": WorkerDeadAfter.Seconds(), "horizon": rateHorizon.Microseconds()}
 }
 
 // removeStrayLanes removes the lanes of a worker except those that it knows of.
@@ -116,6 +157,3 @@ func (s *Store) removeStrayLanes(ctx context.Context, workerID uuid.UUID, known 
 	_, err := s.db.ExecContext(ctx, remove, workerID, pq.Array(known))
 	return pg.Classify("remove stray lanes", err)
 }
-
-// pqUUIDs is an array of ids as the driver takes it.
-func pqUUIDs(ids ...uuid.UUID) any { return pq.Array(ids) }

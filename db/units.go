@@ -249,18 +249,28 @@ type LaunchState struct {
 	StoppingMicros int64 `db:"stopping_micros"`
 	// HoldsLease reports that the worker's lease has not expired.
 	HoldsLease bool `db:"holds_lease"`
+	// Surplus is how many lanes the launch has above its share, while others wait for one.
+	Surplus int `db:"surplus"`
+	// TakesTurns reports that others wait and there are fewer lanes than launches.
+	TakesTurns bool `db:"takes_turns"`
 }
+
+const readLaunchState = `
+	WITH ` + sharing + `
+	SELECT status,
+		CAST(coalesce(extract(epoch FROM now() - stop_requested_at) * 1000000, 0) AS bigint) AS stopping_micros,
+		EXISTS (
+			SELECT FROM workers WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second') AS holds_lease,
+		coalesce(greatest(0, mine.lanes - share.lanes), 0) AS surplus,
+		others.waiting > 0 AND 1 + others.waiting + others.holding > (SELECT sum(lanes) FROM live) AS takes_turns
+	FROM launches, mine, share, others
+	WHERE id = :launch`
 
 // LaunchState returns the state of a launch for a worker with this lease, or ErrNotFound.
 func (s *Store) LaunchState(ctx context.Context, launchID uuid.UUID, lease Lease) (LaunchState, error) {
-	const query = `
-		SELECT status,
-			coalesce(extract(epoch FROM now() - stop_requested_at) * 1000000, 0)::bigint AS stopping_micros,
-			EXISTS (
-				SELECT FROM workers WHERE id = $2 AND lease = $3 AND beat_at > now() - $4 * interval '1 second') AS holds_lease
-		FROM launches
-		WHERE id = $1`
+	arguments := sharingOf(launchID)
+	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number, leaseDuration.Seconds()
 	var state LaunchState
-	err := s.db.GetContext(ctx, &state, query, launchID, lease.WorkerID, lease.Number, leaseDuration.Seconds())
+	err := pg.GetNamed(ctx, s.db, &state, readLaunchState, arguments)
 	return state, notFound(KindLaunch, pg.Classify("read the launch's state", err))
 }

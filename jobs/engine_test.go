@@ -769,7 +769,6 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	require.True(t, admitted, "lanes end with their worker")
 }
 
-// A task whose agent may seldom be called must not keep the workers from the tasks of others.
 // A worker's last lane is for a task that has none, and while tasks wait none gets more than its share.
 func TestLanesAreSharedFairly(t *testing.T) {
 	t.Parallel()
@@ -858,6 +857,72 @@ func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 	}
 }
 
+// However many tasks hang, a new one has its first call when the first of their calls end.
+func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = 3 * time.Second
+	for _, test := range []struct{ hanging, lanes int }{{1, 2}, {5, 2}, {5, 8}, {20, 8}, {20, 64}} {
+		t.Run(fmt.Sprintf("%d in %d lanes", test.hanging, test.lanes), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			release := make(chan struct{})
+			defer close(release)
+			hanging := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-release })
+			quick := agenttest.New(t, answer)
+			b.startWorker(t, test.lanes)
+			for range test.hanging {
+				_, launchID := b.task(t, hanging.URL, 20, func(n *db.NewTask) {
+					n.Task.Concurrency, n.Task.TimeoutSeconds = 64, int(timeout.Seconds())
+				})
+				require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+			}
+			dbtest.Await(t, 10*time.Second, "all lanes but one", func() bool { return len(hanging.Calls()) >= test.lanes-1 })
+			taskID, launchID := b.task(t, quick.URL, 20, func(n *db.NewTask) { n.Task.Concurrency = 64 })
+			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+			start := time.Now()
+			dbtest.Await(t, timeout+2*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
+			t.Logf("the first call after %v", time.Since(start).Round(time.Millisecond))
+			b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+		})
+	}
+}
+
+// More tasks than lanes take turns: each gets on, and together they are about as quick as one after another.
+func TestMoreTasksThanLanesTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const tasks = 6
+	agents := make([]*agenttest.Agent, tasks)
+	ids := make([]uuid.UUID, tasks)
+	b.startWorker(t, 2)
+	for n := range agents {
+		agents[n] = agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+			time.Sleep(100 * time.Millisecond) // the call itself
+			agenttest.Stream(w, "x")
+		})
+		var launchID uuid.UUID
+		ids[n], launchID = b.task(t, agents[n].URL, 12, func(n *db.NewTask) { n.Task.Concurrency = 4 }) // 60 calls: six seconds in one lane
+		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	}
+	start := time.Now()
+	dbtest.Await(t, 20*time.Second, "a call of every task", func() bool {
+		for _, one := range agents {
+			if len(one.Calls()) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, one := range agents {
+		require.Less(t, len(one.Calls()), 60, "none has ended before all have begun")
+	}
+	for _, id := range ids {
+		b.requireComplete(t, b.awaitEnd(t, id, 60*time.Second))
+	}
+	t.Logf("%d calls in two lanes took %v, %v at best", tasks*60, time.Since(start).Round(time.Millisecond), tasks*60*50*time.Millisecond)
+}
+
+// A task whose agent may seldom be called does not keep the workers from the tasks of others.
 func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 	t.Parallel()
 	for name, interval := range map[string]time.Duration{"1/m": time.Minute, "1/s": time.Second} {

@@ -45,14 +45,11 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 // slotPatience is how long a job waits for a slot: another worker may have a free one.
 const slotPatience = time.Second
 
-// awaitSlot takes one of the worker's slots, which lanes that it started itself may hold. Running lanes can see that
-// a job waits.
+// awaitSlot takes one of the worker's slots, which lanes that it started itself may hold.
 func (w *Worker) awaitSlot() bool {
 	if w.takeSlot() {
 		return true
 	}
-	w.blocked.Add(1)
-	defer w.blocked.Add(-1)
 	timer := time.NewTimer(slotPatience)
 	defer timer.Stop()
 	select {
@@ -108,11 +105,8 @@ func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 		go func() {
 			defer w.releaseOwn()
 			err := w.contain("work in a lane", func() error {
-				isOver, err := w.workIn(lane, l)
-				if err != nil || isOver {
-					return err
-				}
-				return w.work(l.LaunchID)
+				next, err := w.workIn(lane, l)
+				return errors.Join(err, w.work(next))
 			})
 			if err != nil {
 				w.Log.WarnContext(w.calls, "lane failed, reconcile will replace it", "launch_id", l.LaunchID, "error", err)
@@ -149,39 +143,42 @@ func (w *Worker) takeSlot() bool {
 	}
 }
 
-// work takes lanes of the launch, one after another, for as long as there is something to do. The caller holds a
-// slot.
+// work works for a launch and, as often as its lane makes room for others, for the one whose turn it is. The caller
+// holds a slot. No launch, uuid.Nil, is no work.
 func (w *Worker) work(id uuid.UUID) error {
-	l, err := w.readLaunch(w.calls, id)
-	if err != nil || l == nil {
-		return err
-	}
-	for {
+	for id != uuid.Nil {
+		l, err := w.readLaunch(w.calls, id)
+		if err != nil || l == nil {
+			return err
+		}
 		lanes, err := w.crews.Enter(w.calls, l.Call, l.target, w.currentLease(), 1)
 		if err != nil || len(lanes) == 0 {
 			return err
 		}
-		if isOver, err := w.workIn(lanes[0], l); err != nil || isOver {
+		if id, err = w.workIn(lanes[0], l); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// workIn works in a lane that was entered. isOver reports that nothing is left to do here: the launch's work is
-// done, or continues in another job.
-func (w *Worker) workIn(lane *crew.Lane, l *launch) (isOver bool, err error) {
+// workIn works in a lane that was entered. next is the launch to go on with in the same slot, if there is one.
+func (w *Worker) workIn(lane *crew.Lane, l *launch) (next uuid.UUID, err error) {
 	w.Metrics.lanesBusy.Inc()
 	defer w.Metrics.lanesBusy.Dec()
-	continues, isLast, err := lane.Work(w.calls)
+	end, isLast, err := lane.Work(w.calls)
 	if isLast {
 		err = errors.Join(err, w.finish(w.calls, l.LaunchID))
 	}
-	if !continues {
-		return true, err
+	switch end {
+	case crew.Leaving: // for the workers that stay
+		err = errors.Join(err, w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1))
+	case crew.MadeRoom:
+		var failure error
+		if next, failure = w.Store.NextInTurn(w.calls); next == uuid.Nil && failure == nil {
+			next = l.LaunchID // nobody waits any more
+		}
+		err = errors.Join(err, failure)
 	}
-	// While Redis is unavailable the lane continues without a job.
-	if enqueued := w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1); enqueued == nil || w.isLeaving() {
-		return true, errors.Join(err, enqueued)
-	}
-	return false, err
+	return next, err
 }

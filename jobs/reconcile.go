@@ -107,7 +107,6 @@ func (w *Worker) wake(ctx context.Context, launches []db.ActiveLaunch) error {
 	if err != nil {
 		return err
 	}
-	w.othersWait.Store(len(running) > 0)
 	var starting map[uuid.UUID]int // read only if needed
 	for _, launch := range launches {
 		switch {

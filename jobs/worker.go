@@ -38,10 +38,6 @@ type Worker struct {
 	slots chan struct{}
 	ownMu sync.Mutex // keeps lanes from starting while the worker begins to leave
 	own   sync.WaitGroup
-	// othersWait reports that jobs wait for a lane to become free.
-	othersWait atomic.Bool
-	// blocked is how many jobs wait for a slot in this process.
-	blocked atomic.Int64
 	// tidied is when this worker, as leader, last did the non-urgent work; only reconcile uses it.
 	tidied time.Time
 	// aside runs potentially slow work alongside reconcile; isAside keeps it from running twice at once.
@@ -89,7 +85,7 @@ func NewWorker(config WorkerConfig) *Worker {
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	w.crews = crew.New(crew.Config{
 		Store: w.Store, Agents: w.Agents, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
-		OthersWait: func() bool { return w.othersWait.Load() || w.blocked.Load() > 0 }, Report: func(err error) { w.report(err) }, Log: w.Log,
+		Report: func(err error) { w.report(err) }, Log: w.Log,
 	})
 	return w
 }

@@ -36,7 +36,7 @@ const findHindrance = `
 			FROM launches o
 			WHERE o.status IN ('PENDING', 'RUNNING', 'STOPPING')
 			  AND o.id <> l.id
-			  AND (o.created_at < l.created_at OR EXISTS (SELECT FROM lanes WHERE launch_id = o.id)))
+			  AND (o.waits_since < l.waits_since OR EXISTS (SELECT FROM lanes WHERE launch_id = o.id)))
 		ELSE 0 END AS tasks_ahead
 	FROM launches l
 	LEFT JOIN LATERAL (

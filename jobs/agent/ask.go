@@ -210,6 +210,8 @@ func networkReason(err error) string {
 		return "The connection failed: timeout"
 	case strings.Contains(err.Error(), "malformed"):
 		return "The response is not HTTP"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "readLoopPeekFail"):
+		return "The agent closed the connection" // the last is net/http's when bytes come before the request is sent
 	case errors.As(err, &broken):
 		return "The connection failed"
 	}

@@ -35,8 +35,6 @@ type Config struct {
 	Leaving <-chan struct{}
 	// Calls ends when calls in flight must be cut.
 	Calls context.Context
-	// OthersWait reports that other launches wait for a lane to become free.
-	OthersWait func() bool
 	// Report reports an internal error to the operators; nil means errors are only logged.
 	Report func(error)
 	Log    *slog.Logger
@@ -79,6 +77,11 @@ type crew struct {
 	gate     *gate
 	supply   *supply
 	recorder *recorder
+
+	// surplus is how many lanes must make room for launches that wait, as their calls end; takesTurns reports that all
+	// of them must when their turn is over.
+	surplus    atomic.Int64
+	takesTurns atomic.Bool
 
 	lanes     atomic.Int64  // changed under Crews.mu
 	closing   chan struct{} // closed when the last lane has left
@@ -179,6 +182,8 @@ func (c *crew) lookAtLaunch() {
 		return // unconfirmed, the gate stops calls soon
 	case err == nil && state.Status == db.LaunchRunning && state.HoldsLease:
 		c.gate.confirm(asked)
+		c.surplus.Store(int64(state.Surplus))
+		c.takesTurns.Store(state.TakesTurns)
 	default:
 		c.gate.close()
 		c.supply.signal()

@@ -10,11 +10,20 @@ import (
 	"wending/jobs/tasks"
 )
 
+// turn is how long a lane works for its launch while there are fewer lanes than launches.
+const turn = 2 * time.Second
+
+// End is why a lane's work ended.
+type End int
+
+// The ends of a lane's work.
 const (
-	// laneSlice is how long a lane works before it queues again, so that tasks share the workers fairly; a lane
-	// under a rate limit waits more than it works, and makes room sooner.
-	laneSlice        = 10 * time.Second
-	limitedLaneSlice = 2 * time.Second
+	// NothingLeft means that nothing is left for the lane: reconcile sends another when there is.
+	NothingLeft End = iota
+	// Leaving means that the worker leaves, and others are to go on with the launch.
+	Leaving
+	// MadeRoom means that the lane is another launch's turn.
+	MadeRoom
 )
 
 // Lane is one of a launch's lanes that this worker was admitted to. The caller must call Work.
@@ -40,43 +49,41 @@ func (s *Crews) Enter(ctx context.Context, call db.Call, target tasks.Target, le
 	return lanes, nil
 }
 
-// Work works in the lane until nothing is left for it, and leaves it. continues reports that the launch's work
-// should continue in another job; isLast that the crew's last lane has left, so that the launch may be at its end.
-func (l *Lane) Work(ctx context.Context) (continues, isLast bool, err error) {
+// Work works in the lane until it ends, and leaves it. isLast reports that the crew's last lane has left, so that the
+// launch may be at its end.
+func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	c := l.crew
-	if c.contain("work in a lane", func() { continues, err = c.work(l.id) }) {
+	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) {
 		err = errInternal
 	}
 	c.Holdings.leaveLane(l.id, func() error { return c.Store.LeaveLane(ctx, l.id) })
-	return continues, l.crews.leave(c), err
+	return end, l.crews.leave(c), err
 }
 
-// work runs units until nothing is left for the lane, other lanes suffice for the rate limit, the lane's slice is
-// over and other launches wait (continues: it should queue again), or the worker leaves.
-func (c *crew) work(lane uuid.UUID) (continues bool, err error) {
+// work runs units until nothing is left for the lane, other lanes suffice for the rate limit, other launches wait for
+// the lane, or the worker leaves.
+func (c *crew) work(lane uuid.UUID) (End, error) {
 	var unrecorded []<-chan struct{} // each is closed when one of the lane's results is recorded
 	start := time.Now()
 	for !c.isLeaving() {
-		slice := laneSlice
-		if c.supply.isRateLimited() {
-			slice = limitedLaneSlice
-		}
-		left := slice - time.Since(start)
-		if left <= 0 && c.OthersWait() {
-			return true, nil
+		if c.makesRoom(start) {
+			return MadeRoom, nil
 		}
 		got := c.supply.next()
 		switch {
 		case got.err != nil:
-			return false, got.err // reconcile sends another lane
+			return NothingLeft, got.err // reconcile sends another lane
 		case got.retryAfter > 0:
 			yielded, err := c.Store.YieldLane(c.calls, lane, c.call.LaunchID)
-			if err != nil || yielded || got.retryAfter > slice {
-				return false, err // reconcile sends a lane when a slot is near
+			if err != nil || yielded || got.retryAfter > turn {
+				return NothingLeft, err // reconcile sends a lane when a slot is near
 			}
-			c.pause(min(got.retryAfter, max(watchEvery, left)))
+			c.pause(got.retryAfter)
 		case got.unit == nil:
-			return c.isLeaving(), nil
+			if c.isLeaving() {
+				return Leaving, nil
+			}
+			return NothingLeft, nil
 		default:
 			begun := time.Now()
 			if recorded := c.run(*got.unit); recorded != nil {
@@ -89,7 +96,20 @@ func (c *crew) work(lane uuid.UUID) (continues bool, err error) {
 			c.supply.observe(time.Since(begun))
 		}
 	}
-	return true, nil // for the workers that stay
+	return Leaving, nil
+}
+
+// makesRoom reports whether a lane that began to work at start must make room for launches that wait.
+func (c *crew) makesRoom(start time.Time) bool {
+	if c.takesTurns.Load() && time.Since(start) >= turn {
+		return true
+	}
+	for surplus := c.surplus.Load(); surplus > 0; surplus = c.surplus.Load() {
+		if c.surplus.CompareAndSwap(surplus, surplus-1) {
+			return true
+		}
+	}
+	return false
 }
 
 // run calls the agent for one unit and hands the outcome to the recorder; the channel is closed when it is
