@@ -69,6 +69,10 @@ bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal
 chaos: tools ## Break everything while 40,000 units run, for about five minutes; prints a summary
 	WENDING_CHAOS=full go test -v -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
 
+.PHONY: hostile
+hostile: tools ## Hostile files, agents, floods and readers against the program under 4 GB; prints a table
+	WENDING_HOSTILE=full go test -v -run 'TestHostile$$' -timeout 30m -count=1 ./cmd/wending
+
 .PHONY: generate
 generate: ## Format everything; write the templates' Go code and the API's description
 	go tool templ fmt views

@@ -44,7 +44,12 @@ type process struct {
 // start starts the real program and waits until it tells its address.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0], args...), log: &bytes.Buffer{}, exited: make(chan error, 1)}
+	return startCommand(t, exec.Command(os.Args[0], args...))
+}
+
+func startCommand(t *testing.T, command *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: command, log: &bytes.Buffer{}, exited: make(chan error, 1)}
 	p.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
 	p.Dir = t.TempDir() // no .env
 	p.Stderr = p.log
@@ -100,12 +105,17 @@ func createTask(t *testing.T, base string, fields map[string]string, dataset str
 
 func postTask(t *testing.T, base string, fields map[string]string, dataset string) (status int, answer []byte) {
 	t.Helper()
+	return postFile(t, base, fields, "q.csv", dataset)
+}
+
+func postFile(t *testing.T, base string, fields map[string]string, name, dataset string) (status int, answer []byte) {
+	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, text := range fields {
 		require.NoError(t, form.WriteField(name, text))
 	}
-	part, err := form.CreateFormFile("dataset_file", "q.csv")
+	part, err := form.CreateFormFile("dataset_file", name)
 	require.NoError(t, err)
 	_, _ = io.WriteString(part, dataset)
 	require.NoError(t, form.Close())
@@ -131,6 +141,34 @@ func task(t *testing.T, base, id string) taskState {
 	var state taskState
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&state))
 	return state
+}
+
+// outcomesOf are the error codes of a task's runs or, of those that succeeded, their answers.
+func outcomesOf(t *testing.T, base, id string) (outcomes []string) {
+	t.Helper()
+	answer, err := http.Get(base + "/api/v1/evaluation-tasks/" + id + "/results")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var page struct {
+		Items []struct {
+			Runs []struct {
+				Status    string
+				Output    *string `json:"response_body"`
+				ErrorCode *string `json:"error_code"`
+			}
+		}
+	}
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&page))
+	for _, item := range page.Items {
+		for _, run := range item.Runs {
+			if run.Status == "SUCCEEDED" {
+				outcomes = append(outcomes, *run.Output)
+			} else {
+				outcomes = append(outcomes, *run.ErrorCode)
+			}
+		}
+	}
+	return outcomes
 }
 
 const twenty = "question,standard_answer\n" + "q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
