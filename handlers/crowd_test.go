@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -202,6 +203,19 @@ func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 		_, err := io.Copy(io.Discard, body)
 		require.Error(t, err, "what was not taken is not taken for the end")
 	}
+}
+
+// A page holds only so much of its answers: the more there are, the less of each, with a link to the whole.
+func TestAPageHasABudgetOfBytes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	const questions, runs, length = 100, 20, 10_000
+	id := s.fill(t, questions, runs, length)
+	body := s.get(t, "/tasks/"+id+"/results?page_size=100").body
+	require.Less(t, len(body), 10<<20, "all answers are 20 MB")
+	require.Equal(t, questions*runs, bytes.Count(body, []byte("查看全文（10,000 字符）")))
+	body = s.get(t, "/tasks/"+id+"/results?page_size=1").body
+	require.Zero(t, bytes.Count(body, []byte("查看全文")), "few are shown whole")
 }
 
 // Files that wait for their forms belong to the browser that sent them: others neither use them nor push them out.

@@ -603,6 +603,12 @@ func TestLanguageAndThemeAreKept(t *testing.T) {
 	s := newSite(t, false)
 	require.Equal(t, "我的评测任务", s.get(t, "/tasks").page(t).Find("title").Text()[:len("我的评测任务")])
 	require.Equal(t, "还没有评测任务", s.get(t, "/tasks").page(t).Find(".blank h2").Text())
+	for back, to := range map[string]string{
+		"/workers": "/workers", "/tasks?page=2": "/tasks?page=2", "//evil.example/": "/tasks", "https://evil.example/": "/tasks", "": "/tasks",
+		"/\\evil.example": "/tasks", "/\t/evil.example": "/tasks", "/\n/evil.example": "/tasks", "\t//evil.example": "/tasks",
+	} {
+		require.Equal(t, to, s.post(t, "/settings", map[string]string{"back": back}).Header.Get("Location"), "%q", back)
+	}
 	answer := s.post(t, "/settings", map[string]string{"lang": "en", "theme": "dark", "back": "//evil.example/"})
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Equal(t, "/tasks", answer.Header.Get("Location"), "no open redirect")

@@ -152,7 +152,7 @@ func keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 	return echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{
-		Subsystem: "wending", Registerer: registry, DoNotUseRequestPathFor404: true,
+		Subsystem: "wending", Registerer: registry,
 		Skipper: func(c echo.Context) bool { return strings.HasPrefix(c.Path(), static.Prefix) },
 		LabelFuncs: map[string]echoprometheus.LabelValueFunc{
 			"host": func(echo.Context, error) string { return "" },

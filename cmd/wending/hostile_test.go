@@ -206,6 +206,11 @@ func (s *siege) files() {
 			return answer
 		})
 	}
+	s.attack("a good file: 254 columns of 1,000 dates", toOneClient, func() string {
+		answer := s.upload("dates.xlsx", string(datasettest.Dates(s.t, 254)))
+		require.Equal(s.t, "201", answer)
+		return answer
+	})
 	n := s.of(60, 8)
 	s.attack(fmt.Sprintf("%d of them at once", n), toACrowd, func() string {
 		answer := together(n, func(n int) string {

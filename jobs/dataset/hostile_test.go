@@ -118,7 +118,7 @@ func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 		{"blank_rows.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+strings.Repeat("<row/>", 99_990)+`<row r="100000"><c t="inlineStr"><is><t>q</t></is></c></row>`), 1, func(set *dataset.Dataset) {
 			require.Equal(t, 100_000, set.Rows[0].Number)
 		}},
-		{"dates_in_every_column.xlsx", dates(t, 254), 1000, func(set *dataset.Dataset) {
+		{"dates_in_every_column.xlsx", datasettest.Dates(t, 254), 1000, func(set *dataset.Dataset) {
 			require.Equal(t, "2024-10-26", set.Rows[300].Variables[0])
 			require.Len(t, set.Rows[999].Variables, 254)
 		}},
@@ -131,32 +131,6 @@ func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 		require.Len(t, set.Rows, test.rows, test.name)
 		test.check(set)
 	}
-}
-
-// dates is a workbook of 1,000 rows with days of three years in all further columns.
-func dates(t *testing.T, columns int) []byte {
-	t.Helper()
-	book := excelize.NewFile()
-	style, err := book.NewStyle(&excelize.Style{NumFmt: 14})
-	require.NoError(t, err)
-	sheet, err := book.NewStreamWriter("Sheet1")
-	require.NoError(t, err)
-	head := []any{"question", "standard_answer"}
-	for column := range columns {
-		head = append(head, fmt.Sprintf("day %d", column))
-	}
-	require.NoError(t, sheet.SetRow("A1", head))
-	for row := range 1000 {
-		cells := []any{fmt.Sprintf("q%d", row), "a"}
-		for column := range columns {
-			cells = append(cells, excelize.Cell{StyleID: style, Value: 45_291 + (row+column)%1000})
-		}
-		require.NoError(t, sheet.SetRow(fmt.Sprintf("A%d", row+2), cells))
-	}
-	require.NoError(t, sheet.Flush())
-	content, err := book.WriteToBuffer()
-	require.NoError(t, err)
-	return content.Bytes()
 }
 
 // Reading ends with the request.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/dataset"
 )
@@ -249,4 +250,30 @@ func Amplified(t testing.TB, columns, rows, size int) []byte {
 		"xl/sharedStrings.xml": XMLHead + `<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>question</t></si><si><t>standard_answer</t></si><si><t>` +
 			strings.Repeat("x", size) + `</t></si></sst>`,
 	})
+}
+
+// Dates is a workbook of 1,000 rows with days of three years in all further columns.
+func Dates(t testing.TB, columns int) []byte {
+	t.Helper()
+	book := excelize.NewFile()
+	style, err := book.NewStyle(&excelize.Style{NumFmt: 14})
+	require.NoError(t, err)
+	sheet, err := book.NewStreamWriter("Sheet1")
+	require.NoError(t, err)
+	head := []any{"question", "standard_answer"}
+	for column := range columns {
+		head = append(head, fmt.Sprintf("day %d", column))
+	}
+	require.NoError(t, sheet.SetRow("A1", head))
+	for row := range 1000 {
+		cells := []any{fmt.Sprintf("q%d", row), "a"}
+		for column := range columns {
+			cells = append(cells, excelize.Cell{StyleID: style, Value: 45_291 + (row+column)%1000})
+		}
+		require.NoError(t, sheet.SetRow(fmt.Sprintf("A%d", row+2), cells))
+	}
+	require.NoError(t, sheet.Flush())
+	content, err := book.WriteToBuffer()
+	require.NoError(t, err)
+	return content.Bytes()
 }
