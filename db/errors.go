@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"wending/db/pg"
+
+	"github.com/google/uuid"
 )
 
 // Errors that a caller can act on. Everything else is an internal error.
@@ -51,4 +53,11 @@ func notFound(kind Kind, err error) error {
 		return &NotFoundError{Kind: kind, cause: err}
 	}
 	return err
+}
+
+// UnassessedError reports that questions of a task have runs by which they were not assessed yet.
+type UnassessedError struct{ TaskID uuid.UUID }
+
+func (e *UnassessedError) Error() string {
+	return "questions of task " + e.TaskID.String() + " are not assessed yet"
 }

@@ -77,7 +77,7 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 
 // RunsLeft returns how many runs a launch of the kind would make now, 0 where the task's state does not allow it
 // or nothing is left for it. It is the one rule that pages, API and store share. statistics are the task's.
-func (t Task) RunsLeft(kind LaunchKind, statistics Statistics) int {
+func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	if !t.allows(kind) {
 		return 0
 	}
@@ -364,7 +364,7 @@ const electFinisher = `
 
 const closeTask = `
 	UPDATE evaluation_tasks t
-	SET completed_at = now(), updated_at = now(),
+	SET completed_at = now(), updated_at = now(), is_assessed = true,
 		status = CASE
 			WHEN $2 OR t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
 			THEN 'STOPPED'
@@ -374,7 +374,7 @@ const closeTask = `
 
 // FinishLaunch ends a launch that has nothing left to run. Exactly one caller gets true, with the statistics
 // stored and the task SUCCEEDED – or STOPPED if the launch was stopped or runs are still missing from an earlier
-// one. Call it only after the last result's commit.
+// one. Call it only after the last result's commit. It returns an UnassessedError while there are questions to assess.
 func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, err error) {
 	err = s.db.InTx(ctx, "finish the launch", func(tx *sqlx.Tx) error {
 		var launch struct {
@@ -402,8 +402,12 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err != nil {
 			return pg.Classify("finish the launch", err)
 		}
-		if err := pg.PreferIndexes(ctx, tx); err != nil {
+		unassessed, err := findUnassessedItems(ctx, tx, launch.TaskID, 1)
+		if err != nil {
 			return err
+		}
+		if len(unassessed) > 0 {
+			return &UnassessedError{launch.TaskID}
 		}
 		result, err := tx.ExecContext(ctx, closeTask, launch.TaskID, launch.Status == LaunchStopping)
 		if err := pg.RequireRow("close the task", result, err); err != nil {
@@ -436,7 +440,7 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		WHERE launch_id = $1 AND state IN ('QUEUED', 'RUNNING')`
 	const failTask = `
 		UPDATE evaluation_tasks
-		SET status = 'FAILED', failure_code = $2, completed_at = now(), updated_at = now()
+		SET status = 'FAILED', failure_code = $2, completed_at = now(), updated_at = now(), is_assessed = false
 		WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 	return s.db.InTx(ctx, "fail the launch", func(tx *sqlx.Tx) error {
 		var taskID uuid.UUID

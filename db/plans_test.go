@@ -19,6 +19,7 @@ import (
 	"wending/db/embedded"
 	"wending/db/monitor"
 	"wending/db/report"
+	"wending/jobs/tasks"
 )
 
 // wholeTable finds plans that read a large table from end to end.
@@ -103,7 +104,13 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"Running Task", func() error { _, err := store.Task(ctx, large); return err }},
 		{"TaskHindrance", func() error { _, err := monitor.New(store).TaskHindrance(ctx, large); return err }},
-		{"Agreement", func() error { _, err := report.New(store).Agreement(ctx, large); return err }},
+		{"Questions", func() error { _, err := report.New(store).Questions(ctx, large, items); return err }},
+		{"Unassessed", func() error { _, err := store.Unassessed(ctx, large, 100); return err }},
+		{"UnassessedTask", func() error { _, err := store.UnassessedTask(ctx); return err }},
+		{"Whole", func() error { _, err := report.New(store).Whole(ctx, items, 20); return err }},
+		{"EachAnsweredRun", func() error {
+			return report.New(store).EachAnsweredRun(ctx, items, 100, func(report.AnsweredRun) error { return nil })
+		}},
 		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
 		{"ReleaseStrays", func() error {
 			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID}, nil)
@@ -115,7 +122,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"CutStopped", func() error { return store.CutStopped(ctx) }},
 		{"ReleaseUnits", func() error { _, err := store.ReleaseUnits(ctx, worker.ID); return err }},
 		{"FinishLaunch", func() error {
-			finished, err := store.FinishLaunch(ctx, retry)
+			finished, err := tasks.FinishLaunch(ctx, store, retry)
 			if err == nil && !finished {
 				err = fmt.Errorf("not finished")
 			}
@@ -159,7 +166,7 @@ func TestChangesAreHeard(t *testing.T) {
 	_, err = store.StopTask(t.Context(), task.Task.ID, db.Actor{})
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "a stop")
-	_, err = store.FinishLaunch(t.Context(), launch)
+	_, err = tasks.FinishLaunch(t.Context(), store, launch)
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "an end")
 	cancel()

@@ -11,6 +11,23 @@ import (
 	"wending/db/pg"
 )
 
+// Stability is how alike the answers of a task are. A number is nil while it is unknown: with one run a question, or before
+// the first question has all its runs.
+type Stability struct {
+	Items        int `json:"items" doc:"Questions" example:"100"`
+	RunsExpected int `json:"runs_expected" example:"500"`
+	Missing      int `json:"missing" doc:"runs_expected − runs" example:"0"`
+	// SuccessRate counts runs that are missing as not succeeded.
+	SuccessRate   *float64 `json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
+	IdenticalRate *float64 `json:"identical_rate" doc:"Share of questions whose answers are all there and all equal" example:"0.42"`
+	// Agreement is the mean over questions of Σ m(m − 1) / (N(N − 1)), with m of N runs giving the same answer.
+	Agreement    *float64       `json:"agreement" doc:"Mean share of pairs of runs of a question that gave equal answers" example:"0.71"`
+	Consensus    *float64       `json:"consensus" doc:"Mean share of runs that gave their question's most common answer" example:"0.83"`
+	DistinctMean *float64       `json:"distinct_mean" doc:"Mean number of different answers to a question" example:"1.9"`
+	Similarity   *float64       `json:"similarity" doc:"Mean similarity of pairs of answers: 1 − edit distance / length of the longer" example:"0.94"`
+	Levels       map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, wording, different, empty, unknown"`
+}
+
 // Statistics are counts and latencies of runs: the current ones of a task, or those of one launch. Latencies are
 // in milliseconds and cover the runs that succeeded; they are nil if none did.
 type Statistics struct {
@@ -29,6 +46,22 @@ type Statistics struct {
 	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; that of a task is the sum
 	// over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
+}
+
+// TaskStatistics are those of a task.
+type TaskStatistics struct {
+	Statistics
+	Stability
+}
+
+// Scan implements sql.Scanner for a column of JSON.
+func (s *TaskStatistics) Scan(column any) error {
+	text, ok := column.([]byte)
+	if !ok {
+		return fmt.Errorf("statistics are stored as %T", column)
+	}
+	s.Levels = map[string]int{} // those that an earlier version stored have none
+	return json.Unmarshal(text, s)
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -57,7 +90,7 @@ const (
 
 // Only tasks at their end have runs that never took place: those of an active task may still come.
 const computeTaskStatistics = `
-	SELECT json_build_object(` + countRuns + `,
+	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
 			SELECT total_items * runs_per_item
 			FROM evaluation_tasks
@@ -74,8 +107,34 @@ const computeTaskStatistics = `
 			SELECT round(extract(epoch FROM sum(coalesce(finished_at, now()) - started_at)), 3)
 			FROM launches
 			WHERE task_id = $1))
+		|| (SELECT jsonb_build_object(
+				'items', t.total_items,
+				'runs_expected', t.total_items * t.runs_per_item,
+				'missing', t.total_items * t.runs_per_item - count(r.id),
+				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED') / nullif(t.total_items * t.runs_per_item, 0)::float8)
+			FROM evaluation_tasks t
+			WHERE t.id = $1)
+		|| (` + computeStability + `)
 	FROM evaluation_runs r
 	WHERE r.task_id = $1 AND r.is_current`
+
+const computeStability = `
+	SELECT jsonb_build_object(
+		'identical_rate', avg(CAST(consensus = 1 AS int)::float8),
+		'agreement', avg(agreement),
+		'consensus', avg(consensus),
+		'distinct_mean', avg(answers::float8) FILTER (WHERE answers > 0),
+		'similarity', avg(similarity),
+		'levels', jsonb_build_object(
+			'identical', count(*) FILTER (WHERE level = 'identical'),
+			'format_only', count(*) FILTER (WHERE level = 'format_only'),
+			'wording', count(*) FILTER (WHERE level = 'wording'),
+			'different', count(*) FILTER (WHERE level = 'different'),
+			'empty', count(*) FILTER (WHERE level = 'empty'),
+			'unknown', (SELECT total_items FROM evaluation_tasks WHERE id = $1) - count(*) FILTER (WHERE level <> 'unknown')))
+	FROM question_statistics q
+	JOIN evaluation_items i ON i.id = q.item_id
+	WHERE i.task_id = $1`
 
 const computeLaunchStatistics = `
 	SELECT json_build_object(` + countRuns + `,
@@ -119,11 +178,11 @@ func storeStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUI
 }
 
 // TaskStatistics returns the statistics of the task's current runs: final ones, or live ones while it is active.
-func (s *Store) TaskStatistics(ctx context.Context, task Task) (Statistics, error) {
+func (s *Store) TaskStatistics(ctx context.Context, task Task) (TaskStatistics, error) {
 	return taskStatistics(ctx, s.db, task)
 }
 
-func taskStatistics(ctx context.Context, db sqlx.QueryerContext, task Task) (statistics Statistics, err error) {
+func taskStatistics(ctx context.Context, db sqlx.QueryerContext, task Task) (statistics TaskStatistics, err error) {
 	if task.Final != nil {
 		return *task.Final, nil
 	}
@@ -134,4 +193,61 @@ func taskStatistics(ctx context.Context, db sqlx.QueryerContext, task Task) (sta
 func (s *Store) launchStatistics(ctx context.Context, launchID uuid.UUID) (statistics Statistics, err error) {
 	err = s.db.GetContext(ctx, &statistics, computeLaunchStatistics, launchID)
 	return statistics, pg.Classify("compute the launch's statistics", err)
+}
+
+const findUnassessed = `
+	SELECT i.id
+	FROM evaluation_items i
+	CROSS JOIN LATERAL (
+		SELECT max(id) AS newest, count(*) AS runs FROM evaluation_runs WHERE item_id = i.id AND is_current) r
+	LEFT JOIN question_statistics q ON q.item_id = i.id
+	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs) <> (r.newest, r.runs))
+	LIMIT $2`
+
+func findUnassessedItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {
+	if err := pg.PreferIndexes(ctx, tx); err != nil {
+		return nil, err
+	}
+	err = tx.SelectContext(ctx, &itemIDs, findUnassessed, taskID, limit)
+	return itemIDs, pg.Classify("look for questions to assess", err)
+}
+
+// Unassessed returns up to limit of a task's items whose current runs are not those that they were assessed by.
+func (s *Store) Unassessed(ctx context.Context, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {
+	err = s.db.InTx(ctx, "look for questions to assess", func(tx *sqlx.Tx) (err error) {
+		itemIDs, err = findUnassessedItems(ctx, tx, taskID, limit)
+		return err
+	})
+	return itemIDs, err
+}
+
+// UnassessedTask returns a task that ended before all its questions were assessed – an earlier version ended it, or an
+// internal fault did; uuid.Nil if there is none.
+func (s *Store) UnassessedTask(ctx context.Context) (taskID uuid.UUID, err error) {
+	const find = `
+		SELECT id
+		FROM evaluation_tasks
+		WHERE NOT is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED')
+		ORDER BY id
+		LIMIT 1`
+	err = s.db.GetContext(ctx, &taskID, find)
+	if pg.IsNoRows(err) {
+		return uuid.Nil, nil
+	}
+	return taskID, pg.Classify("look for tasks to assess", err)
+}
+
+// MarkAssessed notes that all questions of a task that has ended are assessed, and stores its statistics with that.
+func (s *Store) MarkAssessed(ctx context.Context, taskID uuid.UUID) error {
+	const mark = `
+		UPDATE evaluation_tasks
+		SET is_assessed = true, statistics = (` + computeTaskStatistics + `)
+		WHERE id = $1 AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED')`
+	return s.db.InTx(ctx, "note that a task is assessed", func(tx *sqlx.Tx) error {
+		if err := pg.PreferIndexes(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, mark, taskID)
+		return pg.Classify("note that a task is assessed", err)
+	})
 }

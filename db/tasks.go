@@ -61,7 +61,7 @@ type Task struct {
 	// Processed is how many questions have all their runs: live while a launch runs, final after it.
 	Processed int `db:"processed"`
 	// Final are the statistics of the current runs; nil while the task is active.
-	Final *Statistics `db:"statistics"`
+	Final *TaskStatistics `db:"statistics"`
 	// Unsuccessful is how many current runs did not succeed.
 	Unsuccessful int `db:"-"`
 	// CreatedBy is the address that created the task; empty for tasks of older versions.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/jobs/tasks"
 )
 
 // BenchmarkExport writes the report of 1,000 questions × 5 runs × 100 KB (0.5 GB) over real HTTP. It prints
@@ -82,7 +83,7 @@ func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	require.NoError(b, err)
 	_, err = s.tables.Exec(`ANALYZE`)
 	require.NoError(b, err)
-	finished, err := s.store.FinishLaunch(b.Context(), launch)
+	finished, err := tasks.FinishLaunch(b.Context(), s.store, launch)
 	require.NoError(b, err)
 	require.True(b, finished)
 	return task.Task.ID.String()

@@ -29,10 +29,12 @@ import (
 	"wending/db/dbtest"
 	"wending/db/embedded"
 	"wending/db/monitor"
+	"wending/db/report"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/secret"
+	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
 
@@ -149,7 +151,7 @@ func (b *bench) record(t testing.TB, taskID uuid.UUID, result db.Result) (accept
 	return len(refused) == 0
 }
 
-func (b *bench) statistics(t testing.TB, taskID uuid.UUID) db.Statistics {
+func (b *bench) statistics(t testing.TB, taskID uuid.UUID) db.TaskStatistics {
 	t.Helper()
 	task, err := b.store.Task(t.Context(), taskID)
 	require.NoError(t, err)
@@ -532,10 +534,10 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, lost)
 	}
-	finished, err := b.store.FinishLaunch(t.Context(), launchID)
+	finished, err := tasks.FinishLaunch(t.Context(), b.store, launchID)
 	require.NoError(t, err)
 	require.True(t, finished)
-	finished, err = b.store.FinishLaunch(t.Context(), launchID)
+	finished, err = tasks.FinishLaunch(t.Context(), b.store, launchID)
 	require.NoError(t, err)
 	require.False(t, finished, "a launch is finished once")
 	task, err := b.store.Task(t.Context(), taskID)
@@ -857,7 +859,8 @@ func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 	}
 }
 
-// However many tasks hang, a new one has its first call when the first of their calls end.
+// However many tasks hang, a new one has its first call when the first of their calls end; a busy machine may take some
+// seconds more.
 func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second
@@ -880,11 +883,89 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			taskID, launchID := b.task(t, quick.URL, 20, func(n *db.NewTask) { n.Task.Concurrency = 64 })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 			start := time.Now()
-			dbtest.Await(t, timeout+2*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
+			dbtest.Await(t, timeout+4*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
 			t.Logf("the first call after %v", time.Since(start).Round(time.Millisecond))
 			b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 		})
 	}
+}
+
+// When a task reads as ended, every question says how alike its answers are, also after a retry, and statistics count them.
+func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var isWell atomic.Bool
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		switch {
+		case call.Question == "question 1":
+			agenttest.Stream(w, "same")
+		case call.Question == "question 2" && !isWell.Load():
+			http.Error(w, "down", http.StatusInternalServerError)
+		case call.Question == "question 2":
+			agenttest.Stream(w, "")
+		default:
+			agenttest.Stream(w, "answer to "+call.IdempotencyKey)
+		}
+	})
+	b.startWorker(t, 4)
+	taskID, launchID := b.task(t, fake.URL, 3, nil)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	task := b.awaitEnd(t, taskID, 20*time.Second)
+	read := func() map[int]report.Question {
+		var ids []int64
+		require.NoError(t, b.tables.Select(&ids, `SELECT id FROM evaluation_items WHERE task_id = $1`, taskID))
+		questions, err := report.New(b.store).Questions(t.Context(), taskID, ids)
+		require.NoError(t, err)
+		byNumber := map[int]report.Question{}
+		for _, question := range questions {
+			byNumber[question.Number] = question
+		}
+		return byNumber
+	}
+	questions := read()
+	require.Equal(t, stability.Identical, *questions[1].Level)
+	require.Equal(t, "AAAAA", *questions[1].Letters)
+	require.Empty(t, *questions[1].Differences)
+	require.Equal(t, stability.Unknown, *questions[2].Level)
+	require.Equal(t, "-----", *questions[2].Letters)
+	require.Zero(t, *questions[2].Agreement)
+	require.Nil(t, questions[2].Similarity)
+	require.Equal(t, "ABCDE", *questions[3].Letters)
+	require.Len(t, strings.Fields(*questions[3].Differences), 4)
+	statistics, err := b.store.TaskStatistics(t.Context(), task)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"identical": 1, "format_only": 0, "wording": 1, "different": 0, "empty": 0, "unknown": 1}, statistics.Levels)
+	require.InDelta(t, 1.0/3, *statistics.Agreement, 1e-9)
+	require.InDelta(t, 1.0/3, *statistics.IdenticalRate, 1e-9)
+	require.InDelta(t, (1+0+0.2)/3, *statistics.Consensus, 1e-9)
+	require.InDelta(t, 3, *statistics.DistinctMean, 1e-9)
+	require.InDelta(t, 10.0/15, *statistics.SuccessRate, 1e-9)
+	require.Equal(t, []int{3, 15, 0}, []int{statistics.Items, statistics.RunsExpected, statistics.Missing})
+
+	isWell.Store(true)
+	retry, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, "", db.NewLaunch{AgentOrigin: fake.URL})
+	require.NoError(t, err)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
+	dbtest.Await(t, 20*time.Second, "the retry's end", func() bool {
+		task, err = b.store.Task(t.Context(), taskID)
+		return err == nil && !task.Status.IsActive()
+	})
+	questions = read()
+	require.Equal(t, stability.Empty, *questions[2].Level)
+	require.Equal(t, "AAAAA", *questions[2].Letters)
+	statistics, err = b.store.TaskStatistics(t.Context(), task)
+	require.NoError(t, err)
+	require.Equal(t, 1, statistics.Levels["empty"])
+	require.InDelta(t, 2.0/3, *statistics.Agreement, 1e-9)
+
+	// A task that an earlier version ended is assessed by a worker, and gets its numbers.
+	b.tables.MustExec(`DELETE FROM question_statistics`)
+	b.tables.MustExec(`UPDATE evaluation_tasks SET is_assessed = false, statistics = CAST(CAST(statistics AS jsonb) - 'agreement' AS json)`)
+	dbtest.Await(t, 20*time.Second, "its questions", func() bool {
+		task, err = b.store.Task(t.Context(), taskID)
+		return err == nil && task.Final.Agreement != nil
+	})
+	require.Equal(t, questions, read())
 }
 
 // More tasks than lanes take turns: each gets on, and together they are about as quick as one after another.

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
+	"wending/jobs/tasks"
 )
 
 // kindLaunch is the job that makes a launch's units and starts its lanes.
@@ -93,7 +94,7 @@ func (w *Worker) fail(ctx context.Context, id uuid.UUID, code string) error {
 
 // finish ends a launch that has nothing left to run. Exactly one caller succeeds.
 func (w *Worker) finish(ctx context.Context, id uuid.UUID) error {
-	finished, err := w.Store.FinishLaunch(ctx, id)
+	finished, err := tasks.FinishLaunch(ctx, w.Store, id)
 	if finished {
 		w.Log.InfoContext(ctx, "launch finished", "launch_id", id)
 	}

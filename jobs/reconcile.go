@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/jobs/tasks"
 )
 
 // tidyEvery is how often non-urgent work is done.
@@ -38,7 +39,27 @@ func (w *Worker) lead(ctx context.Context) error {
 			}
 		})
 	}
+	if w.isAssessing.CompareAndSwap(false, true) {
+		w.aside.Go(func() {
+			defer w.isAssessing.Store(false)
+			if err := w.contain("assess tasks", func() error { return w.assessEnded(ctx) }); err != nil && ctx.Err() == nil {
+				w.Log.WarnContext(ctx, "cannot assess tasks that have ended, will retry", "error", err)
+			}
+		})
+	}
 	return err
+}
+
+// assessEnded assesses tasks that ended before all their questions were assessed: those of earlier versions, and those
+// that an internal fault ended.
+func (w *Worker) assessEnded(ctx context.Context) error {
+	for found := true; found && !w.isLeaving(); {
+		var err error
+		if found, err = tasks.AssessEnded(ctx, w.Store); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *Worker) pruneAndWake(ctx context.Context, launches []db.ActiveLaunch) error {

@@ -43,6 +43,8 @@ type Worker struct {
 	// aside runs potentially slow work alongside reconcile; isAside keeps it from running twice at once.
 	aside   sync.WaitGroup
 	isAside atomic.Bool
+	// isAssessing keeps ended tasks from being assessed twice at once.
+	isAssessing atomic.Bool
 }
 
 // heartbeat is the result of the last successful heartbeat.

@@ -8,12 +8,23 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/jobs/stability"
 )
 
 // Row is one item with all its current runs.
 type Row struct {
 	db.Item
+	Likeness
 	Runs []Run
+}
+
+// Likeness is how alike the answers to an item are; its fields are nil while it is not assessed.
+type Likeness struct {
+	Level      *stability.Level `db:"level"`
+	Agreement  *float64         `db:"agreement"`
+	Similarity *float64         `db:"similarity"`
+	Answers    *int             `db:"answers"`
+	Letters    *string          `db:"letters"`
 }
 
 // Run is one run of a row.
@@ -31,8 +42,10 @@ type Run struct {
 const readExport = `
 	SELECT ` + db.ItemColumns + `, r.run_index, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
-		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message
+		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message,
+		q.level, q.agreement, q.similarity, q.answers, q.letters
 	FROM evaluation_items i
+	LEFT JOIN question_statistics q ON q.item_id = i.id
 	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
 	WHERE i.task_id = $1
 	ORDER BY i.question_id, r.run_index`
@@ -40,6 +53,7 @@ const readExport = `
 // exportLine is a row of readExport; the run's fields are nil for an item without runs.
 type exportLine struct {
 	db.Item
+	Likeness
 	RunIndex     *int          `db:"run_index"`
 	Status       *db.RunStatus `db:"status"`
 	Response     *string       `db:"response_body"`
@@ -75,7 +89,7 @@ func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield
 				current = nil
 			}
 			if current == nil {
-				current = &Row{Item: line.Item}
+				current = &Row{Item: line.Item, Likeness: line.Likeness}
 			}
 			if line.RunIndex != nil {
 				current.Runs = append(current.Runs, line.run())

@@ -58,29 +58,3 @@ func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string) ([
 	err := r.db.SelectContext(ctx, &summaries, summariseItems, taskID, db.Containing(text))
 	return summaries, pg.Classify("summarise the questions", err)
 }
-
-const computeAgreement = `
-	SELECT avg(item.agreeing_pairs / (t.runs_per_item * (t.runs_per_item - 1.0)))::float8
-	FROM evaluation_tasks t
-	CROSS JOIN LATERAL (
-		SELECT sum(CASE WHEN answer.key IS NOT NULL THEN answer.runs * (answer.runs - 1) ELSE 0 END) AS agreeing_pairs
-		FROM (
-			SELECT item_id, answer_key AS key, count(*) AS runs
-			FROM evaluation_runs
-			WHERE task_id = t.id AND is_current
-			GROUP BY item_id, answer_key) answer
-		GROUP BY answer.item_id
-		HAVING sum(answer.runs) = t.runs_per_item) item
-	WHERE t.id = $1 AND t.runs_per_item > 1`
-
-// Agreement returns the mean share of pairs of runs of a question that gave equal answers, between 0 and 1,
-// over the questions that have all their runs: Σ m(m − 1) / (N(N − 1)) with m runs giving the same answer. A run
-// without an answer agrees with none. nil means unknown: one run per question, or no complete question.
-func (r Report) Agreement(ctx context.Context, taskID uuid.UUID) (*float64, error) {
-	var agreement *float64
-	err := r.db.GetContext(ctx, &agreement, computeAgreement, taskID)
-	if pg.IsNoRows(err) {
-		return nil, nil
-	}
-	return agreement, pg.Classify("compute the agreement", err)
-}

@@ -8,8 +8,10 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
+	"wending/db/report"
 	"wending/handlers/live"
 	"wending/handlers/request"
+	"wending/jobs/stability"
 )
 
 // Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
@@ -60,9 +62,24 @@ func newItem(i db.Item, variableNames []string) Item {
 	return described
 }
 
+// Likeness says how alike the answers to a question are; null until all its runs have ended.
+type Likeness struct {
+	Number     int              `json:"number" doc:"1, 2, 3 …: the question's place on the pages" example:"1"`
+	Level      *stability.Level `json:"level" enum:"identical,format_only,wording,different,empty,unknown" example:"wording"`
+	Agreement  *float64         `json:"agreement" doc:"Share of pairs of runs that gave equal answers; null with one run, or where a run is missing" example:"0.4"`
+	Similarity *float64         `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer" example:"0.93"`
+	Distinct   *int             `json:"distinct" doc:"Number of different answers" example:"3"`
+	Letters    *string          `json:"letters" doc:"One per run: equal answers have the same letter, A the most common; - is a run without an answer" example:"ABBBC"`
+}
+
+func newLikeness(q report.Question) Likeness {
+	return Likeness{Number: q.Number, Level: q.Level, Agreement: q.Agreement, Similarity: q.Similarity, Distinct: q.Answers, Letters: q.Letters}
+}
+
 // itemWithRuns is a question with its answers.
 type itemWithRuns struct {
 	Item
+	Likeness
 	Runs []Run `json:"runs" doc:"One per run_index, in order"`
 }
 
@@ -99,6 +116,14 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
+	ids := make([]int64, len(items))
+	for n, item := range items {
+		ids[n] = item.ID
+	}
+	questions, err := report.New(h.Store).Questions(ctx, task.ID, ids)
+	if err != nil {
+		return nil, err
+	}
 	return h.stream(func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		c.Response().Header().Set("Content-Type", "application/json")
@@ -114,7 +139,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 			if n > 0 {
 				stream.Text(",")
 			}
-			if err := h.streamItem(ctx.Context(), stream, task, item); err != nil {
+			if err := h.streamItem(ctx.Context(), stream, task, item, questions[item.ID]); err != nil {
 				return err
 			}
 		}
@@ -126,8 +151,11 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 }
 
 // streamItem writes a question with its runs. Runs that never took place fill the gaps.
-func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item) error {
-	stream.Open(newItem(i, task.VariableNames))
+func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item, q report.Question) error {
+	stream.Open(struct {
+		Item
+		Likeness
+	}{newItem(i, task.VariableNames), newLikeness(q)})
 	stream.Text(`,"runs":[`)
 	index := 0
 	write := func(r db.Run) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,6 +20,7 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/beijing"
 	"wending/jobs/export"
+	"wending/jobs/stability"
 	"wending/views/text"
 )
 
@@ -136,12 +138,6 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	if err != nil {
 		return nil, err
 	}
-	var agreement *float64
-	if input.Format == "xlsx" { // only its information page has it
-		if agreement, err = report.New(h.Store).Agreement(ctx, task.ID); err != nil {
-			return nil, err
-		}
-	}
 	head := newReport(task, statistics, input.IncludeErrors)
 	return h.stream(func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
@@ -151,7 +147,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		c.Response().WriteHeader(http.StatusOK)
 		stream := live.NewStream(c.Response())
 		writer, err := newWriter(stream, input.Format, head, func() export.Texts {
-			return exportTexts(request.From(ctx.Context()).Locale, task, head, statistics, agreement)
+			return exportTexts(request.From(ctx.Context()).Locale, task, head, statistics)
 		})
 		if err != nil {
 			return err
@@ -162,11 +158,14 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 			most := export.MaxCellText
 			limit = &most
 		}
+		number := 0
 		err = report.New(h.Store).EachRow(ctx.Context(), task.ID, limit, func(row report.Row) error {
 			item, err := exportItem(task, row)
 			if err != nil {
 				return err
 			}
+			number++
+			item.Number = number
 			return writer.Write(item)
 		})
 		if err != nil {
@@ -189,7 +188,7 @@ func newWriter(w io.Writer, format string, report export.Report, texts func() ex
 	return export.NewCSV(w, report)
 }
 
-func newReport(task db.Task, statistics db.Statistics, includeErrors bool) export.Report {
+func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) export.Report {
 	report := export.Report{
 		TaskName: task.Name, AgentURL: task.AgentURL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
@@ -202,7 +201,7 @@ func newReport(task db.Task, statistics db.Statistics, includeErrors bool) expor
 }
 
 // exportTexts are the information page of a workbook and the names of its sheets.
-func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.Statistics, agreement *float64) export.Texts {
+func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics) export.Texts {
 	moment := func(t *time.Time) string {
 		if t == nil {
 			return ""
@@ -219,15 +218,28 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.succeeded"), strconv.Itoa(report.Succeeded)},
 			{locale.Text("export.info.failed"), strconv.Itoa(report.Failed)},
 			{locale.Text("export.info.stopped"), strconv.Itoa(report.Stopped)},
-			{locale.Text("export.info.agreement"), text.Percent(agreement)},
+			{locale.Text("export.info.agreement"), text.Percent(statistics.Agreement)},
+			{locale.Text("export.info.levels"), levelCounts(locale, statistics)},
 			{locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
 			{locale.Text("export.info.created"), beijing.RFC3339(task.CreatedAt)},
 			{locale.Text("export.info.started"), moment(task.StartedAt)},
 			{locale.Text("export.info.completed"), moment(task.CompletedAt)},
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
 		},
-		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"), CutMark: locale.Text("export.cut"),
+		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
+		StabilitySheet: locale.Text("export.sheet.stability"), CutMark: locale.Text("export.cut"),
 	}
+}
+
+// levelCounts lists how many questions have each level.
+func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
+	var parts []string
+	for _, level := range stability.Levels {
+		if count := statistics.Levels[string(level)]; count > 0 {
+			parts = append(parts, locale.Text("level."+string(level))+" "+strconv.Itoa(count))
+		}
+	}
+	return strings.Join(parts, " · ")
 }
 
 func exportItem(task db.Task, row report.Row) (export.Item, error) {
@@ -237,6 +249,10 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 	item := export.Item{
 		QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 		Variables: row.Variables,
+		Likeness:  export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers},
+	}
+	if row.Level != nil {
+		item.Level, item.Letters = string(*row.Level), *row.Letters
 	}
 	for _, run := range row.Runs {
 		item.Runs = append(item.Runs, export.Run{
@@ -276,10 +292,10 @@ func newProgressEvent(p monitor.Progress) progressEvent {
 
 // endEvent is the data of the events "completed", "failed" and "stopped".
 type endEvent struct {
-	Status  db.TaskStatus `json:"status"`
-	Stats   db.Statistics `json:"stats"`
-	Error   *string       `json:"error,omitempty"`
-	Message string        `json:"message,omitempty"`
+	Status  db.TaskStatus     `json:"status"`
+	Stats   db.TaskStatistics `json:"stats"`
+	Error   *string           `json:"error,omitempty"`
+	Message string            `json:"message,omitempty"`
 }
 
 var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed", db.TaskStopped: "stopped"}

@@ -57,22 +57,22 @@ func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(),
 // presence is reported.
 type detail struct {
 	Summary
-	AgentURL        string        `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
-	AgentModel      *string       `json:"agent_model" example:"v1.2"`
-	HasHeaders      bool          `json:"has_agent_api_headers"`
-	HasExtraPayload bool          `json:"has_extra_payload"`
-	RunsPerItem     int           `json:"runs_per_item" example:"5"`
-	TimeoutSeconds  int           `json:"timeout_seconds" example:"30"`
-	MaxRetries      int           `json:"max_retries" example:"1"`
-	UseStream       bool          `json:"use_stream"`
-	Concurrency     int           `json:"concurrency" example:"4"`
-	RateLimit       string        `json:"rate_limit" example:"10/s"`
-	DatasetName     string        `json:"dataset_name" example:"questions.csv"`
-	CreatedBy       string        `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
-	StartedAt       *moment       `json:"started_at"`
-	CompletedAt     *moment       `json:"completed_at"`
-	IsFinal         bool          `json:"is_final" doc:"False while a launch is active, so that results may still change"`
-	Statistics      db.Statistics `json:"statistics"`
+	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
+	AgentModel      *string           `json:"agent_model" example:"v1.2"`
+	HasHeaders      bool              `json:"has_agent_api_headers"`
+	HasExtraPayload bool              `json:"has_extra_payload"`
+	RunsPerItem     int               `json:"runs_per_item" example:"5"`
+	TimeoutSeconds  int               `json:"timeout_seconds" example:"30"`
+	MaxRetries      int               `json:"max_retries" example:"1"`
+	UseStream       bool              `json:"use_stream"`
+	Concurrency     int               `json:"concurrency" example:"4"`
+	RateLimit       string            `json:"rate_limit" example:"10/s"`
+	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
+	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
+	StartedAt       *moment           `json:"started_at"`
+	CompletedAt     *moment           `json:"completed_at"`
+	IsFinal         bool              `json:"is_final" doc:"False while a launch is active, so that results may still change"`
+	Statistics      db.TaskStatistics `json:"statistics"`
 }
 
 // ShownURL is a task's address as users see it: of its query, in which keys are often written, only that it has one.
@@ -83,7 +83,7 @@ func ShownURL(task db.Task) string {
 	return task.AgentURL
 }
 
-func newDetail(task db.Task, statistics db.Statistics) detail {
+func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	return detail{
 		Summary: newSummary(task), AgentURL: ShownURL(task), AgentModel: task.AgentModel, HasHeaders: task.SealedHeaders != nil,
 		HasExtraPayload: task.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,

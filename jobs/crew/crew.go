@@ -77,6 +77,7 @@ type crew struct {
 	gate     *gate
 	supply   *supply
 	recorder *recorder
+	assessor *assessor
 
 	// surplus is how many lanes must make room for launches that wait, as their calls end; takesTurns reports that all
 	// of them must when their turn is over.
@@ -87,6 +88,9 @@ type crew struct {
 	closing   chan struct{} // closed when the last lane has left
 	supplying sync.WaitGroup
 	recording sync.WaitGroup
+	// recorded is closed when every result is recorded, so that nothing more comes to be assessed.
+	recorded  chan struct{}
+	assessing sync.WaitGroup
 }
 
 // join adds a lane to the launch's crew, and creates the crew if there is none under this lease.
@@ -97,7 +101,7 @@ func (s *Crews) join(call db.Call, target tasks.Target, lease db.Lease) *crew {
 		c.lanes.Add(1)
 		return c
 	}
-	c := &crew{Config: s.config, call: call, lease: lease, target: target, gate: newGate(), closing: make(chan struct{})}
+	c := &crew{Config: s.config, call: call, lease: lease, target: target, gate: newGate(), closing: make(chan struct{}), recorded: make(chan struct{})}
 	c.Log = s.config.Log.With("task_id", call.TaskID, "launch_id", call.LaunchID)
 	c.calls, c.cut = context.WithCancel(c.Calls)
 	c.supply = &supply{
@@ -107,11 +111,18 @@ func (s *Crews) join(call db.Call, target tasks.Target, lease db.Lease) *crew {
 		store: s.config.Store, taskID: call.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
 		onStored: c.stored, onAbandoned: c.returnUnits, outcomes: make(chan outcome, maxBatch),
 	}
+	c.assessor = &assessor{
+		assess: func(ctx context.Context, itemIDs []int64) error {
+			return tasks.AssessWhole(ctx, s.config.Store, call.Task.RunsPerItem, itemIDs)
+		},
+		ctx: c.Calls, contain: c.contain, log: c.Log, pending: map[int64]bool{},
+	}
 	c.lanes.Store(1)
 	s.active[call.LaunchID] = c
 	c.supplying.Go(func() { c.supply.feed(c.closing) })
 	c.supplying.Go(c.watch)
 	c.recording.Go(c.recorder.run)
+	c.assessing.Go(func() { c.assessor.run(c.recorded) })
 	return c
 }
 
@@ -131,6 +142,8 @@ func (s *Crews) leave(c *crew) (wasLast bool) {
 	c.supplying.Wait()
 	c.returnUnits(c.supply.takeUnused(0))
 	c.recording.Wait()
+	close(c.recorded)
+	c.assessing.Wait()
 	c.cut()
 	return true
 }
@@ -236,6 +249,7 @@ func (c *crew) returnUnits(units []db.Unit) {
 // stored releases units whose results were recorded or refused.
 func (c *crew) stored(units, refused []db.Unit) {
 	c.Holdings.release(units, nil)
+	c.assessor.note(units)
 	for _, unit := range refused {
 		c.Observer.LateResult()
 		c.Log.WarnContext(c.Calls, "late result rejected, another worker has the unit", "unit_id", unit.ID, "epoch", unit.Epoch)

@@ -33,7 +33,18 @@ type Item struct {
 	SystemPrompt, UserContext            *string
 	// Variables are the values of Report.VariableNames, in their order.
 	Variables []string
-	Runs      []Run
+	// Number is the question's, 1-based in the order of pages.
+	Number int
+	Likeness
+	Runs []Run
+}
+
+// Likeness is how alike the answers to a question are; its zero value says that it is not known yet.
+type Likeness struct {
+	Level                 string
+	Agreement, Similarity *float64
+	Distinct              *int
+	Letters               string
 }
 
 // Run is one answer.

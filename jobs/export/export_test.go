@@ -97,7 +97,7 @@ func xlsx(t *testing.T, all []export.Item) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	writer, err := export.NewXLSX(&out, report(), export.Texts{
-		Info: [][2]string{{"任务名称", "A模型"}, {"完成时间", "2025"}}, InfoSheet: "任务信息", ResultsSheet: "评测结果", CutMark: "…【已截断，见 JSONL】",
+		Info: [][2]string{{"任务名称", "A模型"}, {"完成时间", "2025"}}, InfoSheet: "任务信息", ResultsSheet: "评测结果", StabilitySheet: "稳定性", CutMark: "…【已截断，见 JSONL】",
 	})
 	require.NoError(t, err)
 	write(t, writer, all)
@@ -109,7 +109,7 @@ func TestAWorkbookHoldsEveryTextAsItIs(t *testing.T) {
 	book, err := excelize.OpenReader(bytes.NewReader(xlsx(t, items())))
 	require.NoError(t, err)
 	defer book.Close()
-	require.Equal(t, []string{"任务信息", "评测结果"}, book.GetSheetList())
+	require.Equal(t, []string{"任务信息", "评测结果", "稳定性"}, book.GetSheetList())
 	name, err := book.GetCellValue("任务信息", "B1")
 	require.NoError(t, err)
 	require.Equal(t, "A模型", name)
@@ -118,6 +118,25 @@ func TestAWorkbookHoldsEveryTextAsItIs(t *testing.T) {
 	for n, cell := range awkward {
 		require.Equal(t, cell, rows[n+1][5], "%q", cell)
 	}
+}
+
+// The last sheet says how alike the answers are; what is not known yet is empty.
+func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
+	t.Parallel()
+	third, whole, two := 1.0/3, 1.0, 2
+	book, err := excelize.OpenReader(bytes.NewReader(xlsx(t, []export.Item{
+		{Number: 1, QuestionID: "q1", Question: "=1+1", Likeness: export.Likeness{Level: "wording", Agreement: &third, Similarity: &whole, Distinct: &two, Letters: "AB-A"}},
+		{Number: 2, QuestionID: "q2", Question: "b"},
+	})))
+	require.NoError(t, err)
+	defer book.Close()
+	rows, err := book.GetRows("稳定性")
+	require.NoError(t, err)
+	require.Equal(t, [][]string{
+		{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"},
+		{"1", "q1", "=1+1", "wording", "0.3333", "1.0000", "2", "AB-A"},
+		{"2", "q2", "b"},
+	}, rows)
 }
 
 func TestATextOverTheCellLimitIsCutVisibly(t *testing.T) {

@@ -31,6 +31,12 @@ type jsonItem struct {
 	SystemPrompt   *string           `json:"system_prompt"`
 	UserContext    *string           `json:"user_context"`
 	Variables      map[string]string `json:"variables,omitempty"`
+	Number         int               `json:"number"`
+	Level          *string           `json:"level"`
+	Agreement      *float64          `json:"agreement"`
+	Similarity     *float64          `json:"similarity"`
+	Distinct       *int              `json:"distinct"`
+	Letters        *string           `json:"letters"`
 	Runs           []jsonRun         `json:"runs"`
 	CreatedAt      string            `json:"created_at"`
 	CompletedAt    *string           `json:"completed_at"`
@@ -67,7 +73,11 @@ func (r Report) variables(item Item) map[string]string {
 func (j *JSONL) Write(item Item) error {
 	line := jsonItem{QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
 		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
+		Number: item.Number, Agreement: item.Agreement, Similarity: item.Similarity, Distinct: item.Distinct,
 		CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{}}
+	if item.Level != "" {
+		line.Level, line.Letters = &item.Level, &item.Letters
+	}
 	if j.report.CompletedAt != nil {
 		completed := beijing.RFC3339(*j.report.CompletedAt)
 		line.CompletedAt = &completed

@@ -27,12 +27,14 @@ type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
+	StabilitySheet          string
 	// CutMark ends a text that is too long for a cell and names where the whole one is found.
 	CutMark string
 }
 
-// XLSX writes a report as a workbook of two sheets: the information page, then the rows as text cells. Texts are
-// written into the cells themselves, so that nothing has to be kept until the end.
+// XLSX writes a report as a workbook of three sheets: the information page, the rows as text cells, and how alike the
+// answers to each question are. Texts are written into the cells themselves, so that of the answers nothing has to be
+// kept until the end.
 type XLSX struct {
 	report  Report
 	zip     *zip.Writer
@@ -41,15 +43,17 @@ type XLSX struct {
 	columns []string // their names: A, B … AA
 	cutMark string
 	scratch []byte
+	// stability are the rows of the last sheet.
+	stability [][]string
 }
 
 // Fixed parts of the workbook (ECMA-376 part 1, 18.2 and 18.3; part 2, 9 and 10).
 const (
 	xmlHeader    = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n"
-	contentTypes = xmlHeader + `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet2.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>`
+	contentTypes = xmlHeader + `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet2.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet3.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>`
 	packageRels  = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
-	workbookRels = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
-	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/></sheets></workbook>`
+	workbookRels = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId4" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet3.xml"/><Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
+	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/><sheet name="%s" sheetId="3" r:id="rId4"/></sheets></workbook>`
 	// Style 1 is a bold head, style 2 text at the top of its cell, wrapped; both of number format 49, text.
 	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="3"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf></cellXfs></styleSheet>`
 	sheetBegin = xmlHeader + `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`
@@ -72,7 +76,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	})
 	for _, part := range [][2]string{
 		{"[Content_Types].xml", contentTypes}, {"_rels/.rels", packageRels}, {"xl/_rels/workbook.xml.rels", workbookRels},
-		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet))}, {"xl/styles.xml", styles},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), xmlText(texts.StabilitySheet))}, {"xl/styles.xml", styles},
 	} {
 		if err := x.begin(part[0]); err != nil {
 			return nil, err
@@ -89,19 +93,27 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 		}
 	}
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
-	if err := x.begin("xl/worksheets/sheet2.xml"); err != nil {
-		return nil, err
-	}
-	x.row = 0
-	_, _ = x.w.WriteString(sheetBegin + frozenHead + `<sheetFormatPr defaultRowHeight="15"/><cols><col min="1" max="1" width="14" customWidth="1"/><col min="2" max="` +
-		strconv.Itoa(len(report.columns())) + `" width="30" customWidth="1"/></cols><sheetData>`)
-	if err := x.cells(report.columns(), styleHead); err != nil {
+	if err := x.beginTable("xl/worksheets/sheet2.xml", report.columns()); err != nil {
 		return nil, err
 	}
 	if err := x.w.Flush(); err != nil {
 		return nil, err
 	}
 	return x, x.zip.Flush() // the download begins at once
+}
+
+// stabilityColumns are the columns of the last sheet.
+var stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
+
+// beginTable begins a sheet with its head.
+func (x *XLSX) beginTable(part string, columns []string) error {
+	if err := x.begin(part); err != nil {
+		return err
+	}
+	x.row = 0
+	_, _ = x.w.WriteString(sheetBegin + frozenHead + `<sheetFormatPr defaultRowHeight="15"/><cols><col min="1" max="1" width="14" customWidth="1"/><col min="2" max="` +
+		strconv.Itoa(len(columns)) + `" width="30" customWidth="1"/></cols><sheetData>`)
+	return x.cells(columns, styleHead)
 }
 
 // begin ends the part before and opens the next.
@@ -120,10 +132,39 @@ func (x *XLSX) begin(name string) error {
 }
 
 // Write adds an item.
-func (x *XLSX) Write(item Item) error { return x.cells(x.report.cells(item), styleText) }
+func (x *XLSX) Write(item Item) error {
+	x.stability = append(x.stability, []string{
+		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement), decimal(item.Similarity), count(item.Distinct), item.Letters,
+	})
+	return x.cells(x.report.cells(item), styleText)
+}
+
+// decimal writes a number with four places; empty if it is not known.
+func decimal(number *float64) string {
+	if number == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*number, 'f', 4, 64)
+}
+
+func count(number *int) string {
+	if number == nil {
+		return ""
+	}
+	return strconv.Itoa(*number)
+}
 
 // Close ends the workbook. Without it the file is damaged, and known to be.
 func (x *XLSX) Close() error {
+	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
+	if err := x.beginTable("xl/worksheets/sheet3.xml", stabilityColumns); err != nil {
+		return err
+	}
+	for _, row := range x.stability {
+		if err := x.cells(row, styleText); err != nil {
+			return err
+		}
+	}
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
 	if err := x.w.Flush(); err != nil {
 		return err

@@ -2,7 +2,6 @@
 package stability
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 // Key returns a key that is equal for answers that count as equal: the same text after trimming white space and
 // Unicode normalisation (NFC). Bytes that are not valid UTF-8 count as they are.
 func Key(answer []byte) []byte {
-	sum := sha256.Sum256(norm.NFC.Bytes(bytes.TrimSpace(answer)))
+	sum := sha256.Sum256(norm.NFC.Bytes(trim(answer)))
 	return sum[:16]
 }
 

@@ -284,7 +284,7 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task,
 		return task, err
 	}
 	s.Log.InfoContext(ctx, "stop requested", "task_id", task.ID, "launch_id", launchID)
-	if _, err := s.Store.FinishLaunch(ctx, launchID); err != nil {
+	if _, err := FinishLaunch(ctx, s.Store, launchID); err != nil {
 		s.Log.WarnContext(ctx, "could not finish the stopped launch, a worker will", "launch_id", launchID, "error", err)
 	}
 	return s.Store.Task(ctx, task.ID)

@@ -28,7 +28,7 @@ import (
 // Report is what the report of a task shows.
 type Report struct {
 	Task       db.Task
-	Statistics db.Statistics
+	Statistics db.TaskStatistics
 	// All are summaries of every question, for the counts and the map.
 	All []report.Summary
 	// Places has the position of each question that the filter shows, by its id.

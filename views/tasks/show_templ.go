@@ -40,7 +40,7 @@ type Show struct {
 type Live struct {
 	Task        db.Task
 	Progress    monitor.Progress
-	Statistics  db.Statistics
+	Statistics  db.TaskStatistics
 	Hindrance   monitor.Hindrance
 	Latencies   []monitor.Bar
 	Outcomes    []monitor.Bar

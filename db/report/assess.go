@@ -1,0 +1,123 @@
+package report
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"wending/db/pg"
+	"wending/jobs/stability"
+)
+
+// Assessed is how alike the answers to an item are, as far as it was stored.
+type Assessed struct {
+	ItemID int64 `db:"item_id"`
+	// NewestRunID and Runs tell which current runs it was computed from.
+	NewestRunID int64           `db:"newest_run_id"`
+	Runs        int             `db:"runs"`
+	Level       stability.Level `db:"level"`
+	Agreement   *float64        `db:"agreement"`
+	Consensus   *float64        `db:"consensus"`
+	Similarity  *float64        `db:"similarity"`
+	Answers     int             `db:"answers"`
+	Letters     string          `db:"letters"`
+	// Differences are stability.Difference's from the most common answer to each of the others, separated by blanks.
+	Differences string `db:"differences"`
+}
+
+// AnsweredRun is a current run as its question is assessed.
+type AnsweredRun struct {
+	ItemID    int64  `db:"item_id"`
+	ID        int64  `db:"id"`
+	RunIndex  int    `db:"run_index"`
+	AnswerKey []byte `db:"answer_key"`
+	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal.
+	Text *string `db:"text"`
+}
+
+// A text is read for each distinct answer, and only where there are several.
+const readAnswers = `
+	SELECT item_id, id, run_index, answer_key, CASE WHEN is_first AND sum(CAST(is_first AS int)) OVER (PARTITION BY item_id) > 1 THEN left(response_body, $2) END AS text
+	FROM (
+		SELECT item_id, id, run_index, answer_key, response_body,
+			answer_key IS NOT NULL AND row_number() OVER (PARTITION BY item_id, answer_key ORDER BY run_index) = 1 AS is_first
+		FROM evaluation_runs
+		WHERE item_id = ANY ($1) AND is_current) r
+	ORDER BY item_id, run_index`
+
+// EachAnsweredRun calls yield with the current runs of items, item by item, in order of run_index. limit is how many
+// characters of a text are read.
+func (r Report) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit int, yield func(AnsweredRun) error) error {
+	return pg.EachRow(ctx, r.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
+}
+
+// Whole returns those of the items that have all their runs.
+func (r Report) Whole(ctx context.Context, itemIDs []int64, runsPerItem int) (whole []int64, err error) {
+	const find = `
+		SELECT item_id
+		FROM evaluation_runs
+		WHERE item_id = ANY ($1) AND is_current
+		GROUP BY item_id
+		HAVING count(*) = $2
+		ORDER BY item_id`
+	err = r.db.SelectContext(ctx, &whole, find, pq.Int64Array(itemIDs), runsPerItem)
+	return whole, pg.Classify("find whole questions", err)
+}
+
+const storeAssessed = `
+	INSERT INTO question_statistics AS q (item_id, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
+	SELECT g.*
+	FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::float8[], $6::float8[], $7::float8[], $8::int[], $9::text[], $10::text[])
+		AS g (item_id, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
+	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- one by one: few of many
+	ORDER BY g.item_id
+	ON CONFLICT (item_id) DO UPDATE
+	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level, agreement = excluded.agreement,
+		consensus = excluded.consensus, similarity = excluded.similarity, answers = excluded.answers, letters = excluded.letters,
+		differences = excluded.differences
+	WHERE (q.newest_run_id, q.runs) <> (excluded.newest_run_id, excluded.runs)`
+
+// Store stores what was assessed. Of items that were deleted meanwhile it stores nothing.
+func (r Report) Store(ctx context.Context, assessed []Assessed) error {
+	n := len(assessed)
+	ids, newest, runs, answers := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	levels, letters, differences := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	agreements, consensuses, similarities := make([]*float64, n), make([]*float64, n), make([]*float64, n)
+	for n, a := range assessed {
+		ids[n], newest[n], runs[n], answers[n] = a.ItemID, a.NewestRunID, int64(a.Runs), int64(a.Answers)
+		levels[n], letters[n], differences[n] = string(a.Level), a.Letters, a.Differences
+		agreements[n], consensuses[n], similarities[n] = a.Agreement, a.Consensus, a.Similarity
+	}
+	_, err := r.db.ExecContext(ctx, storeAssessed, ids, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
+		answers, letters, differences)
+	return pg.Classify("store how alike answers are", err)
+}
+
+// Question is what a report says of one item beside its answers.
+type Question struct {
+	// Number is the item's, 1-based in the order of pages.
+	Number int `db:"number"`
+	// ID is the item's.
+	ID int64 `db:"id"`
+	Likeness
+	Differences *string `db:"differences"`
+}
+
+// Questions returns what reports say of items of a task, by their ids.
+func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
+	const read = `
+		SELECT n.number, n.id, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences
+		FROM (SELECT id, row_number() OVER (ORDER BY question_id) AS number FROM evaluation_items WHERE task_id = $1) n
+		LEFT JOIN question_statistics q ON q.item_id = n.id
+		WHERE n.id = ANY ($2)`
+	var questions []Question
+	if err := r.db.SelectContext(ctx, &questions, read, taskID, pq.Int64Array(itemIDs)); err != nil {
+		return nil, pg.Classify("read how alike answers are", err)
+	}
+	byID := make(map[int64]Question, len(questions))
+	for _, question := range questions {
+		byID[question.ID] = question
+	}
+	return byID, nil
+}

@@ -1,0 +1,64 @@
+package crew
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"wending/db"
+)
+
+// assessEvery is how often questions whose runs were recorded are looked at: many at once cost little more than one.
+const assessEvery = 200 * time.Millisecond
+
+// assessor assesses questions as the last of their runs is recorded. What it does not get done, whoever finishes the
+// launch does.
+type assessor struct {
+	// assess assesses those of the questions that have all their runs.
+	assess  func(ctx context.Context, itemIDs []int64) error
+	ctx     context.Context
+	contain func(doing string, work func()) (panicked bool)
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	pending map[int64]bool
+}
+
+// note takes the questions of units whose results were recorded.
+func (a *assessor) note(units []db.Unit) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, unit := range units {
+		a.pending[unit.Item.ID] = true
+	}
+}
+
+// run assesses until done is closed, and once more then.
+func (a *assessor) run(done <-chan struct{}) {
+	tick := time.NewTicker(assessEvery)
+	defer tick.Stop()
+	for isDone := false; !isDone; {
+		select {
+		case <-done:
+			isDone = true
+		case <-tick.C:
+		}
+		a.contain("assess questions", a.assessPending)
+	}
+}
+
+func (a *assessor) assessPending() {
+	a.mu.Lock()
+	items := slices.Sorted(maps.Keys(a.pending))
+	clear(a.pending)
+	a.mu.Unlock()
+	if len(items) == 0 {
+		return
+	}
+	if err := a.assess(a.ctx, items); err != nil && a.ctx.Err() == nil {
+		a.log.WarnContext(a.ctx, "questions not assessed, the launch's end will make up for it", "questions", len(items), "error", err)
+	}
+}

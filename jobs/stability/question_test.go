@@ -1,0 +1,227 @@
+package stability_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/stability"
+)
+
+// answers are the runs of a question: a text each, "✗" for one without an answer, "…" for one that never took place.
+func answers(texts ...string) (all []stability.Answer) {
+	for _, text := range texts {
+		switch text {
+		case "✗":
+			all = append(all, stability.Answer{})
+		case "…":
+			all = append(all, stability.Answer{IsMissing: true})
+		default:
+			all = append(all, stability.Answer{Key: stability.Key([]byte(text)), Text: []byte(text)})
+		}
+	}
+	return all
+}
+
+// The worked example of metrics.md, question by question.
+func TestTheWorkedExample(t *testing.T) {
+	t.Parallel()
+	mean := func(questions [][]string, number func(stability.Question) *float64) (sum float64) {
+		for _, texts := range questions {
+			sum += *number(stability.Assess(answers(texts...))) / float64(len(questions))
+		}
+		return sum
+	}
+	a := [][]string{{"Paris", "Paris ", "Paris", "Lyon", "paris"}, {"42", "42", "42", "42", "42"}, {"yes", "no", "✗", "yes", "✗"}}
+	b := [][]string{{"Paris", "Paris", "Paris", "Paris", "Paris"}, {"42", "42", "42", "42", "41"}, {"yes", "yes", "yes", "yes", "✗"}}
+	agreement := func(q stability.Question) *float64 { return q.Agreement }
+	consensus := func(q stability.Question) *float64 { return q.Consensus }
+	similarity := func(q stability.Question) *float64 { return q.Similarity }
+	require.InDelta(t, 0.4667, mean(a, agreement), 0.0001)
+	require.InDelta(t, 0.7333, mean(b, agreement), 0.0001)
+	require.InDelta(t, 0.6667, mean(a, consensus), 0.0001)
+	require.InDelta(t, 0.8667, mean(b, consensus), 0.0001)
+	require.InDelta(t, 0.6244, mean(a, similarity), 0.0001)
+	require.InDelta(t, 0.9333, mean(b, similarity), 0.0001)
+	first := stability.Assess(answers(a[0]...))
+	require.Equal(t, "AAABC", first.Letters)
+	require.Equal(t, 3, first.Distinct)
+	require.Equal(t, "AB-A-", stability.Assess(answers(a[2]...)).Letters)
+}
+
+func TestTheLevelOfAQuestion(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("合同自成立之日起生效，双方应当履行各自的义务。", 20)
+	for _, test := range []struct {
+		level stability.Level
+		texts []string
+	}{
+		{stability.Identical, []string{"北京", "北京 ", "北京"}},
+		{stability.Identical, []string{"café", "cafe\u0301", "✗"}},
+		{stability.FormatOnly, []string{"**北京**。", "北京", "北京!"}},
+		{stability.FormatOnly, []string{"Paris", "paris.", "# PARIS"}},
+		{stability.FormatOnly, []string{"１２３ kg", "123 KG"}},
+		{stability.FormatOnly, []string{"- one\n- two", "* one\n* two", "> one\n\ntwo"}},
+		{stability.FormatOnly, []string{"1,234,567 元", "1234567元"}},
+		{stability.FormatOnly, []string{"The answer is 42.", "the answer is 42"}},
+		{stability.FormatOnly, []string{`{"a": 1.0, "b": [true, null]}`, "```json\n{\"b\":[true,null],\"a\":1}\n```"}},
+		{stability.Different, []string{"1.5", "15"}},
+		{stability.Different, []string{"-5", "5"}},
+		{stability.Different, []string{"1 2", "12"}},
+		{stability.Different, []string{"50%", "50"}},
+		{stability.Wording, []string{`{"a":1}`, `{"a":2}`}}, // seven characters of which one differs
+		{stability.Wording, []string{long + "完。", long + "结束。"}},
+		{stability.Different, []string{"北京", "上海"}},
+		{stability.Different, []string{"", "北京"}},
+		{stability.Different, []string{"!", "?!"}}, // nothing is left of either
+		{stability.Empty, []string{"", " \n", "✗"}},
+		{stability.Unknown, []string{"北京", "✗", "✗"}},
+		{stability.Unknown, []string{"✗", "✗"}},
+		{stability.Unknown, []string{"北京"}},
+	} {
+		require.Equal(t, test.level, stability.Assess(answers(test.texts...)).Level, "%q", test.texts)
+		slices.Reverse(test.texts)
+		require.Equal(t, test.level, stability.Assess(answers(test.texts...)).Level, "%q, the other way round", test.texts)
+	}
+}
+
+func TestWhatIsUnknownIsNil(t *testing.T) {
+	t.Parallel()
+	one := stability.Assess(answers("a"))
+	require.Nil(t, one.Agreement)
+	require.Nil(t, one.Consensus)
+	require.Nil(t, one.Similarity)
+	require.Equal(t, "A", one.Letters)
+	missing := stability.Assess(answers("a", "a", "…"))
+	require.Nil(t, missing.Agreement)
+	require.Nil(t, missing.Consensus)
+	require.InDelta(t, 1, *missing.Similarity, 0)
+	require.Equal(t, "AA-", missing.Letters)
+	failed := stability.Assess(answers("✗", "✗"))
+	require.Zero(t, *failed.Agreement)
+	require.Zero(t, *failed.Consensus)
+	require.Nil(t, failed.Similarity)
+}
+
+// random makes a text of a few words in two scripts, so that many stretches are equal.
+func random(r *rand.Rand, length int) string {
+	pieces := []string{"the ", "answer ", "is ", "42", ". ", "北京", "是", "首都", "\n", "e\u0301", "👨‍👩‍👧", "-", "\x00", "  "}
+	var text strings.Builder
+	for range r.IntN(length + 1) {
+		text.WriteString(pieces[r.IntN(len(pieces))])
+	}
+	return text.String()
+}
+
+// apply makes b of a.
+func apply(t *testing.T, d stability.Difference, a, b string) string {
+	t.Helper()
+	from, to := []rune(a), []rune(b)
+	var made []rune
+	for _, step := range d.Steps {
+		require.Positive(t, step.Length)
+		switch step.Op {
+		case stability.Equal:
+			require.Equal(t, string(from[:step.Length]), string(to[:step.Length]))
+			made, from, to = append(made, from[:step.Length]...), from[step.Length:], to[step.Length:]
+		case stability.Delete:
+			from = from[step.Length:]
+		case stability.Insert:
+			made, to = append(made, to[:step.Length]...), to[step.Length:]
+		}
+	}
+	require.Empty(t, from)
+	require.Empty(t, to)
+	return string(made)
+}
+
+// Applied to one text a difference gives exactly the other, and what is stored of it is the same.
+func TestADifferenceMakesOneTextOfTheOther(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		a, b := random(r, 60), random(r, 60)
+		d := stability.Compare(a, b)
+		require.Equal(t, b, apply(t, d, a, b))
+		parsed, err := stability.ParseDifference(d.String())
+		require.NoError(t, err)
+		require.Equal(t, d, parsed)
+	}
+	for _, bad := range []string{"=", "x3", "=0", "=1-", "3", "=-1"} {
+		_, err := stability.ParseDifference(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+// Words and numbers are replaced whole, Chinese character by character.
+func TestDifferencesAreOfWordsOrCharacters(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ a, b, steps string }{
+		{"the capital is Paris", "the capital is Lyon", "=15-5+4"},
+		{"costs 1,234.5 today", "costs 1,234.6 today", "=6-7+7=6"},
+		{"首都是北京", "首都是南京", "=3-1+1=1"},
+		{"same", "same", "=4"},
+		{"", "new", "+3"},
+		{"old", "", "-3"},
+		{"", "", ""},
+	} {
+		require.Equal(t, test.steps, stability.Compare(test.a, test.b).String(), "%q, %q", test.a, test.b)
+	}
+}
+
+// What is too long is compared by its beginning and end.
+func TestLongTextsAreComparedCoarsely(t *testing.T) {
+	t.Parallel()
+	same := strings.Repeat("字", 300_000)
+	a, b := same+"北京是首都"+same, same+"上海不是"+same
+	d := stability.Compare(a, b)
+	require.Equal(t, "~=300000-5+4=300000", d.String())
+	require.Equal(t, b, apply(t, d, a, b))
+}
+
+// The order of the runs changes which letter is whose where counts are equal, and nothing else.
+func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		texts := []string{"✗"}
+		for range 2 + r.IntN(6) {
+			texts = append(texts, random(r, 4))
+		}
+		before := stability.Assess(answers(texts...))
+		for range 5 {
+			r.Shuffle(len(texts), func(n, m int) { texts[n], texts[m] = texts[m], texts[n] })
+			after := stability.Assess(answers(texts...))
+			require.Equal(t, before.Level, after.Level, "%q", texts)
+			require.InDelta(t, *before.Agreement, *after.Agreement, 1e-12)
+			require.InDelta(t, *before.Consensus, *after.Consensus, 1e-12)
+			require.InDelta(t, *before.Similarity, *after.Similarity, 1e-12)
+			require.Equal(t, counts(before.Letters), counts(after.Letters))
+		}
+	}
+}
+
+func counts(letters string) string {
+	sorted := strings.Split(letters, "")
+	slices.Sort(sorted)
+	return strings.Join(sorted, "")
+}
+
+// Twenty long answers that differ in many places take little time.
+func BenchmarkAssess(b *testing.B) {
+	sentence := "第%d条 合同自双方签字之日起生效，任何一方不得擅自变更或者解除。The parties agree to clause %d.\n"
+	texts := make([]string, 20)
+	for n := range texts {
+		for clause := range 60 {
+			texts[n] += fmt.Sprintf(sentence, clause, clause*(1+n%7)%13)
+		}
+	}
+	all := answers(texts...)
+	for b.Loop() {
+		stability.Assess(all)
+	}
+}

@@ -1,0 +1,128 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/report"
+	"wending/jobs/stability"
+)
+
+// assessedAtOnce is how many questions are assessed between two transactions.
+const assessedAtOnce = 100
+
+// Assess stores how alike the answers to questions of a task are, by their current runs.
+func Assess(ctx context.Context, store *db.Store, runsPerItem int, itemIDs []int64) error {
+	results := report.New(store)
+	for len(itemIDs) > 0 {
+		some := itemIDs[:min(len(itemIDs), assessedAtOnce)]
+		itemIDs = itemIDs[len(some):]
+		var assessed []report.Assessed
+		var runs []report.AnsweredRun
+		end := func() {
+			if len(runs) > 0 {
+				assessed, runs = append(assessed, assess(runs, runsPerItem)), runs[:0]
+			}
+		}
+		err := results.EachAnsweredRun(ctx, some, stability.MaxCompared+1, func(run report.AnsweredRun) error {
+			if len(runs) > 0 && runs[0].ItemID != run.ItemID {
+				end()
+			}
+			runs = append(runs, run)
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		end()
+		if err := results.Store(ctx, assessed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assess sums up the runs of one question. Where all answers are equal their text matters only if it is empty.
+func assess(runs []report.AnsweredRun, runsPerItem int) report.Assessed {
+	answers := make([]stability.Answer, runsPerItem)
+	for n := range answers {
+		answers[n].IsMissing = true
+	}
+	texts, newest := map[string][]byte{}, int64(0)
+	for _, run := range runs {
+		newest = max(newest, run.ID)
+		if run.Text != nil {
+			texts[string(run.AnswerKey)] = []byte(*run.Text)
+		}
+	}
+	for _, run := range runs {
+		if run.RunIndex <= runsPerItem {
+			answers[run.RunIndex-1] = stability.Answer{Key: run.AnswerKey, Text: texts[string(run.AnswerKey)]}
+		}
+	}
+	q := stability.Assess(answers)
+	differences := make([]string, len(q.Differences))
+	for n, difference := range q.Differences {
+		differences[n] = difference.String()
+	}
+	return report.Assessed{
+		ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs), Level: q.Level, Agreement: q.Agreement, Consensus: q.Consensus,
+		Similarity: q.Similarity, Answers: q.Distinct, Letters: q.Letters, Differences: strings.Join(differences, " "),
+	}
+}
+
+// AssessWhole assesses those of the questions that have all their runs.
+func AssessWhole(ctx context.Context, store *db.Store, runsPerItem int, itemIDs []int64) error {
+	whole, err := report.New(store).Whole(ctx, itemIDs, runsPerItem)
+	if err != nil {
+		return err
+	}
+	return Assess(ctx, store, runsPerItem, whole)
+}
+
+// AssessTask assesses all questions of a task that have runs by which they were not assessed yet.
+func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
+	task, err := store.Task(ctx, taskID)
+	if err != nil {
+		return err
+	}
+	for {
+		items, err := store.Unassessed(ctx, taskID, assessedAtOnce)
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		if err := Assess(ctx, store, task.RunsPerItem, items); err != nil {
+			return err
+		}
+	}
+}
+
+// AssessEnded assesses one task that ended before its questions were, and reports whether there was one.
+func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
+	id, err := store.UnassessedTask(ctx)
+	if err != nil || id == uuid.Nil {
+		return false, err
+	}
+	if err := AssessTask(ctx, store, id); err != nil {
+		return true, err
+	}
+	return true, store.MarkAssessed(ctx, id)
+}
+
+// FinishLaunch ends a launch that has nothing left to run (db.Store.FinishLaunch), its questions assessed.
+func FinishLaunch(ctx context.Context, store *db.Store, launchID uuid.UUID) (finished bool, err error) {
+	for {
+		finished, err = store.FinishLaunch(ctx, launchID)
+		missing := (*db.UnassessedError)(nil)
+		if !errors.As(err, &missing) {
+			return finished, err
+		}
+		if err := AssessTask(ctx, store, missing.TaskID); err != nil {
+			return false, err
+		}
+	}
+}
