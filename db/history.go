@@ -35,7 +35,7 @@ func (s *Store) LaunchRuns(ctx context.Context, launchID uuid.UUID, limit int, p
 	if err := s.db.GetContext(ctx, &total, `SELECT count(*) FROM evaluation_runs WHERE launch_id = $1`, launchID); err != nil {
 		return nil, 0, pg.Classify("count the launch's runs", err)
 	}
-	err = s.db.SelectContext(ctx, &runs, listLaunchRuns, launchID, limit, page.Size, page.offset())
+	err = s.db.SelectContext(ctx, &runs, listLaunchRuns, launchID, limit, page.Size, page.Offset())
 	return runs, total, pg.Classify("list the launch's runs", err)
 }
 

@@ -580,7 +580,7 @@ func (s *Store) Launch(ctx context.Context, taskID, id uuid.UUID) (Launch, error
 
 func (s *Store) readLaunches(ctx context.Context, taskID uuid.UUID, id *uuid.UUID, page Page) ([]Launch, error) {
 	var rows []launchRow
-	if err := s.db.SelectContext(ctx, &rows, listLaunches, taskID, id, page.Size, page.offset()); err != nil {
+	if err := s.db.SelectContext(ctx, &rows, listLaunches, taskID, id, page.Size, page.Offset()); err != nil {
 		return nil, pg.Classify("read the launches", err)
 	}
 	launches := make([]Launch, len(rows))

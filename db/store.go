@@ -45,7 +45,8 @@ type Page struct {
 	Number, Size int
 }
 
-func (p Page) offset() int { return (p.Number - 1) * p.Size }
+// Offset is how many rows come before the page.
+func (p Page) Offset() int { return (p.Number - 1) * p.Size }
 
 // changesChannel carries the id of every task whose launch was requested, started, stopped or ended.
 const changesChannel = "wending_changes"

@@ -324,7 +324,7 @@ func (s *Store) Tasks(ctx context.Context, filter TaskFilter, page Page) (tasks 
 		IDs   pq.StringArray
 	}
 	err = pg.GetNamed(ctx, s.db, &found, list, map[string]any{
-		"statuses": pq.Array(filter.Statuses), "name": Containing(filter.NameContains), "size": page.Size, "offset": page.offset(),
+		"statuses": pq.Array(filter.Statuses), "name": Containing(filter.NameContains), "size": page.Size, "offset": page.Offset(),
 	})
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)

@@ -49,7 +49,7 @@ var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/api", "handlers/fault"},
 	"github.com/danielgtaylor/huma/v2":    {"handlers/api"},
 	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report", "db/sealed"},
-	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg"},
+	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report"},
 	"github.com/hibiken/asynq":            {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},
 	"github.com/getsentry/sentry-go":      {"cmd/wending"},

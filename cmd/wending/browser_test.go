@@ -77,7 +77,7 @@ func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams {
 	return p.WithAwaitPromise(true).WithReturnByValue(true)
 }
 
-// requireAccessible runs axe on the page as it stands.
+// requireAccessible runs axe on the page as it stands, once nothing fades any more.
 func (b *tab) requireAccessible(what string) {
 	b.t.Helper()
 	scripts, err := filepath.Glob("testdata/axe-core-*.min.js")
@@ -87,7 +87,8 @@ func (b *tab) requireAccessible(what string) {
 	require.NoError(b.t, err)
 	var violations []string
 	b.evaluate(string(axe)+";0", nil)
-	b.do(chromedp.Evaluate(`axe.run().then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
+	b.do(chromedp.Evaluate(`Promise.allSettled(document.getAnimations().filter(a => a.effect.getComputedTiming().iterations !== Infinity).map(a => a.finished))
+		.then(() => axe.run()).then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
 		.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join(" | ").slice(0, 1500)))`, &violations, awaitPromise))
 	require.Empty(b.t, violations, what)
 }

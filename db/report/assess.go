@@ -2,10 +2,12 @@ package report
 
 import (
 	"context"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"wending/db"
 	"wending/db/pg"
 	"wending/jobs/stability"
 )
@@ -102,12 +104,36 @@ type Question struct {
 	ID int64 `db:"id"`
 	Likeness
 	Differences *string `db:"differences"`
+	// NewestRunID and Runs tell which current runs it was computed from; nil while the item is not assessed.
+	NewestRunID *int64 `db:"newest_run_id"`
+	Runs        *int   `db:"runs"`
+}
+
+// Of reports whether it was computed from these current runs of the item.
+func (q Question) Of(runs []db.Run) bool {
+	newest := int64(0)
+	for _, run := range runs {
+		newest = max(newest, run.ID)
+	}
+	return q.NewestRunID != nil && *q.NewestRunID == newest && *q.Runs == len(runs)
+}
+
+// ParseDifferences returns the differences.
+func (q Question) ParseDifferences() (all []stability.Difference, err error) {
+	for _, text := range strings.Fields(*q.Differences) {
+		difference, err := stability.ParseDifference(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, difference)
+	}
+	return all, nil
 }
 
 // Questions returns what reports say of items of a task, by their ids.
 func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
 	const read = `
-		SELECT n.number, n.id, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences
+		SELECT n.number, n.id, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences, q.newest_run_id, q.runs
 		FROM (SELECT id, row_number() OVER (ORDER BY question_id) AS number FROM evaluation_items WHERE task_id = $1) n
 		LEFT JOIN question_statistics q ON q.item_id = n.id
 		WHERE n.id = ANY ($2)`

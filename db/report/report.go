@@ -8,6 +8,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/jobs/stability"
 )
 
 // Report reads the results of tasks.
@@ -26,6 +27,8 @@ type Summary struct {
 	Runs int `db:"runs"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
+	// Level is nil while the item is not assessed.
+	Level *stability.Level `db:"level"`
 	// Matches reports whether the item matches the text that was searched for.
 	Matches bool `db:"matches"`
 }
@@ -38,6 +41,7 @@ const summariseItems = `
 		coalesce(r.answers, 0) AS answers,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
+		q.level,
 		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2) AS matches
 	FROM evaluation_items i
 	LEFT JOIN (
@@ -48,6 +52,7 @@ const summariseItems = `
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current
 		GROUP BY item_id) r ON r.item_id = i.id
+	LEFT JOIN question_statistics q ON q.item_id = i.id
 	WHERE i.task_id = $1
 	ORDER BY i.question_id`
 

@@ -112,7 +112,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
-	items, total, err := h.Store.Items(ctx, task.ID, request.SearchText(input.QuestionID), input.page())
+	items, total, err := report.New(h.Store).Items(ctx, task.ID, request.SearchText(input.QuestionID), input.page())
 	if err != nil {
 		return nil, err
 	}

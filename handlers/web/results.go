@@ -41,6 +41,9 @@ func (p *Pages) showReport(c echo.Context) error {
 	if !slices.Contains(results.Filters, report.Filter) {
 		return fault.Parameter("filter", fault.OneOf("unstable", "failed"))
 	}
+	if report.View, err = viewOf(c, task.RunsPerItem); err != nil {
+		return err
+	}
 	if report.All, err = p.report.Summaries(ctx, task.ID, report.Search); err != nil {
 		return err
 	}
@@ -65,6 +68,24 @@ func (p *Pages) showReport(c echo.Context) error {
 		return render(c, http.StatusOK, results.ReportPage(frame, report))
 	}, leave)
 }
+
+// viewOf is the view that the request asks for, which the browser keeps, or that it has kept.
+func viewOf(c echo.Context, runsPerItem int) (string, error) {
+	if asked := c.QueryParam("view"); asked != "" {
+		if !slices.Contains(results.Views, asked) {
+			return "", fault.Parameter("view", fault.OneOf(results.Views...))
+		}
+		setCookie(c, viewCookie, asked)
+		return asked, nil
+	}
+	if kept, err := c.Cookie(viewCookie); err == nil && slices.Contains(results.Views, kept.Value) {
+		return kept.Value, nil
+	}
+	return results.DefaultView(runsPerItem), nil
+}
+
+// viewCookie keeps how a browser's reader likes to read reports.
+const viewCookie = "view"
 
 // shownItems returns the summaries that match the search and the filter.
 func shownItems(report results.Report) (shown []dbreport.Summary) {
@@ -92,7 +113,7 @@ func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report resul
 	for n, item := range here {
 		ids[n] = item.ID
 	}
-	items, err := p.Store.ItemsByID(ctx, ids)
+	items, err := p.report.ItemsByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +125,20 @@ func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report resul
 	for _, run := range runs {
 		runsOf[run.ItemID] = append(runsOf[run.ItemID], run)
 	}
-	numbers := make(map[int64]int, len(report.All))
-	for n, item := range report.All {
-		numbers[item.ID] = n + 1
+	questions, err := p.report.Questions(ctx, report.Task.ID, ids)
+	if err != nil {
+		return nil, err
 	}
 	cards := make([]results.Card, len(items))
 	for n, item := range items {
-		cards[n] = newCard(item, db.WithMissing(runsOf[item.ID], report.Task.RunsPerItem), numbers[item.ID])
+		card := newCard(item, db.WithMissing(runsOf[item.ID], report.Task.RunsPerItem), questions[item.ID].Number)
+		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {
+			card.Question = question
+			if card.Differences, err = question.ParseDifferences(); err != nil {
+				return nil, err
+			}
+		}
+		cards[n] = card
 	}
 	return cards, nil
 }

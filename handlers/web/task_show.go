@@ -52,7 +52,7 @@ func (p *Pages) showTask(c echo.Context) error {
 		return err
 	}
 	if task.IsDraft() {
-		if show.First, err = p.Store.FirstItems(ctx, task.ID, firstShown); err != nil {
+		if show.First, err = p.report.FirstItems(ctx, task.ID, firstShown); err != nil {
 			return err
 		}
 		show.Estimate = taskviews.Estimate(locale(c), task, interval)

@@ -150,3 +150,37 @@ func ParseDifference(text string) (d Difference, err error) {
 	}
 	return d, nil
 }
+
+// Piece is a stretch of two texts.
+type Piece struct {
+	Op   Op
+	Text string
+}
+
+// Pieces cuts texts as a difference says, as far as both go: what is deleted is the first one's, the rest the second's.
+func (d Difference) Pieces(a, b string) (pieces []Piece) {
+	for _, step := range d.Steps {
+		text, from := "", &b
+		if step.Op == Delete {
+			from = &a
+		}
+		text, *from = split(*from, step.Length)
+		if step.Op == Equal {
+			_, a = split(a, step.Length)
+		}
+		if text != "" {
+			pieces = append(pieces, Piece{step.Op, text})
+		}
+	}
+	return pieces
+}
+
+// split cuts a text after n characters, or at its end.
+func split(text string, n int) (head, rest string) {
+	end := 0
+	for ; n > 0 && end < len(text); n-- {
+		_, size := utf8.DecodeRuneInString(text[end:])
+		end += size
+	}
+	return text[:end], text[end:]
+}

@@ -15,6 +15,7 @@ import (
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
+	"wending/jobs/stability"
 	"wending/views/text"
 )
 
@@ -160,6 +161,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		if !withOwnMessage.MatchString(code) {
 			add("error.", code)
 		}
+	}
+	for _, level := range stability.Levels {
+		add("level.", string(level))
 	}
 	add("failure.", jobs.FailureCodes...)
 	add("run.error.", agent.CodeTimeout, agent.CodeNetwork, agent.CodeAddressNotAllowed, agent.CodeAgent, agent.CodeParse,

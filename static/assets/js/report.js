@@ -59,6 +59,7 @@
     k: () => step(-1),
     e: () => cards.length && toggle(cards[current()].querySelectorAll(".fold"), cards[current()]),
     E: () => cards.length && toggle(document.querySelectorAll(".fold"), cards[current()]),
+    v: () => location.assign(document.querySelector("[data-view]:not([aria-current])").href + (cards.length ? "#" + cards[current()].id : "")),
     "/": () => document.getElementById("search").focus(),
     "?": () => help.showModal(),
   };

@@ -1,0 +1,92 @@
+package handlers_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// clauses is a contract of which one number differs.
+func clauses(different string) string {
+	var text strings.Builder
+	for n := range 40 {
+		fmt.Fprintf(&text, "第%d条 合同自双方签字之日起生效。", n)
+	}
+	text.WriteString("违约金为" + different + "元。<b>不是标记</b>\n")
+	for n := range 40 {
+		fmt.Fprintf(&text, "第%d条 争议由法院管辖。", n+40)
+	}
+	return text.String()
+}
+
+// The merged view shows each distinct answer once, with its difference from the most common one; columns mark what
+// differs. No text is changed by it.
+func TestAnswersShowTheirDifferences(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	bodies := []string{clauses("1,000"), clauses("2,000"), clauses("1,000")}
+	var calls atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		if n := int(calls.Add(1)) - 1; n < len(bodies) {
+			agenttest.Stream(w, bodies[n])
+			return
+		}
+		http.Error(w, "down", http.StatusBadGateway)
+	})
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "file@q.csv": "question,standard_answer\nq,a\n"})
+	s.awaitDone(t, id)
+	results := "/tasks/" + id + "/results"
+
+	page := s.get(t, results).page(t)
+	require.Equal(t, "五列", page.Find("[data-view][aria-current]").Text())
+	require.Equal(t, "措辞不同", page.Find(".verdict .level").Text())
+	require.Contains(t, page.Find(".verdict").Text(), "一致率 10.0 %")
+	var shown []string
+	page.Find(".run").Each(func(_ int, run *goquery.Selection) {
+		if whole := run.Find(".fold > .text"); whole.Length() == 1 {
+			shown = append(shown, whole.Text())
+		}
+	})
+	require.ElementsMatch(t, bodies, shown, "every text as it came")
+	require.Equal(t, "2,000", page.Find(".run .fold > .text mark").Text())
+	require.Contains(t, page.Find(".run .fold > summary mark").Text(), "2,000", "a fold does not end before the first difference")
+
+	page = s.get(t, results+"?view=merged").page(t)
+	answers := page.Find(".merged > li")
+	require.Equal(t, 3, answers.Length(), "two answers, and the failures together")
+	first, second, failed := answers.Eq(0), answers.Eq(1), answers.Eq(2)
+	require.Contains(t, first.Find("header").Text(), "2 次")
+	require.Equal(t, bodies[0], first.Find(".fold > .text").Text())
+	require.Equal(t, "1,000", second.Find("del").Text())
+	require.Equal(t, "2,000", second.Find("ins").Text())
+	require.Equal(t, 2, second.Find(".same").Length())
+	require.Regexp(t, `⋯ [\d,]+ 字相同 ⋯`, second.Find(".same summary").First().Text())
+	whole := second.Find(".difference").Clone()
+	whole.Find("del, summary").Remove()
+	require.Equal(t, bodies[1], whole.Text(), "without what is deleted, it is the answer")
+	require.Contains(t, failed.Text(), "HTTP_502")
+	require.Contains(t, failed.Find("header").Text(), "2 次")
+
+	require.Equal(t, "合并相同", s.get(t, results).page(t).Find("[data-view][aria-current]").Text(), "the browser keeps the view")
+	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?view=none").StatusCode)
+}
+
+// Questions with many runs are merged unless a reader chose otherwise.
+func TestManyRunsAreMergedByDefault(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "same") })
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "7"})
+	s.awaitDone(t, id)
+	page := s.get(t, "/tasks/"+id+"/results").page(t)
+	require.Equal(t, 2, page.Find(".merged > li").Length(), "one answer to each of two questions")
+	require.Equal(t, "7 列", page.Find("[data-view=columns]").Text())
+	require.Zero(t, s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".merged").Length())
+}
