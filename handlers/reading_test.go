@@ -78,6 +78,23 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?view=none").StatusCode)
 }
 
+// Every question has a link by its number, which leads to its page.
+func TestAQuestionHasALink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	id := s.fill(t, 45, 2, 10)
+	page := s.get(t, "/tasks/"+id+"/results?page=3").page(t)
+	link := page.Find(".result h2 > a").First().AttrOr("href", "")
+	require.Equal(t, "/tasks/"+id+"/results/41", link)
+	answer := s.get(t, link)
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	require.Equal(t, "/tasks/"+id+"/results?page=3#"+page.Find(".result").First().AttrOr("id", ""), answer.Header.Get("Location"))
+	require.NotContains(t, s.get(t, "/tasks/"+id+"/results/1").Header.Get("Location"), "page")
+	for _, none := range []string{"0", "46", "x", "-1", "99999999999999999999"} {
+		require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/"+id+"/results/"+none).StatusCode, none)
+	}
+}
+
 // Questions with many runs are merged unless a reader chose otherwise.
 func TestManyRunsAreMergedByDefault(t *testing.T) {
 	t.Parallel()

@@ -186,6 +186,10 @@ func (h *handler) registerTasks(api huma.API) {
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.getTask)
 	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
+		Faults: []string{"TASK_NOT_FOUND"},
+	}, h.getStatistics)
+	register(api, h, endpoint{
 		Method: http.MethodDelete, Path: "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
 		Summary: "Delete a task and all its data", Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
 	}, h.deleteTask)
@@ -293,6 +297,35 @@ func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, e
 		return nil, err
 	}
 	return &taskOutput{Body: newDetail(task, statistics)}, nil
+}
+
+// variantStatistics are the statistics of one variant.
+type variantStatistics struct {
+	Number int `json:"number" doc:"1 for a task with one variant" example:"1"`
+	db.TaskStatistics
+}
+
+type statisticsOutput struct {
+	Body struct {
+		IsFinal     bool                `json:"is_final" doc:"False while a launch is active, so that results may still change"`
+		Variants    []variantStatistics `json:"variants"`
+		ItemsShared int                 `json:"items_shared" doc:"Questions that all variants have" example:"100"`
+	}
+}
+
+func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statisticsOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	statistics, err := h.Store.TaskStatistics(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	output := &statisticsOutput{}
+	output.Body.IsFinal, output.Body.ItemsShared = !task.Status.IsActive(), task.TotalItems
+	output.Body.Variants = []variantStatistics{{1, statistics}}
+	return output, nil
 }
 
 func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, error) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -159,6 +160,31 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	}
 	card.Letters, card.Groups = stability.Letters(keys)
 	return card
+}
+
+// findQuestion leads to a question by its number, on the page of the whole report that has it. Numbers do not change with
+// filters, paging or retries.
+func (p *Pages) findQuestion(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	number, err := strconv.Atoi(c.Param("number"))
+	if err != nil || number < 1 || number > task.TotalItems {
+		return fault.New("QUESTION_NOT_FOUND")
+	}
+	items, _, err := p.report.Items(c.Request().Context(), task.ID, "", db.Page{Number: number, Size: 1})
+	if err != nil {
+		return err
+	}
+	if len(items) == 0 {
+		return fault.New("QUESTION_NOT_FOUND")
+	}
+	query := url.Values{}
+	if page := (number-1)/defaultPageSize + 1; page > 1 {
+		query.Set("page", strconv.Itoa(page))
+	}
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(items[0].ID))
 }
 
 // showRun shows the whole text of one run, of any launch.

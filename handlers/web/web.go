@@ -68,6 +68,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get("/tasks/:taskId/launches", p.listLaunches)
 	get("/tasks/:taskId/launches/:launchId", p.showLaunch)
 	get("/tasks/:taskId/results", p.showReport)
+	get("/tasks/:taskId/results/:number", p.findQuestion)
 	get("/tasks/:taskId/runs/:runId", p.showRun)
 	get(paths.Workers, p.listWorkers)
 	compressed.GET(paths.TaskRows, p.taskRows)

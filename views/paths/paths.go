@@ -50,6 +50,9 @@ func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
 // Results is a task's report.
 func Results(id uuid.UUID) string { return Task(id) + "/results" }
 
+// Question leads to a question of a report by its number.
+func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
+
 // Launches is the list of a task's launches.
 func Launches(id uuid.UUID) string { return Task(id) + "/launches" }
 
