@@ -71,7 +71,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, ""); return err }},
 		{"ItemsByID", func() error { _, err := report.New(store).ItemsByID(ctx, items); return err }},
-		{"Items", func() error { _, _, err := report.New(store).Items(ctx, large, "", page); return err }},
+		{"Items", func() error { _, _, err := report.New(store).Items(ctx, large, "", true, page); return err }},
 		{"CurrentRuns", func() error { _, err := store.CurrentRuns(ctx, items, 100); return err }},
 		{"EachCurrentRun", func() error { return store.EachCurrentRun(ctx, items[0], func(db.Run) error { return nil }) }},
 		{"EachRow", func() error { return report.New(store).EachRow(ctx, large, nil, func(report.Row) error { return nil }) }},

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -76,6 +78,71 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 
 	require.Equal(t, "合并相同", s.get(t, results).page(t).Find("[data-view][aria-current]").Text(), "the browser keeps the view")
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?view=none").StatusCode)
+}
+
+// Before the first launch has ended, the questions whose runs are all done can be read.
+func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	release := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if call.Question == "second" {
+			<-release
+		}
+		agenttest.Stream(w, "x")
+	})
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,first,a\nq2,second,a\n"})
+	type answer struct {
+		IsFinal bool `json:"is_final"`
+		Items   []struct {
+			QuestionID string `json:"question_id"`
+			Level      string
+			Letters    string
+			Number     int
+		}
+		Pagination struct{ Total int }
+	}
+	read := func() (told answer) {
+		s.get(t, api+"/"+id+"/results?partial=1").into(t, &told)
+		return told
+	}
+	dbtest.Await(t, 10*time.Second, "the first question", func() bool { return len(read().Items) == 1 })
+	told := read()
+	require.False(t, told.IsFinal)
+	require.Equal(t, 1, told.Pagination.Total)
+	require.Equal(t, "q1", told.Items[0].QuestionID)
+	require.Equal(t, "identical", told.Items[0].Level)
+	require.Equal(t, "AAAAA", told.Items[0].Letters)
+	require.Equal(t, http.StatusConflict, s.get(t, api+"/"+id+"/results").StatusCode)
+	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+id+"/results").StatusCode)
+	page := s.get(t, "/tasks/"+id+"/results?partial=1").page(t)
+	require.Equal(t, 1, page.Find(".result").Length())
+	require.Contains(t, page.Find(".partial").Text(), "1 / 2 题")
+	require.Zero(t, page.Find("[data-export]").Length())
+	page.Find(".squares a, .segments a, .pager a").Each(func(_ int, link *goquery.Selection) {
+		require.Contains(t, link.AttrOr("href", ""), "partial=1")
+	})
+	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Find("a[href*=partial]").Text(), "先看已完成的 1 题")
+	close(release)
+	s.awaitDone(t, id)
+	require.Len(t, read().Items, 2)
+	require.True(t, read().IsFinal)
+
+	var statistics struct {
+		IsFinal  bool `json:"is_final"`
+		Variants []struct {
+			Number    int
+			Agreement float64
+			Levels    map[string]int
+		}
+		ItemsShared int `json:"items_shared"`
+	}
+	s.get(t, api+"/"+id+"/statistics").into(t, &statistics)
+	require.True(t, statistics.IsFinal)
+	require.Equal(t, 2, statistics.ItemsShared)
+	require.Equal(t, 1, statistics.Variants[0].Number)
+	require.InDelta(t, 1, statistics.Variants[0].Agreement, 0)
+	require.Equal(t, 2, statistics.Variants[0].Levels["identical"])
 }
 
 // Every question has a link by its number, which leads to its page.

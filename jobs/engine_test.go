@@ -473,7 +473,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	before, err := b.store.Task(t.Context(), half)
 	require.NoError(t, err)
 	require.Equal(t, 2, before.Processed, "what was processed is counted from its units")
-	items, _, err := report.New(b.store).Items(t.Context(), half, "", db.Page{Number: 1, Size: 10})
+	items, _, err := report.New(b.store).Items(t.Context(), half, "", false, db.Page{Number: 1, Size: 10})
 	require.NoError(t, err)
 	require.Equal(t, pq.StringArray{"1", "geography"}, items[0].Variables, "by position, in the order of the columns")
 	require.Equal(t, pq.StringArray{"", "capitals"}, items[1].Variables)

@@ -27,18 +27,21 @@ func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 }
 
 // Items returns one page of a task's items and how many there are. A questionID that is not empty keeps only the
-// item that has it.
-func (r Report) Items(ctx context.Context, taskID uuid.UUID, questionID string, page db.Page) (items []db.Item, total int, err error) {
-	const count = `SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND ($2 = '' OR question_id = $2)`
+// item that has it; onlyAssessed leaves out those whose runs have not all ended.
+func (r Report) Items(ctx context.Context, taskID uuid.UUID, questionID string, onlyAssessed bool, page db.Page) (items []db.Item, total int, err error) {
+	const wanted = `
+		WHERE i.task_id = $1
+		  AND ($2 = '' OR i.question_id = $2)
+		  AND (NOT $3 OR EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id))`
+	const count = `SELECT count(*) FROM evaluation_items i` + wanted
 	const list = `
 		SELECT ` + db.ItemColumns + `
-		FROM evaluation_items i
-		WHERE i.task_id = $1 AND ($2 = '' OR i.question_id = $2)
+		FROM evaluation_items i` + wanted + `
 		ORDER BY i.question_id
-		LIMIT $3 OFFSET $4`
-	if err := r.db.GetContext(ctx, &total, count, taskID, questionID); err != nil {
+		LIMIT $4 OFFSET $5`
+	if err := r.db.GetContext(ctx, &total, count, taskID, questionID, onlyAssessed); err != nil {
 		return nil, 0, pg.Classify("count the questions", err)
 	}
-	err = r.db.SelectContext(ctx, &items, list, taskID, questionID, page.Size, page.Offset())
+	err = r.db.SelectContext(ctx, &items, list, taskID, questionID, onlyAssessed, page.Size, page.Offset())
 	return items, total, pg.Classify("read the questions", err)
 }

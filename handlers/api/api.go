@@ -192,9 +192,9 @@ func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
 }
 
 // resultsTask is like task but returns TASK_NOT_FINISHED unless the task's results may be read.
-func (h *handler) resultsTask(ctx context.Context, id string) (db.Task, error) {
+func (h *handler) resultsTask(ctx context.Context, id string, isPartial bool) (db.Task, error) {
 	task, err := h.task(ctx, id)
-	if err == nil && !task.HasResults {
+	if err == nil && !task.HasResults && !isPartial {
 		err = fault.New("TASK_NOT_FINISHED")
 	}
 	return task, err

@@ -103,16 +103,17 @@ type resultsInput struct {
 	TaskPath
 	PageQuery
 	QuestionID string `query:"question_id" doc:"Only the question with this id" example:"q1"`
+	Partial    bool   `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
 }
 
 // getResults streams a page of results, one answer at a time: a hundred questions with twenty answers of megabytes
 // would not fit into memory.
 func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.StreamResponse, error) {
-	task, err := h.resultsTask(ctx, input.TaskID)
+	task, err := h.resultsTask(ctx, input.TaskID, input.Partial)
 	if err != nil {
 		return nil, err
 	}
-	items, total, err := report.New(h.Store).Items(ctx, task.ID, request.SearchText(input.QuestionID), input.page())
+	items, total, err := report.New(h.Store).Items(ctx, task.ID, request.SearchText(input.QuestionID), !task.HasResults, input.page())
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (h *handler) registerStreams(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	register(api, h, endpoint{
 		Method: http.MethodGet, Path: "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
-		Description: "Available once the first launch has ended, also while a later one is active.",
+		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
 		Responses:   map[string]*huma.Response{"200": content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
@@ -130,7 +130,7 @@ type reportWriter interface {
 
 // exportResults streams a task's report. It is written while the database is read.
 func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.StreamResponse, error) {
-	task, err := h.resultsTask(ctx, input.TaskID)
+	task, err := h.resultsTask(ctx, input.TaskID, false)
 	if err != nil {
 		return nil, err
 	}

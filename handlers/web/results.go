@@ -26,7 +26,8 @@ func (p *Pages) showReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if !task.HasResults {
+	isPartial := !task.HasResults && c.QueryParam("partial") == "1"
+	if !task.HasResults && !isPartial {
 		return fault.New("TASK_NOT_FINISHED")
 	}
 	page, err := pageOf(c)
@@ -38,7 +39,7 @@ func (p *Pages) showReport(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	report := results.Report{Task: task, Places: map[int64]int{}, Filter: c.QueryParam("filter"), Search: request.SearchText(c.QueryParam("search"))}
+	report := results.Report{Task: task, IsPartial: isPartial, Places: map[int64]int{}, Filter: c.QueryParam("filter"), Search: request.SearchText(c.QueryParam("search"))}
 	if !slices.Contains(results.Filters, report.Filter) {
 		return fault.Parameter("filter", fault.OneOf("unstable", "failed"))
 	}
@@ -91,7 +92,7 @@ const viewCookie = "view"
 // shownItems returns the summaries that match the search and the filter.
 func shownItems(report results.Report) (shown []dbreport.Summary) {
 	for _, item := range report.All {
-		if item.Matches && results.Shows(report.Filter, item) {
+		if item.Matches && results.Shows(report.Filter, item) && (item.Level != nil || !report.IsPartial) {
 			shown = append(shown, item)
 		}
 	}
@@ -104,6 +105,9 @@ func reportQuery(report results.Report) url.Values {
 		if value != "" {
 			query.Set(name, value)
 		}
+	}
+	if report.IsPartial {
+		query.Set("partial", "1")
 	}
 	return query
 }
@@ -173,7 +177,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	if err != nil || number < 1 || number > task.TotalItems {
 		return fault.New("QUESTION_NOT_FOUND")
 	}
-	items, _, err := p.report.Items(c.Request().Context(), task.ID, "", db.Page{Number: number, Size: 1})
+	items, _, err := p.report.Items(c.Request().Context(), task.ID, "", false, db.Page{Number: number, Size: 1})
 	if err != nil {
 		return err
 	}

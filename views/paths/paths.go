@@ -50,6 +50,9 @@ func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
 // Results is a task's report.
 func Results(id uuid.UUID) string { return Task(id) + "/results" }
 
+// PartialResults leads to the questions of a report that are done before the others.
+func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
+
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 

@@ -54,7 +54,33 @@
     folds.forEach((fold) => { fold.open = open; });
     window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" }); // the style library scrolls smoothly
   }
+  // Leads to the next question of a kind, on whatever page it is: the map has them all.
+  function seek(by, kind) {
+    const squares = [...map.querySelectorAll(".squares a")];
+    const here = squares.findIndex((square) => cards.length && square.hash === "#" + cards[current()].id);
+    for (let at = here + by; at >= 0 && at < squares.length; at += by) {
+      if (squares[at].matches(kind)) return follow(squares[at]);
+    }
+  }
+  function follow(square) {
+    const card = square && document.getElementById(square.hash.slice(1));
+    if (card) show(card);
+    else if (square) location.assign(square.href);
+  }
+  const unstable = ".is-format_only, .is-wording, .is-different";
+  let lastKey = "";
+  function copyLink() {
+    const link = cards[current()].querySelector("h2 > a");
+    if (navigator.clipboard) navigator.clipboard.writeText(link.href).then(() => toast(link.dataset.copied, false));
+  }
   const keys = {
+    n: () => seek(1, unstable),
+    p: () => seek(-1, unstable),
+    f: () => seek(1, ".is-failed"),
+    g: () => lastKey === "g" && follow(map.querySelector(".squares a")),
+    G: () => follow(map.querySelector(".squares a:last-child")),
+    d: () => document.documentElement.classList.toggle("without-differences"),
+    c: () => cards.length && copyLink(),
     j: () => step(1),
     k: () => step(-1),
     e: () => cards.length && toggle(cards[current()].querySelectorAll(".fold"), cards[current()]),
@@ -70,6 +96,7 @@
     if (!act) return;
     event.preventDefault();
     act();
+    lastKey = event.key;
   });
 
   // An export is fetched, so that its button can show that it is being written and what came of it.
