@@ -31,6 +31,7 @@ var rooms = []string{
 	"db/dbtest",
 	"db/monitor",
 	"db/report",
+	"db/review",
 	"db/sealed",
 	"db",
 	"db/embedded",
@@ -48,7 +49,7 @@ var leaves = []string{
 var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/api", "handlers/fault"},
 	"github.com/danielgtaylor/huma/v2":    {"handlers/api"},
-	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report", "db/sealed"},
+	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report", "db/review", "db/sealed"},
 	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report"},
 	"github.com/hibiken/asynq":            {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},

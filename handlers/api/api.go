@@ -17,6 +17,7 @@ import (
 
 	"wending/db"
 	"wending/db/monitor"
+	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
@@ -59,6 +60,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerTasks(whole)
 	h.registerActions(whole)
 	h.registerLaunches(whole)
+	h.registerReviews(whole)
 	h.registerStreams(stream)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
 		delete(document.Components.Schemas.Map(), unused)
@@ -75,7 +77,7 @@ func newDocument() *huma.OpenAPI {
 				"`details` for rows of a dataset; messages are in the language of the `lang` cookie.",
 		},
 		Servers:    []*huma.Server{{URL: "/", Description: "This server"}},
-		Tags:       []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}},
+		Tags:       []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}, {Name: "reviews", Description: "People's verdicts"}},
 		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 		// There are no accounts yet.
 		Security: []map[string][]string{{}},
@@ -95,6 +97,7 @@ type failure struct {
 	Code    string            `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
 	Message string            `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
 	Details []fault.RowDetail `json:"details,omitempty" doc:"Rows of the dataset that are wrong, at most 20"`
+	Current *Review           `json:"current,omitempty" doc:"Of REVIEW_CONFLICT: the review as it is; absent if it was withdrawn, or there is none"`
 }
 
 // Error implements error.
@@ -120,7 +123,12 @@ func Failure(ctx context.Context, err error) (status int, body any) {
 func newFailure(ctx context.Context, err error) *failure {
 	f, locale := fault.Of(err), request.From(ctx).Locale
 	details, _ := f.Details(locale)
-	return &failure{status: f.Status(), Code: f.Code(), Message: f.Message(locale), Details: details}
+	body := &failure{status: f.Status(), Code: f.Code(), Message: f.Message(locale), Details: details}
+	if conflict := (*review.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current != nil {
+		current := newReview(*conflict.Current)
+		body.Current = &current
+	}
+	return body
 }
 
 // installErrors makes huma's own errors – a parameter outside its limits – look like all others.

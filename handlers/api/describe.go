@@ -41,6 +41,9 @@ func describeFaults(operation *huma.Operation, schemas huma.Registry, codes []st
 // parameterFault turns huma's complaint about a parameter into ours, with the parameter's own limits.
 func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	_, name, _ := strings.Cut(detail.Location, ".")
+	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing { // it has no place of its own
+		name, _, _ = strings.Cut(rest, " ")
+	}
 	if name == "" { // not about one parameter
 		return fault.New("REQUEST_INVALID").WithCause(detail)
 	}

@@ -11,10 +11,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/db/monitor"
 	"wending/db/report"
+	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
@@ -138,7 +140,12 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	if err != nil {
 		return nil, err
 	}
+	reviews, err := h.reviewsByQuestion(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
 	head := newReport(task, statistics, input.IncludeErrors)
+	head.HasReviews = len(reviews) > 0
 	return h.stream(func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
@@ -165,7 +172,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 				return err
 			}
 			number++
-			item.Number = number
+			item.Number, item.Reviews = number, reviews[item.QuestionID]
 			return writer.Write(item)
 		})
 		if err != nil {
@@ -227,8 +234,23 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
 		},
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
-		StabilitySheet: locale.Text("export.sheet.stability"), CutMark: locale.Text("export.cut"),
+		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), CutMark: locale.Text("export.cut"),
 	}
+}
+
+// reviewsByQuestion are a task's reviews by the id of their question.
+func (h *handler) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[string][]export.Review, error) {
+	found, err := review.New(h.Store).List(ctx, taskID, "", "")
+	if err != nil {
+		return nil, err
+	}
+	reviews := map[string][]export.Review{}
+	for _, r := range found {
+		reviews[r.QuestionID] = append(reviews[r.QuestionID], export.Review{
+			RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: string(r.Verdict), Note: r.Note, Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: r.CreatedAt,
+		})
+	}
+	return reviews, nil
 }
 
 // levelCounts lists how many questions have each level.

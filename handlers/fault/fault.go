@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/review"
 	"wending/handlers/admission"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
@@ -48,6 +49,7 @@ var statuses = map[string]int{
 	"NOT_FOUND":                   http.StatusNotFound,
 	"TASK_NOT_FINISHED":           http.StatusConflict,
 	"TASK_STATE_CONFLICT":         http.StatusConflict,
+	"REVIEW_CONFLICT":             http.StatusConflict,
 	"METHOD_NOT_ALLOWED":          http.StatusMethodNotAllowed,
 	"FORBIDDEN":                   http.StatusForbidden,
 	"SERVICE_UNAVAILABLE":         http.StatusServiceUnavailable,
@@ -221,6 +223,7 @@ func Of(err error) *Fault {
 		return known
 	}
 	var missing *db.NotFoundError
+	var conflict *review.ConflictError
 	switch {
 	case errors.As(err, &missing):
 		return New(notFoundCode(missing.Kind)).WithCause(err)
@@ -232,6 +235,8 @@ func Of(err error) *Fault {
 		return New("TASK_STATE_CONFLICT").WithCause(err)
 	case errors.Is(err, admission.ErrBusy):
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.BUSY").WithCause(err)
+	case errors.As(err, &conflict):
+		return New("REVIEW_CONFLICT").WithCause(err)
 	case errors.Is(err, tasks.ErrNoSlot):
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.AGENT_BUSY").WithCause(err)
 	case errors.Is(err, db.ErrUnavailable):

@@ -23,6 +23,8 @@ type Report struct {
 	VariableNames []string
 	// IncludeErrors keeps the columns of error codes.
 	IncludeErrors bool
+	// HasReviews adds people's verdicts: there are some.
+	HasReviews bool
 	// Items and the runs that succeeded, failed and never took place are counted for the information page.
 	Items, Succeeded, Failed, Stopped int
 }
@@ -37,6 +39,34 @@ type Item struct {
 	Number int
 	Likeness
 	Runs []Run
+	// Reviews are people's verdicts on the question and on its answers.
+	Reviews []Review
+}
+
+// Review is a person's verdict.
+type Review struct {
+	// RunIndex is the answer's; nil means the question as a whole.
+	RunIndex                *int
+	Reviewer, Verdict, Note string
+	Version                 int
+	IsOutdated              bool
+	CreatedAt               time.Time
+}
+
+// verdicts are the cells of an item's verdicts as a whole: verdicts, notes and reviewers, several joined by "; ".
+func (i Item) verdicts() []string {
+	var verdicts, notes, reviewers []string
+	for _, review := range i.Reviews {
+		if review.RunIndex == nil {
+			verdicts, notes, reviewers = append(verdicts, review.Verdict), append(notes, review.Note), append(reviewers, review.Reviewer)
+		}
+	}
+	const between = "; "
+	note := strings.Join(notes, between)
+	if strings.Join(notes, "") == "" {
+		note = "" // not the blanks between nothing
+	}
+	return []string{strings.Join(verdicts, between), note, strings.Join(reviewers, between)}
 }
 
 // Likeness is how alike the answers to a question are; its zero value says that it is not known yet.
@@ -71,6 +101,9 @@ func (r Report) columns() []string {
 	columns = append(columns, "_created_at", "_completed_at")
 	for _, name := range r.VariableNames {
 		columns = append(columns, "var_"+name)
+	}
+	if r.HasReviews {
+		columns = append(columns, "_verdict", "_verdict_note", "_verdict_by")
 	}
 	return columns
 }
@@ -118,7 +151,11 @@ func (r Report) cells(item Item) []string {
 		completed = beijing.RFC3339(*r.CompletedAt)
 	}
 	cells = append(cells, beijing.RFC3339(r.CreatedAt), completed)
-	return append(cells, item.Variables...)
+	cells = append(cells, item.Variables...)
+	if r.HasReviews {
+		cells = append(cells, item.verdicts()...)
+	}
+	return cells
 }
 
 func deref(text *string) string {

@@ -38,8 +38,19 @@ type jsonItem struct {
 	Distinct       *int              `json:"distinct"`
 	Letters        *string           `json:"letters"`
 	Runs           []jsonRun         `json:"runs"`
+	Reviews        []jsonReview      `json:"reviews,omitempty"`
 	CreatedAt      string            `json:"created_at"`
 	CompletedAt    *string           `json:"completed_at"`
+}
+
+type jsonReview struct {
+	RunIndex   *int   `json:"run_index"`
+	Reviewer   string `json:"reviewer"`
+	Verdict    string `json:"verdict"`
+	Note       string `json:"note"`
+	Version    int    `json:"version"`
+	IsOutdated bool   `json:"is_outdated"`
+	CreatedAt  string `json:"created_at"`
 }
 
 type jsonRun struct {
@@ -96,6 +107,9 @@ func (j *JSONL) Write(item Item) error {
 			out.jsonError = &jsonError{run.ErrorCode, run.ErrorMessage}
 		}
 		line.Runs = append(line.Runs, out)
+	}
+	for _, r := range item.Reviews {
+		line.Reviews = append(line.Reviews, jsonReview{r.RunIndex, r.Reviewer, r.Verdict, r.Note, r.Version, r.IsOutdated, beijing.RFC3339(r.CreatedAt)})
 	}
 	return j.encoder.Encode(line)
 }

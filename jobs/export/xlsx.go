@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/flate"
 
+	"wending/jobs/beijing"
 	"wending/jobs/stability"
 )
 
@@ -27,7 +28,8 @@ type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
-	StabilitySheet          string
+	// ReviewSheet is used if there are reviews.
+	StabilitySheet, ReviewSheet string
 	// CutMark ends a text that is too long for a cell and names where the whole one is found.
 	CutMark string
 }
@@ -43,17 +45,20 @@ type XLSX struct {
 	columns []string // their names: A, B … AA
 	cutMark string
 	scratch []byte
-	// stability are the rows of the last sheet.
-	stability [][]string
+	// stability and reviews are the rows of the sheets behind the results.
+	stability, reviews [][]string
 }
 
 // Fixed parts of the workbook (ECMA-376 part 1, 18.2 and 18.3; part 2, 9 and 10).
 const (
 	xmlHeader    = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n"
-	contentTypes = xmlHeader + `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet2.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet3.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>`
+	contentTypes = xmlHeader + `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet2.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet3.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>%s</Types>`
+	reviewType   = `<Override PartName="/xl/worksheets/sheet4.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
 	packageRels  = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
-	workbookRels = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId4" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet3.xml"/><Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
-	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/><sheet name="%s" sheetId="3" r:id="rId4"/></sheets></workbook>`
+	workbookRels = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId4" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet3.xml"/>%s<Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
+	reviewRel    = `<Relationship Id="rId5" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet4.xml"/>`
+	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/><sheet name="%s" sheetId="3" r:id="rId4"/>%s</sheets></workbook>`
+	reviewSheet  = `<sheet name="%s" sheetId="4" r:id="rId5"/>`
 	// Style 1 is a bold head, style 2 text at the top of its cell, wrapped; both of number format 49, text.
 	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="3"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf></cellXfs></styleSheet>`
 	sheetBegin = xmlHeader + `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`
@@ -74,9 +79,14 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(w, compressionLevel)
 	})
+	var fourthType, fourthRel, fourthSheet string
+	if report.HasReviews {
+		fourthType, fourthRel, fourthSheet = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
+	}
 	for _, part := range [][2]string{
-		{"[Content_Types].xml", contentTypes}, {"_rels/.rels", packageRels}, {"xl/_rels/workbook.xml.rels", workbookRels},
-		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), xmlText(texts.StabilitySheet))}, {"xl/styles.xml", styles},
+		{"[Content_Types].xml", fmt.Sprintf(contentTypes, fourthType)}, {"_rels/.rels", packageRels},
+		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, fourthRel)},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), xmlText(texts.StabilitySheet), fourthSheet)}, {"xl/styles.xml", styles},
 	} {
 		if err := x.begin(part[0]); err != nil {
 			return nil, err
@@ -102,8 +112,11 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	return x, x.zip.Flush() // the download begins at once
 }
 
-// stabilityColumns are the columns of the last sheet.
-var stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
+// Columns of the sheets behind the results.
+var (
+	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
+	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "note", "is_outdated", "created_at"}
+)
 
 // beginTable begins a sheet with its head.
 func (x *XLSX) beginTable(part string, columns []string) error {
@@ -136,6 +149,11 @@ func (x *XLSX) Write(item Item) error {
 	x.stability = append(x.stability, []string{
 		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement), decimal(item.Similarity), count(item.Distinct), item.Letters,
 	})
+	for _, r := range item.Reviews {
+		x.reviews = append(x.reviews, []string{
+			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.Note, strconv.FormatBool(r.IsOutdated), beijing.RFC3339(r.CreatedAt),
+		})
+	}
 	return x.cells(x.report.cells(item), styleText)
 }
 
@@ -157,19 +175,32 @@ func count(number *int) string {
 // Close ends the workbook. Without it the file is damaged, and known to be.
 func (x *XLSX) Close() error {
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
-	if err := x.beginTable("xl/worksheets/sheet3.xml", stabilityColumns); err != nil {
+	if err := x.table("xl/worksheets/sheet3.xml", stabilityColumns, x.stability); err != nil {
 		return err
 	}
-	for _, row := range x.stability {
-		if err := x.cells(row, styleText); err != nil {
+	if x.report.HasReviews {
+		if err := x.table("xl/worksheets/sheet4.xml", reviewColumns, x.reviews); err != nil {
 			return err
 		}
 	}
-	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
 	if err := x.w.Flush(); err != nil {
 		return err
 	}
 	return x.zip.Close()
+}
+
+// table writes a whole sheet.
+func (x *XLSX) table(part string, columns []string, rows [][]string) error {
+	if err := x.beginTable(part, columns); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if err := x.cells(row, styleText); err != nil {
+			return err
+		}
+	}
+	_, err := x.w.WriteString(`</sheetData></worksheet>`)
+	return err
 }
 
 // cells writes a row of text cells; empty ones are left out.

@@ -1,0 +1,213 @@
+// Package review stores people's verdicts on questions and answers, and who signed a report off.
+package review
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Verdict is what a reviewer thinks.
+type Verdict string
+
+// The verdicts.
+const (
+	Pass   Verdict = "PASS"
+	Fail   Verdict = "FAIL"
+	Unsure Verdict = "UNSURE"
+)
+
+// Verdicts are all verdicts.
+var Verdicts = []Verdict{Pass, Fail, Unsure}
+
+// Place is what a review is about, and whose it is: of these there is one current review.
+type Place struct {
+	QuestionID string `db:"question_id"`
+	Variant    int    `db:"variant"`
+	// RunIndex is the answer's; nil means the question as a whole.
+	RunIndex *int   `db:"run_index"`
+	Reviewer string `db:"reviewer"`
+}
+
+// Review is a verdict with its note.
+type Review struct {
+	Place
+	Verdict Verdict `db:"verdict"`
+	Note    string  `db:"note"`
+	// Version counts the changes, from 1.
+	Version int `db:"version"`
+	// IsOutdated reports that a run that was judged has been replaced since.
+	IsOutdated bool      `db:"is_outdated"`
+	CreatedAt  time.Time `db:"created_at"`
+}
+
+// ConflictError reports that a review has another version than its author knew.
+type ConflictError struct {
+	// Current is the review as it is; nil means that there is none.
+	Current *Review
+}
+
+func (e *ConflictError) Error() string { return "the review has another version" }
+
+// Reviews stores the reviews of tasks.
+type Reviews struct{ db *pg.Pool }
+
+// New returns the reviews in a store's database.
+func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
+
+// judged is the newest current run that a review is about: the item's, or that of one run_index.
+const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
+
+const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.note, v.version, v.created_at,
+	v.judged_run_id IS DISTINCT FROM ` + judged + ` AS is_outdated`
+
+// stored is a review as its row is.
+type stored struct {
+	Review
+	ID          int64 `db:"id"`
+	IsWithdrawn bool  `db:"is_withdrawn"`
+}
+
+// Put stores a review whose author has seen version of it, 0 if there was none, and returns it as it is then. It returns
+// a ConflictError if that is not the latest, and a NotFoundError if there is no such question, or no such answer.
+func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, verdict Verdict, note string, version int) (review Review, err error) {
+	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, _ *stored) error {
+		const insert = `
+			WITH v AS (
+				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, note, version, is_withdrawn, judged_run_id)
+				SELECT i.id, $2, v.run_index, $4, $5, $6, $7, false, ` + judged + `
+				FROM evaluation_items i, (SELECT $3::int AS run_index) v
+				WHERE i.id = $1
+				RETURNING *)
+			SELECT ` + columns + `
+			FROM v
+			JOIN evaluation_items i ON i.id = v.item_id`
+		err := tx.GetContext(ctx, &review, insert, item, place.Variant, place.RunIndex, place.Reviewer, verdict, note, version+1)
+		return pg.Classify("store the review", err)
+	})
+	return review, err
+}
+
+// Withdraw withdraws a review. Who writes the next has seen the version that was withdrawn.
+func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
+	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
+		const insert = `
+			INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, note, version, is_withdrawn)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, true)`
+		if current == nil || current.IsWithdrawn {
+			return db.ErrNotFound
+		}
+		_, err := tx.ExecContext(ctx, insert, item, place.Variant, place.RunIndex, place.Reviewer, current.Verdict, current.Note, version)
+		return pg.Classify("withdraw the review", err)
+	})
+}
+
+// change lets one author at a time change a review that is as version says.
+func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int, store func(tx *sqlx.Tx, item int64, current *stored) error) error {
+	const lock = `
+		SELECT i.id, $3::int IS NULL OR $3 BETWEEN 1 AND t.runs_per_item AS has_run
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		WHERE i.task_id = $1 AND i.question_id = $2
+		FOR NO KEY UPDATE OF i`
+	const find = `
+		SELECT v.id, v.is_withdrawn, ` + columns + `
+		FROM reviews v
+		JOIN evaluation_items i ON i.id = v.item_id
+		WHERE v.item_id = $1 AND v.variant = $2 AND coalesce(v.run_index, 0) = coalesce($3, 0) AND v.reviewer = $4 AND v.is_current`
+	return r.db.InTx(ctx, "change a review", func(tx *sqlx.Tx) error {
+		var item struct {
+			ID     int64 `db:"id"`
+			HasRun bool  `db:"has_run"`
+		}
+		err := tx.GetContext(ctx, &item, lock, taskID, place.QuestionID, place.RunIndex)
+		if pg.IsNoRows(err) {
+			return &db.NotFoundError{Kind: db.KindQuestion}
+		}
+		if err != nil {
+			return pg.Classify("lock the question", err)
+		}
+		if !item.HasRun || place.Variant != 1 {
+			return &db.NotFoundError{Kind: db.KindRun}
+		}
+		var found []stored
+		if err := tx.SelectContext(ctx, &found, find, item.ID, place.Variant, place.RunIndex, place.Reviewer); err != nil {
+			return pg.Classify("find the review", err)
+		}
+		var current *stored
+		latest := 0
+		if len(found) > 0 {
+			current, latest = &found[0], found[0].Version
+		}
+		if version != latest {
+			conflict := &ConflictError{}
+			if current != nil && !current.IsWithdrawn {
+				conflict.Current = &current.Review
+			}
+			return conflict
+		}
+		if current != nil {
+			if _, err := tx.ExecContext(ctx, `UPDATE reviews SET is_current = false WHERE id = $1`, current.ID); err != nil {
+				return pg.Classify("keep the review's history", err)
+			}
+		}
+		return store(tx, item.ID, current)
+	})
+}
+
+// List returns the current reviews of a task, in the order of its pages; an empty reviewer or verdict means all.
+func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string, verdict Verdict) (reviews []Review, err error) {
+	const list = `
+		SELECT ` + columns + `
+		FROM reviews v
+		JOIN evaluation_items i ON i.id = v.item_id
+		WHERE i.task_id = $1 AND v.is_current AND NOT v.is_withdrawn AND ($2 = '' OR v.reviewer = $2) AND ($3 = '' OR v.verdict = $3)
+		ORDER BY i.question_id, v.variant, coalesce(v.run_index, 0), v.reviewer`
+	err = r.db.SelectContext(ctx, &reviews, list, taskID, reviewer, verdict)
+	return reviews, pg.Classify("list the reviews", err)
+}
+
+// SignOff is that somebody has finished a report, with the verdicts on questions as they were then.
+type SignOff struct {
+	ID        int64     `db:"id"`
+	Reviewer  string    `db:"reviewer"`
+	Note      string    `db:"note"`
+	Passed    int       `db:"passed"`
+	Failed    int       `db:"failed"`
+	Unsure    int       `db:"unsure"`
+	CreatedAt time.Time `db:"created_at"`
+	// IsChanged reports that verdicts were changed since.
+	IsChanged bool `db:"is_changed"`
+}
+
+// SignOff signs a task's report off.
+func (r Reviews) SignOff(ctx context.Context, taskID uuid.UUID, reviewer, note string) (signed SignOff, err error) {
+	const insert = `
+		INSERT INTO sign_offs (task_id, reviewer, note, passed, failed, unsure)
+		SELECT $1, $2, $3, count(*) FILTER (WHERE verdict = 'PASS'), count(*) FILTER (WHERE verdict = 'FAIL'), count(*) FILTER (WHERE verdict = 'UNSURE')
+		FROM reviews v
+		JOIN evaluation_items i ON i.id = v.item_id
+		WHERE i.task_id = $1 AND v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL
+		RETURNING id, reviewer, note, passed, failed, unsure, created_at, false AS is_changed`
+	err = r.db.GetContext(ctx, &signed, insert, taskID, reviewer, note)
+	return signed, pg.Classify("sign the report off", err)
+}
+
+// SignOffs returns a task's sign-offs, newest first.
+func (r Reviews) SignOffs(ctx context.Context, taskID uuid.UUID) (all []SignOff, err error) {
+	const list = `
+		SELECT s.id, s.reviewer, s.note, s.passed, s.failed, s.unsure, s.created_at,
+			EXISTS (
+				SELECT FROM reviews v JOIN evaluation_items i ON i.id = v.item_id
+				WHERE i.task_id = s.task_id AND v.created_at > s.created_at) AS is_changed
+		FROM sign_offs s
+		WHERE s.task_id = $1
+		ORDER BY s.id DESC`
+	err = r.db.SelectContext(ctx, &all, list, taskID)
+	return all, pg.Classify("list the sign-offs", err)
+}

@@ -1,0 +1,246 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+
+	"wending/db/review"
+	"wending/handlers/fault"
+)
+
+func (h *handler) registerReviews(api huma.API) {
+	register(api, h, endpoint{
+		Method: http.MethodPut, Path: "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews", Summary: "Store a person's verdict on a question or an answer",
+		Description: "version is the one that its author has seen, 0 for the first. If it is not the latest, nothing is stored, and the error carries the current review.",
+		Faults:      []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "RUN_NOT_FOUND", "REVIEW_CONFLICT", "PARAMETER_INVALID"},
+	}, h.putReview)
+	register(api, h, endpoint{
+		Method: http.MethodDelete, Path: "/{task_id}/items/{question_id}/review", ID: "withdraw-review", Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
+		Description: "The next verdict is stored with the version that was withdrawn.",
+		Faults:      []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "RUN_NOT_FOUND", "NOT_FOUND", "REVIEW_CONFLICT", "PARAMETER_INVALID"},
+	}, h.withdrawReview)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews", Summary: "List the verdicts on a task's questions and answers",
+		Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
+	}, h.listReviews)
+	register(api, h, endpoint{
+		Method: http.MethodPost, Path: "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign a task's report off", Status: http.StatusCreated,
+		Faults: []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
+	}, h.signOff)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed a task's report off",
+		Faults: []string{"TASK_NOT_FOUND"},
+	}, h.listSignOffs)
+}
+
+// Review is a person's verdict.
+type Review struct {
+	QuestionID string         `json:"question_id" example:"q1"`
+	Variant    int            `json:"variant" example:"1"`
+	RunIndex   *int           `json:"run_index" doc:"The answer's; null: the question as a whole" example:"2"`
+	Reviewer   string         `json:"reviewer" example:"李雷"`
+	Verdict    review.Verdict `json:"verdict" enum:"PASS,FAIL,UNSURE" example:"PASS"`
+	Note       string         `json:"note" example:"第二次回答引用了旧法条"`
+	Version    int            `json:"version" doc:"Counts the changes, from 1" example:"1"`
+	IsOutdated bool           `json:"is_outdated" doc:"True if a run that was judged has been replaced since"`
+	CreatedAt  *moment        `json:"created_at"`
+}
+
+func newReview(r review.Review) Review {
+	return Review{
+		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict, Note: r.Note,
+		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: momentOf(&r.CreatedAt),
+	}
+}
+
+// ReviewPath is a question of a task in a path.
+type ReviewPath struct {
+	TaskPath
+	QuestionID string `path:"question_id" doc:"Id of the question, percent-encoded as one segment" example:"q1"`
+}
+
+// Resolve implements huma.Resolver: an id may hold anything, slashes and percent signs too, and is decoded exactly once.
+func (p *ReviewPath) Resolve(ctx huma.Context) []error {
+	_, rest, _ := strings.Cut(humaecho.Unwrap(ctx).Request().URL.EscapedPath(), "/items/")
+	id, err := url.PathUnescape(strings.TrimSuffix(rest, "/review"))
+	if err != nil {
+		return []error{newFailure(ctx.Context(), fault.New("REQUEST_INVALID").WithCause(err))}
+	}
+	p.QuestionID = id
+	return nil
+}
+
+type putReviewInput struct {
+	ReviewPath
+	Body struct {
+		Reviewer string         `json:"reviewer" doc:"1–64 characters" example:"李雷"`
+		Verdict  review.Verdict `json:"verdict" enum:"PASS,FAIL,UNSURE" example:"PASS"`
+		Note     string         `json:"note,omitempty" maxLength:"10000" example:"第二次回答引用了旧法条"`
+		RunIndex *int           `json:"run_index,omitempty" minimum:"1" maximum:"20" doc:"The answer's; absent: the question as a whole"`
+		Variant  int            `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1"`
+		Version  int            `json:"version,omitempty" minimum:"0" doc:"The version that the author has seen; 0 for the first"`
+	}
+}
+
+type reviewOutput struct{ Body Review }
+
+func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*reviewOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	reviewer, err := reviewerName(input.Body.Reviewer)
+	if err != nil {
+		return nil, err
+	}
+	place := review.Place{QuestionID: storable(input.QuestionID), Variant: max(1, input.Body.Variant), RunIndex: input.Body.RunIndex, Reviewer: reviewer}
+	stored, err := review.New(h.Store).Put(ctx, task.ID, place, input.Body.Verdict, storable(input.Body.Note), input.Body.Version)
+	if err != nil {
+		return nil, err
+	}
+	return &reviewOutput{newReview(stored)}, nil
+}
+
+// maxReviewerLength is how many characters a reviewer's name may have.
+const maxReviewerLength = 64
+
+// reviewerName checks a reviewer's name: there are no accounts yet, so everybody gives their own.
+func reviewerName(typed string) (string, error) {
+	name := strings.TrimSpace(storable(typed))
+	if name == "" {
+		return "", fault.Parameter("reviewer", fault.NonEmpty())
+	}
+	if utf8.RuneCountInString(name) > maxReviewerLength {
+		return "", fault.Parameter("reviewer", fault.TextUpTo(maxReviewerLength))
+	}
+	return name, nil
+}
+
+// storable is a text without what PostgreSQL refuses.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+type withdrawReviewInput struct {
+	ReviewPath
+	Reviewer string `query:"reviewer" required:"true" example:"李雷"`
+	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1"`
+	RunIndex int    `query:"run_index" minimum:"0" maximum:"20" doc:"The answer's; absent: the question as a whole"`
+	Version  int    `query:"version" minimum:"0" required:"true" doc:"The version that is withdrawn" example:"1"`
+}
+
+func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput) (*struct{}, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	reviewer, err := reviewerName(input.Reviewer)
+	if err != nil {
+		return nil, err
+	}
+	place := review.Place{QuestionID: storable(input.QuestionID), Variant: input.Variant, Reviewer: reviewer}
+	if input.RunIndex > 0 {
+		place.RunIndex = &input.RunIndex
+	}
+	return nil, review.New(h.Store).Withdraw(ctx, task.ID, place, input.Version)
+}
+
+type listReviewsInput struct {
+	TaskPath
+	Reviewer string         `query:"reviewer" doc:"Only those of one reviewer" example:"李雷"`
+	Verdict  review.Verdict `query:"verdict" enum:"PASS,FAIL,UNSURE" doc:"Only those with one verdict" example:"FAIL"`
+}
+
+type reviewsOutput struct {
+	Body struct {
+		Items []Review `json:"items" doc:"Ordered by question_id"`
+	}
+}
+
+func (h *handler) listReviews(ctx context.Context, input *listReviewsInput) (*reviewsOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := review.New(h.Store).List(ctx, task.ID, strings.TrimSpace(storable(input.Reviewer)), input.Verdict)
+	if err != nil {
+		return nil, err
+	}
+	output := &reviewsOutput{}
+	output.Body.Items = make([]Review, len(found))
+	for n, one := range found {
+		output.Body.Items[n] = newReview(one)
+	}
+	return output, nil
+}
+
+// SignOff is that somebody has finished a report.
+type SignOff struct {
+	ID        int64   `json:"id" example:"1"`
+	Reviewer  string  `json:"reviewer" example:"李雷"`
+	Note      string  `json:"note"`
+	Passed    int     `json:"passed" doc:"Verdicts on questions at that time" example:"90"`
+	Failed    int     `json:"failed" example:"8"`
+	Unsure    int     `json:"unsure" example:"2"`
+	IsChanged bool    `json:"is_changed" doc:"True if verdicts were changed since"`
+	CreatedAt *moment `json:"created_at"`
+}
+
+func newSignOff(s review.SignOff) SignOff {
+	return SignOff{s.ID, s.Reviewer, s.Note, s.Passed, s.Failed, s.Unsure, s.IsChanged, momentOf(&s.CreatedAt)}
+}
+
+type signOffInput struct {
+	TaskPath
+	Body struct {
+		Reviewer string `json:"reviewer" doc:"1–64 characters" example:"李雷"`
+		Note     string `json:"note,omitempty" maxLength:"10000"`
+	}
+}
+
+type signOffOutput struct{ Body SignOff }
+
+func (h *handler) signOff(ctx context.Context, input *signOffInput) (*signOffOutput, error) {
+	task, err := h.resultsTask(ctx, input.TaskID, false)
+	if err != nil {
+		return nil, err
+	}
+	reviewer, err := reviewerName(input.Body.Reviewer)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := review.New(h.Store).SignOff(ctx, task.ID, reviewer, storable(input.Body.Note))
+	if err != nil {
+		return nil, err
+	}
+	return &signOffOutput{newSignOff(signed)}, nil
+}
+
+type signOffsOutput struct {
+	Body struct {
+		Items []SignOff `json:"items" doc:"Newest first"`
+	}
+}
+
+func (h *handler) listSignOffs(ctx context.Context, input *TaskPath) (*signOffsOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	all, err := review.New(h.Store).SignOffs(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	output := &signOffsOutput{}
+	output.Body.Items = make([]SignOff, len(all))
+	for n, one := range all {
+		output.Body.Items[n] = newSignOff(one)
+	}
+	return output, nil
+}

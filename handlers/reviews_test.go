@@ -1,0 +1,165 @@
+package handlers_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// send sends JSON.
+func (s *site) send(t *testing.T, method, path string, body any) response {
+	t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(t, err)
+	request, err := http.NewRequest(method, s.URL+path, bytes.NewReader(text))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	return s.do(t, request)
+}
+
+type toldReview struct {
+	Code       string
+	QuestionID string `json:"question_id"`
+	Reviewer   string
+	Verdict    string
+	Note       string
+	RunIndex   *int `json:"run_index"`
+	Version    int
+	IsOutdated bool `json:"is_outdated"`
+	Current    *toldReview
+}
+
+// Two reviewers never overwrite each other, nor one herself from a page that is out of date.
+func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, unsteady())
+	const awkward = "a/b %2F 一?#"
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\n" + awkward + ",中国的首都是哪里？,a\nq2,坏问题,a\n"})
+	s.awaitDone(t, id)
+	path := func(question string) string { return api + "/" + id + "/items/" + url.PathEscape(question) + "/review" }
+	put := func(question string, body map[string]any) (status int, told toldReview) {
+		answer := s.send(t, http.MethodPut, path(question), body)
+		require.NoError(t, json.Unmarshal(answer.body, &told), "%s", answer.body)
+		return answer.StatusCode, told
+	}
+	status, told := put(awkward, map[string]any{"reviewer": " 李雷 ", "verdict": "FAIL", "note": "引用了旧法条\n第二行", "version": 0})
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, toldReview{QuestionID: awkward, Reviewer: "李雷", Verdict: "FAIL", Note: "引用了旧法条\n第二行", Version: 1}, told)
+	status, told = put(awkward, map[string]any{"reviewer": "韩梅梅", "verdict": "PASS", "version": 0})
+	require.Equal(t, http.StatusOK, status, "each has a review of her own")
+	require.Equal(t, 1, told.Version)
+
+	status, told = put(awkward, map[string]any{"reviewer": "李雷", "verdict": "PASS", "version": 0})
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, "REVIEW_CONFLICT", told.Code)
+	require.Equal(t, "FAIL", told.Current.Verdict, "the review as it is comes with the refusal")
+	status, told = put(awkward, map[string]any{"reviewer": "李雷", "verdict": "PASS", "version": 1})
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 2, told.Version)
+
+	status, told = put("q2", map[string]any{"reviewer": "李雷", "verdict": "UNSURE", "run_index": 3, "version": 0})
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 3, *told.RunIndex)
+	list := func(query string) (items []toldReview) {
+		var told struct{ Items []toldReview }
+		s.get(t, api+"/"+id+"/reviews"+query).into(t, &told)
+		return told.Items
+	}
+	require.Len(t, list(""), 3)
+	require.Len(t, list("?reviewer="+url.QueryEscape("李雷")), 2)
+	require.Len(t, list("?verdict=PASS"), 2)
+	var history int
+	require.NoError(t, s.tables.Get(&history, `SELECT count(*) FROM reviews`))
+	require.Equal(t, 4, history, "what was said before stays")
+
+	// The third answer failed. When a retry replaces it, what was said of it is outdated.
+	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+id+"/retry", nil).StatusCode)
+	s.awaitDone(t, id)
+	for _, one := range list("") {
+		require.Equal(t, one.QuestionID == "q2", one.IsOutdated, "%+v", one)
+	}
+
+	withdraw := func(query string) int {
+		request, err := http.NewRequest(http.MethodDelete, s.URL+path(awkward)+"?reviewer="+url.QueryEscape("李雷")+query, nil)
+		require.NoError(t, err)
+		return s.do(t, request).StatusCode
+	}
+	require.Equal(t, http.StatusConflict, withdraw("&version=1"))
+	require.Equal(t, http.StatusNoContent, withdraw("&version=2"))
+	require.Equal(t, http.StatusNotFound, withdraw("&version=2"))
+	require.Len(t, list(""), 2)
+	status, told = put(awkward, map[string]any{"reviewer": "李雷", "verdict": "PASS", "version": 0})
+	require.Equal(t, http.StatusConflict, status)
+	require.Nil(t, told.Current)
+	status, told = put(awkward, map[string]any{"reviewer": "李雷", "verdict": "PASS", "version": 2})
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 3, told.Version)
+
+	for _, bad := range []struct {
+		question string
+		body     map[string]any
+		status   int
+		code     string
+	}{
+		{"q2", map[string]any{"reviewer": " ", "verdict": "PASS", "version": 0}, 422, "PARAMETER_INVALID"},
+		{"q2", map[string]any{"verdict": "PASS", "version": 0}, 422, "PARAMETER_INVALID"},
+		{"q2", map[string]any{"reviewer": "x", "verdict": "GOOD", "version": 0}, 422, "PARAMETER_INVALID"},
+		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "run_index": 6, "version": 0}, 404, "RUN_NOT_FOUND"},
+		{"q3", map[string]any{"reviewer": "x", "verdict": "PASS", "version": 0}, 404, "QUESTION_NOT_FOUND"},
+	} {
+		status, told := put(bad.question, bad.body)
+		require.Equal(t, bad.status, status, "%+v", bad)
+		require.Equal(t, bad.code, told.Code, "%+v", bad)
+	}
+
+	// Reports carry the verdicts: as columns, as a sheet, and whole.
+	csv := string(s.get(t, api+"/"+id+"/export?format=csv").body)
+	require.Contains(t, strings.SplitN(csv, "\r\n", 2)[0], ",_verdict,_verdict_note,_verdict_by")
+	require.Contains(t, csv, ",PASS; PASS,,李雷; 韩梅梅\r\n")
+	require.NotContains(t, csv, "UNSURE", "columns hold verdicts on questions only")
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
+	require.NoError(t, err)
+	defer book.Close()
+	rows, err := book.GetRows("评审")
+	require.NoError(t, err)
+	require.Len(t, rows, 4)
+	require.Equal(t, []string{"1", awkward, "", "李雷", "PASS"}, rows[1][:5])
+	require.Equal(t, []string{"2", "q2", "3", "李雷", "UNSURE", "", "true"}, rows[3][:7])
+	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"reviews":[{"run_index":3,"reviewer":"李雷","verdict":"UNSURE"`)
+
+	// A sign-off counts the verdicts on questions; what is changed later is seen.
+	signed := s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷", "note": "可以上线"})
+	require.Equal(t, http.StatusCreated, signed.StatusCode, "%s", signed.body)
+	type signOff struct {
+		Reviewer, Note         string
+		Passed, Failed, Unsure int
+		IsChanged              bool      `json:"is_changed"`
+		CreatedAt              time.Time `json:"created_at"`
+	}
+	signOffs := func() []signOff {
+		var told struct{ Items []signOff }
+		s.get(t, api+"/"+id+"/sign-offs").into(t, &told)
+		return told.Items
+	}
+	before := signOffs()
+	require.Len(t, before, 1)
+	require.Equal(t, []int{2, 0, 0}, []int{before[0].Passed, before[0].Failed, before[0].Unsure})
+	require.Equal(t, "可以上线", before[0].Note)
+	require.False(t, before[0].IsChanged)
+	put("q2", map[string]any{"reviewer": "韩梅梅", "verdict": "FAIL", "version": 0})
+	require.True(t, signOffs()[0].IsChanged)
+
+	require.Equal(t, http.StatusNoContent, s.delete(t, id).StatusCode)
+	require.NoError(t, s.tables.Get(&history, `SELECT (SELECT count(*) FROM reviews) + (SELECT count(*) FROM sign_offs)`))
+	require.Zero(t, history)
+}
