@@ -11,6 +11,7 @@ import (
 
 	"wending/db"
 	dbreport "wending/db/report"
+	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/stability"
@@ -52,6 +53,9 @@ func (p *Pages) showReport(c echo.Context) error {
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, task); err != nil {
 		return err
 	}
+	if err := p.readReviews(ctx, &report); err != nil {
+		return err
+	}
 	shown := shownItems(report)
 	report.Pager = newPager(paths.Results(task.ID), reportQuery(report), page, len(shown))
 	if redirected, err := redirectPastEnd(c, report.Pager); redirected {
@@ -65,10 +69,23 @@ func (p *Pages) showReport(c echo.Context) error {
 		return err
 	}
 	frame := p.frame(c, locale(c).Text("results.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task)...)
-	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"report.js"}
+	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"review.js", "report.js"}
 	return gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return render(c, http.StatusOK, results.ReportPage(frame, report))
 	}, leave)
+}
+
+// readReviews reads people's verdicts on questions as a whole.
+func (p *Pages) readReviews(ctx context.Context, report *results.Report) error {
+	all, err := review.New(p.Store).List(ctx, report.Task.ID, "", "")
+	report.Reviewed = map[string]bool{}
+	for _, one := range all {
+		if one.RunIndex == nil {
+			report.Reviews = append(report.Reviews, one)
+			report.Reviewed[one.QuestionID] = true
+		}
+	}
+	return err
 }
 
 // viewOf is the view that the request asks for, which the browser keeps, or that it has kept.
@@ -130,6 +147,10 @@ func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report resul
 	for _, run := range runs {
 		runsOf[run.ItemID] = append(runsOf[run.ItemID], run)
 	}
+	reviews := map[string][]review.Review{}
+	for _, one := range report.Reviews {
+		reviews[one.QuestionID] = append(reviews[one.QuestionID], one)
+	}
 	questions, err := p.report.Questions(ctx, report.Task.ID, ids)
 	if err != nil {
 		return nil, err
@@ -143,6 +164,7 @@ func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report resul
 				return nil, err
 			}
 		}
+		card.Reviews = reviews[item.QuestionID]
 		cards[n] = card
 	}
 	return cards, nil

@@ -71,6 +71,11 @@ func RunText(id uuid.UUID, run int64) string { return Run(id, run) + "/text" }
 // APIProgress is a task's stream of progress events.
 func APIProgress(id uuid.UUID) string { return APITasks + "/" + id.String() + "/progress" }
 
+// APIReview is a person's verdict on a question.
+func APIReview(id uuid.UUID, questionID string) string {
+	return APITasks + "/" + id.String() + "/items/" + url.PathEscape(questionID) + "/review"
+}
+
 // APIExport is a task's report as a download.
 func APIExport(id uuid.UUID, format string) string {
 	return APITasks + "/" + id.String() + "/export?format=" + format

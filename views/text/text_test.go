@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -161,6 +162,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		if !withOwnMessage.MatchString(code) {
 			add("error.", code)
 		}
+	}
+	for _, verdict := range review.Verdicts {
+		add("verdict.", string(verdict))
 	}
 	for _, level := range stability.Levels {
 		add("level.", string(level))

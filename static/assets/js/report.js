@@ -73,7 +73,9 @@
     const link = cards[current()].querySelector("h2 > a");
     if (navigator.clipboard) navigator.clipboard.writeText(link.href).then(() => toast(link.dataset.copied, false));
   }
+  const verdict = (name) => () => cards.length && window.wending.giveVerdict(cards[current()], name);
   const keys = {
+    1: verdict("PASS"), 2: verdict("FAIL"), 3: verdict("UNSURE"),
     n: () => seek(1, unstable),
     p: () => seek(-1, unstable),
     f: () => seek(1, ".is-failed"),
