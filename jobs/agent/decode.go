@@ -231,7 +231,7 @@ func isErrorEvent(name string) bool {
 // takeEnvelope looks at a value that is not one of our events: an answer as one JSON, or {code, msg} of a
 // failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
 func (d *decoder) takeEnvelope(v value, isPrefixed bool) {
-	if text, ok := envelopeText(v, 0); ok {
+	if text, ok := envelopeText(v, 0); ok && !(isFailureCode(v) && isOnlyData(v)) {
 		if !isPrefixed {
 			d.sawEnvelope = true
 			d.envelope = d.whole(text)
@@ -395,6 +395,9 @@ func holdsAny(v value, names ...string) bool {
 	return false
 }
 
+// envelopeNames are the members in which an envelope may hold its answer.
+var envelopeNames = []string{"output", "content", "text", "answer"}
+
 // envelopeText finds the answer in one JSON value: a bare string, the only one of a list, a named member,
 // the same under data, or the message of a chat completion. A member that lists objects is another
 // protocol's parts, not an answer.
@@ -410,9 +413,8 @@ func envelopeText(v value, depth int) ([]byte, bool) {
 			return envelopeText(v.items[0], depth+1)
 		}
 	case kindObject:
-		names := []string{"output", "content", "text", "answer"}
-		if text, ok := namedText(v, 0, names...); ok {
-			return text, !listsObjects(v, names)
+		if text, ok := namedText(v, 0, envelopeNames...); ok {
+			return text, !listsObjects(v, envelopeNames)
 		}
 		if choice, ok := firstChoice(v); ok {
 			message, _ := choice.get("message")
@@ -425,6 +427,13 @@ func envelopeText(v value, depth int) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// isOnlyData reports whether the only text of an envelope is its data, which of a failure is no answer but the reason.
+func isOnlyData(v value) bool {
+	data, _ := v.get("data")
+	_, isNamed := namedText(v, 0, envelopeNames...)
+	return data.kind == kindString && !isNamed
 }
 
 // listsObjects reports whether one of the named members is a list of anything but strings.
