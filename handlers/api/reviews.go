@@ -129,8 +129,8 @@ func storable(text string) string {
 
 type withdrawReviewInput struct {
 	ReviewPath
-	Reviewer string `query:"reviewer" required:"true" example:"李雷"`
-	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1"`
+	Reviewer string `query:"reviewer" required:"true" doc:"Whose verdict it is" example:"李雷"`
+	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"1 for a task with one variant" example:"1"`
 	RunIndex int    `query:"run_index" minimum:"0" maximum:"20" doc:"The answer's; absent: the question as a whole"`
 	Version  int    `query:"version" minimum:"0" required:"true" doc:"The version that is withdrawn" example:"1"`
 }

@@ -231,7 +231,7 @@ func isErrorEvent(name string) bool {
 // takeEnvelope looks at a value that is not one of our events: an answer as one JSON, or {code, msg} of a
 // failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
 func (d *decoder) takeEnvelope(v value, isPrefixed bool) {
-	if text, ok := envelopeText(v, 0); ok && !(isFailureCode(v) && isOnlyData(v)) {
+	if text, ok := envelopeText(v, 0); ok && (!isFailureCode(v) || !isOnlyData(v)) {
 		if !isPrefixed {
 			d.sawEnvelope = true
 			d.envelope = d.whole(text)
