@@ -40,7 +40,7 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	one.do(chromedp.SendKeys("#who-name", "李雷"), chromedp.Click(`#who button[value=ok]`))
 	one.sees(first+".review li", "李雷")
 	one.sees(first+".review li", "不通过")
-	one.sees(first+".review li .note", "第二次回答不同")
+	one.sees(first+".review li .remark", "第二次回答不同")
 
 	other := openBrowser(t, p.url)
 	other.open(results)

@@ -36,7 +36,7 @@
     said.dataset.version = review.version;
     said.querySelector("b").textContent = review.reviewer;
     said.querySelector(".said").textContent = said.dataset[review.verdict.toLowerCase()];
-    said.querySelector(".note").textContent = review.note;
+    said.querySelector(".remark").textContent = review.note;
   }
   // The buttons and the note show what this person said, or was about to.
   function refresh(section) {
@@ -45,7 +45,7 @@
       button.setAttribute("aria-pressed", String(Boolean(own) && own.dataset.verdict === button.dataset.verdict));
     });
     const note = section.querySelector("textarea");
-    if (document.activeElement !== note) note.value = stored(section.dataset.draft) || (own ? own.querySelector(".note").textContent : "");
+    if (document.activeElement !== note) note.value = stored(section.dataset.draft) || (own ? own.querySelector(".remark").textContent : "");
   }
   async function save(section, verdict) {
     const name = await reviewer();
