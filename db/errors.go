@@ -3,9 +3,9 @@ package db
 import (
 	"errors"
 
-	"wending/db/pg"
-
 	"github.com/google/uuid"
+
+	"wending/db/pg"
 )
 
 // Errors that a caller can act on. Everything else is an internal error.

@@ -341,7 +341,7 @@ func (s *site) delete(t *testing.T, id string) response {
 	return s.do(t, request)
 }
 
-// Whatever moment a crash comes at, a file goes with its task's rows: it is there while they are, and not for ever
+// Regardless of when a crash comes, a file follows its task's rows: it exists while they do, and does not stay
 // without them.
 func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 	t.Parallel()
@@ -366,7 +366,7 @@ func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 
 	// Between the rows and the file's move into place, or between its move out of place and the rows' end.
 	require.NoError(t, os.Rename(at(moved), at("pending", moved)))
-	require.Equal(t, string(whole), string(s.get(t, "/tasks/"+moved+"/dataset").body), "it can be had meanwhile")
+	require.Equal(t, string(whole), string(s.get(t, "/tasks/"+moved+"/dataset").body), "it can be downloaded in the meantime")
 	age("pending", moved)
 	write("old", "pending", replaced, "dataset.csv") // a draft was replaced since
 	age("pending", replaced)

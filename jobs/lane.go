@@ -162,7 +162,7 @@ func (w *Worker) work(id uuid.UUID) error {
 	return nil
 }
 
-// workIn works in a lane that was entered. next is the launch to go on with in the same slot, if there is one.
+// workIn works in a lane that was entered. next is the launch to continue with in the same slot, if there is one.
 func (w *Worker) workIn(lane *crew.Lane, l *launch) (next uuid.UUID, err error) {
 	w.Metrics.lanesBusy.Inc()
 	defer w.Metrics.lanesBusy.Dec()

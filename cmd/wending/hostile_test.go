@@ -30,7 +30,7 @@ import (
 )
 
 // Hostile files, agents, floods and readers against the real program, which may use 4 GB of address space: it answers
-// each of them clearly, grows by little, and serves other pages meanwhile. make hostile runs all of them at their full
+// each of them clearly, grows by little, and serves other pages in the meantime. make hostile runs all of them at their full
 // size and prints the table.
 func TestHostile(t *testing.T) {
 	s := newSiege(t, os.Getenv("WENDING_HOSTILE") == "full")
@@ -82,11 +82,11 @@ var (
 )
 
 // attack runs one case and notes its answer, how long it took, by how much the program's memory grew at most, and how
-// long the list of tasks took at most meanwhile.
+// long the list of tasks took at most in the meantime.
 func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 	s.t.Helper()
 	before := s.memory("VmRSS")
-	require.NoError(s.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.Process.Pid), []byte("5"), 0), "start its peak anew")
+	require.NoError(s.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.Process.Pid), []byte("5"), 0), "reset its peak")
 	watching, stop := context.WithCancel(s.t.Context())
 	slowest := make(chan time.Duration)
 	go func() {
@@ -377,7 +377,7 @@ func (s *siege) floods() {
 		for _, connection := range open {
 			_ = connection.Close()
 		}
-		return fmt.Sprintf("the list of tasks meanwhile: %d", status)
+		return fmt.Sprintf("the list of tasks: %d", status)
 	})
 }
 
@@ -406,7 +406,7 @@ func (s *siege) readers() {
 		defer stuck()
 		status, err := s.get("/tasks/" + id + "/results?page_size=100")
 		require.NoError(s.t, err)
-		return fmt.Sprintf("the same page meanwhile: %d", status)
+		return fmt.Sprintf("the same page for others: %d", status)
 	})
 	export := "/api/v1/evaluation-tasks/" + id + "/export?format="
 	n = s.of(30, 10)
@@ -419,7 +419,7 @@ func (s *siege) readers() {
 			status, err = s.get(export + "csv")
 			return err == nil && status == http.StatusOK
 		})
-		return fmt.Sprintf("another report meanwhile: %d", status)
+		return fmt.Sprintf("a report for others: %d", status)
 	})
 	n = s.of(1_000, 200)
 	running := createTask(s.t, s.url, map[string]string{"task_name": "draft", "agent_api_url": fake.URL, "rate_limit": "1/m"}, twenty)

@@ -25,14 +25,17 @@ func (s Settings) secretKeys() (secret.Keys, error) {
 	if s.SecretKey != "" {
 		return secret.Keys{Current: s.SecretKey, Previous: previous}, nil
 	}
-	if err := os.MkdirAll(s.DataDir, 0o755); err != nil {
-		return secret.Keys{}, fmt.Errorf("create the data folder: %w", err)
-	}
-	// Linked into place, so that two processes that start together use the same key.
-	if err := s.writeKeys([]string{freshKey()}, os.Link); err != nil && !errors.Is(err, os.ErrExist) {
-		return secret.Keys{}, err
-	}
 	kept, err := s.keptKeys()
+	if errors.Is(err, os.ErrNotExist) {
+		if err := os.MkdirAll(s.DataDir, 0o755); err != nil {
+			return secret.Keys{}, fmt.Errorf("create the data folder: %w", err)
+		}
+		// Linked into place, so that two processes that start together use the same key.
+		if err := s.writeKeys([]string{freshKey()}, os.Link); err != nil && !errors.Is(err, os.ErrExist) {
+			return secret.Keys{}, err
+		}
+		kept, err = s.keptKeys()
+	}
 	if err != nil {
 		return secret.Keys{}, err
 	}

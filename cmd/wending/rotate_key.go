@@ -61,7 +61,7 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 		log.InfoContext(ctx, "sealed with the new key", "tasks", changed)
 	})
 	if err != nil {
-		return fmt.Errorf("%w (tasks sealed with the new key so far: %d; run it again to go on)", err, changed)
+		return fmt.Errorf("%w (tasks sealed with the new key so far: %d; run it again to continue)", err, changed)
 	}
 	if left > 0 {
 		return fmt.Errorf("tasks sealed with the new key: %d; left as they are: %d, sealed with a key that is neither SECRET_KEY nor SECRET_KEY_PREVIOUS", changed, left)

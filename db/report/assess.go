@@ -12,20 +12,13 @@ import (
 	"wending/jobs/stability"
 )
 
-// Assessed is how alike the answers to an item are, as far as it was stored.
+// Assessed is how alike the answers to an item are.
 type Assessed struct {
-	ItemID int64 `db:"item_id"`
+	ItemID int64
 	// NewestRunID and Runs tell which current runs it was computed from.
-	NewestRunID int64           `db:"newest_run_id"`
-	Runs        int             `db:"runs"`
-	Level       stability.Level `db:"level"`
-	Agreement   *float64        `db:"agreement"`
-	Consensus   *float64        `db:"consensus"`
-	Similarity  *float64        `db:"similarity"`
-	Answers     int             `db:"answers"`
-	Letters     string          `db:"letters"`
-	// Differences are stability.Difference's from the most common answer to each of the others, separated by blanks.
-	Differences string `db:"differences"`
+	NewestRunID int64
+	Runs        int
+	stability.Question
 }
 
 // AnsweredRun is a current run as its question is assessed.
@@ -80,15 +73,15 @@ const storeAssessed = `
 		differences = excluded.differences
 	WHERE (q.newest_run_id, q.runs) <> (excluded.newest_run_id, excluded.runs)`
 
-// Store stores what was assessed. Of items that were deleted meanwhile it stores nothing.
+// Store stores what was assessed. It skips items that were deleted in the meantime.
 func (r Report) Store(ctx context.Context, assessed []Assessed) error {
 	n := len(assessed)
 	ids, newest, runs, answers := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	levels, letters, differences := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
 	agreements, consensuses, similarities := make([]*float64, n), make([]*float64, n), make([]*float64, n)
 	for n, a := range assessed {
-		ids[n], newest[n], runs[n], answers[n] = a.ItemID, a.NewestRunID, int64(a.Runs), int64(a.Answers)
-		levels[n], letters[n], differences[n] = string(a.Level), a.Letters, a.Differences
+		ids[n], newest[n], runs[n], answers[n] = a.ItemID, a.NewestRunID, int64(a.Runs), int64(a.Distinct)
+		levels[n], letters[n], differences[n] = string(a.Level), a.Letters, joinDifferences(a.Differences)
 		agreements[n], consensuses[n], similarities[n] = a.Agreement, a.Consensus, a.Similarity
 	}
 	_, err := r.db.ExecContext(ctx, storeAssessed, ids, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
@@ -118,7 +111,16 @@ func (q Question) Of(runs []db.Run) bool {
 	return q.NewestRunID != nil && *q.NewestRunID == newest && *q.Runs == len(runs)
 }
 
-// ParseDifferences returns the differences.
+// joinDifferences writes differences as ParseDifferences reads them.
+func joinDifferences(all []stability.Difference) string {
+	texts := make([]string, len(all))
+	for n, difference := range all {
+		texts[n] = difference.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// ParseDifferences returns the differences from the most common answer to each of the others.
 func (q Question) ParseDifferences() (all []stability.Difference, err error) {
 	for _, text := range strings.Fields(*q.Differences) {
 		difference, err := stability.ParseDifference(text)

@@ -103,8 +103,8 @@ const replaceSecrets = `
 	WHERE id = $1`
 
 // Reseal replaces the secrets of tasks that do not begin with head by what again makes of them; nil leaves them as they
-// are. progress learns after each batch how many tasks were changed and left in all. A batch is one transaction, so that
-// what was interrupted goes on where it was.
+// are. progress learns after each batch how many tasks were changed and left in all. A batch is one transaction, so
+// an interrupted run resumes where it was.
 func Reseal(ctx context.Context, store *db.Store, head []byte, again func(Secrets) (*Secrets, error), progress func(changed, left int)) error {
 	last, changed, left := uuid.Nil, 0, 0
 	for {

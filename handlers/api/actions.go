@@ -6,7 +6,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -75,7 +74,7 @@ func RetriedQuestion(w http.ResponseWriter, r *http.Request) (string, error) {
 	if len(named) == 0 {
 		return "", nil
 	}
-	id := strings.ToValidUTF8(strings.ReplaceAll(named[0], "\x00", "\uFFFD"), "\uFFFD")
+	id := request.StorableText(named[0])
 	if len(named) > 1 || id == "" {
 		return "", fault.Parameter("question_id", fault.NonEmpty())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"wending/db/review"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 )
 
 func (h *handler) registerReviews(api huma.API) {
@@ -99,8 +100,8 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	if err != nil {
 		return nil, err
 	}
-	place := review.Place{QuestionID: storable(input.QuestionID), Variant: max(1, input.Body.Variant), RunIndex: input.Body.RunIndex, Reviewer: reviewer}
-	stored, err := review.New(h.Store).Put(ctx, task.ID, place, input.Body.Verdict, storable(input.Body.Note), input.Body.Version)
+	place := review.Place{QuestionID: request.StorableText(input.QuestionID), Variant: max(1, input.Body.Variant), RunIndex: input.Body.RunIndex, Reviewer: reviewer}
+	stored, err := review.New(h.Store).Put(ctx, task.ID, place, input.Body.Verdict, request.StorableText(input.Body.Note), input.Body.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ const maxReviewerLength = 64
 
 // reviewerName checks a reviewer's name: there are no accounts yet, so everybody gives their own.
 func reviewerName(typed string) (string, error) {
-	name := strings.TrimSpace(storable(typed))
+	name := strings.TrimSpace(request.StorableText(typed))
 	if name == "" {
 		return "", fault.Parameter("reviewer", fault.NonEmpty())
 	}
@@ -120,11 +121,6 @@ func reviewerName(typed string) (string, error) {
 		return "", fault.Parameter("reviewer", fault.TextUpTo(maxReviewerLength))
 	}
 	return name, nil
-}
-
-// storable is a text without what PostgreSQL refuses.
-func storable(text string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
 type withdrawReviewInput struct {
@@ -144,7 +140,7 @@ func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput
 	if err != nil {
 		return nil, err
 	}
-	place := review.Place{QuestionID: storable(input.QuestionID), Variant: input.Variant, Reviewer: reviewer}
+	place := review.Place{QuestionID: request.StorableText(input.QuestionID), Variant: input.Variant, Reviewer: reviewer}
 	if input.RunIndex > 0 {
 		place.RunIndex = &input.RunIndex
 	}
@@ -168,7 +164,7 @@ func (h *handler) listReviews(ctx context.Context, input *listReviewsInput) (*re
 	if err != nil {
 		return nil, err
 	}
-	found, err := review.New(h.Store).List(ctx, task.ID, strings.TrimSpace(storable(input.Reviewer)), input.Verdict)
+	found, err := review.New(h.Store).List(ctx, task.ID, strings.TrimSpace(request.StorableText(input.Reviewer)), input.Verdict)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +211,7 @@ func (h *handler) signOff(ctx context.Context, input *signOffInput) (*signOffOut
 	if err != nil {
 		return nil, err
 	}
-	signed, err := review.New(h.Store).SignOff(ctx, task.ID, reviewer, storable(input.Body.Note))
+	signed, err := review.New(h.Store).SignOff(ctx, task.ID, reviewer, request.StorableText(input.Body.Note))
 	if err != nil {
 		return nil, err
 	}

@@ -79,8 +79,8 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-// stream runs write when it has a place, which it gives back when everything is read from the database, however slowly
-// the client takes it. A failure midway breaks the connection, so that no client mistakes a partial response for a
+// stream runs write when it has a place, which it releases when everything is read from the database, even if the
+// client is slow. A failure midway breaks the connection, so that no client mistakes a partial response for a
 // complete one.
 func (h *handler) stream(write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {

@@ -15,6 +15,7 @@ import (
 
 	"wending/handlers/admission"
 	"wending/handlers/fault"
+	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
 )
@@ -111,15 +112,12 @@ func (u *Upload) add(part *multipart.Part) (err error) {
 	return err
 }
 
-// spool writes a file to disk, where it has no name and so leaves nothing behind.
+// spool writes a file to disk.
 func spool(part *multipart.Part) (*File, error) {
 	file := &File{File: tasks.File{Name: filepath.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}}
-	disk, err := os.CreateTemp("", "wending-upload-*")
+	disk, err := blob.Unnamed()
 	if err != nil {
 		return nil, systemError{fmt.Errorf("keep an upload: %w", err)}
-	}
-	if err := os.Remove(disk.Name()); err != nil {
-		return nil, systemError{errors.Join(fmt.Errorf("keep an upload: %w", err), disk.Close())}
 	}
 	file.spooled = disk
 	size, err := io.Copy(disk, io.LimitReader(part, dataset.MaxBytes+1))

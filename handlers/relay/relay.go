@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"wending/jobs/blob"
 )
 
 const (
@@ -17,8 +19,8 @@ const (
 	piece = 64 << 10
 	// maxPieces is how many pieces of one response wait in memory.
 	maxPieces = 16
-	// patience is how long the making of one response waits for its reader in all, before it goes on to disk: one that
-	// keeps up costs nothing more.
+	// patience is how long the making of one response waits for its reader in all, before it continues on disk: a
+	// reader that keeps up costs nothing more.
 	patience = 2 * time.Second
 )
 
@@ -51,7 +53,7 @@ func newPool(memory, disk int64) *Pool {
 // Waiting returns how many bytes wait for slow readers in memory and on disk.
 func (p *Pool) Waiting() (memory, disk int64) { return p.memory.taken.Load(), p.disk.taken.Load() }
 
-// Through lets a response be made through a relay, which takes the place of *w meanwhile, and calls made when all of it
+// Through lets a response be made through a relay, which replaces *w in the meantime, and calls made when all of it
 // is there, before the client may have read it. It returns when the client has, with the first failure.
 func (p *Pool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
 	direct, failure := *w, errors.New("the response was not made")
@@ -194,15 +196,12 @@ func (r *relay) place(b []byte) (placed bool, err error) {
 	return false, nil
 }
 
-// spill appends a piece to the file, which has no name and so leaves nothing behind.
+// spill appends a piece to the file.
 func (r *relay) spill(b []byte) error {
 	if r.file == nil {
-		file, err := os.CreateTemp("", "wending-response-*")
+		file, err := blob.Unnamed()
 		if err != nil {
 			return err
-		}
-		if err := os.Remove(file.Name()); err != nil {
-			return errors.Join(err, file.Close())
 		}
 		r.file = file
 	}
@@ -235,7 +234,7 @@ func (r *relay) close(failure error) error {
 		r.failure = failure
 	}
 	r.mu.Unlock()
-	if failure != nil { // whoever is sending must not wait for the client
+	if failure != nil { // sending must not wait for the client
 		_ = r.connection.SetWriteDeadline(time.Now())
 	}
 	signal(r.came)

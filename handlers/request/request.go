@@ -64,6 +64,11 @@ func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 // IsFragment reports whether htmx asks for a part of a page.
 func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
+// StorableText replaces what PostgreSQL refuses in a text, NUL and invalid UTF-8, by \uFFFD.
+func StorableText(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+}
+
 // SearchText prepares a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
 func SearchText(parameter string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(parameter, "\x00", ""), ""))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -53,11 +54,11 @@ func (p *Pages) showReport(c echo.Context) error {
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, task); err != nil {
 		return err
 	}
-	if err := p.readReviews(ctx, &report); err != nil {
+	if report.Reviews, err = p.reviews(ctx, task.ID); err != nil {
 		return err
 	}
-	shown := shownItems(report)
-	report.Pager = newPager(paths.Results(task.ID), reportQuery(report), page, len(shown))
+	shown := report.Shown(report.Filter)
+	report.Pager = newPager(paths.Results(task.ID), report.Query(report.Filter, report.Search), page, len(shown))
 	if redirected, err := redirectPastEnd(c, report.Pager); redirected {
 		return err
 	}
@@ -75,17 +76,16 @@ func (p *Pages) showReport(c echo.Context) error {
 	}, leave)
 }
 
-// readReviews reads people's verdicts on questions as a whole.
-func (p *Pages) readReviews(ctx context.Context, report *results.Report) error {
-	all, err := review.New(p.Store).List(ctx, report.Task.ID, "", "")
-	report.Reviewed = map[string]bool{}
+// reviews are people's verdicts on a task's questions as a whole, by the questions' ids.
+func (p *Pages) reviews(ctx context.Context, taskID uuid.UUID) (map[string][]review.Review, error) {
+	all, err := review.New(p.Store).List(ctx, taskID, "", "")
+	byQuestion := map[string][]review.Review{}
 	for _, one := range all {
 		if one.RunIndex == nil {
-			report.Reviews = append(report.Reviews, one)
-			report.Reviewed[one.QuestionID] = true
+			byQuestion[one.QuestionID] = append(byQuestion[one.QuestionID], one)
 		}
 	}
-	return err
+	return byQuestion, err
 }
 
 // viewOf is the view that the request asks for, which the browser keeps, or that it has kept.
@@ -106,29 +106,6 @@ func viewOf(c echo.Context, runsPerItem int) (string, error) {
 // viewCookie keeps how a browser's reader likes to read reports.
 const viewCookie = "view"
 
-// shownItems returns the summaries that match the search and the filter.
-func shownItems(report results.Report) (shown []dbreport.Summary) {
-	for _, item := range report.All {
-		if item.Matches && results.Shows(report.Filter, item) && (item.Level != nil || !report.IsPartial) {
-			shown = append(shown, item)
-		}
-	}
-	return shown
-}
-
-func reportQuery(report results.Report) url.Values {
-	query := url.Values{}
-	for name, value := range map[string]string{"filter": report.Filter, "search": report.Search} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	if report.IsPartial {
-		query.Set("partial", "1")
-	}
-	return query
-}
-
 // cards are the questions of one page with their runs. Numbers count all questions of the task.
 func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report results.Report) ([]results.Card, error) {
 	ids := make([]int64, len(here))
@@ -147,10 +124,6 @@ func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report resul
 	for _, run := range runs {
 		runsOf[run.ItemID] = append(runsOf[run.ItemID], run)
 	}
-	reviews := map[string][]review.Review{}
-	for _, one := range report.Reviews {
-		reviews[one.QuestionID] = append(reviews[one.QuestionID], one)
-	}
 	questions, err := p.report.Questions(ctx, report.Task.ID, ids)
 	if err != nil {
 		return nil, err
@@ -164,7 +137,7 @@ func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report resul
 				return nil, err
 			}
 		}
-		card.Reviews = reviews[item.QuestionID]
+		card.Reviews = report.Reviews[item.QuestionID]
 		cards[n] = card
 	}
 	return cards, nil

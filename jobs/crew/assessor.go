@@ -14,8 +14,8 @@ import (
 // assessEvery is how often questions whose runs were recorded are looked at: many at once cost little more than one.
 const assessEvery = 200 * time.Millisecond
 
-// assessor assesses questions as the last of their runs is recorded. What it does not get done, whoever finishes the
-// launch does.
+// assessor assesses questions as the last of their runs is recorded. What it leaves undone is done when the launch is
+// finished.
 type assessor struct {
 	// assess assesses those of the questions that have all their runs.
 	assess  func(ctx context.Context, itemIDs []int64) error

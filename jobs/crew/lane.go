@@ -20,7 +20,7 @@ type End int
 const (
 	// NothingLeft means that nothing is left for the lane: reconcile sends another when there is.
 	NothingLeft End = iota
-	// Leaving means that the worker leaves, and others are to go on with the launch.
+	// Leaving means that the worker leaves, and others should continue the launch.
 	Leaving
 	// MadeRoom means that the lane is another launch's turn.
 	MadeRoom

@@ -1,6 +1,8 @@
 package stability
 
 import (
+	"bytes"
+
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -9,7 +11,7 @@ const maxMeasured = 2000
 
 // measured is what of an answer is compared: the first maxMeasured characters of its trimmed text in NFC.
 func measured(answer []byte) []rune {
-	runes := []rune(norm.NFC.String(string(trim(answer))))
+	runes := []rune(norm.NFC.String(string(bytes.TrimSpace(answer))))
 	return runes[:min(len(runes), maxMeasured)]
 }
 

@@ -109,5 +109,3 @@ func joined(letters []string) string {
 	}
 	return all.String()
 }
-
-func trim(answer []byte) []byte { return bytes.TrimSpace(answer) }

@@ -2,6 +2,7 @@
 package stability
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 // Key returns a key that is equal for answers that count as equal: the same text after trimming white space and
 // Unicode normalisation (NFC). Bytes that are not valid UTF-8 count as they are.
 func Key(answer []byte) []byte {
-	sum := sha256.Sum256(norm.NFC.Bytes(trim(answer)))
+	sum := sha256.Sum256(norm.NFC.Bytes(bytes.TrimSpace(answer)))
 	return sum[:16]
 }
 

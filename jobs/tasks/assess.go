@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -64,15 +63,7 @@ func assess(runs []report.AnsweredRun, runsPerItem int) report.Assessed {
 			answers[run.RunIndex-1] = stability.Answer{Key: run.AnswerKey, Text: texts[string(run.AnswerKey)]}
 		}
 	}
-	q := stability.Assess(answers)
-	differences := make([]string, len(q.Differences))
-	for n, difference := range q.Differences {
-		differences[n] = difference.String()
-	}
-	return report.Assessed{
-		ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs), Level: q.Level, Agreement: q.Agreement, Consensus: q.Consensus,
-		Similarity: q.Similarity, Answers: q.Distinct, Letters: q.Letters, Differences: strings.Join(differences, " "),
-	}
+	return report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs), Question: stability.Assess(answers)}
 }
 
 // AssessWhole assesses those of the questions that have all their runs.

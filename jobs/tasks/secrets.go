@@ -81,7 +81,7 @@ func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (cou
 
 // Reseal seals with the sealer's current key what another of its keys sealed. progress learns of how many tasks, and of
 // how many no key opens the secrets: those stay as they are. It may run beside processes that have the same keys, and
-// goes on where it was interrupted.
+// resumes where it was interrupted.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(old sealed.Secrets) (*sealed.Secrets, error) {
 		task := db.Task{ID: old.TaskID, SealedHeaders: old.Headers, SealedPayload: old.Payload, SealedQuery: old.Query}

@@ -54,7 +54,7 @@
     folds.forEach((fold) => { fold.open = open; });
     window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" }); // the style library scrolls smoothly
   }
-  // Leads to the next question of a kind, on whatever page it is: the map has them all.
+  // Leads to the next question of a kind, regardless of its page: the map has them all.
   function seek(by, kind) {
     const squares = [...map.querySelectorAll(".squares a")];
     const here = squares.findIndex((square) => cards.length && square.hash === "#" + cards[current()].id);

@@ -1,0 +1,19 @@
+package blob
+
+import (
+	"errors"
+	"os"
+)
+
+// Unnamed returns a new file for what is too large for memory. It has no name, so nothing is left of it when it is closed,
+// nor after a crash. The caller closes it.
+func Unnamed() (*os.File, error) {
+	file, err := os.CreateTemp("", "wending-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
