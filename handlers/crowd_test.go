@@ -112,6 +112,7 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 		agenttest.Stream(w, "x")
 	})
 	statuses := make(chan int)
+	started := time.Now()
 	const crowd = 12
 	for range crowd {
 		go func() {
@@ -130,8 +131,9 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	require.Positive(t, counts[http.StatusServiceUnavailable])
 	require.Len(t, calls, counts[http.StatusOK])
 	require.GreaterOrEqual(t, len(calls), 2)
-	for n := 1; n < len(calls); n++ {
-		require.Greater(t, calls[n].Sub(calls[n-1]), 800*time.Millisecond, "one call a second")
+	for n, call := range calls {
+		// A call may arrive late on a busy machine, so that the next one follows it closely; none may arrive early.
+		require.Greater(t, call.Sub(started), time.Duration(n)*time.Second-10*time.Millisecond, "one call a second")
 	}
 	require.Zero(t, s.reports.Load())
 
