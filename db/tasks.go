@@ -277,12 +277,14 @@ type TaskFilter struct {
 	Drafts, WithoutDrafts bool
 	// NameContains is matched anywhere in the name, without regard to case.
 	NameContains string
+	// Except is a task that does not match; uuid.Nil excludes none.
+	Except uuid.UUID
 }
 
 // IsZero reports whether the filter takes all tasks.
 func (f TaskFilter) IsZero() bool { return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" }
 
-// where returns the condition for tasks that match, of the table t; its parameters are :statuses and :name.
+// where returns the condition for tasks that match, of the table t; its parameters are :statuses, :name and :except.
 func (f TaskFilter) where() string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 	var kinds []string
@@ -302,6 +304,9 @@ func (f TaskFilter) where() string {
 	}
 	if f.NameContains != "" {
 		condition += ` AND t.task_name ILIKE :name`
+	}
+	if f.Except != uuid.Nil {
+		condition += ` AND t.id <> :except`
 	}
 	return condition
 }
@@ -324,7 +329,7 @@ func (s *Store) Tasks(ctx context.Context, filter TaskFilter, page Page) (tasks 
 		IDs   pq.StringArray
 	}
 	err = pg.GetNamed(ctx, s.db, &found, list, map[string]any{
-		"statuses": pq.Array(filter.Statuses), "name": Containing(filter.NameContains), "size": page.Size, "offset": page.Offset(),
+		"statuses": pq.Array(filter.Statuses), "name": Containing(filter.NameContains), "except": filter.Except, "size": page.Size, "offset": page.Offset(),
 	})
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)

@@ -91,7 +91,7 @@ func (h *handler) registerActions(api huma.API) {
 		"resume": {"Continue with the runs that never took place", h.Tasks.Resume},
 	} {
 		register(api, h, endpoint{
-			Method: http.MethodPost, Path: "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
+			Method: http.MethodPost, Path: tasksPath + "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
 			Summary: action.summary, Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
 		}, func(ctx context.Context, input *taskInput) (*createdOutput, error) {
 			task, err := h.task(ctx, input.TaskID)
@@ -108,7 +108,7 @@ func (h *handler) registerActions(api huma.API) {
 	body := multipart[retryFields](schema, false)
 	body.Content["application/json"] = body.Content["multipart/form-data"]
 	register(api, h, endpoint{
-		Method: http.MethodPost, Path: "/{task_id}/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
 		Description: "Successful results are kept. 409 if nothing is left to retry.", Body: body,
 		Faults: []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "TASK_STATE_CONFLICT", "PARAMETER_INVALID", "REQUEST_INVALID"},

@@ -61,6 +61,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerActions(whole)
 	h.registerLaunches(whole)
 	h.registerReviews(whole)
+	h.registerComparison(whole)
 	h.registerStreams(stream)
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
 		delete(document.Components.Schemas.Map(), unused)
@@ -77,7 +78,7 @@ func newDocument() *huma.OpenAPI {
 				"`details` for rows of a dataset; messages are in the language of the `lang` cookie.",
 		},
 		Servers:    []*huma.Server{{URL: "/", Description: "This server"}},
-		Tags:       []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}, {Name: "reviews", Description: "People's verdicts"}},
+		Tags:       []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}, {Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"}},
 		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 		// There are no accounts yet.
 		Security: []map[string][]string{{}},
@@ -146,6 +147,9 @@ var installErrors = sync.OnceFunc(func() {
 	}
 })
 
+// tasksPath is the collection of tasks.
+const tasksPath = paths.APITasks
+
 // endpoint describes one endpoint.
 type endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
@@ -162,7 +166,7 @@ type endpoint struct {
 // register adds an endpoint. Errors of handle become faults.
 func register[I, O any](api huma.API, h *handler, e endpoint, handle func(context.Context, *I) (*O, error)) {
 	operation := huma.Operation{
-		OperationID: e.ID, Method: e.Method, Path: paths.APITasks + e.Path, Summary: e.Summary, Description: e.Description, Tags: []string{e.Tag},
+		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description, Tags: []string{e.Tag},
 		DefaultStatus: e.Status, Responses: map[string]*huma.Response{},
 	}
 	for status, response := range e.Responses {

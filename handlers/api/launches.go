@@ -81,15 +81,15 @@ const historyCut = 20_000
 
 func (h *handler) registerLaunches(api huma.API) {
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/launches", ID: "list-launches", Tag: "launches",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches", ID: "list-launches", Tag: "launches",
 		Summary: "List a task's starts, newest first", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.listLaunches)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/launches/{launch_id}", ID: "get-launch", Tag: "launches",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}", ID: "get-launch", Tag: "launches",
 		Summary: "Get one start of a task", Faults: []string{"TASK_NOT_FOUND", "LAUNCH_NOT_FOUND"},
 	}, h.getLaunch)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs", Tag: "launches",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs", Tag: "launches",
 		Summary:     "List the runs of a launch in the order they ended",
 		Description: "Runs that later launches replaced are listed as long as their history is kept. Responses are cut at 20,000 characters.",
 		Faults:      []string{"TASK_NOT_FOUND", "LAUNCH_NOT_FOUND", "PARAMETER_INVALID"},

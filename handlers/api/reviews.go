@@ -17,25 +17,25 @@ import (
 
 func (h *handler) registerReviews(api huma.API) {
 	register(api, h, endpoint{
-		Method: http.MethodPut, Path: "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews", Summary: "Store a person's verdict on a question or an answer",
+		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews", Summary: "Store a person's verdict on a question or an answer",
 		Description: "version is the one that its author has seen, 0 for the first. If it is not the latest, nothing is stored, and the error carries the current review.",
 		Faults:      []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "RUN_NOT_FOUND", "REVIEW_CONFLICT", "PARAMETER_INVALID"},
 	}, h.putReview)
 	register(api, h, endpoint{
-		Method: http.MethodDelete, Path: "/{task_id}/items/{question_id}/review", ID: "withdraw-review", Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "withdraw-review", Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
 		Description: "The next verdict is stored with the version that was withdrawn.",
 		Faults:      []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "RUN_NOT_FOUND", "NOT_FOUND", "REVIEW_CONFLICT", "PARAMETER_INVALID"},
 	}, h.withdrawReview)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews", Summary: "List the verdicts on a task's questions and answers",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews", Summary: "List the verdicts on a task's questions and answers",
 		Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.listReviews)
 	register(api, h, endpoint{
-		Method: http.MethodPost, Path: "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign a task's report off", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign a task's report off", Status: http.StatusCreated,
 		Faults: []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
 	}, h.signOff)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed a task's report off",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed a task's report off",
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.listSignOffs)
 }

@@ -43,13 +43,13 @@ var exportTypes = map[string]string{
 func (h *handler) registerStreams(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
 		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
 		Responses:   map[string]*huma.Response{"200": content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
 		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
 		Responses: map[string]*huma.Response{"200": download("The report", map[string]string{
@@ -62,7 +62,7 @@ func (h *handler) registerStreams(api huma.API) {
 		})},
 	}, h.exportResults)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
 		Description: "`progress` at every change, then one of `completed`, `stopped`, `failed`, with which the stream ends. Every event is the whole " +
 			"state. A client that reconnects after the end gets 204.",
 		Faults: []string{"TASK_NOT_FOUND"},
@@ -72,7 +72,7 @@ func (h *handler) registerStreams(api huma.API) {
 		},
 	}, h.followProgress)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
 		Description: "Byte for byte, also of a run that a later launch replaced.",
 		Faults:      []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
 		Responses:   map[string]*huma.Response{"200": download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},

@@ -173,28 +173,28 @@ var createFaults = []string{
 func (h *handler) registerTasks(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	register(api, h, endpoint{
-		Method: http.MethodPost, ID: "create-task", Tag: "tasks", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: tasksPath, ID: "create-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task from a file of questions",
 		Description: "The task starts at once unless `start` is false. A file that is refused comes with everything that is wrong with its rows.",
 		Faults:      createFaults, Body: multipart[taskFields](schemas, true),
 	}, h.createTask)
 	register(api, h, endpoint{
-		Method: http.MethodGet, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{"PARAMETER_INVALID"},
+		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{"PARAMETER_INVALID"},
 	}, h.listTasks)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}", ID: "get-task", Tag: "tasks", Summary: "Get a task with its settings and statistics",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}", ID: "get-task", Tag: "tasks", Summary: "Get a task with its settings and statistics",
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.getTask)
 	register(api, h, endpoint{
-		Method: http.MethodGet, Path: "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.getStatistics)
 	register(api, h, endpoint{
-		Method: http.MethodDelete, Path: "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: tasksPath + "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
 		Summary: "Delete a task and all its data", Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
 	}, h.deleteTask)
 	register(api, h, endpoint{
-		Method: http.MethodPost, Path: "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task with the settings and questions of another",
 		Description: "Fields that are sent replace the other task's. Headers, payload and the URL's query go to an agent at the same origin only.",
 		Faults:      append([]string{"TASK_NOT_FOUND"}, createFaults...), Body: multipart[changeFields](schemas, false),

@@ -91,3 +91,12 @@ func RunID(text string) (int64, error) {
 	}
 	return id, nil
 }
+
+// ComparedTask reads which task a comparison is with: its id, which the number of a variant may follow.
+func ComparedTask(text string) (uuid.UUID, error) {
+	text, variant, hasVariant := strings.Cut(text, ":")
+	if hasVariant && variant != "1" { // no task has several yet
+		return uuid.Nil, &db.NotFoundError{Kind: db.KindTask}
+	}
+	return ID(text, db.KindTask)
+}

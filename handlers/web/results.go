@@ -65,8 +65,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	for place, item := range shown {
 		report.Places[item.ID] = place
 	}
-	first := (page.Number - 1) * page.Size
-	if report.Cards, err = p.cards(ctx, shown[first:min(first+page.Size, len(shown))], report); err != nil {
+	if report.Cards, err = p.cards(ctx, part(shown, page), report); err != nil {
 		return err
 	}
 	frame := p.frame(c, locale(c).Text("results.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task)...)

@@ -70,6 +70,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get("/tasks/:taskId/results", p.showReport)
 	get("/tasks/:taskId/results/:number", p.findQuestion)
 	get("/tasks/:taskId/runs/:runId", p.showRun)
+	get(paths.Comparison, p.compare)
 	get(paths.Workers, p.listWorkers)
 	compressed.GET(paths.TaskRows, p.taskRows)
 	compressed.GET("/tasks/:taskId/live", p.liveTask)

@@ -36,13 +36,14 @@ type Difference struct {
 	IsCoarse bool
 }
 
-// differenceTime is how long looking for one difference may take.
-const differenceTime = 300 * time.Millisecond
+// DifferenceTime is how long looking for one difference may take at most.
+const DifferenceTime = 300 * time.Millisecond
 
 // Compare finds how a becomes b: word by word in scripts that separate words, character by character in others (the
-// tokens of UAX #29).
-func Compare(a, b string) Difference {
-	if utf8.RuneCountInString(a) > MaxCompared || utf8.RuneCountInString(b) > MaxCompared {
+// tokens of UAX #29). If that takes longer than within, and DifferenceTime, the difference is coarse.
+func Compare(a, b string, within time.Duration) Difference {
+	within = min(within, DifferenceTime)
+	if within <= 0 || utf8.RuneCountInString(a) > MaxCompared || utf8.RuneCountInString(b) > MaxCompared {
 		return coarse(a, b)
 	}
 	codes := map[string]rune{}
@@ -52,7 +53,7 @@ func Compare(a, b string) Difference {
 		return coarse(a, b)
 	}
 	matcher := diffmatchpatch.New()
-	matcher.DiffTimeout = differenceTime
+	matcher.DiffTimeout = within
 	start := time.Now()
 	var d Difference
 	for _, found := range matcher.DiffMainRunes(coded, other, false) {
@@ -62,7 +63,7 @@ func Compare(a, b string) Difference {
 		}
 		d.add(Op(map[diffmatchpatch.Operation]byte{diffmatchpatch.DiffEqual: '=', diffmatchpatch.DiffDelete: '-', diffmatchpatch.DiffInsert: '+'}[found.Type]), length)
 	}
-	if time.Since(start) > differenceTime {
+	if time.Since(start) > within {
 		d.IsCoarse = true
 	}
 	return d

@@ -38,6 +38,9 @@ var Levels = []Level{Identical, FormatOnly, Wording, Different, Empty, Unknown}
 // IsStable reports whether the answers say the same.
 func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
 
+// IsKnown reports whether the level says how alike answers are: there are several, and they are not all empty.
+func (l Level) IsKnown() bool { return l != "" && l != Unknown && l != Empty }
+
 // sameWording is the least mean similarity of answers that differ in their wording only.
 const sameWording = 0.8
 

@@ -67,7 +67,7 @@ func Assess(answers []Answer) Question {
 	}
 	q.Level = levelOf(answered, len(groups) == 1 && bytes.Equal(keyOf(keys), Key(nil)), distinct, q.Similarity)
 	for _, other := range distinct[min(1, len(distinct)):] {
-		q.Differences = append(q.Differences, Compare(distinct[0], other))
+		q.Differences = append(q.Differences, Compare(distinct[0], other, DifferenceTime))
 	}
 	return q
 }

@@ -145,7 +145,7 @@ func TestADifferenceMakesOneTextOfTheOther(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		a, b := random(r, 60), random(r, 60)
-		d := stability.Compare(a, b)
+		d := stability.Compare(a, b, stability.DifferenceTime)
 		require.Equal(t, b, apply(t, d, a, b))
 		parsed, err := stability.ParseDifference(d.String())
 		require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestDifferencesAreOfWordsOrCharacters(t *testing.T) {
 		{"old", "", "-3"},
 		{"", "", ""},
 	} {
-		require.Equal(t, test.steps, stability.Compare(test.a, test.b).String(), "%q, %q", test.a, test.b)
+		require.Equal(t, test.steps, stability.Compare(test.a, test.b, stability.DifferenceTime).String(), "%q, %q", test.a, test.b)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestLongTextsAreComparedCoarsely(t *testing.T) {
 	t.Parallel()
 	same := strings.Repeat("字", 300_000)
 	a, b := same+"北京是首都"+same, same+"上海不是"+same
-	d := stability.Compare(a, b)
+	d := stability.Compare(a, b, stability.DifferenceTime)
 	require.Equal(t, "~=300000-5+4=300000", d.String())
 	require.Equal(t, b, apply(t, d, a, b))
 }

@@ -24,7 +24,13 @@ const (
 	OpenAPI  = "/api/openapi.json"
 	// APITasks is the API's collection of tasks.
 	APITasks = "/api/v1/evaluation-tasks"
+	// APIComparison compares two tasks.
+	APIComparison = "/api/v1/comparison"
+	Comparison    = "/comparison"
 )
+
+// Compare leads from a task to the choice of another to compare it with.
+func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 
 // CreateFrom is the form for a copy of a task.
 func CreateFrom(id uuid.UUID) string { return Create + "?from=" + id.String() }

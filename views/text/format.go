@@ -30,6 +30,25 @@ func Percent(share *float64) string {
 	return strconv.FormatFloat(100**share, 'f', 1, 64) + " %"
 }
 
+// Signed writes a difference with its sign, none if it is rounded to 0: +12.0, −1,401.
+func Signed(difference float64, decimals int) string {
+	digits := strconv.FormatFloat(math.Abs(difference), 'f', decimals, 64)
+	if strings.Trim(digits, "0.") == "" {
+		return digits
+	}
+	whole, fraction, hasFraction := strings.Cut(digits, ".")
+	if n, err := strconv.Atoi(whole); err == nil {
+		digits = Number(n)
+	}
+	if hasFraction {
+		digits += "." + fraction
+	}
+	if difference < 0 {
+		return "−" + digits
+	}
+	return "+" + digits
+}
+
 // Millis writes a latency in milliseconds: 401 ms. nil is unknown.
 func Millis[N int | float64](ms *N) string {
 	if ms == nil {

@@ -17,6 +17,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/stability"
+	"wending/views/results"
 	"wending/views/text"
 )
 
@@ -169,6 +170,10 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, level := range stability.Levels {
 		add("level.", string(level))
 	}
+	for _, part := range results.Parts()[1:] {
+		add("compare.", part)
+	}
+	add("compare.measure.", "agreement", "success", "latency")
 	add("failure.", jobs.FailureCodes...)
 	add("run.error.", agent.CodeTimeout, agent.CodeNetwork, agent.CodeAddressNotAllowed, agent.CodeAgent, agent.CodeParse,
 		agent.CodeIncomplete, agent.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")

@@ -1,4 +1,4 @@
-// The list of tasks asks for all its rows at once, every second while they change, and up to every ten seconds while
+// The list of tasks: ticks for a comparison, and rows that keep up with the tasks. It asks for all its rows at once, every second while they change, and up to every ten seconds while
 // they do not. The server answers 204 if they are as they were.
 (function () {
   "use strict";
@@ -32,4 +32,27 @@
     }
   });
   again();
+
+  // Two tasks can be ticked; a third tick takes the place of the first. Ticks outlast the rows they were made in.
+  let ticked = [];
+  const comparing = document.getElementById("compare");
+  const submit = comparing && comparing.querySelector("button");
+  function showTicks() {
+    document.querySelectorAll("#rows [name=task]").forEach((box) => { box.checked = ticked.includes(box.value); });
+    if (!comparing) return;
+    comparing.hidden = ticked.length === 0;
+    submit.textContent = ticked.length === 2 ? submit.dataset.two : submit.dataset.one;
+  }
+  document.addEventListener("change", (event) => {
+    if (event.target.name !== "task") return;
+    ticked = ticked.filter((id) => id !== event.target.value);
+    if (event.target.checked) ticked = [...ticked, event.target.value].slice(-2);
+    showTicks();
+  });
+  if (comparing) {
+    comparing.querySelector("[data-untick]").addEventListener("click", () => { ticked = []; showTicks(); });
+    document.querySelectorAll("#rows [name=task]:checked").forEach((box) => { ticked = [...ticked, box.value].slice(-2); }); // a browser restores them
+    showTicks();
+  }
+  document.body.addEventListener("htmx:afterSwap", showTicks);
 })();

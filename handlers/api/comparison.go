@@ -1,0 +1,125 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"wending/db/report"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+	"wending/jobs/comparison"
+	"wending/jobs/stability"
+	"wending/views/paths"
+)
+
+func (h *handler) registerComparison(api huma.API) {
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
+		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only.",
+		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
+	}, h.compareTasks)
+}
+
+// ComparedQuestion is what one task says of a question.
+type ComparedQuestion struct {
+	Number     int             `json:"number" example:"1"`
+	QuestionID string          `json:"question_id" example:"q1"`
+	Level      stability.Level `json:"level" enum:"identical,format_only,wording,different,empty,unknown" example:"identical"`
+	Agreement  *float64        `json:"agreement" example:"1"`
+	Letters    string          `json:"letters" example:"AAAAA"`
+}
+
+func newComparedQuestion(q comparison.Question) ComparedQuestion {
+	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters}
+}
+
+// ComparedPair is a question that both tasks have.
+type ComparedPair struct {
+	QuestionID string                `json:"question_id" doc:"That of the first task" example:"q1"`
+	Transition comparison.Transition `json:"transition" enum:"stable_stable,stable_unstable,unstable_stable,unstable_unstable,unknown" example:"unstable_stable"`
+	A          ComparedQuestion      `json:"a"`
+	B          ComparedQuestion      `json:"b"`
+}
+
+// Change is by how much a number differs, with its uncertainty.
+type Change struct {
+	N          int        `json:"n" doc:"Questions on which the number is known in both tasks" example:"97"`
+	LeftOut    int        `json:"left_out" doc:"Questions that both have, but on which it is not" example:"3"`
+	Difference *float64   `json:"difference" doc:"Mean of the second task's number minus the first's" example:"0.12"`
+	SE         *float64   `json:"se" doc:"Standard error of the difference" example:"0.04"`
+	Interval   *[]float64 `json:"interval" minItems:"2" maxItems:"2" doc:"95 % interval of the difference (Student's t); if it contains 0, no difference is shown"`
+	P          *float64   `json:"p" doc:"Two-sided" example:"0.003"`
+}
+
+func newChange(c comparison.Change) Change {
+	described := Change{N: c.N, LeftOut: c.LeftOut, Difference: c.Mean, SE: c.SE, P: c.P}
+	if c.Low != nil {
+		described.Interval = &[]float64{*c.Low, *c.High}
+	}
+	return described
+}
+
+type comparisonInput struct {
+	A string `query:"a" required:"true" doc:"Id of the first task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	B string `query:"b" required:"true" doc:"Id of the second task" example:"0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02"`
+}
+
+type comparisonOutput struct {
+	Body struct {
+		Items       []ComparedPair                `json:"items" doc:"Questions that both tasks have, in the order of the first"`
+		Transitions map[comparison.Transition]int `json:"transitions" doc:"Questions by how their answers went: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
+		Unknown     int                           `json:"unknown" doc:"Questions to which a task has fewer than two answers, or empty ones only" example:"2"`
+		OnlyA       []string                      `json:"only_a" doc:"Ids of questions that only the first task has"`
+		OnlyB       []string                      `json:"only_b" doc:"Ids of questions that only the second task has"`
+		Differences map[string]Change             `json:"differences" doc:"agreement, success_rate, pass_share, score and latency_ms; the last is the mean of a question's answers"`
+	}
+}
+
+func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*comparisonOutput, error) {
+	var ids [2]uuid.UUID
+	for n, side := range []struct{ name, value string }{{"a", input.A}, {"b", input.B}} {
+		if side.value == "" {
+			return nil, fault.Parameter(side.name, fault.NonEmpty())
+		}
+		id, err := request.ComparedTask(side.value)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := h.resultsTask(ctx, id.String(), false); err != nil {
+			return nil, err
+		}
+		ids[n] = id
+	}
+	compared, err := report.New(h.Store).Compare(ctx, ids[0], ids[1])
+	if err != nil {
+		return nil, err
+	}
+	output := &comparisonOutput{}
+	body := &output.Body
+	body.Items = make([]ComparedPair, len(compared.Pairs))
+	for n, pair := range compared.Pairs {
+		body.Items[n] = ComparedPair{pair.A.QuestionID, pair.Transition, newComparedQuestion(pair.A), newComparedQuestion(pair.B)}
+	}
+	body.Transitions = map[comparison.Transition]int{}
+	for _, transition := range comparison.Transitions {
+		body.Transitions[transition] = compared.Count(transition)
+	}
+	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(comparison.Unknown), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
+	unjudged := Change{LeftOut: len(compared.Pairs)} // there are no evaluators yet
+	body.Differences = map[string]Change{
+		"agreement": newChange(compared.Agreement), "success_rate": newChange(compared.SuccessRate), "latency_ms": newChange(compared.LatencyMS),
+		"pass_share": unjudged, "score": unjudged,
+	}
+	return output, nil
+}
+
+func questionIDs(questions []comparison.Question) []string {
+	ids := make([]string, len(questions))
+	for n, question := range questions {
+		ids[n] = question.QuestionID
+	}
+	return ids
+}

@@ -1,0 +1,193 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+	"wending/jobs/comparison"
+	"wending/jobs/stability"
+	"wending/views/paths"
+	"wending/views/results"
+	"wending/views/ui"
+)
+
+// compare compares two tasks, a and b. With a alone it offers the others; two that were ticked in the list come as task,
+// the older of which becomes a.
+func (p *Pages) compare(c echo.Context) error {
+	if ticked := c.QueryParams()["task"]; len(ticked) > 0 {
+		return p.compareTicked(c, ticked)
+	}
+	if c.QueryParam("a") == "" {
+		return c.Redirect(http.StatusSeeOther, paths.Tasks)
+	}
+	a, err := p.comparedTask(c, c.QueryParam("a"))
+	if err != nil {
+		return err
+	}
+	if c.QueryParam("b") == "" {
+		return p.chooseCompared(c, a)
+	}
+	b, err := p.comparedTask(c, c.QueryParam("b"))
+	if err != nil {
+		return err
+	}
+	return p.showComparison(c, a, b)
+}
+
+// comparedTask returns a task whose results can be compared.
+func (p *Pages) comparedTask(c echo.Context, text string) (db.Task, error) {
+	id, err := request.ComparedTask(text)
+	if err != nil {
+		return db.Task{}, err
+	}
+	task, err := p.Store.Task(c.Request().Context(), id)
+	if err == nil && !task.HasResults {
+		err = fault.New("TASK_NOT_FINISHED")
+	}
+	return task, err
+}
+
+func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
+	if len(ticked) > 2 {
+		return fault.Parameter("task", fault.Between(1, 2))
+	}
+	tasks := make([]db.Task, len(ticked))
+	for n, text := range ticked {
+		task, err := p.comparedTask(c, text)
+		if err != nil {
+			return err
+		}
+		tasks[n] = task
+	}
+	slices.SortFunc(tasks, func(a, b db.Task) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	query := url.Values{"a": {tasks[0].ID.String()}}
+	if len(tasks) == 2 {
+		query.Set("b", tasks[1].ID.String())
+	}
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Comparison, query))
+}
+
+// chooseCompared lists the tasks that a task can be compared with.
+func (p *Pages) chooseCompared(c echo.Context, a db.Task) error {
+	page, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	choice := results.Choice{A: a, Search: request.SearchText(c.QueryParam("query"))}
+	filter := db.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
+	tasks, total, err := p.Store.Tasks(c.Request().Context(), filter, page)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"a": {a.ID.String()}}
+	if choice.Search != "" {
+		query.Set("query", choice.Search)
+	}
+	choice.Others, choice.Pager = tasks, newPager(paths.Comparison, query, page, total)
+	if redirected, err := redirectPastEnd(c, choice.Pager); redirected {
+		return err
+	}
+	title := locale(c).Text("compare.choose")
+	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, a, ui.Crumb{Text: title})...)
+	frame.Styles = []string{"report.css"}
+	return render(c, http.StatusOK, results.ChoicePage(frame, choice))
+}
+
+// showComparison shows a page of the questions of one part of a comparison.
+func (p *Pages) showComparison(c echo.Context, a, b db.Task) error {
+	ctx := c.Request().Context()
+	page, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	shown := results.Comparison{A: a, B: b, Show: c.QueryParam("show")}
+	if parts := results.Parts(); !slices.Contains(parts, shown.Show) {
+		return fault.Parameter("show", fault.OneOf(parts[1:]...))
+	}
+	leave, err := gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if shown.Comparison, err = p.report.Compare(ctx, a.ID, b.ID); err != nil {
+		return err
+	}
+	alone := map[string][]comparison.Question{results.OnlyInA: shown.OnlyA, results.OnlyInB: shown.OnlyB}[shown.Show]
+	pairs := shown.Of(shown.Show)
+	shown.Pager = newPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
+	if redirected, err := redirectPastEnd(c, shown.Pager); redirected {
+		return err
+	}
+	if shown.Pairs, err = p.comparedPairs(ctx, part(pairs, page)); err != nil {
+		return err
+	}
+	if shown.Alone, err = p.report.ItemsByID(ctx, idsOf(part(alone, page))); err != nil {
+		return err
+	}
+	frame := p.frame(c, locale(c).Text("compare.title"), ui.SectionTasks, taskCrumbs(c, a, ui.Crumb{Text: locale(c).Text("compare.title")})...)
+	frame.Width, frame.Styles = "wide", []string{"report.css"}
+	return gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return render(c, http.StatusOK, results.ComparisonPage(frame, shown))
+	}, leave)
+}
+
+// part are the entries of one page.
+func part[T any](all []T, page db.Page) []T {
+	first := min(page.Offset(), len(all))
+	return all[first:min(first+page.Size, len(all))]
+}
+
+func idsOf(questions []comparison.Question) []int64 {
+	ids := make([]int64, len(questions))
+	for n, question := range questions {
+		ids[n] = question.ID
+	}
+	return ids
+}
+
+// comparingTime is how long the differences of one page's answers may take altogether; those after it are coarse.
+const comparingTime = time.Second
+
+// comparedPairs reads the most common answers of both sides and compares them.
+func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]results.ComparedPair, error) {
+	var ofA, ofB []comparison.Question
+	for _, pair := range pairs {
+		ofA, ofB = append(ofA, pair.A), append(ofB, pair.B)
+	}
+	items, err := p.report.ItemsByID(ctx, idsOf(ofA))
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[int64]db.Item, len(items))
+	for _, item := range items {
+		byID[item.ID] = item
+	}
+	answers, err := p.report.CommonAnswers(ctx, append(idsOf(ofA), idsOf(ofB)...), results.Shown(2*len(pairs)))
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]results.ComparedPair, len(pairs))
+	deadline := time.Now().Add(comparingTime)
+	for n, pair := range pairs {
+		shown[n] = results.ComparedPair{Pair: pair, Question: byID[pair.A.ID], IsOther: pair.A.Text != pair.B.Text}
+		if answer, has := answers[pair.A.ID]; has {
+			shown[n].AnswerA = &answer
+		}
+		if answer, has := answers[pair.B.ID]; has {
+			shown[n].AnswerB = &answer
+		}
+		if a, b := shown[n].AnswerA, shown[n].AnswerB; a != nil && b != nil && a.Text != b.Text {
+			difference := stability.Compare(a.Text, b.Text, time.Until(deadline))
+			shown[n].Difference = &difference
+		}
+	}
+	return shown, nil
+}

@@ -1,0 +1,125 @@
+package comparison
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/stability"
+)
+
+func known(number float64) *float64 { return &number }
+
+// The worked example of metrics.md: variant A and B on three questions.
+func TestTheWorkedExample(t *testing.T) {
+	t.Parallel()
+	question := func(id string, agreement, success, latency float64) Question {
+		return Question{ID: int64(len(id)), QuestionID: id, Text: id, Level: stability.Different, Agreement: known(agreement), SuccessRate: known(success), LatencyMS: known(latency)}
+	}
+	a := []Question{question("1", 0.3, 1, 120), question("22", 1, 1, 50), question("333", 0.1, 0.6, 200)}
+	b := []Question{question("1", 1, 1, 90), question("22", 0.6, 1, 60), question("333", 0.6, 0.8, 100)}
+	c := Compare(a, b)
+	requireChange := func(change Change, mean, se, low, high, p float64) {
+		t.Helper()
+		require.Equal(t, 3, change.N)
+		require.Zero(t, change.LeftOut)
+		require.InDelta(t, mean, *change.Mean, 1e-4)
+		require.InDelta(t, se, *change.SE, 1e-4)
+		require.InDelta(t, low, *change.Low, 1e-4)
+		require.InDelta(t, high, *change.High, 1e-4)
+		require.InDelta(t, p, *change.P, 1e-4)
+		require.False(t, change.IsShown())
+	}
+	requireChange(c.Agreement, 0.2667, 0.3383, -1.1889, 1.7222, 0.5131)
+	requireChange(c.LatencyMS, -40, 32.1455, -178.3109, 98.3109, 0.3394)
+}
+
+func TestTheEdgesOfAChange(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Change{LeftOut: 4}, paired(nil, nil, 4), "nothing is known")
+	require.Equal(t, Change{N: 1, LeftOut: 1, MeanA: known(0), MeanB: known(0.5), Mean: known(0.5)}, paired([]float64{0}, []float64{0.5}, 1), "one difference has no spread")
+	require.Equal(t, Change{N: 2, MeanA: known(0.25), MeanB: known(0.75), Mean: known(0.5), SE: known(0)}, paired([]float64{0, 0.5}, []float64{0.5, 1}, 0), "no spread gives no interval")
+	same := paired([]float64{0.25, 1}, []float64{0.25, 1}, 0)
+	require.Equal(t, Change{N: 2, MeanA: known(0.625), MeanB: known(0.625), Mean: known(0), SE: known(0), Low: known(0), High: known(0), P: known(1)}, same)
+	require.False(t, same.IsShown())
+	require.True(t, paired([]float64{0, 0, 0}, []float64{0.5, 0.51, 0.49}, 0).IsShown())
+	require.True(t, paired([]float64{0.5, 0.51, 0.49}, []float64{0, 0, 0}, 0).IsShown())
+}
+
+func TestQuestionsFindTheirPartners(t *testing.T) {
+	t.Parallel()
+	a := []Question{
+		{ID: 1, QuestionID: "q1", Text: "x", Level: stability.Identical},
+		{ID: 2, QuestionID: "q2", Text: "y", Level: stability.FormatOnly},
+		{ID: 3, QuestionID: "old", Text: "z", Level: stability.Wording},
+		{ID: 4, QuestionID: "gone", Text: "only a", Level: stability.Different},
+		{ID: 5, QuestionID: "twin", Text: "z", Level: stability.Different},
+		{ID: 6, QuestionID: "q6", Text: "v", Level: stability.Empty},
+	}
+	b := []Question{
+		{ID: 11, QuestionID: "q1", Text: "another text", Level: stability.Different},
+		{ID: 12, QuestionID: "q2", Text: "y", Level: stability.Identical},
+		{ID: 13, QuestionID: "new", Text: "z", Level: stability.Identical},
+		{ID: 14, QuestionID: "came", Text: "only b"},
+		{ID: 16, QuestionID: "q6", Text: "v", Level: stability.Identical},
+	}
+	c := Compare(a, b)
+	require.Equal(t, []Pair{
+		{A: a[0], B: b[0], Transition: StableUnstable},
+		{A: a[1], B: b[1], Transition: StableStable},
+		{A: a[2], B: b[2], Transition: UnstableStable, ByText: true},
+		{A: a[5], B: b[4], Transition: Unknown},
+	}, c.Pairs)
+	require.Equal(t, []Question{a[3], a[4]}, c.OnlyA, "a text asked twice has one partner")
+	require.Equal(t, []Question{b[3]}, c.OnlyB)
+	require.Equal(t, 1, c.Count(StableUnstable))
+	require.Equal(t, 0, c.Count(UnstableUnstable))
+	require.Equal(t, 4, c.Agreement.LeftOut)
+}
+
+// Every question is in exactly one place, and a comparison the other way round has the mirrored counts.
+func TestAComparisonIsCompleteAndMirrored(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	mirrored := map[Transition]Transition{StableStable: StableStable, StableUnstable: UnstableStable, UnstableStable: StableUnstable, UnstableUnstable: UnstableUnstable, Unknown: Unknown}
+	for range 500 {
+		questions := func(from int64) (all []Question) {
+			taken := map[string]bool{}
+			for n := range random.Int64N(12) {
+				id := "q" + strconv.Itoa(random.IntN(15))
+				if taken[id] {
+					continue
+				}
+				taken[id] = true
+				q := Question{ID: from + n, QuestionID: id, Text: strconv.Itoa(random.IntN(6)), Level: stability.Levels[random.IntN(len(stability.Levels))]}
+				if random.IntN(3) > 0 {
+					q.Agreement = known(random.Float64())
+				}
+				all = append(all, q)
+			}
+			return all
+		}
+		a, b := questions(0), questions(100)
+		there, back := Compare(a, b), Compare(b, a)
+		require.Len(t, a, len(there.Pairs)+len(there.OnlyA))
+		require.Len(t, b, len(there.Pairs)+len(there.OnlyB))
+		require.Len(t, back.Pairs, len(there.Pairs))
+		require.Len(t, there.Pairs, there.Agreement.N+there.Agreement.LeftOut)
+		for transition, opposite := range mirrored {
+			if len(there.Pairs) == countByID(there) { // texts that several questions share may find other partners
+				require.Equal(t, there.Count(transition), back.Count(opposite))
+			}
+		}
+	}
+}
+
+func countByID(c Comparison) (count int) {
+	for _, pair := range c.Pairs {
+		if !pair.ByText {
+			count++
+		}
+	}
+	return count
+}
