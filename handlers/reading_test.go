@@ -65,7 +65,10 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.Equal(t, 3, answers.Length(), "two answers, and the failures together")
 	first, second, failed := answers.Eq(0), answers.Eq(1), answers.Eq(2)
 	require.Contains(t, first.Find("header").Text(), "2 次")
-	require.Equal(t, bodies[0], first.Find(".fold > .text").Text())
+	require.Equal(t, 2, first.Find(".same").Length(), "what all share is folded, the rest with what is around it stays")
+	common := first.Find(".difference").Clone()
+	common.Find("summary").Remove()
+	require.Equal(t, bodies[0], common.Text())
 	require.Equal(t, "1,000", second.Find("del").Text())
 	require.Equal(t, "2,000", second.Find("ins").Text())
 	require.Equal(t, 2, second.Find(".same").Length())
@@ -119,7 +122,7 @@ func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
 	require.Equal(t, 1, page.Find(".result").Length())
 	require.Contains(t, page.Find(".partial").Text(), "1 / 2 题")
 	require.Zero(t, page.Find("[data-export]").Length())
-	page.Find(".squares a, .segments a, .pager a").Each(func(_ int, link *goquery.Selection) {
+	page.Find(".squares a, .report-bar .segments a, .pager a").Each(func(_ int, link *goquery.Selection) {
 		require.Contains(t, link.AttrOr("href", ""), "partial=1")
 	})
 	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Find("a[href*=partial]").Text(), "先看已完成的 1 题")

@@ -22,6 +22,7 @@ var rooms = []string{
 	"handlers/api",
 	"handlers/form",
 	"handlers/fault",
+	"handlers/reading",
 	"handlers/request",
 	"views/tasks", "views/results", "views/system",
 	"views/ui",
@@ -41,7 +42,7 @@ var rooms = []string{
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
 	"handlers/admission", "handlers/live", "handlers/relay",
-	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/export", "jobs/secret", "jobs/stability",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/export", "jobs/rating", "jobs/secret", "jobs/stability",
 	"static", "views/paths", "views/text",
 }
 
@@ -50,7 +51,7 @@ var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/api", "handlers/fault"},
 	"github.com/danielgtaylor/huma/v2":    {"handlers/api"},
 	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report", "db/review", "db/sealed"},
-	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report"},
+	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report", "db/review"},
 	"github.com/hibiken/asynq":            {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},
 	"github.com/getsentry/sentry-go":      {"cmd/wending"},

@@ -134,7 +134,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 		t.Helper()
 		var away float64
 		dbtest.Await(t, 5*time.Second, fmt.Sprintf("question %d below the head", n), func() bool {
-			b.evaluate(fmt.Sprintf(`document.querySelectorAll(".result")[%d].getBoundingClientRect().top - document.querySelector(".report-head").getBoundingClientRect().bottom`, n-1), &away)
+			b.evaluate(fmt.Sprintf(`document.querySelectorAll(".result")[%d].getBoundingClientRect().top - document.querySelector(".report-bar").getBoundingClientRect().bottom`, n-1), &away)
 			return away > 11 && away < 13
 		})
 	}

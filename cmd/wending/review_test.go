@@ -24,12 +24,13 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	id := createTask(t, p.url, map[string]string{"task_name": "评审", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	results := "/tasks/" + id + "/results"
-	const first, note = ".result:first-of-type ", ".result:first-of-type .review textarea"
+	const first, note = ".result:first-of-type .verdict ", ".result:first-of-type .said-of textarea"
+	const said = ".result:first-of-type .said-of li"
 
 	one := openBrowser(t, p.url)
 	one.open(results)
 	one.requireAccessible("report with verdicts")
-	one.do(chromedp.SendKeys(note, "第二次回答不同"))
+	one.do(chromedp.Click(first+"[data-note]"), chromedp.SendKeys(note, "第二次回答不同"))
 	one.do(chromedp.Reload())
 	one.do(chromedp.WaitVisible(note))
 	var kept string
@@ -38,18 +39,18 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	one.do(chromedp.Click(first+"[data-verdict=FAIL]"), chromedp.WaitVisible("#who-name"))
 	one.requireAccessible("who reviews")
 	one.do(chromedp.SendKeys("#who-name", "李雷"), chromedp.Click(`#who button[value=ok]`))
-	one.sees(first+".review li", "李雷")
-	one.sees(first+".review li", "不通过")
-	one.sees(first+".review li .remark", "第二次回答不同")
+	one.sees(said, "李雷")
+	one.sees(said, "不通过")
+	one.sees(said+" .remark", "第二次回答不同")
 
 	other := openBrowser(t, p.url)
 	other.open(results)
-	other.sees(first+".review li", "第二次回答不同")
-	other.evaluate(`localStorage.setItem("reviewer", "李雷")`, nil) // the same person elsewhere
+	other.sees(said, "第二次回答不同")
+	other.evaluate(`document.cookie = "reviewer=" + encodeURIComponent("李雷")`, nil) // the same person elsewhere
 	other.do(chromedp.Reload())
 	other.do(chromedp.WaitVisible(first + `[data-verdict=FAIL][aria-pressed=true]`))
 	other.do(chromedp.KeyEvent("1"))
-	other.sees(first+".review li", "通过")
+	other.sees(said, "通过")
 	other.do(chromedp.WaitVisible(first + `[data-verdict=PASS][aria-pressed=true]`))
 
 	one.evaluate(`document.querySelector("`+note+`").value = ""`, nil)
@@ -75,5 +76,5 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	require.Equal(t, "还是不对", told.Items[0].Note)
 	require.Equal(t, 3, told.Items[0].Version)
 	one.open(results)
-	one.sees(".counts", "1 / 20")
+	one.sees(".report-bar", "已评 1/20")
 }

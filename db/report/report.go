@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"wending/db"
 	"wending/db/pg"
@@ -17,18 +18,26 @@ type Report struct{ db *pg.Pool }
 // New returns a Report that reads through a store's connections.
 func New(store *db.Store) Report { return Report{store.Pool()} }
 
-// Summary is what the map of all questions and the filters need to know about one item.
+// Summary is what the map of all questions, filters and orders need to know about one item.
 type Summary struct {
 	ID         int64  `db:"id"`
 	QuestionID string `db:"question_id"`
+	// Number is the item's, 1-based in the order of pages.
+	Number int `db:"number"`
 	// Answers is how many different answers the successful current runs gave.
 	Answers int `db:"answers"`
 	// Runs is how many current runs there are: fewer than the task's where it was stopped.
 	Runs int `db:"runs"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
-	// Level is nil while the item is not assessed.
-	Level *stability.Level `db:"level"`
+	// Level, Agreement and Letters are nil while the item is not assessed.
+	Level     *stability.Level `db:"level"`
+	Agreement *float64         `db:"agreement"`
+	Letters   *string          `db:"letters"`
+	// LatencyMS is the mean of the successful current runs; nil if there is none.
+	LatencyMS *float64 `db:"latency_ms"`
+	// Bytes is the length of the longest answer.
+	Bytes int `db:"bytes"`
 	// Matches reports whether the item matches the text that was searched for.
 	Matches bool `db:"matches"`
 }
@@ -37,18 +46,24 @@ type Summary struct {
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
 const summariseItems = `
-	SELECT i.id, i.question_id,
+	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
 		coalesce(r.answers, 0) AS answers,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
-		q.level,
-		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2) AS matches
+		q.level, q.agreement, q.letters,
+		r.latency_ms,
+		coalesce(r.bytes, 0) AS bytes,
+		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2 OR i.standard_answer ILIKE $2 OR EXISTS (
+			SELECT FROM evaluation_runs found
+			WHERE found.item_id = i.id AND found.is_current AND found.response_body ILIKE $2)) AS matches
 	FROM evaluation_items i
 	LEFT JOIN (
 		SELECT item_id,
 			count(DISTINCT answer_key) AS answers,
 			count(*) AS runs,
-			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures
+			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures,
+			avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
+			max(octet_length(response_body)) AS bytes -- known without reading the text
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current
 		GROUP BY item_id) r ON r.item_id = i.id
@@ -56,10 +71,42 @@ const summariseItems = `
 	WHERE i.task_id = $1
 	ORDER BY i.question_id`
 
-// Summaries returns a summary of each of the task's items, in the order of pages and exports. An item
-// matches if its question_id or question contains text, without regard to case.
+// Summaries returns a summary of each of the task's items, in the order of pages and exports. An item matches if its
+// question_id, question, standard answer or one of its answers contains text, without regard to case.
 func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string) ([]Summary, error) {
 	var summaries []Summary
 	err := r.db.SelectContext(ctx, &summaries, summariseItems, taskID, db.Containing(text))
 	return summaries, pg.Classify("summarise the questions", err)
+}
+
+// Retry is how far the runs of an item are that the task's active launch makes.
+type Retry struct {
+	ItemID int64 `db:"item_id"`
+	// Done of Total runs have ended; Total is 0 while the launch waits for its start.
+	Done  int `db:"done"`
+	Total int `db:"total"`
+}
+
+// Retrying returns those of the items that the task's active launch asks again, by their ids.
+func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Retry, error) {
+	const read = `
+		SELECT i.id AS item_id, count(u.id) FILTER (WHERE u.state NOT IN ('QUEUED', 'RUNNING')) AS done, count(u.id) AS total
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		JOIN evaluation_items i ON i.task_id = t.id AND i.id = ANY ($2)
+		LEFT JOIN units u ON u.launch_id = l.id AND u.item_id = i.id
+		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
+		GROUP BY i.id, l.id, t.runs_per_item
+		HAVING count(u.id) > 0
+			OR l.started_at IS NULL AND (l.item_id = i.id OR l.item_id IS NULL AND t.runs_per_item > (
+				SELECT count(*) FROM evaluation_runs WHERE item_id = i.id AND is_current AND status = 'SUCCEEDED'))`
+	var retries []Retry
+	if err := r.db.SelectContext(ctx, &retries, read, taskID, pq.Int64Array(itemIDs)); err != nil {
+		return nil, pg.Classify("read what is retried", err)
+	}
+	byItem := make(map[int64]Retry, len(retries))
+	for _, retry := range retries {
+		byItem[retry.ItemID] = retry
+	}
+	return byItem, nil
 }

@@ -172,6 +172,24 @@ func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string, ve
 	return reviews, pg.Classify("list the reviews", err)
 }
 
+// Version is a review as it was at a time.
+type Version struct {
+	Review
+	IsWithdrawn bool `db:"is_withdrawn"`
+}
+
+// History returns all versions of the reviews of an item, newest first.
+func (r Reviews) History(ctx context.Context, itemID int64) (versions []Version, err error) {
+	const list = `
+		SELECT ` + columns + `, v.is_withdrawn
+		FROM reviews v
+		JOIN evaluation_items i ON i.id = v.item_id
+		WHERE v.item_id = $1
+		ORDER BY v.id DESC`
+	err = r.db.SelectContext(ctx, &versions, list, itemID)
+	return versions, pg.Classify("list the versions of reviews", err)
+}
+
 // SignOff is that somebody has finished a report, with the verdicts on questions as they were then.
 type SignOff struct {
 	ID        int64     `db:"id"`

@@ -4,15 +4,18 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
+	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/request"
+	"wending/jobs/rating"
 )
 
 func (h *handler) registerReviews(api huma.API) {
@@ -30,6 +33,15 @@ func (h *handler) registerReviews(api huma.API) {
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews", Summary: "List the verdicts on a task's questions and answers",
 		Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.listReviews)
+	register(api, h, endpoint{
+		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews", Summary: "Give a task's questions to reviewers",
+		Description: "Replaces what was assigned before; no reviewers take everything back, and every question is everybody's again.",
+		Faults:      []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
+	}, h.assignReviews)
+	register(api, h, endpoint{
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews", Summary: "List which questions were given to which reviewers",
+		Faults: []string{"TASK_NOT_FOUND"},
+	}, h.listAssignments)
 	register(api, h, endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign a task's report off", Status: http.StatusCreated,
 		Faults: []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
@@ -96,7 +108,7 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := reviewerName(input.Body.Reviewer)
+	reviewer, err := ReviewerName(input.Body.Reviewer)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +123,8 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 // maxReviewerLength is how many characters a reviewer's name may have.
 const maxReviewerLength = 64
 
-// reviewerName checks a reviewer's name: there are no accounts yet, so everybody gives their own.
-func reviewerName(typed string) (string, error) {
+// ReviewerName checks a reviewer's name: there are no accounts yet, so everybody gives their own.
+func ReviewerName(typed string) (string, error) {
 	name := strings.TrimSpace(request.StorableText(typed))
 	if name == "" {
 		return "", fault.Parameter("reviewer", fault.NonEmpty())
@@ -136,7 +148,7 @@ func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := reviewerName(input.Reviewer)
+	reviewer, err := ReviewerName(input.Reviewer)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +219,7 @@ func (h *handler) signOff(ctx context.Context, input *signOffInput) (*signOffOut
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := reviewerName(input.Body.Reviewer)
+	reviewer, err := ReviewerName(input.Body.Reviewer)
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +249,87 @@ func (h *handler) listSignOffs(ctx context.Context, input *TaskPath) (*signOffsO
 	output.Body.Items = make([]SignOff, len(all))
 	for n, one := range all {
 		output.Body.Items[n] = newSignOff(one)
+	}
+	return output, nil
+}
+
+// MaxReviewers is to how many reviewers a task's questions can be given.
+const MaxReviewers = 20
+
+type assignInput struct {
+	TaskPath
+	Body struct {
+		Reviewers []string `json:"reviewers" maxItems:"20" doc:"At most 20, each 1–64 characters" example:"[\"李雷\",\"韩梅梅\"]"`
+		Order     string   `json:"order,omitempty" enum:"number,random" default:"number" doc:"Blocks of consecutive questions, or a random choice"`
+		Overlap   float64  `json:"overlap,omitempty" minimum:"0" maximum:"1" doc:"Share of questions that two reviewers get, to measure their agreement" example:"0.2"`
+	}
+}
+
+// Assignment is the reviewers of a question.
+type Assignment struct {
+	QuestionID string   `json:"question_id" example:"q1"`
+	Reviewers  []string `json:"reviewers" doc:"Empty: everybody"`
+}
+
+type assignmentsOutput struct {
+	Body struct {
+		Items []Assignment `json:"items" doc:"Ordered by question_id"`
+	}
+}
+
+func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assignmentsOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	reviewers, err := ReviewerNames(input.Body.Reviewers)
+	if err != nil {
+		return nil, err
+	}
+	err = review.New(h.Store).Assign(ctx, task.ID, func(questions int) [][]string {
+		return rating.Split(questions, reviewers, input.Body.Order == "random", input.Body.Overlap)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.listAssignments(ctx, &input.TaskPath)
+}
+
+// ReviewerNames checks the names of reviewers, each of which counts once.
+func ReviewerNames(typed []string) ([]string, error) {
+	var names []string
+	for _, one := range typed {
+		name, err := ReviewerName(one)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > MaxReviewers {
+		return nil, fault.Parameter("reviewers", fault.Between(0, MaxReviewers))
+	}
+	return names, nil
+}
+
+func (h *handler) listAssignments(ctx context.Context, input *TaskPath) (*assignmentsOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	assigned, err := review.New(h.Store).Assignments(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	summaries, err := report.New(h.Store).Summaries(ctx, task.ID, "")
+	if err != nil {
+		return nil, err
+	}
+	output := &assignmentsOutput{}
+	output.Body.Items = make([]Assignment, len(summaries))
+	for n, item := range summaries {
+		output.Body.Items[n] = Assignment{item.QuestionID, append([]string{}, assigned[item.ID]...)}
 	}
 	return output, nil
 }

@@ -1,21 +1,18 @@
 package web
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 
-	"github.com/google/uuid"
+	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	dbreport "wending/db/report"
-	"wending/db/review"
 	"wending/handlers/fault"
+	"wending/handlers/reading"
 	"wending/handlers/request"
-	"wending/jobs/stability"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/ui"
@@ -36,153 +33,185 @@ func (p *Pages) showReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	report := results.Report{Task: task}
+	if report.Query, err = queryOf(c); err != nil {
+		return err
+	}
+	report.IsPartial = isPartial
 	leave, err := gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	report := results.Report{Task: task, IsPartial: isPartial, Places: map[int64]int{}, Filter: c.QueryParam("filter"), Search: request.SearchText(c.QueryParam("search"))}
-	if !slices.Contains(results.Filters, report.Filter) {
-		return fault.Parameter("filter", fault.OneOf("unstable", "failed"))
-	}
-	if report.View, err = viewOf(c, task.RunsPerItem); err != nil {
+	reviews, err := p.readReport(c, &report)
+	if err != nil {
 		return err
 	}
-	if report.All, err = p.report.Summaries(ctx, task.ID, report.Search); err != nil {
-		return err
-	}
-	if report.Statistics, err = p.Store.TaskStatistics(ctx, task); err != nil {
-		return err
-	}
-	if report.Reviews, err = p.reviews(ctx, task.ID); err != nil {
-		return err
-	}
-	shown := report.Shown(report.Filter)
-	report.Pager = newPager(paths.Results(task.ID), report.Query(report.Filter, report.Search), page, len(shown))
+	shown := report.Shown(report.Query)
+	report.Pager = newPager(paths.Results(task.ID), report.Values(), page, len(shown))
 	if redirected, err := redirectPastEnd(c, report.Pager); redirected {
 		return err
 	}
+	report.Places = make(map[int64]int, len(shown))
 	for place, item := range shown {
 		report.Places[item.ID] = place
 	}
-	if report.Cards, err = p.cards(ctx, part(shown, page), report); err != nil {
-		return err
-	}
-	frame := p.frame(c, locale(c).Text("results.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task)...)
-	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"review.js", "report.js"}
-	return gates(c).Responses.Through(&c.Response().Writer, func() error {
-		return render(c, http.StatusOK, results.ReportPage(frame, report))
-	}, leave)
-}
-
-// reviews are people's verdicts on a task's questions as a whole, by the questions' ids.
-func (p *Pages) reviews(ctx context.Context, taskID uuid.UUID) (map[string][]review.Review, error) {
-	all, err := review.New(p.Store).List(ctx, taskID, "", "")
-	byQuestion := map[string][]review.Review{}
-	for _, one := range all {
-		if one.RunIndex == nil {
-			byQuestion[one.QuestionID] = append(byQuestion[one.QuestionID], one)
-		}
-	}
-	return byQuestion, err
-}
-
-// viewOf is the view that the request asks for, which the browser keeps, or that it has kept.
-func viewOf(c echo.Context, runsPerItem int) (string, error) {
-	if asked := c.QueryParam("view"); asked != "" {
-		if !slices.Contains(results.Views, asked) {
-			return "", fault.Parameter("view", fault.OneOf(results.Views...))
-		}
-		setCookie(c, viewCookie, asked)
-		return asked, nil
-	}
-	if kept, err := c.Cookie(viewCookie); err == nil && slices.Contains(results.Views, kept.Value) {
-		return kept.Value, nil
-	}
-	return results.DefaultView(runsPerItem), nil
-}
-
-// viewCookie keeps how a browser's reader likes to read reports.
-const viewCookie = "view"
-
-// cards are the questions of one page with their runs. Numbers count all questions of the task.
-func (p *Pages) cards(ctx context.Context, here []dbreport.Summary, report results.Report) ([]results.Card, error) {
+	here := part(shown, page)
 	ids := make([]int64, len(here))
 	for n, item := range here {
 		ids[n] = item.ID
 	}
-	items, err := p.report.ItemsByID(ctx, ids)
-	if err != nil {
-		return nil, err
+	if report.Cards, err = p.reader.Cards(ctx, task, ids, reviews, results.Shown(len(ids)*task.RunsPerItem)); err != nil {
+		return err
 	}
-	runs, err := p.Store.CurrentRuns(ctx, ids, results.Shown(len(ids)*report.Task.RunsPerItem))
-	if err != nil {
-		return nil, err
-	}
-	runsOf := map[int64][]db.Run{}
-	for _, run := range runs {
-		runsOf[run.ItemID] = append(runsOf[run.ItemID], run)
-	}
-	questions, err := p.report.Questions(ctx, report.Task.ID, ids)
-	if err != nil {
-		return nil, err
-	}
-	cards := make([]results.Card, len(items))
-	for n, item := range items {
-		card := newCard(item, db.WithMissing(runsOf[item.ID], report.Task.RunsPerItem), questions[item.ID].Number)
-		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {
-			card.Question = question
-			if card.Differences, err = question.ParseDifferences(); err != nil {
-				return nil, err
-			}
-		}
-		card.Reviews = report.Reviews[item.QuestionID]
-		cards[n] = card
-	}
-	return cards, nil
+	return p.renderReport(c, locale(c).Text("results.title", "Name", task.Name), task, leave, func(frame ui.Frame) templ.Component {
+		return results.ReportPage(frame, report)
+	})
 }
 
-// newCard sums the runs of a question up.
-func newCard(item db.Item, runs []db.Run, number int) results.Card {
-	card := results.Card{Item: item, Runs: runs, Number: number}
-	keys := make([][]byte, len(runs))
-	for n, run := range runs {
-		keys[n] = run.AnswerKey
-		switch run.Status {
-		case db.RunSucceeded:
-		case db.RunStopped:
-			card.Stopped++
-		default:
-			card.Failures++
-		}
-	}
-	card.Letters, card.Groups = stability.Letters(keys)
-	return card
+// renderReport renders a page with answers; leave gives the request's place back once the page is made.
+func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave func(), page func(ui.Frame) templ.Component, more ...ui.Crumb) error {
+	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, append([]ui.Crumb{{Text: locale(c).Text("results.crumb")}}, more...)...)...)
+	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"review.js", "report.js"}
+	return gates(c).Responses.Through(&c.Response().Writer, func() error { return render(c, http.StatusOK, page(frame)) }, leave)
 }
 
-// findQuestion leads to a question by its number, on the page of the whole report that has it. Numbers do not change with
-// filters, paging or retries.
-func (p *Pages) findQuestion(c echo.Context) error {
+// queryOf reads which questions of a report a request asks for.
+func queryOf(c echo.Context) (query results.Query, err error) {
+	query.Search = request.SearchText(c.QueryParam("search"))
+	for _, parameter := range []struct {
+		name    string
+		choices []string
+		to      *string
+	}{{"filter", results.Filters(), &query.Filter}, {"review", results.ReviewFilters(), &query.Review}, {"sort", results.Sorts, &query.Sort}} {
+		*parameter.to = c.QueryParam(parameter.name)
+		if !slices.Contains(parameter.choices, *parameter.to) {
+			return query, fault.Parameter(parameter.name, fault.OneOf(parameter.choices[1:]...))
+		}
+	}
+	return query, nil
+}
+
+// readReport reads what a report says of all its questions, and how its reader likes to read.
+func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews reading.Reviews, err error) {
+	ctx := c.Request().Context()
+	if report.View, err = choiceOf(c, "view", results.Views, results.DefaultView(report.Task.RunsPerItem)); err != nil {
+		return reviews, err
+	}
+	shownAs, err := choiceOf(c, "text", results.Texts, results.Raw)
+	if err != nil {
+		return reviews, err
+	}
+	if shownAs == results.Formatted {
+		report.Format = results.NewFormatter()
+	}
+	report.Reviewer = reviewer(c)
+	if report.All, err = p.report.Summaries(ctx, report.Task.ID, report.Search); err != nil {
+		return reviews, err
+	}
+	if report.Statistics, err = p.Store.TaskStatistics(ctx, report.Task); err != nil {
+		return reviews, err
+	}
+	if report.Turns, err = p.reviews.Assignments(ctx, report.Task.ID); err != nil {
+		return reviews, err
+	}
+	reviews, err = p.reader.Reviews(ctx, report.Task.ID)
+	report.Reviews = reviews.OfQuestions
+	return reviews, err
+}
+
+// choiceOf is the choice that the request makes, which the browser keeps, or that it has kept.
+func choiceOf(c echo.Context, name string, choices []string, otherwise string) (string, error) {
+	if asked := c.QueryParam(name); asked != "" {
+		if !slices.Contains(choices, asked) {
+			return "", fault.Parameter(name, fault.OneOf(choices...))
+		}
+		setCookie(c, name, asked)
+		return asked, nil
+	}
+	if kept, err := c.Cookie(name); err == nil && slices.Contains(choices, kept.Value) {
+		return kept.Value, nil
+	}
+	return otherwise, nil
+}
+
+// reviewer is the name that the browser's reader reviews under; empty until it was asked for.
+func reviewer(c echo.Context) string {
+	cookie, err := c.Cookie("reviewer")
+	if err != nil {
+		return ""
+	}
+	name, err := url.PathUnescape(cookie.Value)
+	if err != nil {
+		return ""
+	}
+	return request.SearchText(name)
+}
+
+// news tells a page of the questions that are done so far how many there are by now.
+func (p *Pages) news(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
 		return err
 	}
-	number, err := strconv.Atoi(c.Param("number"))
-	if err != nil || number < 1 || number > task.TotalItems {
-		return fault.New("QUESTION_NOT_FOUND")
+	known, err := strconv.Atoi(c.QueryParam("known"))
+	if err != nil {
+		return fault.Parameter("known", fault.Between(0, task.TotalItems))
 	}
-	items, _, err := p.report.Items(c.Request().Context(), task.ID, "", false, db.Page{Number: number, Size: 1})
+	return render(c, http.StatusOK, results.News(task, known, task.Processed > known))
+}
+
+// findQuestion leads to a question by its number, on the page of the whole report that has it. Numbers do not change with
+// filters, paging or retries. A page that shows the question asks for its card alone.
+func (p *Pages) findQuestion(c echo.Context) error {
+	task, item, number, err := p.question(c)
 	if err != nil {
 		return err
 	}
-	if len(items) == 0 {
-		return fault.New("QUESTION_NOT_FOUND")
+	if request.IsFragment(c.Request()) {
+		return p.showCard(c, task, item.ID)
 	}
 	query := url.Values{}
 	if page := (number-1)/defaultPageSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
-	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(items[0].ID))
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
+}
+
+// question returns the task and the question that the path names, the question by its number.
+func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int, err error) {
+	if task, err = p.task(c); err != nil {
+		return task, item, 0, err
+	}
+	number, err = strconv.Atoi(c.Param("number"))
+	if err != nil || number < 1 || number > task.TotalItems {
+		return task, item, 0, fault.New("QUESTION_NOT_FOUND")
+	}
+	items, _, err := p.report.Items(c.Request().Context(), task.ID, "", false, db.Page{Number: number, Size: 1})
+	if err == nil && len(items) == 0 {
+		err = fault.New("QUESTION_NOT_FOUND")
+	}
+	if err != nil {
+		return task, item, 0, err
+	}
+	return task, items[0], number, nil
+}
+
+// showCard renders one question of the report.
+func (p *Pages) showCard(c echo.Context, task db.Task, item int64) error {
+	report := results.Report{Task: task}
+	reviews, err := p.readReport(c, &report)
+	if err != nil {
+		return err
+	}
+	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{item}, reviews, results.Shown(task.RunsPerItem))
+	if err != nil {
+		return err
+	}
+	if len(cards) == 0 {
+		return fault.New("QUESTION_NOT_FOUND")
+	}
+	return render(c, http.StatusOK, results.CardPart(report, cards[0]))
 }
 
 // showRun shows the whole text of one run, of any launch.

@@ -129,8 +129,16 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.Tasks.Retry(c.Request().Context(), actor(c), task, questionID); err != nil {
+	retried, err := p.Tasks.Retry(c.Request().Context(), actor(c), task, questionID)
+	if err != nil {
 		return err
+	}
+	if questionID != "" && request.IsFragment(c.Request()) { // the report goes on where it is
+		items, _, err := p.report.Items(c.Request().Context(), task.ID, questionID, false, db.Page{Number: 1, Size: 1})
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		return p.showCard(c, retried, items[0].ID)
 	}
 	return done(c, paths.Task(task.ID), "retry")
 }

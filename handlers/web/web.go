@@ -18,9 +18,11 @@ import (
 	"wending/db"
 	"wending/db/monitor"
 	"wending/db/report"
+	"wending/db/review"
 	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/secret"
@@ -54,11 +56,13 @@ type Pages struct {
 	Config
 	monitor monitor.Monitor
 	report  report.Report
+	reviews review.Reviews
+	reader  reading.Reader
 }
 
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
-	p := &Pages{config, monitor.New(config.Store), report.New(config.Store)}
+	p := &Pages{config, monitor.New(config.Store), report.New(config.Store), review.New(config.Store), reading.New(config.Store)}
 	get := func(path string, handler echo.HandlerFunc) {
 		compressed.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
 	}
@@ -69,6 +73,13 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get("/tasks/:taskId/launches/:launchId", p.showLaunch)
 	get("/tasks/:taskId/results", p.showReport)
 	get("/tasks/:taskId/results/:number", p.findQuestion)
+	get("/tasks/:taskId/results/:number/reviews", p.listVersions)
+	get("/tasks/:taskId/news", p.news)
+	get("/tasks/:taskId/review", p.nextReview)
+	get("/tasks/:taskId/review/:number", p.reviewQuestion)
+	get("/tasks/:taskId/sign-off", p.showSignOff)
+	compressed.POST("/tasks/:taskId/sign-off", p.signOff)
+	compressed.POST("/tasks/:taskId/assignments", p.assign)
 	get("/tasks/:taskId/runs/:runId", p.showRun)
 	get(paths.Comparison, p.compare)
 	get(paths.Workers, p.listWorkers)
@@ -105,7 +116,7 @@ func gates(c echo.Context) *admission.Gates { return request.From(c.Request().Co
 func actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
 // toasts are the allowed values of ?done=.
-var toasts = []string{"created", "saved", "run", "stop", "retry", "resume", "deleted"}
+var toasts = []string{"created", "saved", "run", "stop", "retry", "resume", "deleted", "signed", "assigned"}
 
 // done redirects to a page that says what was done.
 func done(c echo.Context, path, what string) error {

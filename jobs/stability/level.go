@@ -72,7 +72,7 @@ func haveOneContent(texts []string) bool {
 			return false
 		}
 	}
-	return areEqual(texts, plain) || areEqual(texts, canonicalJSON)
+	return areEqual(texts, plain) || areEqual(texts, CanonicalJSON)
 }
 
 // areEqual reports whether reduce makes the same of all texts; of a text that it does not take, it makes "".
@@ -143,9 +143,9 @@ func isAtLineStart(runes []rune, n int) bool {
 	return true
 }
 
-// canonicalJSON writes an object or a list with its members in order and without white space, also one in a fence of
+// CanonicalJSON writes an object or a list with its members in order and without white space, also one in a fence of
 // Markdown; "" if the text is neither.
-func canonicalJSON(text string) string {
+func CanonicalJSON(text string) string {
 	text = strings.TrimSpace(text)
 	if rest, isFenced := strings.CutPrefix(text, "```"); isFenced {
 		rest, isFenced = strings.CutSuffix(rest, "```")

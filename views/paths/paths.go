@@ -62,6 +62,27 @@ func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
+// QuestionReviews is the history of the verdicts on a question.
+func QuestionReviews(id uuid.UUID, number int) string { return Question(id, number) + "/reviews" }
+
+// News tells whether more questions of a running task are done than are known.
+func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + strconv.Itoa(known) }
+
+// Review leads to the next question that waits for the reader's verdict.
+func Review(id uuid.UUID) string { return Task(id) + "/review" }
+
+// ReviewOf is one question on a page of its own, for a verdict.
+func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strconv.Itoa(number) }
+
+// SignOff is the summary of a review, where it is signed off.
+func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
+
+// Assignments is where questions are given to reviewers.
+func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
+
+// Print is a task's report as one document, for paper.
+func Print(id uuid.UUID) string { return Results(id) + "/print" }
+
 // Launches is the list of a task's launches.
 func Launches(id uuid.UUID) string { return Task(id) + "/launches" }
 

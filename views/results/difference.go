@@ -29,8 +29,7 @@ func differenceText(pieces []stability.Piece) templ.Component {
 				before, hidden, behind := foldedEqual(piece.Text, n == 0, n == len(pieces)-1)
 				html.WriteString(templ.EscapeString(before))
 				if hidden != "" {
-					html.WriteString(`<details class="same"><summary>` + templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(hidden))) +
-						"</summary>" + templ.EscapeString(hidden) + "</details>")
+					html.WriteString(foldedSame(ctx, hidden))
 				}
 				html.WriteString(templ.EscapeString(behind))
 			}
@@ -55,4 +54,78 @@ func markedText(own []stability.Piece, behind string) templ.Component {
 		_, err := io.WriteString(w, html.String())
 		return err
 	})
+}
+
+// common is a part of the most common answer: one that other answers share, all of them, is folded.
+type common struct {
+	text     string
+	isShared bool
+}
+
+// commonHead is how much of the most common answer's beginning is shown in any case.
+const commonHead = 60
+
+// commonParts are those of the most common answer: what other answers do not share stands out, with what is around it.
+func (c Card) commonParts() (parts []common) {
+	if len(c.Differences) == 0 || len(c.Groups) == 0 {
+		return nil
+	}
+	whole := []rune(c.textOf(c.Groups[0].Letter))
+	isKept := make([]bool, len(whole))
+	keep := func(from, to int) {
+		for n := max(0, from); n < min(to, len(whole)); n++ {
+			isKept[n] = true
+		}
+	}
+	keep(0, commonHead)
+	for _, difference := range c.Differences {
+		at := 0
+		for _, step := range difference.Steps {
+			switch step.Op {
+			case stability.Insert:
+				keep(at-keptEqual, at+keptEqual)
+			case stability.Delete:
+				keep(at-keptEqual, at+step.Length+keptEqual)
+				at += step.Length
+			default:
+				at += step.Length
+			}
+		}
+	}
+	for from := 0; from < len(whole); {
+		to := from
+		for to < len(whole) && isKept[to] == isKept[from] {
+			to++
+		}
+		part := common{string(whole[from:to]), !isKept[from] && to-from > foldEqual}
+		if last := len(parts) - 1; last >= 0 && !part.isShared && !parts[last].isShared {
+			parts[last].text += part.text
+		} else {
+			parts = append(parts, part)
+		}
+		from = to
+	}
+	return parts
+}
+
+// commonText shows the most common answer with what all share folded.
+func commonText(parts []common) templ.Component {
+	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
+		var html strings.Builder
+		for _, part := range parts {
+			if part.isShared {
+				html.WriteString(foldedSame(ctx, part.text))
+			} else {
+				html.WriteString(templ.EscapeString(part.text))
+			}
+		}
+		_, err := io.WriteString(w, html.String())
+		return err
+	})
+}
+
+// foldedSame is a stretch of text that answers share, folded.
+func foldedSame(ctx context.Context, same string) string {
+	return `<details class="same"><summary>` + templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(same))) +
+		"</summary>" + templ.EscapeString(same) + "</details>"
 }

@@ -173,6 +173,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, part := range results.Parts()[1:] {
 		add("compare.", part)
 	}
+	add("results.text.", results.Texts...)
+	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "success", "latency")
 	add("failure.", jobs.FailureCodes...)
 	add("run.error.", agent.CodeTimeout, agent.CodeNetwork, agent.CodeAddressNotAllowed, agent.CodeAgent, agent.CodeParse,
@@ -181,10 +183,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "saved", "deleted")
+	add("done.", "created", "saved", "deleted", "signed", "assigned")
 	add("launch.by.", "api", "page")
 	add("nav.", "tasks", "create", "workers", "theme.light", "theme.dark")
-	add("results.filter.", "all", "failed", "unstable")
 	for _, format := range []string{"csv", "xlsx", "jsonl"} {
 		add("results.export.", format, "failed."+format)
 		add("results.exporting.", format)

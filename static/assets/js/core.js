@@ -123,5 +123,8 @@
       else select();
     }
   });
-  document.querySelectorAll("[data-submit-on-change]").forEach((form) => form.addEventListener("change", () => form.requestSubmit()));
+  document.querySelectorAll("[data-submit-on-change]").forEach((form) => {
+    form.addEventListener("change", () => form.requestSubmit());
+    form.addEventListener("formdata", (event) => [...event.formData].forEach(([name, value]) => { if (value === "") event.formData.delete(name); })); // short links
+  });
 })();

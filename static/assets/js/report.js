@@ -1,51 +1,86 @@
-// The report of a task: keys, folds that do not move what is read, and exports that say how they end.
+// The report of a task: keys, the reader's place, folds that do not move what is read, and exports that say how they end.
 (function () {
   "use strict";
   const { toast } = window.wending;
-  const cards = [...document.querySelectorAll(".result")];
+  const cards = () => [...document.querySelectorAll(".result")];
   const help = document.getElementById("help");
-  const head = document.querySelector(".report-head");
+  const bar = document.querySelector(".report-bar");
   const map = document.querySelector(".map");
+  const mode = document.querySelector(".review-mode");
   const isStill = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-  if (window.innerWidth < 1360 && window.innerWidth > 1000) map.open = false; // a rail leaves the answers their room
 
-  // Where cards begin to be covered by the head once it sticks to the top of the window.
-  function headBottom() {
-    return getComputedStyle(head).position === "sticky" ? head.offsetHeight : 0;
+  // Where cards begin to be covered by the bar once it sticks to the top of the window.
+  function barBottom() {
+    return getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
   }
-  // The question being read: the first one that is not scrolled away under the head.
+  // The question being read: the first one that is not scrolled away under the bar.
   function current() {
-    const edge = headBottom() + 40;
-    const at = cards.findIndex((card) => card.getBoundingClientRect().bottom > edge);
-    return at < 0 ? cards.length - 1 : at;
+    const edge = barBottom() + 40;
+    const all = cards();
+    return all.find((card) => card.getBoundingClientRect().bottom > edge) || all[all.length - 1];
   }
   function isAtTop(card) {
-    return Math.abs(card.getBoundingClientRect().top - headBottom()) < 40;
+    return Math.abs(card.getBoundingClientRect().top - barBottom()) < 40;
   }
   function show(card) {
-    window.scrollBy({ top: card.getBoundingClientRect().top - headBottom() - 12, behavior: isStill ? "instant" : "smooth" });
+    window.scrollBy({ top: card.getBoundingClientRect().top - barBottom() - 12, behavior: isStill ? "instant" : "smooth" });
     card.focus({ preventScroll: true });
   }
   let target = -1; // where a smooth scroll leads; keys pressed until then count from there
   let targetUntil = 0;
   function step(by) {
-    let at = Date.now() < targetUntil ? target : current();
+    const all = cards();
+    if (!all.length) return;
+    let at = Date.now() < targetUntil ? target : all.indexOf(current());
     // Back from the middle of a long question leads to its beginning first.
-    if (!(by < 0 && Date.now() >= targetUntil && cards[at] && cards[at].getBoundingClientRect().top < headBottom() - 40)) at += by;
-    else if (isAtTop(cards[at])) at += by;
-    if (at >= cards.length) return turn("next", "#first");
+    if (!(by < 0 && Date.now() >= targetUntil && all[at].getBoundingClientRect().top < barBottom() - 40)) at += by;
+    else if (isAtTop(all[at])) at += by;
+    if (at >= all.length) return turn("next", "#first");
     if (at < 0) return turn("prev", "#last");
     target = at;
     targetUntil = Date.now() + 600;
-    show(cards[at]);
+    show(all[at]);
   }
   // The next page begins at its first question, the previous one at its last.
   function turn(rel, hash) {
     const link = document.querySelector(`.pager a[rel=${rel}]`);
     if (link) location.href = link.href + hash;
   }
-  if (location.hash === "#last" && cards.length) window.addEventListener("load", () => show(cards[cards.length - 1]));
-  if (location.hash === "#first" && cards.length) cards[0].focus({ preventScroll: true });
+  const atLoad = cards();
+  if (location.hash === "#last" && atLoad.length) window.addEventListener("load", () => show(atLoad[atLoad.length - 1]));
+  if (location.hash === "#first" && atLoad.length) atLoad[0].focus({ preventScroll: true });
+
+  // The bar and the map say where the reader is.
+  const squares = map ? [...map.querySelectorAll(".squares a")] : [];
+  const inOrder = squares.filter((square) => square.dataset.place).sort((a, b) => a.dataset.place - b.dataset.place);
+  const squareOf = (card) => card && squares.find((square) => square.hash === "#" + card.id);
+  function showPlace() {
+    const square = squareOf(current());
+    if (!square) return;
+    squares.forEach((one) => { if (one === square) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current"); });
+    map.querySelector("summary [data-place]").textContent = square.dataset.place || "–";
+  }
+  if (map) {
+    let isAsked = false;
+    window.addEventListener("scroll", () => {
+      if (isAsked) return;
+      isAsked = true;
+      requestAnimationFrame(() => { isAsked = false; showPlace(); });
+    }, { passive: true });
+    showPlace();
+    map.addEventListener("toggle", () => {
+      const here = map.open && map.querySelector("[aria-current]");
+      if (here) here.scrollIntoView({ block: "center", behavior: "instant" });
+    });
+    document.addEventListener("click", (event) => { if (map.open && !map.contains(event.target)) map.open = false; });
+  }
+  const picture = document.querySelector(".fingerprint > svg");
+  if (picture) picture.addEventListener("click", (event) => {
+    const box = picture.getBoundingClientRect();
+    const numbers = picture.dataset.numbers.split(",");
+    const at = Math.floor((event.clientX - box.left) / box.width * numbers.length);
+    location.assign(picture.dataset.results + "/" + numbers[Math.max(0, Math.min(numbers.length - 1, at))]);
+  });
 
   // Opens or closes folds and keeps the card that is read where it is.
   function toggle(folds, anchor) {
@@ -54,12 +89,11 @@
     folds.forEach((fold) => { fold.open = open; });
     window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" }); // the style library scrolls smoothly
   }
-  // Leads to the next question of a kind, regardless of its page: the map has them all.
+  // Leads to the next question of a kind among those that are shown, regardless of its page: the map has them all.
   function seek(by, kind) {
-    const squares = [...map.querySelectorAll(".squares a")];
-    const here = squares.findIndex((square) => cards.length && square.hash === "#" + cards[current()].id);
-    for (let at = here + by; at >= 0 && at < squares.length; at += by) {
-      if (squares[at].matches(kind)) return follow(squares[at]);
+    const here = inOrder.indexOf(squareOf(current()));
+    for (let at = here + by; at >= 0 && at < inOrder.length; at += by) {
+      if (inOrder[at].matches(kind)) return follow(inOrder[at]);
     }
   }
   function follow(square) {
@@ -70,29 +104,42 @@
   const unstable = ".is-format_only, .is-wording, .is-different";
   let lastKey = "";
   function copyLink() {
-    const link = cards[current()].querySelector("h2 > a");
+    const link = current().querySelector("h2 > a");
     if (navigator.clipboard) navigator.clipboard.writeText(link.href).then(() => toast(link.dataset.copied, false));
   }
-  const verdict = (name) => () => cards.length && window.wending.giveVerdict(cards[current()], name);
+  function switchTo(other) {
+    if (other) location.assign(other.href + (!mode && current() ? "#" + current().id : ""));
+  }
+  const withCard = (act) => () => { const card = current(); if (card) act(card); };
+  const verdict = (name) => withCard((card) => window.wending.giveVerdict(card, name));
   const keys = {
     1: verdict("PASS"), 2: verdict("FAIL"), 3: verdict("UNSURE"),
+    r: withCard((card) => window.wending.openNote(card)),
     n: () => seek(1, unstable),
     p: () => seek(-1, unstable),
     f: () => seek(1, ".is-failed"),
-    g: () => lastKey === "g" && follow(map.querySelector(".squares a")),
-    G: () => follow(map.querySelector(".squares a:last-child")),
+    g: () => lastKey === "g" && follow(inOrder[0]),
+    G: () => follow(inOrder[inOrder.length - 1]),
     d: () => document.documentElement.classList.toggle("without-differences"),
-    c: () => cards.length && copyLink(),
-    j: () => step(1),
-    k: () => step(-1),
-    e: () => cards.length && toggle(cards[current()].querySelectorAll(".fold"), cards[current()]),
-    E: () => cards.length && toggle(document.querySelectorAll(".fold"), cards[current()]),
-    v: () => location.assign(document.querySelector("[data-view]:not([aria-current])").href + (cards.length ? "#" + cards[current()].id : "")),
-    "/": () => document.getElementById("search").focus(),
+    c: withCard(copyLink),
+    j: () => (mode ? location.assign(mode.dataset.skip) : step(1)),
+    k: () => (mode ? history.back() : step(-1)),
+    e: withCard((card) => toggle(card.querySelectorAll(".fold, .same"), card)),
+    E: withCard((card) => toggle(document.querySelectorAll(".result .fold, .result .same"), card)),
+    v: () => switchTo(document.querySelector("[data-view]:not([aria-current])")),
+    m: () => switchTo(document.querySelector("[data-text]:not([aria-current])")),
+    R: () => { const link = document.querySelector("[data-review-mode]"); if (link) location.assign(link.href); },
+    "/": () => { const search = document.getElementById("search"); if (search) search.focus(); },
     "?": () => help.showModal(),
   };
+  if (mode) {
+    keys.Escape = () => location.assign(mode.dataset.leave);
+    keys.u = () => window.wending.undo();
+    document.addEventListener("wending:judged", () => location.assign(mode.dataset.next));
+  }
   document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && map && map.open) { map.open = false; return; }
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
     const act = keys[event.key];
     if (!act) return;
@@ -100,6 +147,44 @@
     act();
     lastKey = event.key;
   });
+
+  // What was searched for is marked where it stands, without a change to any text; folds that hide it are opened.
+  const search = document.getElementById("search");
+  const wanted = search ? search.defaultValue.trim().toLowerCase() : "";
+  function rangesIn(part) {
+    const ranges = [];
+    const nodes = [];
+    let whole = "";
+    const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      nodes.push([whole.length, walker.currentNode]);
+      whole += walker.currentNode.data.toLowerCase();
+    }
+    const nodeAt = (place) => nodes.findLast(([start]) => start <= place);
+    for (let at = whole.indexOf(wanted); at >= 0; at = whole.indexOf(wanted, at + wanted.length)) {
+      const [from, first] = nodeAt(at);
+      const [to, last] = nodeAt(at + wanted.length - 1);
+      const range = new Range();
+      range.setStart(first, Math.min(at - from, first.data.length));
+      range.setEnd(last, Math.min(at + wanted.length - to, last.data.length));
+      ranges.push(range);
+    }
+    return ranges;
+  }
+  if (wanted && window.CSS && CSS.highlights) {
+    const hits = [];
+    document.querySelectorAll(".result .text, .result .formatted").forEach((part) => {
+      const found = rangesIn(part);
+      hits.push(...found);
+      const fold = found.length > 0 && part.parentElement.closest("details.fold:not([open])");
+      if (fold && !rangesIn(fold.querySelector("summary")).length) fold.open = true;
+      found.forEach((range) => {
+        const same = range.startContainer.parentElement.closest("details.same");
+        if (same && !range.startContainer.parentElement.closest("summary")) same.open = true;
+      });
+    });
+    CSS.highlights.set("hit", new Highlight(...hits));
+  }
 
   // An export is fetched, so that its button can show that it is being written and what came of it.
   document.querySelectorAll("[data-export]").forEach((link) => {

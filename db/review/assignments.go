@@ -1,0 +1,69 @@
+package review
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Assignments returns to whom the questions of a task were given, by the items' ids.
+func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][]string, error) {
+	const list = `
+		SELECT a.item_id, a.reviewer
+		FROM review_assignments a
+		JOIN evaluation_items i ON i.id = a.item_id
+		WHERE i.task_id = $1
+		ORDER BY a.item_id, a.reviewer`
+	var rows []struct {
+		ItemID   int64  `db:"item_id"`
+		Reviewer string `db:"reviewer"`
+	}
+	if err := r.db.SelectContext(ctx, &rows, list, taskID); err != nil {
+		return nil, pg.Classify("list the assignments", err)
+	}
+	byItem := map[int64][]string{}
+	for _, row := range rows {
+		byItem[row.ItemID] = append(byItem[row.ItemID], row.Reviewer)
+	}
+	return byItem, nil
+}
+
+// Assign gives the questions of a task to reviewers, anew: what was given before is taken back. split returns for a
+// number of questions, in the order of pages, the reviewers of each.
+func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questions int) [][]string) error {
+	const (
+		lock    = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`
+		read    = `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY question_id`
+		reset   = `DELETE FROM review_assignments WHERE item_id IN (SELECT id FROM evaluation_items WHERE task_id = $1)`
+		install = `INSERT INTO review_assignments (item_id, reviewer) SELECT * FROM unnest($1::bigint[], $2::text[])`
+	)
+	return r.db.InTx(ctx, "assign the questions", func(tx *sqlx.Tx) error {
+		var locked uuid.UUID
+		if err := tx.GetContext(ctx, &locked, lock, taskID); err != nil {
+			if pg.IsNoRows(err) {
+				return &db.NotFoundError{Kind: db.KindTask}
+			}
+			return pg.Classify("lock the task", err)
+		}
+		var items []int64
+		if err := tx.SelectContext(ctx, &items, read, taskID); err != nil {
+			return pg.Classify("read the questions", err)
+		}
+		if _, err := tx.ExecContext(ctx, reset, taskID); err != nil {
+			return pg.Classify("take the assignments back", err)
+		}
+		ids, names := pq.Int64Array{}, pq.StringArray{}
+		for n, reviewers := range split(len(items)) {
+			for _, reviewer := range reviewers {
+				ids, names = append(ids, items[n]), append(names, reviewer)
+			}
+		}
+		_, err := tx.ExecContext(ctx, install, ids, names)
+		return pg.Classify("assign the questions", err)
+	})
+}

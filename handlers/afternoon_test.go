@@ -1,0 +1,230 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// fourQuestions have answers of four kinds: equal, another format, another wording, and a failure.
+func fourQuestions(t *testing.T, s *site) (id string, agent *agenttest.Agent) {
+	t.Helper()
+	long := strings.Repeat("应当承担违约责任。", 30)
+	agent = agenttest.New(t, answering(map[string][]string{
+		"甲": {"北京"}, "乙": {"Paris", "paris."}, "丙": {long + "三十", long + "五十（抱歉）"}, "丁": {"好", ""},
+	}))
+	id = s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,a\nq3,丙,a\nq4,丁,a\n"})
+	s.awaitDone(t, id)
+	return id, agent
+}
+
+// shownNumbers are the numbers of the questions that a page shows, in its order.
+func shownNumbers(page *goquery.Document) string {
+	var numbers []string
+	page.Find(".result").Each(func(_ int, card *goquery.Selection) { numbers = append(numbers, card.AttrOr("data-number", "")) })
+	return strings.Join(numbers, " ")
+}
+
+// as makes a request as a reviewer whose name the browser knows.
+func (s *site) as(t *testing.T, name, path string) response {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+	require.NoError(t, err)
+	request.AddCookie(&http.Cookie{Name: "reviewer", Value: url.PathEscape(name)})
+	return s.do(t, request)
+}
+
+func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, _ := fourQuestions(t, s)
+	results := "/tasks/" + id + "/results"
+	for query, numbers := range map[string]string{
+		"":                                 "1 2 3 4",
+		"?filter=unstable":                 "2 3",
+		"?filter=failed":                   "4",
+		"?filter=identical":                "1 4",
+		"?filter=format_only":              "2",
+		"?filter=wording":                  "3",
+		"?filter=different":                "",
+		"?sort=agreement":                  "4 2 3 1",
+		"?sort=-length":                    "3 1 2 4",
+		"?sort=agreement&filter=unstable":  "2 3",
+		"?search=" + url.QueryEscape("抱歉"): "3",
+		"?search=PARIS":                    "2",
+		"?search=" + url.QueryEscape("丁"):  "4",
+		"?search=nothing":                  "",
+		"?review=open":                     "1 2 3 4",
+		"?review=PASS":                     "",
+	} {
+		require.Equal(t, numbers, shownNumbers(s.get(t, results+query).page(t)), query)
+	}
+	page := s.get(t, results+"?filter=unstable&sort=agreement").page(t)
+	require.Equal(t, 4, page.Find(".squares a").Length(), "the map has all")
+	require.Equal(t, 2, page.Find(".squares .is-left-out").Length())
+	require.NotContains(t, page.Find(".squares a").First().AttrOr("href", ""), "filter", "what the filter hides is shown without it")
+	require.Contains(t, page.Find(".squares a").Eq(1).AttrOr("href", ""), "filter=unstable&sort=agreement")
+	require.Equal(t, "回答不一致（2）", page.Find("[name=filter] [selected]").Text())
+	require.Equal(t, "最不一致在前", page.Find("[name=sort] [selected]").Text())
+	for _, bad := range []string{"?filter=x", "?review=x", "?sort=x", "?view=x", "?text=x"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+bad).StatusCode, bad)
+	}
+	require.Equal(t, 1, page.Find(".fingerprint > svg").Length())
+	require.Equal(t, "1,2,3,4", page.Find(".fingerprint > svg").AttrOr("data-numbers", ""), "the most agreement first")
+}
+
+// A question is retried where it stands: its card says how far, replaces itself, and the report stays open for everybody.
+func TestAQuestionIsRetriedInPlace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	release := make(chan struct{})
+	var isRetry atomic.Bool
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		switch {
+		case call.Question == "fine":
+			agenttest.Stream(w, "fine")
+		case !isRetry.Load():
+			http.Error(w, "down", http.StatusBadGateway)
+		default:
+			<-release
+			agenttest.Stream(w, "there")
+		}
+	})
+	id := s.create(t, fake.URL, map[string]string{"max_retries": "0", "file@q.csv": "question_id,question,standard_answer\nq1,bad,a\nq2,fine,a\n"})
+	s.awaitDone(t, id)
+	isRetry.Store(true)
+	results := "/tasks/" + id + "/results"
+	card := func() *goquery.Selection { return s.fragment(t, results+"/1").page(t).Find(".result") }
+	require.Equal(t, "重试此题", card().Find(".verdict form button").Text())
+
+	form := strings.NewReader(url.Values{"question_id": {"q1"}}.Encode())
+	request, err := http.NewRequest(http.MethodPost, s.URL+"/tasks/"+id+"/retry", form)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("HX-Request", "true")
+	answer := s.do(t, request)
+	require.Equal(t, http.StatusOK, answer.StatusCode, "it does not leave the page")
+	require.Contains(t, answer.page(t).Find(".retrying").Text(), "重试")
+	require.Equal(t, results+"/1", answer.page(t).Find(".result").AttrOr("hx-get", ""))
+	dbtest.Await(t, 10*time.Second, "the runs", func() bool { return strings.Contains(card().Find(".retrying").Text(), "重试中 0/5") })
+	page := s.get(t, results).page(t)
+	require.Equal(t, 1, page.Find(".retrying").Length(), "who opens the report meanwhile sees it too")
+	require.Equal(t, 2, page.Find(".result").Length())
+	_, isPolled := page.Find(".result").Eq(1).Attr("hx-get")
+	require.False(t, isPolled)
+	close(release)
+	s.awaitDone(t, id)
+	done := card()
+	_, isPolled = done.Attr("hx-get")
+	require.False(t, isPolled, "it comes to rest")
+	require.Equal(t, "A A A A A", strings.TrimPrefix(done.Find(".strip").AttrOr("aria-label", ""), "每次运行："))
+	require.Contains(t, done.Find(".verdict .level").Text(), "一致")
+}
+
+// Reviewers judge in turn, the least stable first; what one said can be read by all, with its history; the summary is
+// signed off, and tells what changed after that.
+func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, _ := fourQuestions(t, s)
+	base := "/tasks/" + id
+	judge := func(question, reviewer, verdict string, version int) {
+		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": reviewer, "verdict": verdict, "note": "依据 " + verdict, "version": version})
+		require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
+	}
+	next := func(name, query string) string { return s.as(t, name, base+"/review"+query).Header.Get("Location") }
+	require.Equal(t, base+"/review/4", next("李雷", ""), "the least agreement first")
+	require.Equal(t, base+"/review/2", next("李雷", "?after=4"), "skipped")
+	page := s.as(t, "李雷", base+"/review/4").page(t)
+	require.Equal(t, "4", shownNumbers(page))
+	require.Contains(t, page.Find(".report-bar").Text(), "还有 4 题待评")
+	judge("q4", "李雷", "FAIL", 0)
+	judge("q2", "李雷", "PASS", 0)
+	require.Equal(t, base+"/review/3", next("李雷", ""))
+	require.Equal(t, base+"/review/4", next("韩梅梅", ""), "everybody has their own turn")
+	require.Equal(t, base+"/review/3", next("", ""), "without a name: what nobody judged")
+	judge("q4", "韩梅梅", "PASS", 0)
+	judge("q4", "李雷", "UNSURE", 1)
+
+	results := base + "/results"
+	for query, numbers := range map[string]string{"?review=open": "1 3", "?review=PASS": "2", "?review=disagree": "4", "?review=FAIL": ""} {
+		require.Equal(t, numbers, shownNumbers(s.get(t, results+query).page(t)), query)
+	}
+	require.Equal(t, "1 3", shownNumbers(s.as(t, "李雷", results+"?review=mine").page(t)))
+	require.Equal(t, "1 2 3", shownNumbers(s.as(t, "韩梅梅", results+"?review=mine").page(t)))
+	require.Contains(t, s.as(t, "李雷", results).page(t).Find(".report-bar").Text(), "已评 2/4 · 轮到我 2")
+	history := s.fragment(t, results+"/4/reviews").page(t).Find("li")
+	require.Equal(t, 3, history.Length())
+	require.Contains(t, history.Eq(0).Text(), "存疑")
+	require.Contains(t, history.Eq(2).Text(), "不通过")
+
+	// Questions are shared; each sees whose turn a question is.
+	answer := s.send(t, http.MethodPut, api+"/"+id+"/review-assignments", map[string]any{"reviewers": []string{"李雷", "韩梅梅", "李雷"}, "overlap": 0.25})
+	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
+	var assigned struct {
+		Items []struct {
+			QuestionID string `json:"question_id"`
+			Reviewers  []string
+		}
+	}
+	require.NoError(t, json.Unmarshal(answer.body, &assigned))
+	require.Equal(t, []string{"李雷"}, assigned.Items[0].Reviewers)
+	require.Equal(t, []string{"李雷", "韩梅梅"}, assigned.Items[3].Reviewers)
+	require.Equal(t, "1", shownNumbers(s.as(t, "李雷", results+"?review=mine").page(t)))
+	require.Equal(t, "3", shownNumbers(s.as(t, "韩梅梅", results+"?review=mine").page(t)))
+	require.Contains(t, s.get(t, results).page(t).Find(".said-of").Eq(2).Text(), "评审人：韩梅梅")
+	require.Equal(t, http.StatusUnprocessableEntity, s.send(t, http.MethodPut, api+"/"+id+"/review-assignments", map[string]any{"reviewers": []string{" "}}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments", map[string]string{"reviewers": "甲\n\n乙 \n", "order": "random", "overlap": "100"}).StatusCode)
+	require.Contains(t, s.get(t, results).page(t).Find(".said-of").Eq(2).Text(), "评审人：乙、甲")
+	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments", map[string]string{"reviewers": "", "overlap": "0"}).StatusCode)
+	require.NotContains(t, s.get(t, results).page(t).Find(".said-of").Text(), "评审人")
+
+	judge("q1", "李雷", "PASS", 0)
+	judge("q3", "李雷", "PASS", 0)
+	require.Equal(t, base+"/sign-off", next("李雷", ""), "nothing is left")
+	summary := s.as(t, "李雷", base+"/sign-off").page(t)
+	require.Contains(t, summary.Text(), "1 题有两人以上评审")
+	require.Equal(t, "4", summary.Find("table tbody tr").Eq(0).Find("td").Eq(2).Text())
+	require.Equal(t, "李雷", summary.Find("[name=reviewer]").AttrOr("value", ""))
+	refused := s.post(t, base+"/sign-off", map[string]string{"reviewer": " ", "note": "可以上线"})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").AttrOr("value", ""), "nothing typed is lost")
+	require.Equal(t, base+"/sign-off?done=signed", s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": "可以上线"}).Header.Get("Location"))
+	page = s.get(t, base+"/sign-off").page(t)
+	require.Contains(t, page.Find(".said-list").Text(), "通过 4 · 不通过 0 · 存疑 1")
+	require.NotContains(t, page.Find(".said-list").Text(), "签发后有改动")
+	judge("q1", "李雷", "FAIL", 1)
+	require.Contains(t, s.get(t, base+"/sign-off").page(t).Find(".said-list").Text(), "签发后有改动")
+}
+
+// Answers can be read as their author meant them. What an agent sends stays text: no element that could act.
+func TestAnswersAreFormatted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	text := "# 意见\n\n- **应予**支持\n- `x < 1`\n\n| a | b |\n|---|---|\n| 1 | <img src=x onerror=alert(1)> |\n\n[link](javascript:alert(1)) ![bild](https://x.example/p.png)\n\n<script>alert(2)</script>"
+	fake := agenttest.New(t, answering(map[string][]string{"md": {text}, "json": {`{"b":[1,2],"a":"<b>"}`}}))
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,md,a\nq2,json,a\n"})
+	s.awaitDone(t, id)
+	page := s.get(t, "/tasks/"+id+"/results?text=formatted&view=merged").page(t)
+	markdown := page.Find(".result").Eq(0).Find(".formatted")
+	require.Equal(t, "意见", markdown.Find(".heading").Text())
+	require.Equal(t, 2, markdown.Find("li").Length())
+	require.Equal(t, "应予", markdown.Find("strong").Text())
+	require.Equal(t, 2, markdown.Find("tr").Length())
+	require.Zero(t, markdown.Find("a, img, script, iframe, style, form").Length())
+	require.Contains(t, markdown.Text(), "<script>alert(2)</script>")
+	require.Contains(t, markdown.Text(), "link (javascript:alert(1))")
+	require.Equal(t, "{\n  \"a\": \"<b>\",\n  \"b\": [\n    1,\n    2\n  ]\n}", page.Find(".result").Eq(1).Find(".formatted pre").Text())
+	require.Equal(t, 2, s.get(t, "/tasks/"+id+"/results").page(t).Find(".merged .formatted").Length(), "the browser keeps it")
+	require.Zero(t, s.get(t, "/tasks/"+id+"/results?text=raw").page(t).Find(".formatted").Length())
+}

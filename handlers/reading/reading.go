@@ -1,0 +1,110 @@
+// Package reading puts together what a report shows of questions: their answers, how alike they are, and what people
+// said of them.
+package reading
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/report"
+	"wending/db/review"
+	"wending/jobs/stability"
+	"wending/views/results"
+)
+
+// Reader reads the questions of tasks.
+type Reader struct {
+	store  *db.Store
+	report report.Report
+}
+
+// New returns a reader of a store.
+func New(store *db.Store) Reader { return Reader{store, report.New(store)} }
+
+// Reviews are people's verdicts on a task.
+type Reviews struct {
+	// OfQuestions are those on questions as a whole, OfAnswers those on single answers, by the questions' ids.
+	OfQuestions, OfAnswers map[string][]review.Review
+}
+
+// Reviews reads people's verdicts on a task.
+func (r Reader) Reviews(ctx context.Context, taskID uuid.UUID) (Reviews, error) {
+	all, err := review.New(r.store).List(ctx, taskID, "", "")
+	found := Reviews{map[string][]review.Review{}, map[string][]review.Review{}}
+	for _, one := range all {
+		of := found.OfQuestions
+		if one.RunIndex != nil {
+			of = found.OfAnswers
+		}
+		of[one.QuestionID] = append(of[one.QuestionID], one)
+	}
+	return found, err
+}
+
+// Cards reads questions of a task with their runs, in the order of ids; limit is how many characters of each answer.
+func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Reviews, limit int) ([]results.Card, error) {
+	items, err := r.report.ItemsByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := r.store.CurrentRuns(ctx, ids, limit)
+	if err != nil {
+		return nil, err
+	}
+	runsOf := map[int64][]db.Run{}
+	for _, run := range runs {
+		runsOf[run.ItemID] = append(runsOf[run.ItemID], run)
+	}
+	questions, err := r.report.Questions(ctx, task.ID, ids)
+	if err != nil {
+		return nil, err
+	}
+	retrying := map[int64]report.Retry{}
+	if task.HasResults && task.Status.IsActive() {
+		if retrying, err = r.report.Retrying(ctx, task.ID, ids); err != nil {
+			return nil, err
+		}
+	}
+	byID := make(map[int64]results.Card, len(items))
+	for _, item := range items {
+		card := newCard(item, db.WithMissing(runsOf[item.ID], task.RunsPerItem), questions[item.ID].Number)
+		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {
+			card.Question = question
+			if card.Differences, err = question.ParseDifferences(); err != nil {
+				return nil, err
+			}
+		}
+		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
+		if retry, is := retrying[item.ID]; is {
+			card.Retry = &retry
+		}
+		byID[item.ID] = card
+	}
+	cards := make([]results.Card, 0, len(ids))
+	for _, id := range ids {
+		if card, has := byID[id]; has { // else it was deleted meanwhile
+			cards = append(cards, card)
+		}
+	}
+	return cards, nil
+}
+
+// newCard sums the runs of a question up.
+func newCard(item db.Item, runs []db.Run, number int) results.Card {
+	card := results.Card{Item: item, Runs: runs, Number: number}
+	keys := make([][]byte, len(runs))
+	for n, run := range runs {
+		keys[n] = run.AnswerKey
+		switch run.Status {
+		case db.RunSucceeded:
+		case db.RunStopped:
+			card.Stopped++
+		default:
+			card.Failures++
+		}
+	}
+	card.Letters, card.Groups = stability.Letters(keys)
+	return card
+}

@@ -1,0 +1,183 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/report"
+	"wending/handlers/api"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/jobs/rating"
+	"wending/views/paths"
+	"wending/views/results"
+	"wending/views/ui"
+)
+
+// reviewedTask returns the task that the path names, whose results can be read.
+func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
+	task, err := p.task(c)
+	if err == nil && !task.HasResults {
+		err = fault.New("TASK_NOT_FINISHED")
+	}
+	return task, err
+}
+
+// toReview are the questions that wait for the reader's verdict, those that agree least first.
+func toReview(r results.Report) []report.Summary {
+	return r.Shown(results.ToReview(r.Reviewer))
+}
+
+// nextReview leads to the next question that waits for the reader's verdict, after one that was skipped; to the summary if
+// there is none.
+func (p *Pages) nextReview(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	r := results.Report{Task: task}
+	if _, err := p.readReport(c, &r); err != nil {
+		return err
+	}
+	waiting := toReview(r)
+	if len(waiting) == 0 {
+		return c.Redirect(http.StatusSeeOther, paths.SignOff(task.ID))
+	}
+	next := 0
+	if after, err := strconv.Atoi(c.QueryParam("after")); err == nil {
+		skipped := slices.IndexFunc(waiting, func(item report.Summary) bool { return item.Number == after })
+		next = (skipped + 1) % len(waiting)
+	}
+	return c.Redirect(http.StatusSeeOther, paths.ReviewOf(task.ID, waiting[next].Number))
+}
+
+// reviewQuestion shows one question on a page of its own.
+func (p *Pages) reviewQuestion(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, item, number, err := p.question(c)
+	if err != nil {
+		return err
+	}
+	if !task.HasResults {
+		return fault.New("TASK_NOT_FINISHED")
+	}
+	leave, err := gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r := results.Report{Task: task}
+	reviews, err := p.readReport(c, &r)
+	if err != nil {
+		return err
+	}
+	if r.Cards, err = p.reader.Cards(ctx, task, []int64{item.ID}, reviews, results.Shown(task.RunsPerItem)); err != nil {
+		return err
+	}
+	if len(r.Cards) == 0 {
+		return fault.New("QUESTION_NOT_FOUND")
+	}
+	title := locale(c).Text("review.mode.title", "Number", number)
+	return p.renderReport(c, title, task, leave, func(frame ui.Frame) templ.Component {
+		return results.ReviewPage(frame, r, r.Cards[0], len(toReview(r)))
+	}, ui.Crumb{Text: title})
+}
+
+// listVersions lists all verdicts that were ever given on a question.
+func (p *Pages) listVersions(c echo.Context) error {
+	_, item, _, err := p.question(c)
+	if err != nil {
+		return err
+	}
+	versions, err := p.reviews.History(c.Request().Context(), item.ID)
+	if err != nil {
+		return err
+	}
+	return render(c, http.StatusOK, results.History(versions))
+}
+
+// showSignOff is the summary of a review.
+func (p *Pages) showSignOff(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	return p.renderSignOff(c, task, results.SignOffForm{Reviewer: reviewer(c)}, http.StatusOK)
+}
+
+func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed results.SignOffForm, status int) error {
+	r := results.Report{Task: task}
+	if _, err := p.readReport(c, &r); err != nil {
+		return err
+	}
+	signed, err := p.reviews.SignOffs(c.Request().Context(), task.ID)
+	if err != nil {
+		return err
+	}
+	title := locale(c).Text("signoff.title")
+	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
+	frame.Styles, frame.Scripts = []string{"report.css"}, []string{"review.js"}
+	return render(c, status, results.SignOffPage(frame, r, signed, typed))
+}
+
+// signOff signs a report off. What was typed stays if it cannot be.
+func (p *Pages) signOff(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	if err != nil {
+		return err
+	}
+	typed := results.SignOffForm{Reviewer: submitted.Values["reviewer"], Note: submitted.Values["note"]}
+	name, err := api.ReviewerName(typed.Reviewer)
+	if err != nil {
+		typed.Problem = fault.Of(err).Message(locale(c))
+		return p.renderSignOff(c, task, typed, http.StatusUnprocessableEntity)
+	}
+	if _, err := p.reviews.SignOff(c.Request().Context(), task.ID, name, request.StorableText(typed.Note)); err != nil {
+		return err
+	}
+	return done(c, paths.SignOff(task.ID), "signed")
+}
+
+// assign gives a task's questions to reviewers, one name a line.
+func (p *Pages) assign(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	if err != nil {
+		return err
+	}
+	var typed []string
+	for line := range strings.Lines(submitted.Values["reviewers"]) {
+		if line = strings.TrimSpace(line); line != "" {
+			typed = append(typed, line)
+		}
+	}
+	names, err := api.ReviewerNames(typed)
+	if err != nil {
+		return err
+	}
+	overlap, err := strconv.Atoi(submitted.Values["overlap"])
+	if err != nil || overlap < 0 || overlap > 100 {
+		return fault.Parameter("overlap", fault.Between(0, 100))
+	}
+	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {
+		return rating.Split(questions, names, submitted.Values["order"] == "random", float64(overlap)/100)
+	})
+	if err != nil {
+		return err
+	}
+	return done(c, paths.SignOff(task.ID), "assigned")
+}

@@ -1,0 +1,216 @@
+package results
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"wending/db/report"
+	"wending/db/review"
+	"wending/jobs/stability"
+	"wending/views/paths"
+)
+
+// Query is which questions of a report are asked for, and in which order.
+type Query struct {
+	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
+	Filter, Review, Sort, Search string
+	// IsPartial asks for the questions that are done before the first launch has ended.
+	IsPartial bool
+}
+
+// Values are the query's parameters.
+func (q Query) Values() url.Values {
+	values := url.Values{}
+	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.Sort, "search": q.Search} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	if q.IsPartial {
+		values.Set("partial", "1")
+	}
+	return values
+}
+
+// Filters by the answers.
+const (
+	filterUnstable = "unstable"
+	filterFailed   = "failed"
+)
+
+// Filters are the filters of the report by name; the empty name shows all.
+func Filters() []string {
+	filters := []string{"", filterUnstable, filterFailed}
+	for _, level := range stability.Levels {
+		filters = append(filters, string(level))
+	}
+	return filters
+}
+
+// Filters by what people said.
+const (
+	reviewOpen     = "open"
+	reviewMine     = "mine"
+	reviewDisagree = "disagree"
+)
+
+// ReviewFilters are the filters by people's verdicts; the empty name shows all.
+func ReviewFilters() []string {
+	filters := []string{"", reviewOpen, reviewMine}
+	for _, verdict := range review.Verdicts {
+		filters = append(filters, string(verdict))
+	}
+	return append(filters, reviewDisagree)
+}
+
+// Orders of questions beside that of their numbers.
+const (
+	sortAgreement = "agreement"
+	sortLatency   = "-latency"
+	sortLength    = "-length"
+)
+
+// Sorts are the orders by name; the empty name is that of the numbers.
+var Sorts = []string{"", sortAgreement, sortLatency, sortLength}
+
+// Opinion sums up verdicts on a question: the verdict if all agree, otherwise that they do not, or that there is none.
+func Opinion(verdicts []review.Review) string {
+	if len(verdicts) == 0 {
+		return reviewOpen
+	}
+	for _, one := range verdicts {
+		if one.Verdict != verdicts[0].Verdict {
+			return reviewDisagree
+		}
+	}
+	return string(verdicts[0].Verdict)
+}
+
+// IsTurnOf reports whether a question waits for a reviewer's verdict: it was given to them, or to nobody.
+func (r Report) IsTurnOf(item report.Summary, reviewer string) bool {
+	if turns := r.Turns[item.ID]; len(turns) > 0 && !slices.Contains(turns, reviewer) {
+		return false
+	}
+	return !slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool { return one.Reviewer == reviewer })
+}
+
+func (r Report) passesFilter(item report.Summary, filter string) bool {
+	switch filter {
+	case "":
+		return true
+	case filterUnstable:
+		return item.IsUnstable()
+	case filterFailed:
+		return item.Failures > 0
+	}
+	level := stability.Unknown
+	if item.Level != nil {
+		level = *item.Level
+	}
+	return string(level) == filter
+}
+
+func (r Report) passesReview(item report.Summary, filter string) bool {
+	switch filter {
+	case "":
+		return true
+	case reviewMine:
+		return r.IsTurnOf(item, r.Reviewer)
+	}
+	return Opinion(r.Reviews[item.QuestionID]) == filter
+}
+
+// Shown returns the questions that a query asks for, in its order.
+func (r Report) Shown(query Query) (shown []report.Summary) {
+	for _, item := range r.All {
+		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) && r.passesReview(item, query.Review) {
+			shown = append(shown, item)
+		}
+	}
+	switch query.Sort {
+	case sortAgreement:
+		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Agreement, b.Agreement) })
+	case sortLatency:
+		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(negative(a.LatencyMS), negative(b.LatencyMS)) })
+	case sortLength:
+		slices.SortStableFunc(shown, func(a, b report.Summary) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	}
+	return shown
+}
+
+// compareKnown orders numbers; those that are not known come last.
+func compareKnown(a, b *float64) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	}
+	return cmp.Compare(*a, *b)
+}
+
+func negative(number *float64) *float64 {
+	if number == nil {
+		return nil
+	}
+	negated := -*number
+	return &negated
+}
+
+// count is how many questions a choice of the bar would show, with the other choices as they are.
+func (r Report) count(change func(*Query)) int {
+	query := r.Query
+	change(&query)
+	return len(r.Shown(query))
+}
+
+func (r Report) countUnstable() (count int) {
+	for _, item := range r.All {
+		if item.IsUnstable() {
+			count++
+		}
+	}
+	return count
+}
+
+// countTurns is how many questions wait for the reader's verdict.
+func (r Report) countTurns() (count int) {
+	for _, item := range r.All {
+		if r.IsTurnOf(item, r.Reviewer) {
+			count++
+		}
+	}
+	return count
+}
+
+// href leads to a page of the report with a query.
+func (r Report) href(query Query, page int) string {
+	values := query.Values()
+	if page > 1 {
+		values.Set("page", strconv.Itoa(page))
+	}
+	return paths.WithQuery(paths.Results(r.Task.ID), values)
+}
+
+// changed leads to the same page with one parameter set.
+func (r Report) changed(name, value string) string {
+	values := r.Query.Values()
+	if r.Pager.Page > 1 {
+		values.Set("page", strconv.Itoa(r.Pager.Page))
+	}
+	values.Set(name, value)
+	return paths.WithQuery(paths.Results(r.Task.ID), values)
+}
+
+// mapHref leads to a question on its page; to one that the query leaves out, without the query.
+func (r Report) mapHref(item report.Summary) string {
+	query, place := Query{IsPartial: r.IsPartial}, item.Number-1
+	if n, isShown := r.Places[item.ID]; isShown {
+		query, place = r.Query, n
+	}
+	return r.href(query, place/r.Pager.Size+1) + "#" + CardID(item.ID)
+}
