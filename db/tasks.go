@@ -55,6 +55,10 @@ type Task struct {
 	RateLimit        string     `db:"rate_limit"`
 	DatasetName      string     `db:"dataset_name"`
 	DatasetExtension string     `db:"dataset_extension"`
+	// QuestionColumn and AnswerColumn are the columns of the file that take the places of question and standard_answer;
+	// empty means those of that name.
+	QuestionColumn string `db:"question_column"`
+	AnswerColumn   string `db:"answer_column"`
 	// VariableNames are the dataset's further columns, in the file's order.
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
@@ -89,7 +93,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsPerItem }
 const taskColumns = `
 		t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.sealed_payload, t.sealed_query, t.status, t.failure_code,
 		t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency, t.rate_limit,
-		t.dataset_name, t.dataset_extension, t.variable_names, t.total_items,
+		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.variable_names, t.total_items,
 		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -138,10 +142,10 @@ type NewTask struct {
 const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, agent_api_url, agent_api_headers, agent_model, sealed_payload, sealed_query, runs_per_item, timeout_seconds, max_retries,
-		use_stream, concurrency, rate_limit, dataset_name, dataset_extension, variable_names, total_items, created_by)
+		use_stream, concurrency, rate_limit, dataset_name, dataset_extension, question_column, answer_column, variable_names, total_items, created_by)
 	VALUES (
 		:id, :task_name, :agent_api_url, :agent_api_headers, :agent_model, :sealed_payload, :sealed_query, :runs_per_item, :timeout_seconds, :max_retries,
-		:use_stream, :concurrency, :rate_limit, :dataset_name, :dataset_extension, :variable_names, :total_items, :created_by)`
+		:use_stream, :concurrency, :rate_limit, :dataset_name, :dataset_extension, :question_column, :answer_column, :variable_names, :total_items, :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
@@ -172,7 +176,7 @@ const updateDraft = `
 	SET task_name = :task_name, agent_api_url = :agent_api_url, agent_api_headers = :agent_api_headers, agent_model = :agent_model,
 		sealed_payload = :sealed_payload, sealed_query = :sealed_query, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, rate_limit = :rate_limit, dataset_name = :dataset_name,
-		dataset_extension = :dataset_extension, variable_names = :variable_names, total_items = :total_items, updated_at = now()
+		dataset_extension = :dataset_extension, question_column = :question_column, answer_column = :answer_column, variable_names = :variable_names, total_items = :total_items, updated_at = now()
 	WHERE t.id = :id
 	  AND t.status = 'PENDING'
 	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`

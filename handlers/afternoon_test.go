@@ -1,6 +1,8 @@
 package handlers_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -17,15 +19,15 @@ import (
 )
 
 // fourQuestions have answers of four kinds: equal, another format, another wording, and a failure.
-func fourQuestions(t *testing.T, s *site) (id string, agent *agenttest.Agent) {
+func fourQuestions(t *testing.T, s *site) (id string) {
 	t.Helper()
 	long := strings.Repeat("应当承担违约责任。", 30)
-	agent = agenttest.New(t, answering(map[string][]string{
+	agent := agenttest.New(t, answering(map[string][]string{
 		"甲": {"北京"}, "乙": {"Paris", "paris."}, "丙": {long + "三十", long + "五十（抱歉）"}, "丁": {"好", ""},
 	}))
 	id = s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,a\nq3,丙,a\nq4,丁,a\n"})
 	s.awaitDone(t, id)
-	return id, agent
+	return id
 }
 
 // shownNumbers are the numbers of the questions that a page shows, in its order.
@@ -47,7 +49,7 @@ func (s *site) as(t *testing.T, name, path string) response {
 func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	id, _ := fourQuestions(t, s)
+	id := fourQuestions(t, s)
 	results := "/tasks/" + id + "/results"
 	for query, numbers := range map[string]string{
 		"":                                 "1 2 3 4",
@@ -136,7 +138,7 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	id, _ := fourQuestions(t, s)
+	id := fourQuestions(t, s)
 	base := "/tasks/" + id
 	judge := func(question, reviewer, verdict string, version int) {
 		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": reviewer, "verdict": verdict, "note": "依据 " + verdict, "version": version})
@@ -227,4 +229,48 @@ func TestAnswersAreFormatted(t *testing.T) {
 	require.Equal(t, "{\n  \"a\": \"<b>\",\n  \"b\": [\n    1,\n    2\n  ]\n}", page.Find(".result").Eq(1).Find(".formatted pre").Text())
 	require.Equal(t, 2, s.get(t, "/tasks/"+id+"/results").page(t).Find(".merged .formatted").Length(), "the browser keeps it")
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results?text=raw").page(t).Find(".formatted").Length())
+}
+
+// A report is one document for paper and for sending around: it needs nothing from anywhere, and nothing in it acts but
+// its own script.
+func TestAReportIsOneDocument(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hostile := "\u202Eevil\u200B</article></main><script>alert(1)</script><style>*{}</style>" + strings.Repeat("长", 3500) + "\x00"
+	fake := agenttest.New(t, answering(map[string][]string{"一": {hostile, hostile + "不同"}, "二": {"x"}}))
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "task_name": "签发", "file@q.csv": "question_id,question,standard_answer\nq1,一,<b>a</b>\nq2,二,b\n"})
+	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+s.create(t, fake.URL, map[string]string{"start": "false"})+"/results/print").StatusCode)
+	s.awaitDone(t, id)
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q1/review", map[string]any{"reviewer": "李雷", "verdict": "FAIL", "note": "<i>不对</i>"}).StatusCode)
+	require.Equal(t, http.StatusCreated, s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷", "note": "退回"}).StatusCode)
+	file := s.get(t, api+"/"+id+"/export?format=html")
+	require.Equal(t, http.StatusOK, file.StatusCode)
+	require.Equal(t, "text/html; charset=utf-8", file.Header.Get("Content-Type"))
+	require.Contains(t, file.Header.Get("Content-Disposition"), "_report.html")
+	printed := s.get(t, "/tasks/"+id+"/results/print")
+	require.Equal(t, http.StatusOK, printed.StatusCode)
+
+	for name, answer := range map[string]response{"file": file, "page": printed} {
+		page := answer.page(t)
+		require.Equal(t, 2, page.Find("article").Length(), name)
+		require.Equal(t, 1, page.Find("script").Length(), name)
+		require.Equal(t, 1, page.Find("style").Length(), name)
+		require.Zero(t, page.Find("[src], link, iframe, a[href], form[action]").Length(), "%s asks for nothing", name)
+		policy := page.Find("meta[http-equiv]").AttrOr("content", "")
+		for _, inline := range []string{page.Find("script").Text(), page.Find("style").Text()} {
+			sum := sha256.Sum256([]byte(inline))
+			require.Contains(t, policy, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'", name)
+		}
+		require.True(t, strings.HasPrefix(policy, "default-src 'none';"), policy)
+		first := page.Find("article").First()
+		require.Equal(t, "wording", first.AttrOr("data-level", ""))
+		require.Equal(t, "FAIL", first.AttrOr("data-opinion", ""))
+		require.Contains(t, first.Find(".said-list").Text(), "<i>不对</i>")
+		require.Equal(t, "不同", first.Find("ins").Text())
+		whole := first.Find(".merged > li").First().Find(".text").Clone()
+		whole.Find("summary").Remove()
+		require.Equal(t, strings.TrimSuffix(hostile, "\x00")+"␀", strings.TrimSpace(whole.Text()))
+		require.Contains(t, page.Find(".cover").Text(), "退回")
+	}
+	require.Contains(t, printed.Header.Get("Content-Security-Policy"), "sha256-", "the page's own policy lets its style and script be")
 }

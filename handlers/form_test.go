@@ -244,3 +244,44 @@ func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 		require.Equal(t, key, probe(mine, own.URL, base64.StdEncoding.EncodeToString(old)), until)
 	}
 }
+
+// A file whose columns have other names is read once somebody said which they are: the page offers the likely ones, the
+// API takes them as fields.
+func TestColumnsMayHaveOtherNames(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	const named = "编号,题目,参考答案,难度\n1,中国的首都是哪里？,北京,易\n"
+	page := s.post(t, "/tasks/preview", map[string]string{"file@q.csv": named}).page(t)
+	require.Equal(t, "题目", page.Find("[name=column_question] [selected]").AttrOr("value", ""))
+	require.Equal(t, "参考答案", page.Find("[name=column_standard_answer] [selected]").AttrOr("value", ""))
+	require.Empty(t, strings.TrimSpace(page.Find("#preview .error").Text()))
+	require.Contains(t, page.Find("#preview").Text(), "中国的首都是哪里？")
+	token := page.Find("[name=dataset_token]").AttrOr("value", "")
+	require.NotEmpty(t, token)
+
+	fields := map[string]string{"task_name": "列名", "agent_api_url": "http://127.0.0.1:9/x", "start": "false"}
+	answer := s.post(t, "/tasks", with(with(with(fields, "dataset_token", token), "column_question", "题目"), "column_standard_answer", "参考答案"))
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	id := strings.TrimPrefix(strings.Split(answer.Header.Get("Location"), "?")[0], "/tasks/")
+	draft := s.get(t, "/tasks/"+id).page(t).Find("table").First().Text()
+	require.Contains(t, draft, "中国的首都是哪里？")
+	require.Contains(t, draft, "北京")
+
+	// Nothing fits by its name: the reader chooses, and the file need not be sent again.
+	page = s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "x,y\n一,二\n"}).page(t)
+	require.Equal(t, 2, page.Find(".column-choice select").Length())
+	require.Contains(t, page.Find("#preview .error").Text(), "question")
+	require.NotEmpty(t, page.Find("[name=dataset_token]").AttrOr("value", ""))
+	page = s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "x,y\n一,二\n", "column_question": "y", "column_standard_answer": "x"}).page(t)
+	require.Empty(t, strings.TrimSpace(page.Find("#preview .error").Text()))
+	require.Equal(t, "y", page.Find("[name=column_question] [selected]").AttrOr("value", ""))
+
+	refused := s.post(t, api, map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:9/x", "file@q.csv": named})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, string(refused.body), "DATASET_SCHEMA_INVALID")
+	made := s.create(t, "http://127.0.0.1:9/x", map[string]string{"file@q.csv": named, "start": "false", "column_question": "题目", "column_standard_answer": "参考答案"})
+	cloned := s.post(t, api+"/"+made+"/clone", map[string]string{"start": "false"})
+	require.Equal(t, http.StatusCreated, cloned.StatusCode, "%s", cloned.body)
+	refused = s.post(t, api+"/"+made+"/clone", map[string]string{"start": "false", "file@q.csv": named})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "another file says its own columns")
+}

@@ -19,6 +19,7 @@ import (
 	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/live"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/beijing"
 	"wending/jobs/export"
@@ -38,6 +39,7 @@ var exportTypes = map[string]string{
 	"csv":   "text/csv; charset=utf-8",
 	"xlsx":  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 	"jsonl": "application/x-ndjson; charset=utf-8",
+	"html":  "text/html; charset=utf-8",
 }
 
 func (h *handler) registerStreams(api huma.API) {
@@ -56,6 +58,7 @@ func (h *handler) registerStreams(api huma.API) {
 			exportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
 				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
 			exportTypes["xlsx"]: "",
+			exportTypes["html"]: "<!DOCTYPE html>…",
 			exportTypes["jsonl"]: `{"question_id":"q1","question":"中国的首都是哪里？","standard_answer":"北京","system_prompt":null,"user_context":null,"runs":[` +
 				`{"run_index":1,"output":"北京","status":"SUCCEEDED","latency_ms":812,"error_code":null,"error_message":null}],` +
 				`"created_at":"2026-11-21T22:50:00+08:00","completed_at":"2026-11-21T22:55:08+08:00"}`,
@@ -120,7 +123,7 @@ func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutpu
 
 type exportInput struct {
 	TaskPath
-	Format        string `query:"format" enum:"csv,xlsx,jsonl" default:"csv" doc:"Format of the report" example:"csv"`
+	Format        string `query:"format" enum:"csv,xlsx,jsonl,html" default:"csv" doc:"Format of the report" example:"csv"`
 	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the columns of error codes"`
 }
 
@@ -135,6 +138,9 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	task, err := h.resultsTask(ctx, input.TaskID, false)
 	if err != nil {
 		return nil, err
+	}
+	if input.Format == "html" {
+		return h.exportDocument(ctx, task)
 	}
 	statistics, err := h.Store.TaskStatistics(ctx, task)
 	if err != nil {
@@ -179,6 +185,26 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 			return err
 		}
 		if err := writer.Close(); err != nil {
+			return err
+		}
+		return stream.Err()
+	}), nil
+}
+
+// exportDocument streams a task's report as one file for a browser.
+func (h *handler) exportDocument(ctx context.Context, task db.Task) (*huma.StreamResponse, error) {
+	write, err := reading.New(h.Store).Document(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	return h.stream(func(ctx huma.Context) error {
+		c := humaecho.Unwrap(ctx)
+		header := c.Response().Header()
+		header.Set("Content-Type", exportTypes["html"])
+		header.Set("Content-Disposition", export.ContentDisposition(task.Name, "html"))
+		c.Response().WriteHeader(http.StatusOK)
+		stream := live.NewStream(c.Response())
+		if err := write(ctx.Context(), stream); err != nil {
 			return err
 		}
 		return stream.Err()

@@ -98,6 +98,8 @@ type taskFields struct {
 	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
 	AgentURL     string `json:"agent_api_url" doc:"Address that takes POST requests, http or https" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
 	DatasetFile  string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" contentMediaType:"application/octet-stream"`
+	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
+	Answer       string `json:"column_standard_answer,omitempty" doc:"Column of the file that holds the standard answers, if it is not standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty" doc:"JSON object mapping header names to values; stored encrypted, never returned" example:"{\"Authorization\": \"Bearer …\"}"`
 	AgentModel   string `json:"agent_model,omitempty" maxLength:"200" example:"v1.2"`
 	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20" doc:"How often each question is asked" example:"5"`
@@ -115,6 +117,8 @@ type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
 	DatasetFile  string `json:"dataset_file,omitempty" contentMediaType:"application/octet-stream"`
+	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
+	Answer       string `json:"column_standard_answer,omitempty" doc:"Column of the file that holds the standard answers, if it is not standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty"`
 	AgentModel   string `json:"agent_model,omitempty" maxLength:"200"`
 	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20"`

@@ -145,6 +145,7 @@ func Origin(address string) string {
 func (c *checker) file(ctx context.Context) {
 	if c.form.File != nil {
 		c.n.File, c.n.Dataset = c.form.File.File, nil
+		c.n.Columns = dataset.Columns{Question: c.form.Value("column_question"), Answer: c.form.Value("column_standard_answer")}
 	}
 	switch {
 	case c.form.Refused != nil:
@@ -161,7 +162,7 @@ func (c *checker) file(ctx context.Context) {
 		c.fail("dataset_file", fault.New("DATASET_REQUIRED"))
 		return
 	}
-	set, err := dataset.Read(ctx, c.n.File.Name, c.n.File.Content)
+	set, err := dataset.Read(ctx, c.n.File.Name, c.n.File.Content, c.n.Columns)
 	if err != nil {
 		c.fail("dataset_file", fault.Dataset(err))
 		return

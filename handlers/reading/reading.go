@@ -4,6 +4,8 @@ package reading
 
 import (
 	"context"
+	"io"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -107,4 +109,51 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	}
 	card.Letters, card.Groups = stability.Letters(keys)
 	return card
+}
+
+// cardsAtOnce is how many questions of a document are read at once, and documentText how many characters of each answer it
+// has.
+const (
+	cardsAtOnce  = 10
+	documentText = 20_000
+)
+
+// Document prepares a task's report as one document; the function writes it, question by question.
+func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.Context, io.Writer) error, err error) {
+	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now()}
+	if d.All, err = r.report.Summaries(ctx, task.ID, ""); err != nil {
+		return nil, err
+	}
+	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
+		return nil, err
+	}
+	reviews, err := r.Reviews(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	d.Reviews = reviews.OfQuestions
+	if d.SignOffs, err = review.New(r.store).SignOffs(ctx, task.ID); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, w io.Writer) error {
+		if err := results.DocumentHead(d).Render(ctx, w); err != nil {
+			return err
+		}
+		for from := 0; from < len(d.All); from += cardsAtOnce {
+			var ids []int64
+			for _, item := range d.All[from:min(from+cardsAtOnce, len(d.All))] {
+				ids = append(ids, item.ID)
+			}
+			cards, err := r.Cards(ctx, task, ids, reviews, min(documentText, results.Shown(len(ids)*task.RunsPerItem)))
+			if err != nil {
+				return err
+			}
+			for _, card := range cards {
+				if err := results.DocumentCard(d, card).Render(ctx, w); err != nil {
+					return err
+				}
+			}
+		}
+		return results.DocumentFoot().Render(ctx, w)
+	}, nil
 }

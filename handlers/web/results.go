@@ -76,6 +76,31 @@ func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave f
 	return gates(c).Responses.Through(&c.Response().Writer, func() error { return render(c, http.StatusOK, page(frame)) }, leave)
 }
 
+// printReport shows a task's report as one document, for paper.
+func (p *Pages) printReport(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	leave, err := gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	write, err := p.reader.Document(ctx, task)
+	if err != nil {
+		return err
+	}
+	return gates(c).Responses.Through(&c.Response().Writer, func() error {
+		header := c.Response().Header()
+		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
+		header.Set(echo.HeaderContentSecurityPolicy, results.DocumentPolicy())
+		c.Response().WriteHeader(http.StatusOK)
+		return write(ctx, c.Response())
+	}, leave)
+}
+
 // queryOf reads which questions of a report a request asks for.
 func queryOf(c echo.Context) (query results.Query, err error) {
 	query.Search = request.SearchText(c.QueryParam("search"))

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -365,9 +366,13 @@ func (p *Pages) preview(c echo.Context, s *submission) *taskviews.Preview {
 		return nil
 	}
 	preview := &taskviews.Preview{FileName: text.Cut(file.Name, 200), FileSize: len(file.Content)}
+	p.chooseColumns(c, s, file, preview)
 	for _, f := range s.faults {
 		if f.Field == "dataset_file" {
 			preview.Message = f.Message(locale(c))
+			if len(preview.Choices) > 0 { // once they are chosen the file need not be sent again
+				preview.Token = p.stage(c, s)
+			}
 			details, total := f.Details(locale(c))
 			preview.Total = total
 			for _, detail := range details {
@@ -390,6 +395,34 @@ func (p *Pages) preview(c echo.Context, s *submission) *taskviews.Preview {
 		preview.Duration = time.Duration(preview.Calls) * interval
 	}
 	return preview
+}
+
+// chooseColumns offers the columns of a file in which question or standard_answer is missing: those that were chosen, and
+// otherwise those that probably are meant, with which the file is read again.
+func (p *Pages) chooseColumns(c echo.Context, s *submission, file tasks.File, preview *taskviews.Preview) {
+	chosen := s.task.Columns
+	at := slices.IndexFunc(s.faults, func(f form.FieldFault) bool { return f.Field == "dataset_file" })
+	if at < 0 {
+		if s.task.Dataset != nil && chosen != (dataset.Columns{}) {
+			preview.Choices, preview.Chosen = s.task.Dataset.Columns, chosen
+		}
+		return
+	}
+	refused := (*dataset.Error)(nil)
+	if !errors.As(s.faults[at].Fault, &refused) || len(refused.Columns) == 0 {
+		return
+	}
+	preview.Choices, preview.Chosen = refused.Columns, dataset.Guess(refused.Columns)
+	if slices.Contains(refused.Columns, chosen.Question) {
+		preview.Chosen.Question = chosen.Question
+	}
+	if slices.Contains(refused.Columns, chosen.Answer) {
+		preview.Chosen.Answer = chosen.Answer
+	}
+	if set, err := dataset.Read(c.Request().Context(), file.Name, file.Content, preview.Chosen); err == nil {
+		s.task.Dataset, s.task.Columns = set, preview.Chosen
+		s.faults = slices.Delete(s.faults, at, at+1)
+	}
 }
 
 // stage keeps the file that came with a form and returns its token, or that of the file staged before. Without a

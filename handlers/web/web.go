@@ -72,6 +72,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get("/tasks/:taskId/launches", p.listLaunches)
 	get("/tasks/:taskId/launches/:launchId", p.showLaunch)
 	get("/tasks/:taskId/results", p.showReport)
+	get("/tasks/:taskId/results/print", p.printReport)
 	get("/tasks/:taskId/results/:number", p.findQuestion)
 	get("/tasks/:taskId/results/:number/reviews", p.listVersions)
 	get("/tasks/:taskId/news", p.news)

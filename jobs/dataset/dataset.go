@@ -56,6 +56,27 @@ const (
 	columnContext  = "user_context"
 )
 
+// Columns are the columns of a file that take the places of question and standard_answer; empty means those of that name.
+type Columns struct{ Question, Answer string }
+
+// Guess returns the columns that probably hold questions and standard answers, by their names; empty where none does.
+func Guess(columns []string) (guess Columns) {
+	likely := func(names []string) string {
+		for _, name := range names {
+			for _, column := range columns {
+				if strings.EqualFold(column, name) {
+					return column
+				}
+			}
+		}
+		return ""
+	}
+	guess.Question = likely([]string{columnQuestion, "问题", "题目", "提问", "用户问题", "问", "prompt", "query", "questions", "input", "instruction", "question_text", "user_input", "q"})
+	guess.Answer = likely([]string{columnAnswer, "标准答案", "参考答案", "答案", "正确答案", "标准回答", "参考回答", "回答", "答", "answer", "reference_answer", "expected_answer", "expected",
+		"expected_output", "reference", "ground_truth", "gold", "target", "answers", "output", "response", "label", "a"})
+	return guess
+}
+
 // Dataset is a file's content.
 type Dataset struct {
 	// Extension is csv, xlsx or xls.
@@ -85,6 +106,8 @@ type Error struct {
 	Problem string
 	Args    map[string]any
 	Details []RowError
+	// Columns are those of a file in which question or standard_answer is missing.
+	Columns []string
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s) %v", e.Code, e.Problem, e.Args) }
@@ -109,7 +132,7 @@ func problem(code, name string, args ...any) *Error {
 var Extensions = []string{"csv", "xlsx", "xls"}
 
 // Read reads a file of at most MaxBytes. Every failure is an *Error, unless ctx ended.
-func Read(ctx context.Context, name string, content []byte) (set *Dataset, err error) {
+func Read(ctx context.Context, name string, content []byte, columns Columns) (set *Dataset, err error) {
 	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
 	if !slices.Contains(Extensions, extension) {
 		return nil, problem(CodeFormatUnsupported, "extension")
@@ -132,7 +155,7 @@ func Read(ctx context.Context, name string, content []byte) (set *Dataset, err e
 	}()
 	runtime.LockOSThread() // whose time is counted
 	defer runtime.UnlockOSThread()
-	c := &collector{set: &Dataset{Extension: extension}, budget: newBudget(ctx)}
+	c := &collector{set: &Dataset{Extension: extension}, budget: newBudget(ctx), columns: columns}
 	switch extension {
 	case "csv":
 		err = readCSV(content, c)
@@ -197,12 +220,15 @@ func hasOLEName(content []byte, name string) bool {
 
 // collector turns rows of cells into a Dataset. Readers hand it every row, also blank ones.
 type collector struct {
-	set    *Dataset
-	budget *budget
+	set     *Dataset
+	budget  *budget
+	columns Columns
 	// columnOf tells where the known columns stand.
 	columnOf map[string]int
 	// names has every column's name, by its position; an empty name is a column without one.
-	names   []string
+	names []string
+	// variables are the positions of the columns that are kept as variables.
+	variables []int
 	invalid []RowError
 	// isStrict means that short rows are errors: in CSV they are, in a sheet blank cells are just not there.
 	isStrict bool
@@ -257,10 +283,12 @@ func (c *collector) header(cells []string) error {
 	for n, cell := range cells {
 		name := clean(strings.ReplaceAll(cell, "\x00", ""))
 		folded := strings.ToLower(name)
-		isKnown := slices.Contains([]string{columnID, columnQuestion, columnAnswer, columnSystem, columnContext}, folded)
-		if isKnown {
+		role := c.role(folded)
+		if role != "" {
+			c.columnOf[role] = n
+		}
+		if role == folded {
 			name = folded
-			c.columnOf[name] = n
 		}
 		if name != "" {
 			if utf8.RuneCountInString(name) > MaxColumnName {
@@ -271,8 +299,8 @@ func (c *collector) header(cells []string) error {
 			}
 			seen[folded] = true
 			columns = append(columns, name)
-			if !isKnown {
-				c.set.VariableNames = append(c.set.VariableNames, name)
+			if role == "" {
+				c.set.VariableNames, c.variables = append(c.set.VariableNames, name), append(c.variables, n)
 			}
 		}
 		c.names = append(c.names, name)
@@ -290,8 +318,27 @@ func (c *collector) header(cells []string) error {
 	if len(columns) == 1 && strings.ContainsAny(columns[0], ";\t|") {
 		return problem(CodeSchemaInvalid, "separator", "Separator", separatorOf(columns[0]))
 	}
-	return problem(CodeSchemaInvalid, "missing", "Missing", strings.Join(missing, ", "),
-		"Found", shorten(strings.Join(columns, ", "), 200))
+	refused := problem(CodeSchemaInvalid, "missing", "Missing", strings.Join(missing, ", "), "Found", shorten(strings.Join(columns, ", "), 200))
+	refused.Columns = columns
+	return refused
+}
+
+// role is what a column holds, by its name in lower case; empty for a variable.
+func (c *collector) role(folded string) string {
+	question, answer := strings.ToLower(clean(c.columns.Question)), strings.ToLower(clean(c.columns.Answer))
+	switch {
+	case folded == "":
+		return ""
+	case folded == question:
+		return columnQuestion
+	case folded == answer:
+		return columnAnswer
+	case folded == columnQuestion && question != "", folded == columnAnswer && answer != "":
+		return "" // another column has its place
+	case slices.Contains([]string{columnID, columnQuestion, columnAnswer, columnSystem, columnContext}, folded):
+		return folded
+	}
+	return ""
 }
 
 func separatorOf(header string) string {
@@ -365,10 +412,7 @@ func (c *collector) row(number int, cells []string) {
 	if len(c.set.VariableNames) > 0 {
 		row.Variables = make([]string, 0, len(c.set.VariableNames))
 	}
-	for n, name := range c.names {
-		if _, isKnown := c.columnOf[name]; isKnown || name == "" {
-			continue
-		}
+	for _, n := range c.variables {
 		value := ""
 		if n < len(cells) {
 			value = cells[n]

@@ -19,7 +19,7 @@ func readFile(t *testing.T, path string) (*dataset.Dataset, error) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
-	return dataset.Read(t.Context(), filepath.Base(path), content)
+	return dataset.Read(t.Context(), filepath.Base(path), content, dataset.Columns{})
 }
 
 // The same rows in other containers read as the CSV does, cell by cell.
@@ -128,7 +128,7 @@ func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			start := time.Now()
-			set, err := dataset.Read(t.Context(), filepath.Base(test.file), content)
+			set, err := dataset.Read(t.Context(), filepath.Base(test.file), content, dataset.Columns{})
 			runtime.ReadMemStats(&after)
 			t.Logf("%v, heap from the system %+d MiB", time.Since(start), (int64(after.HeapSys)-int64(before.HeapSys))>>20)
 			if test.code == accepted {
@@ -147,7 +147,7 @@ func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 
 func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	t.Parallel()
-	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"))
+	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"), dataset.Columns{})
 	var refused *dataset.Error
 	require.True(t, errors.As(err, &refused))
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
@@ -159,12 +159,12 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	require.Equal(t, []int{3, 5, 6, 7}, rows)
 	require.Equal(t, []string{"blank_question", "long_row", "short_row", "blank_question"}, problems)
 
-	_, err = dataset.Read(t.Context(), "both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"))
+	_, err = dataset.Read(t.Context(), "both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"), dataset.Columns{})
 	require.True(t, errors.As(err, &refused))
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
 	require.Equal(t, []int{3, 4}, []int{refused.Details[0].Row, refused.Details[1].Row}, "repeated ids are listed with the rest")
 
-	_, err = dataset.Read(t.Context(), "many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)))
+	_, err = dataset.Read(t.Context(), "many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)), dataset.Columns{})
 	require.True(t, errors.As(err, &refused))
 	require.Len(t, refused.Details, 20)
 	require.Equal(t, 30, refused.Args["Count"])
@@ -172,7 +172,7 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 
 func TestCellsComeAsTheyStand(t *testing.T) {
 	t.Parallel()
-	set, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer,Level \r\n\" a\r\nb\nc \"\"x\"\"\", 5\" ,\r\nq2,,hard"))
+	set, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer,Level \r\n\" a\r\nb\nc \"\"x\"\"\", 5\" ,\r\nq2,,hard"), dataset.Columns{})
 	require.NoError(t, err)
 	require.Equal(t, " a\r\nb\nc \"x\"", set.Rows[0].Question)
 	require.Equal(t, " 5\" ", set.Rows[0].StandardAnswer)
@@ -183,22 +183,22 @@ func TestCellsComeAsTheyStand(t *testing.T) {
 func TestIDsAreStableUniqueAndInTheFilesOrder(t *testing.T) {
 	t.Parallel()
 	content := []byte("question,standard_answer\n" + strings.Repeat("same,same\n", 300))
-	first, err := dataset.Read(t.Context(), "a.csv", content)
+	first, err := dataset.Read(t.Context(), "a.csv", content, dataset.Columns{})
 	require.NoError(t, err)
-	second, err := dataset.Read(t.Context(), "b.csv", content)
+	second, err := dataset.Read(t.Context(), "b.csv", content, dataset.Columns{})
 	require.NoError(t, err)
 	require.Equal(t, first.Rows, second.Rows)
 	for n := 1; n < len(first.Rows); n++ {
 		require.Less(t, first.Rows[n-1].QuestionID, first.Rows[n].QuestionID)
 	}
-	other, err := dataset.Read(t.Context(), "a.csv", append(content, "more,1\n"...))
+	other, err := dataset.Read(t.Context(), "a.csv", append(content, "more,1\n"...), dataset.Columns{})
 	require.NoError(t, err)
 	require.NotEqual(t, first.Rows[0].QuestionID, other.Rows[0].QuestionID)
 }
 
 func TestAnUnclosedQuoteIsNamedWithItsLine(t *testing.T) {
 	t.Parallel()
-	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\na,1\n\"b,2\nc,3\n"))
+	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\na,1\n\"b,2\nc,3\n"), dataset.Columns{})
 	var refused *dataset.Error
 	require.True(t, errors.As(err, &refused))
 	require.Equal(t, "open_quote", refused.Problem)
@@ -221,7 +221,7 @@ func fuzz(f *testing.F, name string) {
 	}
 	f.Add([]byte("question_id,question,standard_answer\nq1,\"a\"\"b\",c\r\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		set, err := dataset.Read(t.Context(), name, content)
+		set, err := dataset.Read(t.Context(), name, content, dataset.Columns{})
 		if err != nil {
 			var refused *dataset.Error
 			if !errors.As(err, &refused) || refused.Code == "" || refused.Problem == "" {
@@ -278,4 +278,28 @@ func TestLongSharedStringsOfAnXLS(t *testing.T) {
 		require.True(t, want == row.Question, "row %d", n)
 		require.True(t, strings.Repeat("é", 300) == row.StandardAnswer, "row %d", n)
 	}
+}
+
+// Other columns can take the places of question and standard_answer; one of that name is a variable then.
+func TestOtherColumnsTakeThePlaces(t *testing.T) {
+	t.Parallel()
+	content := []byte("question,Prompt,答案,level\nold,new,a,easy\n")
+	set, err := dataset.Read(t.Context(), "q.csv", content, dataset.Columns{Question: " prompt ", Answer: "答案"})
+	require.NoError(t, err)
+	require.Equal(t, "new", set.Rows[0].Question)
+	require.Equal(t, "a", set.Rows[0].StandardAnswer)
+	require.Equal(t, []string{"question", "level"}, set.VariableNames)
+	require.Equal(t, []string{"old", "easy"}, set.Rows[0].Variables)
+
+	_, err = dataset.Read(t.Context(), "q.csv", content, dataset.Columns{Answer: "nothing"})
+	refused := (*dataset.Error)(nil)
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, dataset.CodeSchemaInvalid, refused.Code)
+	require.Equal(t, []string{"question", "Prompt", "答案", "level"}, refused.Columns)
+	_, err = dataset.Read(t.Context(), "q.csv", content, dataset.Columns{Question: "答案", Answer: "答案"})
+	require.Error(t, err, "one column cannot have both places")
+
+	require.Equal(t, dataset.Columns{Question: "question", Answer: "答案"}, dataset.Guess(refused.Columns))
+	require.Equal(t, dataset.Columns{Question: "Query", Answer: "Expected_Output"}, dataset.Guess([]string{"id", "Expected_Output", "Query"}))
+	require.Equal(t, dataset.Columns{}, dataset.Guess([]string{"x", "y"}))
 }

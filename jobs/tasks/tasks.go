@@ -107,6 +107,8 @@ type New struct {
 	// IsDraft keeps the task from starting.
 	IsDraft bool
 	File    File
+	// Columns are those of the file that hold questions and standard answers.
+	Columns dataset.Columns
 	Dataset *dataset.Dataset
 }
 
@@ -206,6 +208,7 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
 		UseStream: n.UseStream, Concurrency: n.Concurrency, RateLimit: n.RateLimit,
 		DatasetName: storableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
+		QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer,
 	}}
 	target := Target{URL: n.AgentURL, Headers: n.Headers}
 	if n.Payload != nil {
@@ -344,7 +347,8 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 		return n, fmt.Errorf("read the dataset: %w", err)
 	}
 	n.File.Name = source.DatasetName
-	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content)
+	n.Columns = dataset.Columns{Question: source.QuestionColumn, Answer: source.AnswerColumn}
+	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content, n.Columns)
 	if refused := (*dataset.Error)(nil); errors.As(err, &refused) { // an earlier version took it
 		n.File, n.Dataset, err = File{}, nil, nil
 	}
@@ -353,7 +357,7 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 
 // CreateDemo creates a task of the given questions for the demo agent, whose answers vary.
 func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL string, questions File) (uuid.UUID, error) {
-	set, err := dataset.Read(ctx, questions.Name, questions.Content)
+	set, err := dataset.Read(ctx, questions.Name, questions.Content, dataset.Columns{})
 	if err != nil {
 		return uuid.Nil, err
 	}

@@ -186,7 +186,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("done.", "created", "saved", "deleted", "signed", "assigned")
 	add("launch.by.", "api", "page")
 	add("nav.", "tasks", "create", "workers", "theme.light", "theme.dark")
-	for _, format := range []string{"csv", "xlsx", "jsonl"} {
+	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		add("results.export.", format, "failed."+format)
 		add("results.exporting.", format)
 	}

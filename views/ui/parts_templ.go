@@ -759,7 +759,7 @@ func Levels(counts map[string]int, total int) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var41 string
-		templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(levelsText(text.LocaleOf(ctx), counts))
+		templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(LevelsText(text.LocaleOf(ctx), counts))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 99, Col: 161}
 		}
@@ -772,7 +772,7 @@ func Levels(counts map[string]int, total int) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var42 string
-		templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(levelsText(text.LocaleOf(ctx), counts))
+		templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(LevelsText(text.LocaleOf(ctx), counts))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 100, Col: 49}
 		}
@@ -859,7 +859,8 @@ func levelParts(counts map[string]int) (parts []levelPart) {
 	return parts
 }
 
-func levelsText(locale text.Locale, counts map[string]int) string {
+// LevelsText counts questions by their levels in words.
+func LevelsText(locale text.Locale, counts map[string]int) string {
 	var words []string
 	for _, part := range levelParts(counts) {
 		words = append(words, LevelName(locale, part.level)+" "+text.Number(part.count))
