@@ -108,9 +108,11 @@ func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 	status, err := s.get("/healthz")
 	require.NoError(s.t, err, "%s: the program is gone: %s", name, s.log)
 	require.Equal(s.t, http.StatusOK, status, name)
-	require.Less(s.t, growth, most.growth, "%s: memory", name)
-	if s.isFull { // a short run shares the machine with other tests
+	if s.isFull {
+		require.Less(s.t, growth, most.growth, "%s: memory", name)
 		require.Less(s.t, page, most.page, "%s: other pages", name)
+	} else { // a short run shares the machine with other tests, and garbage is collected later
+		require.Less(s.t, growth, 2*most.growth, "%s: memory", name)
 	}
 }
 

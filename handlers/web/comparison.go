@@ -14,6 +14,7 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/comparison"
 	"wending/jobs/stability"
+	views "wending/views/comparison"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/ui"
@@ -81,7 +82,7 @@ func (p *Pages) chooseCompared(c echo.Context, a db.Task) error {
 	if err != nil {
 		return err
 	}
-	choice := results.Choice{A: a, Search: request.SearchText(c.QueryParam("query"))}
+	choice := views.Choice{A: a, Search: request.SearchText(c.QueryParam("query"))}
 	filter := db.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
 	tasks, total, err := p.Store.Tasks(c.Request().Context(), filter, page)
 	if err != nil {
@@ -98,7 +99,7 @@ func (p *Pages) chooseCompared(c echo.Context, a db.Task) error {
 	title := locale(c).Text("compare.choose")
 	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, a, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	return render(c, http.StatusOK, results.ChoicePage(frame, choice))
+	return render(c, http.StatusOK, views.ChoicePage(frame, choice))
 }
 
 // showComparison shows a page of the questions of one part of a comparison.
@@ -108,8 +109,8 @@ func (p *Pages) showComparison(c echo.Context, a, b db.Task) error {
 	if err != nil {
 		return err
 	}
-	shown := results.Comparison{A: a, B: b, Show: c.QueryParam("show")}
-	if parts := results.Parts(); !slices.Contains(parts, shown.Show) {
+	shown := views.Comparison{A: a, B: b, Show: c.QueryParam("show")}
+	if parts := views.Parts(); !slices.Contains(parts, shown.Show) {
 		return fault.Parameter("show", fault.OneOf(parts[1:]...))
 	}
 	leave, err := gates(c).Pages.Enter(ctx)
@@ -120,7 +121,7 @@ func (p *Pages) showComparison(c echo.Context, a, b db.Task) error {
 	if shown.Comparison, err = p.report.Compare(ctx, a.ID, b.ID); err != nil {
 		return err
 	}
-	alone := map[string][]comparison.Question{results.OnlyInA: shown.OnlyA, results.OnlyInB: shown.OnlyB}[shown.Show]
+	alone := map[string][]comparison.Question{views.OnlyInA: shown.OnlyA, views.OnlyInB: shown.OnlyB}[shown.Show]
 	pairs := shown.Of(shown.Show)
 	shown.Pager = newPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
 	if redirected, err := redirectPastEnd(c, shown.Pager); redirected {
@@ -135,7 +136,7 @@ func (p *Pages) showComparison(c echo.Context, a, b db.Task) error {
 	frame := p.frame(c, locale(c).Text("compare.title"), ui.SectionTasks, taskCrumbs(c, a, ui.Crumb{Text: locale(c).Text("compare.title")})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return gates(c).Responses.Through(&c.Response().Writer, func() error {
-		return render(c, http.StatusOK, results.ComparisonPage(frame, shown))
+		return render(c, http.StatusOK, views.ComparisonPage(frame, shown))
 	}, leave)
 }
 
@@ -157,7 +158,7 @@ func idsOf(questions []comparison.Question) []int64 {
 const comparingTime = time.Second
 
 // comparedPairs reads the most common answers of both sides and compares them.
-func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]results.ComparedPair, error) {
+func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]views.ComparedPair, error) {
 	var ofA, ofB []comparison.Question
 	for _, pair := range pairs {
 		ofA, ofB = append(ofA, pair.A), append(ofB, pair.B)
@@ -174,10 +175,10 @@ func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]r
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]results.ComparedPair, len(pairs))
+	shown := make([]views.ComparedPair, len(pairs))
 	deadline := time.Now().Add(comparingTime)
 	for n, pair := range pairs {
-		shown[n] = results.ComparedPair{Pair: pair, Question: byID[pair.A.ID], IsOther: pair.A.Text != pair.B.Text}
+		shown[n] = views.ComparedPair{Pair: pair, Question: byID[pair.A.ID], IsOther: pair.A.Text != pair.B.Text}
 		if answer, has := answers[pair.A.ID]; has {
 			shown[n].AnswerA = &answer
 		}

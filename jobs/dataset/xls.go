@@ -462,7 +462,8 @@ func dateText(days float64, is1904 bool) string {
 	if is1904 {
 		epoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	moment := epoch.Add(time.Duration(math.Round(days*86400)) * time.Second)
+	seconds := int64(math.Round(days * 86400)) // up to the year 9999: more than a time.Duration holds
+	moment := time.Unix(epoch.Unix()+seconds, 0).UTC()
 	switch {
 	case days < 1:
 		return moment.Format("15:04:05")

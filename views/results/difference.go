@@ -15,8 +15,8 @@ import (
 // Texts of answers are written by hand here: between the elements of a template there is white space, and an answer must
 // not get any.
 
-// differenceText shows how the most common answer becomes another: what is equal is folded where it is long.
-func differenceText(pieces []stability.Piece) templ.Component {
+// DifferenceText shows how the most common answer becomes another: what is equal is folded where it is long.
+func DifferenceText(pieces []stability.Piece) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
 		var html strings.Builder
 		for n, piece := range pieces {

@@ -686,7 +686,7 @@ func DocumentCard(d Document, card Card) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if card.Question.Level != nil {
-			templ_7745c5c3_Err = levelTag(*card.Question.Level).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = LevelTag(*card.Question.Level).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -719,7 +719,7 @@ func DocumentCard(d Document, card Card) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = strip(card.cells()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Strip(card.cells()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

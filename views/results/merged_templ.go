@@ -285,7 +285,7 @@ func mergedPart(report Report, card Card) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if report.Format != nil {
-				templ_7745c5c3_Err = formatted(report.Format, card.textOf(one.letter), foldMergedAt).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = formatted(report.Format, card.textOf(one.letter), foldFormattedAt).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -294,7 +294,7 @@ func mergedPart(report Report, card Card) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = differenceText(pieces).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = DifferenceText(pieces).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -316,7 +316,7 @@ func mergedPart(report Report, card Card) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = folded(card.textOf(one.letter), foldMergedAt).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Folded(card.textOf(one.letter), foldMergedAt).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

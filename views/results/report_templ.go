@@ -73,10 +73,10 @@ type Card struct {
 }
 
 const (
-	// foldAt is how many characters of an answer are shown before it is expanded (spec/004 US-03).
-	foldAt = 200
-	// foldQuestionAt is that of questions and standard answers: about four lines.
-	foldQuestionAt = 240
+	// FoldAt is how many characters of an answer are shown before it is expanded (spec/004 US-03).
+	FoldAt = 200
+	// FoldQuestionAt is that of questions and standard answers: about four lines.
+	FoldQuestionAt = 240
 	// maxShown is how many characters of an answer the page holds; longer ones have a page of their own.
 	maxShown = 20000
 	// maxPage is how many characters of answers and reasoning the page holds altogether.

@@ -17,6 +17,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/stability"
+	"wending/views/comparison"
 	"wending/views/results"
 	"wending/views/text"
 )
@@ -170,7 +171,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, level := range stability.Levels {
 		add("level.", string(level))
 	}
-	for _, part := range results.Parts()[1:] {
+	for _, part := range comparison.Parts()[1:] {
 		add("compare.", part)
 	}
 	add("results.text.", results.Texts...)
