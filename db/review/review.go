@@ -160,16 +160,23 @@ func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, vers
 	})
 }
 
+const listReviews = `
+	SELECT ` + columns + `
+	FROM reviews v
+	JOIN evaluation_items i ON i.id = v.item_id
+	WHERE i.task_id = $1 AND v.is_current AND v.is_withdrawn = $4 AND ($2 = '' OR v.reviewer = $2) AND ($3 = '' OR v.verdict = $3)
+	ORDER BY i.question_id, v.variant, coalesce(v.run_index, 0), v.reviewer`
+
 // List returns the current reviews of a task, in the order of its pages; an empty reviewer or verdict means all.
 func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string, verdict Verdict) (reviews []Review, err error) {
-	const list = `
-		SELECT ` + columns + `
-		FROM reviews v
-		JOIN evaluation_items i ON i.id = v.item_id
-		WHERE i.task_id = $1 AND v.is_current AND NOT v.is_withdrawn AND ($2 = '' OR v.reviewer = $2) AND ($3 = '' OR v.verdict = $3)
-		ORDER BY i.question_id, v.variant, coalesce(v.run_index, 0), v.reviewer`
-	err = r.db.SelectContext(ctx, &reviews, list, taskID, reviewer, verdict)
+	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, reviewer, verdict, false)
 	return reviews, pg.Classify("list the reviews", err)
+}
+
+// Withdrawn returns the reviews of a task that were withdrawn. Who writes the next one has seen their version.
+func (r Reviews) Withdrawn(ctx context.Context, taskID uuid.UUID) (reviews []Review, err error) {
+	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, "", "", true)
+	return reviews, pg.Classify("list the reviews that were withdrawn", err)
 }
 
 // Version is a review as it was at a time.

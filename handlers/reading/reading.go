@@ -27,20 +27,28 @@ func New(store *db.Store) Reader { return Reader{store, report.New(store)} }
 
 // Reviews are people's verdicts on a task.
 type Reviews struct {
-	// OfQuestions are those on questions as a whole, OfAnswers those on single answers, by the questions' ids.
-	OfQuestions, OfAnswers map[string][]review.Review
+	// OfQuestions are those on questions as a whole, OfAnswers those on single answers, by the questions' ids; Withdrawn
+	// are those of both kinds that were taken back.
+	OfQuestions, OfAnswers, Withdrawn map[string][]review.Review
 }
 
 // Reviews reads people's verdicts on a task.
-func (r Reader) Reviews(ctx context.Context, taskID uuid.UUID) (Reviews, error) {
+func (r Reader) Reviews(ctx context.Context, taskID uuid.UUID) (found Reviews, err error) {
+	found = Reviews{map[string][]review.Review{}, map[string][]review.Review{}, map[string][]review.Review{}}
 	all, err := review.New(r.store).List(ctx, taskID, "", "")
-	found := Reviews{map[string][]review.Review{}, map[string][]review.Review{}}
+	if err != nil {
+		return found, err
+	}
 	for _, one := range all {
 		of := found.OfQuestions
 		if one.RunIndex != nil {
 			of = found.OfAnswers
 		}
 		of[one.QuestionID] = append(of[one.QuestionID], one)
+	}
+	withdrawn, err := review.New(r.store).Withdrawn(ctx, taskID)
+	for _, one := range withdrawn {
+		found.Withdrawn[one.QuestionID] = append(found.Withdrawn[one.QuestionID], one)
 	}
 	return found, err
 }
@@ -79,6 +87,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 			}
 		}
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
+		card.Withdrawn = reviews.Withdrawn[item.QuestionID]
 		if retry, is := retrying[item.ID]; is {
 			card.Retry = &retry
 		}

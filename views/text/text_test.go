@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,20 @@ func TestCataloguesHaveTheSameTexts(t *testing.T) {
 			require.NotEmpty(t, other[key], "%s in %s", key, lang)
 			require.NotContains(t, other[key], "", "%s in %s", key, lang)
 			require.ElementsMatch(t, placeholders(forms), placeholders(other[key]), "%s in %s", key, lang)
+		}
+	}
+}
+
+// A language with a singular has it for every text that counts: without it, one of something has no text at all.
+func TestWhatCountsHasASingular(t *testing.T) {
+	t.Parallel()
+	english := locale(t, "en")
+	for key, forms := range texts(t, "en") {
+		if !slices.Contains(placeholders(forms), "Count") {
+			continue
+		}
+		for _, count := range []int{0, 1, 2} {
+			require.NotEqual(t, key, english.Text(key, "Count", count), "%d of %s", count, key)
 		}
 	}
 }

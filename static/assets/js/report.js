@@ -127,7 +127,7 @@
     e: withCard((card) => toggle(card.querySelectorAll(".fold, .same"), card)),
     E: withCard((card) => toggle(document.querySelectorAll(".result .fold, .result .same"), card)),
     v: () => switchTo(document.querySelector("[data-view]:not([aria-current])")),
-    m: () => switchTo(document.querySelector("[data-text]:not([aria-current])")),
+    m: () => switchTo(document.querySelector("[data-shown-as]:not([aria-current])")),
     R: () => { const link = document.querySelector("[data-review-mode]"); if (link) location.assign(link.href); },
     "/": () => { const search = document.getElementById("search"); if (search) search.focus(); },
     "?": () => help.showModal(),

@@ -42,6 +42,7 @@
       said = who.querySelector("template").content.firstElementChild.cloneNode(true);
       saidList(place).append(said);
     }
+    said.hidden = false;
     said.dataset.reviewer = review.reviewer;
     said.dataset.verdict = review.verdict;
     said.dataset.version = review.version;
@@ -103,8 +104,7 @@
     }
     if (response.status === 204) {
       own.dataset.verdict = "";
-      own.querySelector(".said").textContent = "";
-      own.querySelector(".remark").textContent = "";
+      own.hidden = true;
       return refresh(place);
     }
     const told = await response.json();
