@@ -3,6 +3,7 @@ package results
 import (
 	"context"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -22,16 +23,16 @@ func DifferenceText(pieces []stability.Piece) templ.Component {
 		for n, piece := range pieces {
 			switch piece.Op {
 			case stability.Insert:
-				html.WriteString("<ins>" + templ.EscapeString(piece.Text) + "</ins>")
+				html.WriteString("<ins>" + inLine(piece.Text) + "</ins>")
 			case stability.Delete:
-				html.WriteString("<del>" + templ.EscapeString(piece.Text) + "</del>")
+				html.WriteString("<del>" + inLine(piece.Text) + "</del>")
 			default:
 				before, hidden, behind := foldedEqual(piece.Text, n == 0, n == len(pieces)-1)
-				html.WriteString(templ.EscapeString(before))
+				html.WriteString(inLine(before))
 				if hidden != "" {
 					html.WriteString(foldedSame(ctx, hidden))
 				}
-				html.WriteString(templ.EscapeString(behind))
+				html.WriteString(inLine(behind))
 			}
 		}
 		_, err := io.WriteString(w, html.String())
@@ -116,12 +117,27 @@ func commonText(parts []common) templ.Component {
 			if part.isShared {
 				html.WriteString(foldedSame(ctx, part.text))
 			} else {
-				html.WriteString(templ.EscapeString(part.text))
+				html.WriteString(inLine(part.text))
 			}
 		}
 		_, err := io.WriteString(w, html.String())
 		return err
 	})
+}
+
+// headText shows the beginning of a folded text.
+func headText(head string) templ.Component {
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		_, err := io.WriteString(w, inLine(head)+"...")
+		return err
+	})
+}
+
+var lineBreaks = regexp.MustCompile(`[\r\n][\s]*`)
+
+// inLine is a text whose line breaks take no lines: they stay in it, and the style shows a sign in their place.
+func inLine(content string) string {
+	return lineBreaks.ReplaceAllString(templ.EscapeString(content), `<span class="nl">$0</span>`)
 }
 
 // foldedSame is a stretch of text that answers share, folded.
