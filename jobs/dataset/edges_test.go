@@ -228,3 +228,60 @@ func TestTheEdgesOfNumbersInXLS(t *testing.T) {
 		require.Contains(t, refusal(t, err), "DATASET_ROW_INVALID", "what no number is, is an error of the sheet")
 	}
 }
+
+// Rows and columns of a sheet at the edges of what there may be, and which other sheets are named as left out.
+func TestTheEdgesOfSheets(t *testing.T) {
+	t.Parallel()
+	text := func(reference, content string) string {
+		return `<c r="` + reference + `" t="inlineStr"><is><t>` + content + `</t></is></c>`
+	}
+	row := func(number int, cells ...string) string {
+		return fmt.Sprintf(`<row r="%d">%s</row>`, number, strings.Join(cells, ""))
+	}
+	question := func(number int) string {
+		return row(number, text(fmt.Sprintf("A%d", number), fmt.Sprintf("q%d", number)), text(fmt.Sprintf("B%d", number), "a"))
+	}
+	for name, test := range map[string]struct{ rows, refusal string }{
+		"as many blank rows as are allowed": {question(2) + question(100_003), ""},
+		"one blank row more":                {question(2) + question(100_004), "DATASET_TOO_MANY_ROWS blank_rows map[Row:3]"},
+		"blank rows that are written":       {question(2) + row(100_002, `<c r="A100002"/>`) + question(100_003), ""},
+		"one more that is written":          {question(2) + row(100_003) + row(100_004), "DATASET_TOO_MANY_ROWS blank_rows map[Row:3]"},
+		"a thousand rows":                   {rowsOf(question, 2, 1001), ""},
+		"one more":                          {rowsOf(question, 2, 1002), "DATASET_TOO_MANY_ROWS rows map[Max:1000]"},
+		"the last column":                   {row(2, text("A2", "q2"), text("B2", "a"), `<c r="XFD2"/>`), ""},
+		"a cell beyond it":                  {row(2, text("A2", "q2"), text("B2", "a"), `<c r="XFE2"/>`), "DATASET_UNREADABLE"},
+		"a row beyond the last":             {question(2) + row(1_048_577), "DATASET_UNREADABLE"},
+		"row 0":                             {question(2) + row(0), "DATASET_UNREADABLE"},
+		"a text that is not there":          {question(2) + `<row r="3"><c r="A3" t="s"><v>0</v></c></row>`, "DATASET_UNREADABLE"},
+	} {
+		set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+test.rows), dataset.Columns{})
+		if test.refusal != "" {
+			require.True(t, strings.HasPrefix(refusal(t, err), test.refusal), "%s: %v", name, err)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Equal(t, "q2", set.Rows[0].Question, name)
+		require.Equal(t, fmt.Sprintf("q%d", set.Rows[len(set.Rows)-1].Number), set.Rows[len(set.Rows)-1].Question, name)
+	}
+	// Without references cells follow one another, and rows too.
+	set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+`<row><c t="inlineStr"><is><t>first</t></is></c><c t="str"><v>x</v></c></row><row r="5"/><row><c t="str"><v>second</v></c></row>`), dataset.Columns{})
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 6}, []int{set.Rows[0].Number, set.Rows[1].Number})
+	require.Equal(t, "second", set.Rows[1].Question)
+
+	sheets, parts := []string{"a.xml", "b.xml", "c.xml", "d.xml"}, map[string]string{}
+	for n, rows := range []string{datasettest.HeaderRow + question(2), row(1, text("A1", " ")) + row(20, text("C20", "x")), row(21, text("A21", "x")), ""} {
+		parts["xl/worksheets/"+sheets[n]] = datasettest.SheetHead + rows + datasettest.SheetTail
+	}
+	set, err = dataset.Read(t.Context(), "q.xlsx", datasettest.Workbook(t, sheets, parts), dataset.Columns{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"S2"}, set.IgnoredSheets, "with something in its first twenty rows")
+}
+
+func rowsOf(row func(int) string, from, to int) string {
+	var rows strings.Builder
+	for n := from; n <= to; n++ {
+		rows.WriteString(row(n))
+	}
+	return rows.String()
+}
