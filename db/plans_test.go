@@ -69,7 +69,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, _, err := store.Tasks(ctx, db.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
-		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, ""); return err }},
+		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, "", false); return err }},
 		{"ItemsByID", func() error { _, err := report.New(store).ItemsByID(ctx, items); return err }},
 		{"Items", func() error { _, _, err := report.New(store).Items(ctx, large, "", true, page); return err }},
 		{"CurrentRuns", func() error { _, err := store.CurrentRuns(ctx, items, 100); return err }},

@@ -3,6 +3,7 @@ package report
 
 import (
 	"context"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -34,10 +35,10 @@ type Summary struct {
 	Level     *stability.Level `db:"level"`
 	Agreement *float64         `db:"agreement"`
 	Letters   *string          `db:"letters"`
-	// LatencyMS is the mean of the successful current runs; nil if there is none.
+	// LatencyMS is the mean of the successful current runs, nil if there is none, and Bytes the length of the longest
+	// answer; only with measures.
 	LatencyMS *float64 `db:"latency_ms"`
-	// Bytes is the length of the longest answer.
-	Bytes int `db:"bytes"`
+	Bytes     int      `db:"bytes"`
 	// Matches reports whether the item matches the text that was searched for.
 	Matches bool `db:"matches"`
 }
@@ -45,37 +46,51 @@ type Summary struct {
 // IsUnstable reports whether the item was answered in more than one way.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
-const summariseItems = `
+// What the runs of an item tell without their rows being read, and what needs them. The length of a text is known
+// without reading it.
+const (
+	countAnswers   = `count(DISTINCT answer_key) AS answers, count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
+	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
+)
+
+// summariseItems reads the summaries of a task's items, with what is known of their runs, and how a text is searched for.
+func summariseItems(measures, like string) string {
+	known := ""
+	if measures != "" {
+		known = "r.latency_ms, coalesce(r.bytes, 0) AS bytes,"
+	}
+	return `
 	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
 		coalesce(r.answers, 0) AS answers,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
-		q.level, q.agreement, q.letters,
-		r.latency_ms,
-		coalesce(r.bytes, 0) AS bytes,
-		($2 = '' OR i.question_id ILIKE $2 OR i.question ILIKE $2 OR i.standard_answer ILIKE $2 OR EXISTS (
+		q.level, q.agreement, q.letters, ` + known + `
+		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2 OR EXISTS (
 			SELECT FROM evaluation_runs found
-			WHERE found.item_id = i.id AND found.is_current AND found.response_body ILIKE $2)) AS matches
+			WHERE found.item_id = i.id AND found.is_current AND found.response_body ` + like + ` $2)) AS matches
 	FROM evaluation_items i
 	LEFT JOIN (
-		SELECT item_id,
-			count(DISTINCT answer_key) AS answers,
-			count(*) AS runs,
-			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures,
-			avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
-			max(octet_length(response_body)) AS bytes -- known without reading the text
+		SELECT item_id, ` + countAnswers + measures + `
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current
 		GROUP BY item_id) r ON r.item_id = i.id
 	LEFT JOIN question_statistics q ON q.item_id = i.id
 	WHERE i.task_id = $1
 	ORDER BY i.question_id`
+}
 
 // Summaries returns a summary of each of the task's items, in the order of pages and exports. An item matches if its
 // question_id, question, standard answer or one of its answers contains text, without regard to case.
-func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string) ([]Summary, error) {
+func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string, withMeasures bool) ([]Summary, error) {
+	measures, like := "", "ILIKE"
+	if withMeasures {
+		measures = measureAnswers
+	}
+	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case, and texts are read several times as fast
+		like = "LIKE"
+	}
 	var summaries []Summary
-	err := r.db.SelectContext(ctx, &summaries, summariseItems, taskID, db.Containing(text))
+	err := r.db.SelectContext(ctx, &summaries, summariseItems(measures, like), taskID, db.Containing(text))
 	return summaries, pg.Classify("summarise the questions", err)
 }
 

@@ -322,7 +322,7 @@ func (h *handler) listAssignments(ctx context.Context, input *TaskPath) (*assign
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := report.New(h.Store).Summaries(ctx, task.ID, "")
+	summaries, err := report.New(h.Store).Summaries(ctx, task.ID, "", false)
 	if err != nil {
 		return nil, err
 	}

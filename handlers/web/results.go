@@ -131,7 +131,7 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		report.Format = results.NewFormatter()
 	}
 	report.Reviewer = reviewer(c)
-	if report.All, err = p.report.Summaries(ctx, report.Task.ID, report.Search); err != nil {
+	if report.All, err = p.report.Summaries(ctx, report.Task.ID, report.Search, report.NeedsMeasures()); err != nil {
 		return reviews, err
 	}
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, report.Task); err != nil {

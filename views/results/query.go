@@ -75,6 +75,9 @@ const (
 // Sorts are the orders by name; the empty name is that of the numbers.
 var Sorts = []string{"", sortAgreement, sortLatency, sortLength}
 
+// NeedsMeasures reports whether the order needs what is slow to read: the latencies and lengths of answers.
+func (q Query) NeedsMeasures() bool { return q.Sort == sortLatency || q.Sort == sortLength }
+
 // Opinion sums up verdicts on a question: the verdict if all agree, otherwise that they do not, or that there is none.
 func Opinion(verdicts []review.Review) string {
 	if len(verdicts) == 0 {
@@ -164,6 +167,7 @@ func negative(number *float64) *float64 {
 // count is how many questions a choice of the bar would show, with the other choices as they are.
 func (r Report) count(change func(*Query)) int {
 	query := r.Query
+	query.Sort = ""
 	change(&query)
 	return len(r.Shown(query))
 }
