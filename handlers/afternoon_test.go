@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,12 +103,14 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 			agenttest.Stream(w, "there")
 		}
 	})
+	answers := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(answers) // before the agent's own, also after a failure
 	id := s.create(t, fake.URL, map[string]string{"max_retries": "0", "file@q.csv": "question_id,question,standard_answer\nq1,bad,a\nq2,fine,a\n"})
 	s.awaitDone(t, id)
 	isRetry.Store(true)
 	results := "/tasks/" + id + "/results"
-	card := func() *goquery.Selection { return s.fragment(t, results+"/1").page(t).Find(".result") }
-	require.Equal(t, "重试此题", card().Find(".verdict form button").Text())
+	part := func() *goquery.Document { return s.fragment(t, results+"/1").page(t) }
+	require.Equal(t, "重试此题", part().Find(".result .verdict form button").Text())
 
 	form := strings.NewReader(url.Values{"question_id": {"q1"}}.Encode())
 	request, err := http.NewRequest(http.MethodPost, s.URL+"/tasks/"+id+"/retry", form)
@@ -117,18 +120,18 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	answer := s.do(t, request)
 	require.Equal(t, http.StatusOK, answer.StatusCode, "it does not leave the page")
 	require.Contains(t, answer.page(t).Find(".retrying").Text(), "重试")
-	require.Equal(t, results+"/1", answer.page(t).Find(".result").AttrOr("hx-get", ""))
-	dbtest.Await(t, 10*time.Second, "the runs", func() bool { return strings.Contains(card().Find(".retrying").Text(), "重试中 0/5") })
+	require.Equal(t, results+"/1", answer.page(t).Find(".retrying").AttrOr("hx-get", ""))
+	dbtest.Await(t, 10*time.Second, "the runs", func() bool { return strings.Contains(part().Find(".retrying").Text(), "重试中 0/5") })
+	require.Zero(t, part().Find(".result").Length(), "only the line moves until the runs have ended")
 	page := s.get(t, results).page(t)
-	require.Equal(t, 1, page.Find(".retrying").Length(), "who opens the report meanwhile sees it too")
+	require.Equal(t, 1, page.Find(".result .retrying").Length(), "who opens the report meanwhile sees it too")
 	require.Equal(t, 2, page.Find(".result").Length())
-	_, isPolled := page.Find(".result").Eq(1).Attr("hx-get")
-	require.False(t, isPolled)
-	close(release)
+	answers()
 	s.awaitDone(t, id)
-	done := card()
-	_, isPolled = done.Attr("hx-get")
-	require.False(t, isPolled, "it comes to rest")
+	last := s.fragment(t, results+"/1")
+	require.Regexp(t, "^#q[0-9]+$", last.Header.Get("HX-Retarget"), "then the card takes its place")
+	done := last.page(t).Find(".result")
+	require.Zero(t, done.Find(".retrying").Length(), "it comes to rest")
 	require.Equal(t, "A A A A A", strings.TrimPrefix(done.Find(".strip").AttrOr("aria-label", ""), "每次运行："))
 	require.Contains(t, done.Find(".verdict .level").Text(), "一致")
 }
@@ -147,12 +150,14 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	next := func(name, query string) string { return s.as(t, name, base+"/review"+query).Header.Get("Location") }
 	require.Equal(t, base+"/review/4", next("李雷", ""), "the least agreement first")
 	require.Equal(t, base+"/review/2", next("李雷", "?after=4"), "skipped")
+	require.Equal(t, base+"/review/4", next("李雷", "?after=1"), "after the last comes the first")
 	page := s.as(t, "李雷", base+"/review/4").page(t)
 	require.Equal(t, "4", shownNumbers(page))
 	require.Contains(t, page.Find(".report-bar").Text(), "还有 4 题待评")
 	judge("q4", "李雷", "FAIL", 0)
 	judge("q2", "李雷", "PASS", 0)
 	require.Equal(t, base+"/review/3", next("李雷", ""))
+	require.Equal(t, base+"/review/1", next("李雷", "?after=3"), "what was skipped is not asked again at once")
 	require.Equal(t, base+"/review/4", next("韩梅梅", ""), "everybody has their own turn")
 	require.Equal(t, base+"/review/3", next("", ""), "without a name: what nobody judged")
 	judge("q4", "韩梅梅", "PASS", 0)
@@ -201,6 +206,11 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	refused := s.post(t, base+"/sign-off", map[string]string{"reviewer": " ", "note": "可以上线"})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").AttrOr("value", ""), "nothing typed is lost")
+	refused = s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": strings.Repeat("长", 10_001)})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "as by the API")
+	refused = s.post(t, base+"/assignments", map[string]string{"reviewers": "甲\n" + strings.Repeat("长", 65), "overlap": "0"})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, refused.page(t).Find("[name=reviewers]").Text(), "甲", "nothing typed is lost")
 	require.Equal(t, base+"/sign-off?done=signed", s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": "可以上线"}).Header.Get("Location"))
 	page = s.get(t, base+"/sign-off").page(t)
 	require.Contains(t, page.Find(".said-list").Text(), "通过 4 · 不通过 0 · 存疑 1")

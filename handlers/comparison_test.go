@@ -145,3 +145,23 @@ func with(fields map[string]string, name, value string) map[string]string {
 	}
 	return added
 }
+
+// Answers are equal as a whole or not at all, also where the page shows their beginnings only.
+func TestLongAnswersAreComparedAsAWhole(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	long := strings.Repeat("长", 20_001)
+	var ids []string
+	for _, end := range []string{"甲", "乙"} {
+		fake := agenttest.New(t, answering(map[string][]string{"一": {long + end}}))
+		id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\nq1,一,a\n"})
+		s.awaitDone(t, id)
+		ids = append(ids, id)
+	}
+	page := s.get(t, "/comparison?a="+ids[0]+"&b="+ids[1]).page(t)
+	require.NotContains(t, page.Find("article").Text(), "两边最常见的回答相同")
+	require.Contains(t, page.Find("article").Text(), "差异在后面")
+	require.Equal(t, 2, page.Find("article .answers a[href*=runs]").Length(), "the whole of both can be read")
+	page = s.get(t, "/comparison?a="+ids[0]+"&b="+ids[0]).page(t)
+	require.Contains(t, page.Find("article").Text(), "两边最常见的回答相同")
+}

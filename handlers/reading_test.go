@@ -126,10 +126,17 @@ func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
 		require.Contains(t, link.AttrOr("href", ""), "partial=1")
 	})
 	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Find("a[href*=partial]").Text(), "先看已完成的 1 题")
+	require.Regexp(t, `^/tasks/`+id+`/results\?partial=1#q\d+$`, s.get(t, page.Find(".result h2 > a").AttrOr("href", "")).Header.Get("Location"))
+	news := func(known string) string {
+		return s.fragment(t, "/tasks/"+id+"/news?known="+known).page(t).Find("#news").Text()
+	}
+	require.Empty(t, strings.TrimSpace(news("1")))
+	require.Contains(t, news("0"), "又有新完成的题")
 	close(release)
 	s.awaitDone(t, id)
 	require.Len(t, read().Items, 2)
 	require.True(t, read().IsFinal)
+	require.Contains(t, news("1"), "查看完整报告")
 
 	var statistics struct {
 		IsFinal  bool `json:"is_final"`

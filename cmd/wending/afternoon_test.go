@@ -122,9 +122,8 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	b.sees(".cover", "可以上线")
 	b.sees("[data-count]", "20 / 20")
 	b.requireAccessible("document")
-	var shown int
-	b.evaluate(`(() => { const form = document.querySelector(".query"); form.elements.opinion.value = "FAIL"; form.dispatchEvent(new Event("input")); return document.querySelectorAll(".result:not([hidden])").length; })()`, &shown)
-	require.Equal(t, 7, shown, "its filters work without a server")
+	b.evaluate(`(() => { const form = document.querySelector(".query"); form.elements.opinion.value = "FAIL"; form.dispatchEvent(new Event("input")); })()`, nil)
+	b.sees("[data-count]", "7 / 20") // its filters work without a server
 }
 
 // Two reviewers at once, with reloads and a network that goes away: no note is lost, and nobody overwrites another.
@@ -160,8 +159,14 @@ func TestNoTypedNoteIsLost(t *testing.T) {
 	require.ElementsMatch(t, []struct{ Reviewer, Verdict, Note string }{{"李雷", "FAIL", "第二次的依据不同"}, {"韩梅梅", "PASS", ""}}, reviewsOf(t, p.url, id))
 	one.open(results + "?review=disagree")
 	one.sees(".result .said-list", "韩梅梅")
-	one.do(chromedp.Click(buttons+"[data-verdict=FAIL]"), chromedp.WaitNotPresent(buttons+"[data-verdict=FAIL][aria-pressed=true]"))
-	require.Len(t, reviewsOf(t, p.url, id), 1, "the same button takes a verdict back")
+	one.do(chromedp.Click(buttons+"[data-verdict=FAIL]"), chromedp.Click(buttons+"[data-verdict=FAIL]"))
+	require.Len(t, reviewsOf(t, p.url, id), 2, "said twice is said once")
+	one.do(chromedp.Click(buttons+"[data-note]"), chromedp.SendKeys(note, "，已复核"), chromedp.Click(buttons+"[data-verdict=UNSURE]"))
+	one.do(chromedp.WaitVisible(buttons + "[data-verdict=UNSURE][aria-pressed=true]"))
+	one.sees(".result:first-of-type .said-of li .remark", "，已复核")
+	require.Contains(t, reviewsOf(t, p.url, id), struct{ Reviewer, Verdict, Note string }{"李雷", "UNSURE", "第二次的依据不同，已复核"})
+	one.do(chromedp.Click(buttons+"[data-withdraw]"), chromedp.WaitNotPresent(buttons+"[data-verdict][aria-pressed=true]"))
+	require.Len(t, reviewsOf(t, p.url, id), 1, "and can be taken back")
 	one.do(chromedp.Click(".run [data-run] [data-verdict=UNSURE]"), chromedp.WaitVisible(".run [data-run] [data-verdict=UNSURE][aria-pressed=true]"))
 	require.Len(t, reviewsOf(t, p.url, id), 2, "a single answer can be judged too")
 }

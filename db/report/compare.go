@@ -76,6 +76,8 @@ type CommonAnswer struct {
 	ItemID int64  `db:"item_id"`
 	RunID  int64  `db:"id"`
 	Text   string `db:"text"`
+	// Key is equal for equal answers, also where Text was cut.
+	Key []byte `db:"answer_key"`
 	// Length is the whole answer's in characters, also where Text was cut.
 	Length int `db:"length"`
 }
@@ -86,7 +88,7 @@ func (a CommonAnswer) IsCut() bool { return a.Length > utf8.RuneCountInString(a.
 // CommonAnswers returns the most common answers to items with at most limit characters of each, by the items' ids.
 func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, limit int) (map[int64]CommonAnswer, error) {
 	const read = `
-		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length
+		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key
 		FROM evaluation_runs r
 		JOIN question_statistics q ON q.item_id = r.item_id
 		WHERE r.item_id = ANY ($1) AND r.is_current AND r.run_index = position('A' IN q.letters) AND r.response_body IS NOT NULL`

@@ -3,7 +3,9 @@ package report
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -67,7 +69,7 @@ func summariseItems(measures, like string) string {
 		q.level, q.agreement, q.letters, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2 OR EXISTS (
 			SELECT FROM evaluation_runs found
-			WHERE found.item_id = i.id AND found.is_current AND found.response_body ` + like + ` $2)) AS matches
+			WHERE found.item_id = i.id AND found.is_current AND left(found.response_body, $3) ` + like + ` $2)) AS matches
 	FROM evaluation_items i
 	LEFT JOIN (
 		SELECT item_id, ` + countAnswers + measures + `
@@ -80,7 +82,8 @@ func summariseItems(measures, like string) string {
 }
 
 // Summaries returns a summary of each of the task's items, in the order of pages and exports. An item matches if its
-// question_id, question, standard answer or one of its answers contains text, without regard to case.
+// question_id, question, standard answer or the beginning of one of its answers contains text, without regard to case. It
+// returns ErrSearchTooSlow if that takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string, withMeasures bool) ([]Summary, error) {
 	measures, like := "", "ILIKE"
 	if withMeasures {
@@ -90,9 +93,28 @@ func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string, wi
 		like = "LIKE"
 	}
 	var summaries []Summary
-	err := r.db.SelectContext(ctx, &summaries, summariseItems(measures, like), taskID, db.Containing(text))
-	return summaries, pg.Classify("summarise the questions", err)
+	statement, arguments := summariseItems(measures, like), []any{taskID, db.Containing(text), searchedText}
+	if text == "" {
+		err := r.db.SelectContext(ctx, &summaries, statement, arguments...)
+		return summaries, pg.Classify("summarise the questions", err)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, searchTime, ErrSearchTooSlow)
+	defer cancel()
+	err := r.db.SelectContext(limited, &summaries, statement, arguments...)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return nil, ErrSearchTooSlow
+	}
+	return summaries, pg.Classify("search the questions", err)
 }
+
+// searchedText is in how many of an answer's first characters a text is looked for, searchTime how long in all.
+const (
+	searchedText = 20_000
+	searchTime   = 5 * time.Second
+)
+
+// ErrSearchTooSlow reports that a text was not found in time among many long answers.
+var ErrSearchTooSlow = errors.New("the search takes too long")
 
 // Retry is how far the runs of an item are that the task's active launch makes.
 type Retry struct {

@@ -40,6 +40,8 @@ func newComparedQuestion(q comparison.Question) ComparedQuestion {
 type ComparedPair struct {
 	QuestionID string                `json:"question_id" doc:"That of the first task" example:"q1"`
 	Transition comparison.Transition `json:"transition" enum:"stable_stable,stable_unstable,unstable_stable,unstable_unstable,unknown" example:"unstable_stable"`
+	MatchedBy  string                `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
+	SameText   bool                  `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
 	A          ComparedQuestion      `json:"a"`
 	B          ComparedQuestion      `json:"b"`
 }
@@ -101,7 +103,14 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	body := &output.Body
 	body.Items = make([]ComparedPair, len(compared.Pairs))
 	for n, pair := range compared.Pairs {
-		body.Items[n] = ComparedPair{pair.A.QuestionID, pair.Transition, newComparedQuestion(pair.A), newComparedQuestion(pair.B)}
+		matchedBy := "question_id"
+		if pair.ByText {
+			matchedBy = "text"
+		}
+		body.Items[n] = ComparedPair{
+			QuestionID: pair.A.QuestionID, Transition: pair.Transition, MatchedBy: matchedBy, SameText: pair.A.Text == pair.B.Text,
+			A: newComparedQuestion(pair.A), B: newComparedQuestion(pair.B),
+		}
 	}
 	body.Transitions = map[comparison.Transition]int{}
 	for _, transition := range comparison.Transitions {

@@ -112,8 +112,12 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	if err != nil {
 		return nil, err
 	}
+	note, err := Note(input.Body.Note)
+	if err != nil {
+		return nil, err
+	}
 	place := review.Place{QuestionID: request.StorableText(input.QuestionID), Variant: max(1, input.Body.Variant), RunIndex: input.Body.RunIndex, Reviewer: reviewer}
-	stored, err := review.New(h.Store).Put(ctx, task.ID, place, input.Body.Verdict, request.StorableText(input.Body.Note), input.Body.Version)
+	stored, err := review.New(h.Store).Put(ctx, task.ID, place, input.Body.Verdict, note, input.Body.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +137,18 @@ func ReviewerName(typed string) (string, error) {
 		return "", fault.Parameter("reviewer", fault.TextUpTo(maxReviewerLength))
 	}
 	return name, nil
+}
+
+// maxNoteLength is how many characters a note may have.
+const maxNoteLength = 10_000
+
+// Note checks a note as it is stored.
+func Note(typed string) (string, error) {
+	note := request.StorableText(typed)
+	if utf8.RuneCountInString(note) > maxNoteLength {
+		return "", fault.Parameter("note", fault.TextUpTo(maxNoteLength))
+	}
+	return note, nil
 }
 
 type withdrawReviewInput struct {
@@ -223,7 +239,11 @@ func (h *handler) signOff(ctx context.Context, input *signOffInput) (*signOffOut
 	if err != nil {
 		return nil, err
 	}
-	signed, err := review.New(h.Store).SignOff(ctx, task.ID, reviewer, request.StorableText(input.Body.Note))
+	note, err := Note(input.Body.Note)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := review.New(h.Store).SignOff(ctx, task.ID, reviewer, note)
 	if err != nil {
 		return nil, err
 	}

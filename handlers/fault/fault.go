@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/admission"
 	"wending/jobs/dataset"
@@ -227,6 +228,8 @@ func Of(err error) *Fault {
 	switch {
 	case errors.As(err, &missing):
 		return New(notFoundCode(missing.Kind)).WithCause(err)
+	case errors.Is(err, report.ErrSearchTooSlow):
+		return New("SERVICE_UNAVAILABLE").WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
 	case errors.Is(err, db.ErrNotFound):
 		return New("NOT_FOUND").WithCause(err)
 	case errors.Is(err, db.ErrNothingToRun):

@@ -88,7 +88,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		}
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
 		card.Withdrawn = reviews.Withdrawn[item.QuestionID]
-		if retry, is := retrying[item.ID]; is {
+		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total) {
 			card.Retry = &retry
 		}
 		byID[item.ID] = card
@@ -120,11 +120,12 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	return card
 }
 
-// cardsAtOnce is how many questions of a document are read at once, and documentText how many characters of each answer it
-// has.
+// cardsAtOnce is how many questions of a document are read at once, documentText how many characters of all answers it has
+// altogether, and answerText of one.
 const (
 	cardsAtOnce  = 10
-	documentText = 20_000
+	documentText = 16 << 20
+	answerText   = 20_000
 )
 
 // Document prepares a task's report as one document; the function writes it, question by question.
@@ -153,7 +154,7 @@ func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.
 			for _, item := range d.All[from:min(from+cardsAtOnce, len(d.All))] {
 				ids = append(ids, item.ID)
 			}
-			cards, err := r.Cards(ctx, task, ids, reviews, min(documentText, results.Shown(len(ids)*task.RunsPerItem)))
+			cards, err := r.Cards(ctx, task, ids, reviews, min(answerText, documentText/max(1, task.TotalRuns())))
 			if err != nil {
 				return err
 			}

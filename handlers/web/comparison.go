@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/url"
@@ -185,7 +186,7 @@ func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]v
 		if answer, has := answers[pair.B.ID]; has {
 			shown[n].AnswerB = &answer
 		}
-		if a, b := shown[n].AnswerA, shown[n].AnswerB; a != nil && b != nil && a.Text != b.Text {
+		if a, b := shown[n].AnswerA, shown[n].AnswerB; a != nil && b != nil && !bytes.Equal(a.Key, b.Key) {
 			difference := stability.Compare(a.Text, b.Text, time.Until(deadline))
 			shown[n].Difference = &difference
 		}

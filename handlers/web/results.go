@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/reading"
 	"wending/handlers/request"
@@ -194,13 +195,30 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return err
 	}
 	if request.IsFragment(c.Request()) {
-		return p.showCard(c, task, item.ID)
+		return p.followRetry(c, task, item.ID, number)
 	}
 	query := url.Values{}
+	if !task.HasResults { // those that are done can be read
+		return p.findPartial(c, task, item.ID)
+	}
 	if page := (number-1)/defaultPageSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
+}
+
+// findPartial leads to a question among those that are done before the task's first launch has ended.
+func (p *Pages) findPartial(c echo.Context, task db.Task, item int64) error {
+	r := results.Report{Task: task, Query: results.Query{IsPartial: true}}
+	if _, err := p.readReport(c, &r); err != nil {
+		return err
+	}
+	place := slices.IndexFunc(r.Shown(r.Query), func(one report.Summary) bool { return one.ID == item })
+	query := r.Values()
+	if page := place/defaultPageSize + 1; page > 1 {
+		query.Set("page", strconv.Itoa(page))
+	}
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item))
 }
 
 // question returns the task and the question that the path names, the question by its number.
@@ -220,6 +238,22 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 		return task, item, 0, err
 	}
 	return task, items[0], number, nil
+}
+
+// followRetry says how far a question's retry is. Once it has ended the whole card takes the place of the one that is shown.
+func (p *Pages) followRetry(c echo.Context, task db.Task, item int64, number int) error {
+	retrying := map[int64]report.Retry{}
+	if task.Status.IsActive() {
+		var err error
+		if retrying, err = p.report.Retrying(c.Request().Context(), task.ID, []int64{item}); err != nil {
+			return err
+		}
+	}
+	if retry, is := retrying[item]; is && (retry.Total == 0 || retry.Done < retry.Total) {
+		return render(c, http.StatusOK, results.Retrying(task, number, retry))
+	}
+	c.Response().Header().Set("HX-Retarget", "#"+results.CardID(item))
+	return p.showCard(c, task, item)
 }
 
 // showCard renders one question of the report.

@@ -14,7 +14,6 @@ import (
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
-	"wending/handlers/request"
 	"wending/jobs/rating"
 	"wending/views/paths"
 	"wending/views/results"
@@ -30,13 +29,8 @@ func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	return task, err
 }
 
-// toReview are the questions that wait for the reader's verdict, those that agree least first.
-func toReview(r results.Report) []report.Summary {
-	return r.Shown(results.ToReview(r.Reviewer))
-}
-
-// nextReview leads to the next question that waits for the reader's verdict, after one that was skipped; to the summary if
-// there is none.
+// nextReview leads to the next question that waits for the reader's verdict: those that agree least come first, and after
+// one that was judged or skipped those behind it. It leads to the summary if none waits.
 func (p *Pages) nextReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -46,16 +40,21 @@ func (p *Pages) nextReview(c echo.Context) error {
 	if _, err := p.readReport(c, &r); err != nil {
 		return err
 	}
-	waiting := toReview(r)
-	if len(waiting) == 0 {
-		return c.Redirect(http.StatusSeeOther, paths.SignOff(task.ID))
+	waiting := map[int64]bool{}
+	for _, item := range r.Shown(results.ToReview(r.Reviewer)) {
+		waiting[item.ID] = true
 	}
-	next := 0
+	all := r.InReviewOrder()
+	behind := 0
 	if after, err := strconv.Atoi(c.QueryParam("after")); err == nil {
-		skipped := slices.IndexFunc(waiting, func(item report.Summary) bool { return item.Number == after })
-		next = (skipped + 1) % len(waiting)
+		behind = 1 + slices.IndexFunc(all, func(item report.Summary) bool { return item.Number == after })
 	}
-	return c.Redirect(http.StatusSeeOther, paths.ReviewOf(task.ID, waiting[next].Number))
+	for n := range all {
+		if item := all[(behind+n)%len(all)]; waiting[item.ID] {
+			return c.Redirect(http.StatusSeeOther, paths.ReviewOf(task.ID, item.Number))
+		}
+	}
+	return c.Redirect(http.StatusSeeOther, paths.SignOff(task.ID))
 }
 
 // reviewQuestion shows one question on a page of its own.
@@ -86,7 +85,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	}
 	title := locale(c).Text("review.mode.title", "Number", number)
 	return p.renderReport(c, title, task, leave, func(frame ui.Frame) templ.Component {
-		return results.ReviewPage(frame, r, r.Cards[0], len(toReview(r)))
+		return results.ReviewPage(frame, r, r.Cards[0])
 	}, ui.Crumb{Text: title})
 }
 
@@ -139,19 +138,23 @@ func (p *Pages) signOff(c echo.Context) error {
 	}
 	typed := results.SignOffForm{Reviewer: submitted.Values["reviewer"], Note: submitted.Values["note"]}
 	name, err := api.ReviewerName(typed.Reviewer)
+	note := ""
+	if err == nil {
+		note, err = api.Note(typed.Note)
+	}
 	if err != nil {
 		typed.Problem = fault.Of(err).Message(locale(c))
 		return p.renderSignOff(c, task, typed, http.StatusUnprocessableEntity)
 	}
-	if _, err := p.reviews.SignOff(c.Request().Context(), task.ID, name, request.StorableText(typed.Note)); err != nil {
+	if _, err := p.reviews.SignOff(c.Request().Context(), task.ID, name, note); err != nil {
 		return err
 	}
 	return done(c, paths.SignOff(task.ID), "signed")
 }
 
-// assign gives a task's questions to reviewers, one name a line.
+// assign gives a task's questions to reviewers, one name a line. What was typed stays if that cannot be.
 func (p *Pages) assign(c echo.Context) error {
-	task, err := p.task(c)
+	task, err := p.reviewedTask(c)
 	if err != nil {
 		return err
 	}
@@ -166,12 +169,14 @@ func (p *Pages) assign(c echo.Context) error {
 		}
 	}
 	names, err := api.ReviewerNames(typed)
-	if err != nil {
-		return err
+	overlap, notNumber := strconv.Atoi(submitted.Values["overlap"])
+	if err == nil && (notNumber != nil || overlap < 0 || overlap > 100) {
+		err = fault.Parameter("overlap", fault.Between(0, 100))
 	}
-	overlap, err := strconv.Atoi(submitted.Values["overlap"])
-	if err != nil || overlap < 0 || overlap > 100 {
-		return fault.Parameter("overlap", fault.Between(0, 100))
+	if err != nil {
+		names := submitted.Values["reviewers"]
+		kept := results.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: fault.Of(err).Message(locale(c))}
+		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
 	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {
 		return rating.Split(questions, names, submitted.Values["order"] == "random", float64(overlap)/100)

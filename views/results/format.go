@@ -13,7 +13,9 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	extended "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 
 	"wending/jobs/stability"
 )
@@ -23,33 +25,90 @@ const (
 	maxFormatted = 10_000
 	// formattingTime is how long formatting the texts of one page may take; those after it are shown as they are.
 	formattingTime = time.Second
-	// maxNesting is how deeply formatted parts may be nested; what is deeper is left as text.
+	// maxNesting is how deeply formatted parts may be nested: Markdown that is deeper is left as text, JSON is shown as it
+	// is.
 	maxNesting = 20
+	// maxCells is how many cells tables may have: a table of Markdown has all cells of its widest row in every other.
+	maxCells = 5_000
+	// maxGrowth is how many times as long as a text its HTML may be, and maxFormattedPage how long that of one page is.
+	maxGrowth        = 8
+	maxFormattedPage = 8 << 20
 )
 
 // Formatter shows texts as their authors meant them: Markdown and JSON. An agent's text is hostile: only the nodes that
 // are written here exist, no links, no images, and HTML is text.
-type Formatter struct{ deadline time.Time }
+type Formatter struct {
+	deadline time.Time
+	left     int // bytes of HTML
+}
 
 // NewFormatter returns a formatter for one page.
-func NewFormatter() *Formatter { return &Formatter{time.Now().Add(formattingTime)} }
+func NewFormatter() *Formatter { return &Formatter{time.Now().Add(formattingTime), maxFormattedPage} }
 
-var markdown = goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough)).Parser()
+// Definitions of links are left out: their text would vanish.
+func markdownParser(extensions ...goldmark.Extender) parser.Parser {
+	own := parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...), parser.WithInlineParsers(parser.DefaultInlineParsers()...))
+	return goldmark.New(goldmark.WithParser(own), goldmark.WithExtensions(extensions...)).Parser()
+}
+
+var (
+	markdown              = markdownParser(extension.Table, extension.Strikethrough)
+	markdownWithoutTables = markdownParser(extension.Strikethrough)
+)
 
 // HTML returns a text as HTML; "" if it must be shown as it is.
 func (f *Formatter) HTML(content string) string {
 	if utf8.RuneCountInString(content) > maxFormatted || time.Now().After(f.deadline) {
 		return ""
 	}
-	if canonical := stability.CanonicalJSON(content); canonical != "" {
-		var pretty bytes.Buffer
-		if json.Indent(&pretty, []byte(canonical), "", "  ") == nil {
-			return `<pre class="mono">` + templ.EscapeString(strings.TrimSpace(pretty.String())) + `</pre>`
+	html := formatJSON(content)
+	if html == "" {
+		html = formatMarkdown(content)
+	}
+	if len(html) > f.left {
+		return ""
+	}
+	f.left -= len(html)
+	return html
+}
+
+// formatJSON writes JSON with its members in order, indented; "" for anything else.
+func formatJSON(content string) string {
+	canonical := stability.CanonicalJSON(content)
+	depth, deepest := 0, 0
+	for _, r := range canonical { // brackets within texts count too: better once too often
+		switch r {
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
 		}
+	}
+	var pretty bytes.Buffer
+	if canonical == "" || deepest > maxNesting || json.Indent(&pretty, []byte(canonical), "", "  ") != nil {
+		return ""
+	}
+	return `<pre class="mono">` + templ.EscapeString(strings.TrimSpace(pretty.String())) + `</pre>`
+}
+
+func formatMarkdown(content string) string {
+	lines, widest := 0, 0
+	for line := range strings.Lines(content) {
+		if pipes := strings.Count(line, "|"); pipes > 0 {
+			lines, widest = lines+1, max(widest, pipes+1)
+		}
+	}
+	reader := markdown
+	if lines*widest > maxCells {
+		reader = markdownWithoutTables
 	}
 	source := []byte(content)
 	w := formatting{source: source}
-	w.children(markdown.Parse(text.NewReader(source)), 0)
+	w.children(reader.Parse(text.NewReader(source)), 0)
+	if w.html.Len() > maxGrowth*len(content)+1024 {
+		return ""
+	}
 	return w.html.String()
 }
 
@@ -112,8 +171,14 @@ func (w *formatting) node(node ast.Node, depth int) {
 		w.element([]string{"em", "strong"}[min(1, node.Level-1)], node, depth)
 	case *extended.Strikethrough:
 		w.element("s", node, depth)
-	case *ast.CodeSpan:
-		w.element("code", node, depth)
+	case *ast.CodeSpan: // in code a sign is that sign
+		w.html.WriteString("<code>")
+		for child := node.FirstChild(); child != nil; child = child.NextSibling() {
+			if part, isText := child.(*ast.Text); isText {
+				w.text(part.Segment.Value(w.source))
+			}
+		}
+		w.html.WriteString("</code>")
 	case *extended.Table:
 		w.element("table", node, depth)
 	case *extended.TableHeader:
@@ -125,7 +190,8 @@ func (w *formatting) node(node ast.Node, depth int) {
 	case *extended.TableCell:
 		w.element("td", node, depth)
 	case *ast.Text:
-		w.text(node.Segment.Value(w.source))
+		plain := util.UnescapePunctuations(node.Segment.Value(w.source))
+		w.text(util.ResolveEntityNames(util.ResolveNumericReferences(plain)))
 		if node.SoftLineBreak() || node.HardLineBreak() {
 			w.html.WriteString("<br>")
 		}

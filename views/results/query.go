@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"wending/db/report"
 	"wending/db/review"
@@ -194,20 +195,23 @@ func (r Report) countTurns() (count int) {
 // href leads to a page of the report with a query.
 func (r Report) href(query Query, page int) string {
 	values := query.Values()
+	if size := r.Pager.Query.Get("page_size"); size != "" { // another than the usual
+		values.Set("page_size", size)
+	}
 	if page > 1 {
 		values.Set("page", strconv.Itoa(page))
 	}
 	return paths.WithQuery(paths.Results(r.Task.ID), values)
 }
 
-// changed leads to the same page with one parameter set.
+// changed leads to the same page with one choice changed, which the browser keeps.
 func (r Report) changed(name, value string) string {
-	values := r.Query.Values()
-	if r.Pager.Page > 1 {
-		values.Set("page", strconv.Itoa(r.Pager.Page))
+	here := r.href(r.Query, r.Pager.Page)
+	separator := "?"
+	if strings.Contains(here, "?") {
+		separator = "&"
 	}
-	values.Set(name, value)
-	return paths.WithQuery(paths.Results(r.Task.ID), values)
+	return here + separator + url.Values{name: {value}}.Encode()
 }
 
 // mapHref leads to a question on its page; to one that the query leaves out, without the query.

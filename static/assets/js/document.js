@@ -18,7 +18,8 @@
     });
     count.textContent = shown + " / " + cards.length;
   }
-  form.addEventListener("input", apply);
+  let typed = 0;
+  form.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(apply, 150); }); // all texts are looked through
   form.addEventListener("submit", (event) => event.preventDefault());
   apply();
   let opened = [];

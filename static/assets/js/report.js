@@ -111,7 +111,9 @@
     if (other) location.assign(other.href + (!mode && current() ? "#" + current().id : ""));
   }
   const withCard = (act) => () => { const card = current(); if (card) act(card); };
-  const verdict = (name) => withCard((card) => window.wending.giveVerdict(card, name));
+  let isLeaving = false; // to the next question of a review
+  const verdict = (name) => () => { if (!isLeaving) giveVerdict(name); };
+  const giveVerdict = (name) => withCard((card) => window.wending.giveVerdict(card, name))();
   const keys = {
     1: verdict("PASS"), 2: verdict("FAIL"), 3: verdict("UNSURE"),
     r: withCard((card) => window.wending.openNote(card)),
@@ -122,7 +124,7 @@
     G: () => follow(inOrder[inOrder.length - 1]),
     d: () => document.documentElement.classList.toggle("without-differences"),
     c: withCard(copyLink),
-    j: () => (mode ? location.assign(mode.dataset.skip) : step(1)),
+    j: () => (mode ? location.assign(mode.dataset.next) : step(1)),
     k: () => (mode ? history.back() : step(-1)),
     e: withCard((card) => toggle(card.querySelectorAll(".fold, .same"), card)),
     E: withCard((card) => toggle(document.querySelectorAll(".result .fold, .result .same"), card)),
@@ -135,12 +137,14 @@
   if (mode) {
     keys.Escape = () => location.assign(mode.dataset.leave);
     keys.u = () => window.wending.undo();
-    document.addEventListener("wending:judged", () => location.assign(mode.dataset.next));
+    document.addEventListener("wending:judged", () => { isLeaving = true; location.assign(mode.dataset.next); });
+    window.addEventListener("pageshow", () => { isLeaving = false; });
   }
   document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && map && map.open) { map.open = false; return; }
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+    const isScroll = event.key === "j" || event.key === "k";
+    if ((event.repeat && !isScroll) || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
     const act = keys[event.key];
     if (!act) return;
     event.preventDefault();

@@ -57,6 +57,8 @@
       button.setAttribute("aria-pressed", String(Boolean(own) && own.dataset.verdict === button.dataset.verdict));
     });
     const note = noteOf(place);
+    const withdraw = place.querySelector("[data-withdraw]");
+    if (withdraw) withdraw.hidden = !own;
     if (!note) return;
     const draft = stored(place.dataset.draft);
     if (document.activeElement !== note) note.value = draft || (own ? own.querySelector(".remark").textContent : "");
@@ -69,78 +71,91 @@
     if (withFocus) note.focus();
   }
 
+  // The last verdict on a question, with what it replaced: what undo takes back.
   const undoKey = "wending-undo";
-  function request(place, name, own, verdict, note) {
-    const query = new URLSearchParams({ reviewer: name, version: own ? own.dataset.version : 0 });
-    if (place.dataset.run) query.set("run_index", place.dataset.run);
-    if (!verdict) return fetch(place.dataset.judge + "?" + query, { method: "DELETE" });
-    return fetch(place.dataset.judge, {
-      method: "PUT", headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({
-        reviewer: name, verdict, note, version: own ? Number(own.dataset.version) : Number(saidVersion(place, name)),
-        ...(place.dataset.run ? { run_index: Number(place.dataset.run) } : {}),
-      }),
-    });
+  function lastVerdict() {
+    const last = JSON.parse(sessionStorage.getItem(undoKey) || "null");
+    const here = document.querySelector("[data-judge]");
+    const task = (address) => address.slice(0, address.indexOf("/items/"));
+    return last && here && task(last.judge) === task(here.dataset.judge) ? last : null;
   }
-  // A verdict that was withdrawn leaves its version for the next.
-  function saidVersion(place, name) {
-    const gone = [...saidList(place).children].find((said) => said.dataset.reviewer === name);
-    return gone ? gone.dataset.version : 0;
+  function send(place, name, verdict, note, version) {
+    const run = place.dataset.run ? { run_index: Number(place.dataset.run) } : {};
+    if (verdict) {
+      return fetch(place.dataset.judge, {
+        method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: name, verdict, note, version: Number(version), ...run }),
+      });
+    }
+    return fetch(place.dataset.judge + "?" + new URLSearchParams({ reviewer: name, version, ...run }), { method: "DELETE" });
   }
-  // Stores a verdict; the one that is there already is withdrawn.
-  async function save(place, verdict) {
+  // Verdicts on one question are stored one after another: each follows the version of the one before. An empty verdict
+  // withdraws the one that is there.
+  const queues = new Map();
+  function save(place, verdict, isChoice) {
+    const queued = (queues.get(place) || Promise.resolve()).then(() => saveNow(place, verdict, isChoice));
+    queues.set(place, queued.catch(() => {}));
+    return queued;
+  }
+  async function saveNow(place, verdict, isChoice) {
     const name = await askReviewer();
     if (!name) return toast(who.dataset.needed, true);
     const own = saidBy(place, name);
     const field = noteOf(place);
-    const note = field ? field.value : own ? own.querySelector(".remark").textContent : "";
-    const isWithdrawal = Boolean(own) && own.dataset.verdict === verdict && note === own.querySelector(".remark").textContent;
     const before = own ? { verdict: own.dataset.verdict, note: own.querySelector(".remark").textContent } : null;
+    const note = field ? field.value : before ? before.note : "";
+    if (verdict && before && before.verdict === verdict && before.note === note) { // said already
+      if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
+      return undefined;
+    }
+    if (!verdict && !before) return undefined;
+    // A verdict that was withdrawn leaves its version for the next.
+    const known = [...saidList(place).children].find((said) => said.dataset.reviewer === name);
     let response;
     try {
-      response = await request(place, name, own, isWithdrawal ? "" : verdict, note);
+      response = await send(place, name, verdict, note, known ? known.dataset.version : 0);
     } catch {
       return toast(document.body.dataset.networkError, true); // the note stays as a draft
     }
     if (response.status === 204) {
       own.dataset.verdict = "";
       own.hidden = true;
+      sessionStorage.removeItem(undoKey);
       return refresh(place);
     }
     const told = await response.json();
     if (response.ok) {
-      store(place.dataset.draft, "");
       show(place, told);
       if (place.dataset.draft) {
-        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, name, version: told.version, before, back: location.href }));
-        toast(who.dataset.saved, false);
-        place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
+        store(place.dataset.draft, "");
+        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, draft: place.dataset.draft, name, version: told.version, note, before, back: location.href }));
+        if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       }
+      toast(who.dataset.saved, false);
     } else if (response.status === 409 && told.current) {
-      store(place.dataset.draft, note);
+      if (place.dataset.draft) store(place.dataset.draft, note);
       show(place, told.current);
       toast(who.dataset.changed, true);
     } else {
       toast(told.message || who.dataset.failed, true);
     }
-    refresh(place);
+    return refresh(place);
   }
-  // Takes the last verdict back, and leads to its question.
+  // Takes the last verdict back, and leads to its question; its note is in the field again.
   async function undo() {
-    const last = JSON.parse(sessionStorage.getItem(undoKey) || "null");
+    const last = lastVerdict();
     if (!last) return;
-    const query = new URLSearchParams({ reviewer: last.name, version: last.version });
+    sessionStorage.removeItem(undoKey);
+    const place = { dataset: { judge: last.judge } };
     let response;
     try {
-      response = last.before
-        ? await fetch(last.judge, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: last.name, version: last.version, ...last.before }) })
-        : await fetch(last.judge + "?" + query, { method: "DELETE" });
+      response = await send(place, last.name, last.before ? last.before.verdict : "", last.before ? last.before.note : "", last.version);
     } catch {
+      sessionStorage.setItem(undoKey, JSON.stringify(last));
       return toast(document.body.dataset.networkError, true);
     }
-    sessionStorage.removeItem(undoKey);
-    if (response.ok) location.assign(last.back);
-    else toast(who.dataset.failed, true);
+    if (!response.ok) return toast(who.dataset.failed, true);
+    if (last.note && !(last.before && last.before.note === last.note)) store(last.draft, last.note);
+    location.assign(last.back);
   }
 
   document.addEventListener("click", (event) => {
@@ -148,7 +163,8 @@
     if (!place) return;
     const button = event.target.closest("[data-verdict]");
     const toggle = event.target.closest("[data-note]");
-    if (button) save(place, button.dataset.verdict);
+    if (button) save(place, button.dataset.verdict, true);
+    if (event.target.closest("[data-withdraw]")) save(place, "", false);
     if (toggle) {
       const note = noteOf(place);
       if (note.hidden) openNote(place, true);
@@ -159,14 +175,21 @@
     }
   });
   const placeOf = (note) => note.closest(".result").querySelector("[data-judge][data-draft]");
+  const isNote = (element) => element.matches(".said-of textarea");
   document.addEventListener("input", (event) => {
-    if (event.target.matches(".said-of textarea")) store(placeOf(event.target).dataset.draft, event.target.value);
+    if (isNote(event.target)) store(placeOf(event.target).dataset.draft, event.target.value);
   });
-  document.addEventListener("change", (event) => {
-    if (!event.target.matches(".said-of textarea")) return;
+  // A note that was changed goes with the verdict that is there, unless a button is about to give another.
+  document.addEventListener("focusout", (event) => {
+    if (!isNote(event.target)) return;
     const place = placeOf(event.target);
     const own = saidBy(place, reviewer());
-    if (own && own.querySelector(".remark").textContent !== event.target.value) save(place, own.dataset.verdict); // without a verdict it waits for one
+    if (own && !place.contains(event.relatedTarget) && own.querySelector(".remark").textContent !== event.target.value) save(place, own.dataset.verdict, false);
+  });
+  // A card is not replaced under the hands of somebody who writes in it; its poll asks again.
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const target = event.detail.target;
+    if (target.matches(".result") && target.contains(document.activeElement) && isNote(document.activeElement)) event.detail.shouldSwap = false;
   });
   function refreshAll() { document.querySelectorAll("[data-judge]").forEach(refresh); }
   refreshAll();
@@ -178,9 +201,9 @@
 
   const undoButton = document.querySelector("[data-undo]");
   if (undoButton) {
-    undoButton.hidden = !sessionStorage.getItem(undoKey);
+    undoButton.hidden = !lastVerdict();
     undoButton.addEventListener("click", undo);
   }
   const ofCard = (card) => card.querySelector("[data-judge][data-draft]");
-  Object.assign(window.wending, { giveVerdict: (card, verdict) => save(ofCard(card), verdict), openNote: (card) => openNote(ofCard(card), true), undo });
+  Object.assign(window.wending, { giveVerdict: (card, verdict) => save(ofCard(card), verdict, true), openNote: (card) => openNote(ofCard(card), true), undo });
 })();
