@@ -229,7 +229,7 @@ type collector struct {
 	names []string
 	// variables are the positions of the columns that are kept as variables.
 	variables []int
-	invalid []RowError
+	invalid   []RowError
 	// isStrict means that short rows are errors: in CSV they are, in a sheet blank cells are just not there.
 	isStrict bool
 	// filled is the number of the last row that was not blank.

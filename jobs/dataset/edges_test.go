@@ -285,3 +285,73 @@ func rowsOf(row func(int) string, from, to int) string {
 	}
 	return rows.String()
 }
+
+// Every kind of cell of an XLS, in any order.
+func TestTheCellsOfXLS(t *testing.T) {
+	t.Parallel()
+	little := func(numbers ...uint16) (data []byte) {
+		for _, number := range numbers {
+			data = binary.LittleEndian.AppendUint16(data, number)
+		}
+		return data
+	}
+	record := func(kind uint16, data ...byte) []byte { return append(little(kind, uint16(len(data))), data...) }
+	label := func(row, column uint16, text string) []byte {
+		return record(0x0204, append(append(little(row, column, 0, uint16(len(text))), 0), text...)...)
+	}
+	text := func(content string) []byte {
+		return record(0x0207, append(append(little(uint16(len(content))), 0), content...)...)
+	}
+	formula := func(row, column uint16, result ...byte) []byte {
+		return record(0x0006, append(append(little(row, column, 0), result...), make([]byte, 8)...)...)
+	}
+	whole := func(number uint32) []byte { return binary.LittleEndian.AppendUint32(nil, number<<2|2) }
+	names := []string{"question", "standard_answer", "a", "b", "c", "d", "e", "f"}
+	var sheet []byte
+	for column := len(names) - 1; column >= 0; column-- { // from the last to the first
+		sheet = append(sheet, label(0, uint16(column), names[column])...)
+	}
+	join := func(parts ...[]byte) (all []byte) {
+		for _, part := range parts {
+			all = append(all, part...)
+		}
+		return all
+	}
+	second := join(label(2, 1, "later"), label(2, 0, "q3"))
+	first := join(
+		formula(1, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF), text("q2"), text("of nothing"),
+		record(0x00BD, join(little(1, 1), little(0), whole(7), little(0), whole(8), little(0), binary.LittleEndian.AppendUint32(nil, 12345<<2|3), little(3))...),
+		record(0x0205, append(little(1, 4, 0), 1, 0)...), formula(1, 5, 1, 0, 0, 0, 0, 0, 0xFF, 0xFF),
+		formula(1, 6, binary.LittleEndian.AppendUint64(nil, math.Float64bits(2.5))...),
+		record(0x027E, join(little(1, 7, 0), binary.LittleEndian.AppendUint32(nil, uint32(math.Float64bits(-0.5)>>32)&^3))...),
+	)
+	set, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(second, first, sheet)), dataset.Columns{})
+	require.NoError(t, err)
+	require.Len(t, set.Rows, 2)
+	require.Equal(t, names[2:], set.VariableNames)
+	require.Equal(t, "q2", set.Rows[0].Question)
+	require.Equal(t, "7", set.Rows[0].StandardAnswer)
+	require.Equal(t, []string{"8", "123.45", "TRUE", "FALSE", "2.5", "-0.5"}, set.Rows[0].Variables)
+	require.Equal(t, "q3", set.Rows[1].Question)
+	require.Equal(t, "later", set.Rows[1].StandardAnswer)
+
+	for code, name := range map[byte]string{0x00: "#NULL!", 0x07: "#DIV/0!", 0x0F: "#VALUE!", 0x17: "#REF!", 0x1D: "#NAME?", 0x24: "#NUM!", 0x2A: "#N/A"} {
+		for _, cell := range [][]byte{record(0x0205, append(little(1, 0, 0), code, 1)...), formula(1, 0, 2, 0, code, 0, 0, 0, 0xFF, 0xFF)} {
+			_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(sheet, cell, label(1, 1, "a"))), dataset.Columns{})
+			refused := (*dataset.Error)(nil)
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "error_cell", refused.Details[0].Problem)
+			require.Equal(t, name, refused.Details[0].Args["Value"])
+		}
+	}
+	for what, cell := range map[string][]byte{
+		"a cell without a place":     record(0x0204, little(1, 0)...),
+		"a number without its bytes": record(0x0203, little(1, 0, 0, 0)...),
+		"a text that is not there":   record(0x00FD, append(little(1, 0, 0), 0, 0, 0, 0)...),
+		"a text that is cut":         record(0x0204, append(little(1, 0, 0, 9), 0, 'x')...),
+		"a column beyond the last":   label(1, 256, "x"),
+	} {
+		_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(sheet, cell)), dataset.Columns{})
+		require.Contains(t, refusal(t, err), "DATASET_UNREADABLE", what)
+	}
+}
