@@ -165,7 +165,7 @@ func DocumentHead(d Document) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Fact(text.T(ctx, "results.count.succeeded"), text.Percent(d.Statistics.SuccessRate)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Fact(text.T(ctx, "compare.measure.success"), text.Percent(d.Statistics.SuccessRate)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
