@@ -140,3 +140,27 @@ func TestTheGuardKnowsPortsAndOwnAddresses(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 }
+
+// What an agent thinks and what it says share one limit, and no character is cut at it.
+func TestReasoningAndAnswerShareTheirLimit(t *testing.T) {
+	t.Parallel()
+	stream := func(reasoning, chunks int, last string) []byte {
+		var body strings.Builder
+		piece := strings.Repeat("a", 1<<20)
+		for range reasoning {
+			body.WriteString(`data: {"event":"reasoning_chunk","content":"` + piece + "\"}\n\n")
+		}
+		for range chunks {
+			body.WriteString(`data: {"event":"llm_chunk","content":"` + piece + "\"}\n\n")
+		}
+		body.WriteString(`data: {"event":"llm_chunk","content":"` + last + "\"}\n\n")
+		return []byte(body.String())
+	}
+	require.NotEqual(t, CodeTooLarge, decodeBytes(stream(5, 3, "")).ErrorCode)
+	require.Equal(t, CodeTooLarge, decodeBytes(stream(5, 3, "b")).ErrorCode, "one byte more")
+	answer := decodeBytes(stream(4, 3, strings.Repeat("a", 1<<20-1)+"长"))
+	require.Equal(t, CodeTooLarge, answer.ErrorCode)
+	said, isMarked := strings.CutSuffix(string(answer.Text), "…[cut at 8 MiB]")
+	require.True(t, isMarked)
+	require.Len(t, said, 4<<20-1, "the character that does not fit is left out as a whole")
+}
