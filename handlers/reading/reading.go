@@ -59,6 +59,13 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
+	// Before the runs: a retry that ends in between shows its new runs, never the old ones as if nothing came after them.
+	retrying := map[int64]report.Retry{}
+	if task.HasResults && task.Status.IsActive() {
+		if retrying, err = r.report.Retrying(ctx, task.ID, ids); err != nil {
+			return nil, err
+		}
+	}
 	runs, err := r.store.CurrentRuns(ctx, ids, limit)
 	if err != nil {
 		return nil, err
@@ -71,12 +78,6 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
-	retrying := map[int64]report.Retry{}
-	if task.HasResults && task.Status.IsActive() {
-		if retrying, err = r.report.Retrying(ctx, task.ID, ids); err != nil {
-			return nil, err
-		}
-	}
 	byID := make(map[int64]results.Card, len(items))
 	for _, item := range items {
 		card := newCard(item, db.WithMissing(runsOf[item.ID], task.RunsPerItem), questions[item.ID].Number)
@@ -88,7 +89,8 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		}
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
 		card.Withdrawn = reviews.Withdrawn[item.QuestionID]
-		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total) {
+		// Not before the new runs are compared.
+		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || card.Question.Level == nil) {
 			card.Retry = &retry
 		}
 		byID[item.ID] = card

@@ -195,7 +195,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return err
 	}
 	if request.IsFragment(c.Request()) {
-		return p.followRetry(c, task, item.ID, number)
+		return p.followRetry(c, task, item.ID)
 	}
 	query := url.Values{}
 	if !task.HasResults { // those that are done can be read
@@ -241,36 +241,41 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 }
 
 // followRetry says how far a question's retry is. Once it has ended the whole card takes the place of the one that is shown.
-func (p *Pages) followRetry(c echo.Context, task db.Task, item int64, number int) error {
-	retrying := map[int64]report.Retry{}
-	if task.Status.IsActive() {
-		var err error
-		if retrying, err = p.report.Retrying(c.Request().Context(), task.ID, []int64{item}); err != nil {
-			return err
-		}
+func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
+	r, card, err := p.readCard(c, task, item)
+	if err != nil {
+		return err
 	}
-	if retry, is := retrying[item]; is && (retry.Total == 0 || retry.Done < retry.Total) {
-		return render(c, http.StatusOK, results.Retrying(task, number, retry))
+	if card.Retry != nil {
+		return render(c, http.StatusOK, results.Retrying(task, card.Number, *card.Retry))
 	}
 	c.Response().Header().Set("HX-Retarget", "#"+results.CardID(item))
-	return p.showCard(c, task, item)
+	return render(c, http.StatusOK, results.CardPart(r, card))
 }
 
 // showCard renders one question of the report.
 func (p *Pages) showCard(c echo.Context, task db.Task, item int64) error {
-	report := results.Report{Task: task}
-	reviews, err := p.readReport(c, &report)
+	r, card, err := p.readCard(c, task, item)
 	if err != nil {
 		return err
+	}
+	return render(c, http.StatusOK, results.CardPart(r, card))
+}
+
+func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Report, card results.Card, err error) {
+	r.Task = task
+	reviews, err := p.readReport(c, &r)
+	if err != nil {
+		return r, card, err
 	}
 	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{item}, reviews, results.Shown(task.RunsPerItem))
 	if err != nil {
-		return err
+		return r, card, err
 	}
 	if len(cards) == 0 {
-		return fault.New("QUESTION_NOT_FOUND")
+		return r, card, fault.New("QUESTION_NOT_FOUND")
 	}
-	return render(c, http.StatusOK, results.CardPart(report, cards[0]))
+	return r, cards[0], nil
 }
 
 // showRun shows the whole text of one run, of any launch.
