@@ -16,7 +16,7 @@ var (
 	ErrConflict = pg.ErrConflict
 	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
 	ErrUnavailable = pg.ErrUnavailable
-	// ErrNothingToRun means that no run of the task, or of the named question, is left for this kind of launch.
+	// ErrNothingToRun means that no run of the task, or of what was named, is left for this kind of launch.
 	ErrNothingToRun = errors.New("nothing to run")
 )
 
@@ -29,6 +29,7 @@ const (
 	KindLaunch   Kind = "launch"
 	KindRun      Kind = "run"
 	KindQuestion Kind = "question"
+	KindVariant  Kind = "variant"
 )
 
 // NotFoundError reports which kind of object does not exist. It matches ErrNotFound.
@@ -47,8 +48,8 @@ func (e *NotFoundError) Error() string {
 // Is makes errors.Is(err, ErrNotFound) true.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// notFound adds the kind to an ErrNotFound and returns any other error as it is.
-func notFound(kind Kind, err error) error {
+// NotFound adds the kind to an ErrNotFound and returns any other error as it is.
+func NotFound(kind Kind, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return &NotFoundError{Kind: kind, cause: err}
 	}

@@ -11,24 +11,27 @@ import (
 )
 
 // sharing are the common table expressions that say who has lanes and who waits for one: running launches that have
-// units to call and a free slot of their rate limit, but no lane on a living worker. A share is what each would get if
+// units to call at a target with a free slot of its rate limit, but no lane on a living worker. A share is what each would get if
 // all lanes were dealt out evenly.
 const sharing = `
 		live AS (
 			SELECT id, lanes FROM workers WHERE beat_at > now() - :dead * interval '1 second'),
 		held AS (
-			SELECT lanes.launch_id, lanes.worker_id, launches.agent_origin
+			SELECT lanes.launch_id, lanes.worker_id
 			FROM lanes
-			JOIN live ON live.id = lanes.worker_id
-			JOIN launches ON launches.id = lanes.launch_id),
+			JOIN live ON live.id = lanes.worker_id),
 		waiting AS (
-			SELECT o.id, o.agent_origin, o.waits_since
+			SELECT o.id, o.waits_since
 			FROM launches o
-			LEFT JOIN origins ON origins.origin = o.agent_origin
 			WHERE o.status = 'RUNNING'
-			  AND coalesce(origins.next_free <= now() + :horizon * interval '1 microsecond', true)
 			  AND NOT EXISTS (SELECT FROM held WHERE launch_id = o.id)
-			  AND EXISTS (SELECT FROM units u WHERE u.launch_id = o.id AND u.state = 'QUEUED')),
+			  AND EXISTS (
+				SELECT
+				FROM launch_targets g
+				JOIN origins ON origins.origin = g.origin
+				WHERE g.launch_id = o.id
+				  AND origins.next_free <= now() + :horizon * interval '1 microsecond'
+				  AND EXISTS (SELECT FROM units u WHERE u.launch_id = o.id AND u.target = g.number AND u.state = 'QUEUED'))),
 		others AS (
 			SELECT (SELECT count(*) FROM waiting WHERE id <> :launch) AS waiting,
 				(SELECT count(DISTINCT launch_id) FROM held WHERE launch_id <> :launch) AS holding),
@@ -89,7 +92,7 @@ func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid
 	return admitted, nil
 }
 
-// YieldLane ends a lane if its launch has another one: while the origin has no free slot, one lane is enough to
+// YieldLane ends a lane if its launch has another one: while no origin has a free slot, one lane is enough to
 // wait for it. Of several that yield at once, one stays.
 func (s *Store) YieldLane(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
 	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
@@ -134,7 +137,14 @@ const nextInTurn = `
 	WITH ` + sharing + `
 	SELECT id
 	FROM waiting
-	ORDER BY (SELECT count(*) FROM held WHERE agent_origin = waiting.agent_origin), waits_since, id
+	ORDER BY (
+		SELECT count(*)
+		FROM held
+		WHERE EXISTS (
+			SELECT
+			FROM launch_targets his
+			JOIN launch_targets own ON own.origin = his.origin
+			WHERE his.launch_id = held.launch_id AND own.launch_id = waiting.id)), waits_since, id
 	LIMIT 1`
 
 // NextInTurn returns the launch that is to get the next free lane; uuid.Nil if none waits.
@@ -148,7 +158,7 @@ func (s *Store) NextInTurn(ctx context.Context) (launchID uuid.UUID, err error) 
 
 // sharingOf are the parameters of sharing, seen by a launch.
 func sharingOf(launchID uuid.UUID) map[string]any {
-	return map[string]any{"launch": launchID, "dead": WorkerDeadAfter.Seconds(), "horizon": rateHorizon.Microseconds()}
+	return map[string]any{"launch": launchID, "dead": WorkerDeadAfter.Seconds(), "horizon": RateHorizon.Microseconds()}
 }
 
 // removeStrayLanes removes the lanes of a worker except those that it knows of.

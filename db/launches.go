@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db/pg"
 )
@@ -43,36 +44,53 @@ var LaunchStatuses = []LaunchStatus{LaunchPending, LaunchRunning, LaunchStopping
 
 // NewLaunch is how a launch runs and who requested it.
 type NewLaunch struct {
-	// AgentOrigin is scheme://host:port of the agent, the key of the rate limit.
-	AgentOrigin string
-	// CallInterval is the least time between two calls to the origin; zero means unlimited.
-	CallInterval time.Duration
-	By           Actor
+	// Targets are the rate limits of the task's targets.
+	Targets []LaunchTarget
+	By      Actor
+}
+
+// Scope narrows a retry; its zero value means everything.
+type Scope struct {
+	// QuestionID is the one question to retry; empty means all.
+	QuestionID string
+	// Variant is the number of the one variant to retry; 0 means all.
+	Variant int
 }
 
 // newLaunchRow is a launch to insert.
 type newLaunchRow struct {
 	TaskID uuid.UUID
 	Kind   LaunchKind
-	// ItemID is the one question to retry; nil means all.
-	ItemID *int64
+	// ItemID is the one question to retry, Variant the one variant; nil means all.
+	ItemID  *int64
+	Variant *int
 	NewLaunch
 }
 
 func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, error) {
 	const insert = `
-		INSERT INTO launches (
-			id, task_id, number, kind, item_id, concurrency, agent_origin, call_interval, requested_by, requested_via)
+		INSERT INTO launches (id, task_id, number, kind, item_id, variant, concurrency, requested_by, requested_via)
 		SELECT CAST(:id AS uuid), t.id, (SELECT count(*) + 1 FROM launches WHERE task_id = t.id), :kind, CAST(:item AS bigint),
-			t.concurrency, :origin, CAST(:interval AS bigint), :by, :via
+			CAST(:variant AS smallint), t.concurrency, :by, :via
 		FROM evaluation_tasks t
 		WHERE t.id = :task`
+	const insertTargets = `
+		INSERT INTO launch_targets (launch_id, number, origin, call_interval)
+		SELECT $1, number, origin, call_interval
+		FROM unnest($2::int[], $3::text[], $4::bigint[]) AS given (number, origin, call_interval)`
 	id := uuid.New()
 	_, err := pg.ExecNamed(ctx, tx, insert, map[string]any{
-		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "origin": n.AgentOrigin,
-		"interval": n.CallInterval.Microseconds(), "by": n.By.Address, "via": n.By.Via,
+		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "variant": n.Variant, "by": n.By.Address, "via": n.By.Via,
 	})
-	return id, pg.Classify("store the launch", err)
+	if err != nil {
+		return id, pg.Classify("store the launch", err)
+	}
+	numbers, origins, intervals := make(pq.Int64Array, len(n.Targets)), make(pq.StringArray, len(n.Targets)), make(pq.Int64Array, len(n.Targets))
+	for place, target := range n.Targets {
+		numbers[place], origins[place], intervals[place] = int64(target.Number), target.Origin, target.CallInterval.Microseconds()
+	}
+	_, err = tx.ExecContext(ctx, insertTargets, id, numbers, origins, intervals)
+	return id, pg.Classify("store the launch's targets", err)
 }
 
 // RunsLeft returns how many runs a launch of the kind would make now, 0 where the task's state does not allow it
@@ -99,9 +117,15 @@ func (t Task) allows(kind LaunchKind) bool {
 	return !t.Status.IsActive()
 }
 
-const countLeftOfItem = `
-	SELECT t.runs_per_item - (
-		SELECT count(*) FROM evaluation_runs r WHERE r.item_id = $2 AND r.is_current AND r.status = 'SUCCEEDED')
+// countLeft counts the runs that did not succeed of one question ($2), one variant ($3) or both; NULL means all.
+const countLeft = `
+	SELECT t.runs_per_item
+			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
+			* CASE WHEN $3::int IS NULL THEN t.total_variants ELSE 1 END
+		- (SELECT count(*)
+			FROM evaluation_runs r
+			WHERE r.task_id = t.id AND r.is_current AND r.status = 'SUCCEEDED'
+			  AND ($2::bigint IS NULL OR r.item_id = $2) AND ($3::int IS NULL OR r.variant = $3))
 	FROM evaluation_tasks t
 	WHERE t.id = $1`
 
@@ -112,10 +136,10 @@ const reopenTask = `
 	WHERE id = $1`
 
 // RequestLaunch starts a draft (SUBMIT), continues with what has no run (RESUME) or retries everything that did
-// not succeed (RETRY_FAILED; a questionID narrows it to one question). The task is RUNNING from then on.
-// It returns ErrConflict if the task's state does not allow it or another request was first, ErrNothingToRun if
-// nothing is left for this kind, and ErrNotFound if there is no such task or question.
-func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind LaunchKind, questionID string, n NewLaunch) (launchID uuid.UUID, err error) {
+// not succeed (RETRY_FAILED; a scope narrows it). The task is RUNNING from then on. It returns ErrConflict if the task's
+// state does not allow it or another request was first, ErrNothingToRun if nothing is left for this kind, and ErrNotFound
+// if there is no such task, question or variant.
+func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind LaunchKind, scope Scope, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
 		task, err := lockTask(ctx, tx, taskID)
 		if err != nil {
@@ -124,17 +148,17 @@ func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind Launch
 		if !task.allows(kind) {
 			return fmt.Errorf("a %s launch of a task that is %s: %w", kind, task.Status, ErrConflict)
 		}
-		item, err := runsToMake(ctx, tx, task, kind, questionID)
-		if err != nil {
+		row := newLaunchRow{TaskID: taskID, Kind: kind, NewLaunch: n}
+		if row.ItemID, row.Variant, err = runsToMake(ctx, tx, task, kind, scope); err != nil {
 			return err
 		}
-		if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: taskID, Kind: kind, ItemID: item, NewLaunch: n}); err != nil {
+		if launchID, err = insertLaunch(ctx, tx, row); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
 			return pg.Classify("reopen the task", err)
 		}
-		return notify(ctx, tx, taskID)
+		return Notify(ctx, tx, taskID)
 	})
 	return launchID, err
 }
@@ -142,78 +166,97 @@ func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind Launch
 func lockTask(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (Task, error) {
 	var locked uuid.UUID
 	if err := tx.GetContext(ctx, &locked, `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`, id); err != nil {
-		return Task{}, notFound(KindTask, pg.Classify("lock the task", err))
+		return Task{}, NotFound(KindTask, pg.Classify("lock the task", err))
 	}
 	return readTask(ctx, tx, id)
 }
 
-// runsToMake returns the item that questionID names, nil for all, or ErrNothingToRun.
-func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, questionID string) (item *int64, err error) {
+// runsToMake returns the item and the variant that scope names, nil for all, or ErrNothingToRun.
+func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, scope Scope) (item *int64, variant *int, err error) {
 	left := 0
-	if questionID == "" {
+	if scope == (Scope{}) {
 		statistics, err := taskStatistics(ctx, tx, task)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		left = task.RunsLeft(kind, statistics)
 	} else {
 		const find = `SELECT id FROM evaluation_items WHERE task_id = $1 AND question_id = $2`
-		if err := tx.GetContext(ctx, &item, find, task.ID, questionID); err != nil {
-			return nil, notFound(KindQuestion, pg.Classify("find the question", err))
+		if scope.QuestionID != "" {
+			if err := tx.GetContext(ctx, &item, find, task.ID, scope.QuestionID); err != nil {
+				return nil, nil, NotFound(KindQuestion, pg.Classify("find the question", err))
+			}
 		}
-		if err := tx.GetContext(ctx, &left, countLeftOfItem, task.ID, item); err != nil {
-			return nil, pg.Classify("count the runs that did not succeed", err)
+		if scope.Variant != 0 {
+			if scope.Variant < 0 || scope.Variant > task.TotalVariants {
+				return nil, nil, &NotFoundError{Kind: KindVariant}
+			}
+			variant = &scope.Variant
+		}
+		if err := tx.GetContext(ctx, &left, countLeft, task.ID, item, variant); err != nil {
+			return nil, nil, pg.Classify("count the runs that did not succeed", err)
 		}
 	}
 	// A task that failed may be resumed even if all its runs exist: only the launch was not finished.
 	if left == 0 && (kind != LaunchResume || task.Status != TaskFailed) {
-		return nil, ErrNothingToRun
+		return nil, nil, ErrNothingToRun
 	}
-	return item, nil
+	return item, variant, nil
 }
 
-const startLaunch = `
-	UPDATE launches
-	SET status = 'RUNNING', started_at = now()
-	WHERE id = $1 AND status = 'PENDING'
-	RETURNING task_id, agent_origin`
+// unitsAtOnce is about how many units one transaction makes.
+const unitsAtOnce = 10_000
+
+// The items of a launch that come next, after those whose units are made.
+const findItemsToMake = `
+	SELECT coalesce(max(id), 0) AS last, count(*) AS count
+	FROM (
+		SELECT i.id
+		FROM launches l
+		JOIN evaluation_items i ON i.task_id = l.task_id AND i.id > l.made_through AND (l.item_id IS NULL OR i.id = l.item_id)
+		WHERE l.id = $1
+		ORDER BY i.id
+		LIMIT $2) next`
 
 // A run that succeeded is never repeated.
 const insertUnits = `
-	INSERT INTO units (launch_id, item_id, run_index)
-	SELECT l.id, i.id, n
+	INSERT INTO units (launch_id, item_id, variant, target, run_index)
+	SELECT l.id, i.id, v.number, v.target, n
 	FROM launches l
 	JOIN evaluation_tasks t ON t.id = l.task_id
-	JOIN evaluation_items i ON i.task_id = t.id AND (l.item_id IS NULL OR i.id = l.item_id),
-	generate_series(1, t.runs_per_item) n
+	JOIN evaluation_items i ON i.task_id = t.id AND i.id > l.made_through AND i.id <= $2 AND (l.item_id IS NULL OR i.id = l.item_id)
+	JOIN task_variants v ON v.task_id = t.id AND (l.variant IS NULL OR v.number = l.variant)
+	CROSS JOIN generate_series(1, t.runs_per_item) n
 	WHERE l.id = $1
 	  AND NOT EXISTS (
 		SELECT FROM evaluation_runs r
-		WHERE r.item_id = i.id AND r.run_index = n AND r.is_current
+		WHERE r.item_id = i.id AND r.variant = v.number AND r.run_index = n AND r.is_current
 		  AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED'))
-	ORDER BY i.id, n`
+	ORDER BY i.id, n, v.number`
 
-const countKept = `
+// A launch begins to run with the counts of what it keeps.
+const runLaunch = `
 	UPDATE launches l
-	SET total_units = $2,
+	SET status = 'RUNNING',
+		started_at = now(),
 		kept_succeeded = present.succeeded,
 		kept_failed = present.failed - repeated.runs,
 		kept_items = complete.items
 	FROM
 		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 		FROM evaluation_runs r
-		WHERE r.task_id = $3 AND r.is_current) present,
+		WHERE r.task_id = $2 AND r.is_current) present,
 		(SELECT count(*) AS runs
 		FROM units u
-		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.run_index = u.run_index AND r.is_current
+		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.variant = u.variant AND r.run_index = u.run_index AND r.is_current
 		WHERE u.launch_id = $1) repeated,
 		(SELECT count(*) AS items
 		FROM (
 			SELECT r.item_id
 			FROM evaluation_runs r
-			WHERE r.task_id = $3 AND r.is_current
+			WHERE r.task_id = $2 AND r.is_current
 			GROUP BY r.item_id
-			HAVING count(*) = (SELECT runs_per_item FROM evaluation_tasks WHERE id = $3)) whole
+			HAVING count(*) = (SELECT runs_per_item * total_variants FROM evaluation_tasks WHERE id = $2)) whole
 		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id)) complete
 	WHERE l.id = $1`
 
@@ -222,72 +265,112 @@ const startTask = `
 	SET status = 'RUNNING', started_at = coalesce(started_at, now()), updated_at = now()
 	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 
-// StartLaunch makes the units of a PENDING launch and sets it and its task RUNNING, in one transaction. It
-// returns how many units the launch has. ErrConflict means that another process has already started it.
+// StartLaunch makes the units of a PENDING launch, in steps, and with the last of them sets it and its task RUNNING. It
+// returns how many units the launch has. ErrConflict means that the launch is not PENDING, or no longer: another process
+// has started it, or it was stopped. Several processes may start it at once, and another may continue where one ended.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
-	err = s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) error {
-		var launch struct {
-			TaskID uuid.UUID `db:"task_id"`
-			Origin string    `db:"agent_origin"`
-		}
-		err := tx.GetContext(ctx, &launch, startLaunch, id)
-		if pg.IsNoRows(err) {
-			return ErrConflict
-		}
+	for isStarted := false; !isStarted; {
+		err := s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) (err error) {
+			units, isStarted, err = startLaunch(ctx, tx, id)
+			return err
+		})
 		if err != nil {
-			return pg.Classify("start the launch", err)
+			return 0, err
 		}
-		if err := pg.PreferIndexes(ctx, tx); err != nil {
-			return err
-		}
-		result, err := tx.ExecContext(ctx, insertUnits, id)
-		if units, err = pg.Affected("make the units", result, err); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, countKept, id, units, launch.TaskID); err != nil {
-			return pg.Classify("count what is kept", err)
-		}
-		if _, err := tx.ExecContext(ctx, insertOrigin, launch.Origin); err != nil {
-			return pg.Classify("store the origin", err)
-		}
-		if err := refreshOrigin(ctx, tx, launch.Origin); err != nil {
-			return err
-		}
-		result, err = tx.ExecContext(ctx, startTask, launch.TaskID)
-		if err := pg.RequireRow("start the task", result, err); err != nil {
-			return err
-		}
-		return notify(ctx, tx, launch.TaskID)
-	})
-	return units, err
+	}
+	return units, nil
 }
 
-// Call is what a lane must know to call a launch's agent.
+// startLaunch makes the next units of a launch. isStarted reports that they were the last.
+func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isStarted bool, err error) {
+	const lock = `
+		SELECT l.task_id, greatest(1, $2 / (t.runs_per_item * t.total_variants)) AS items
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		WHERE l.id = $1 AND l.status = 'PENDING'
+		FOR UPDATE OF l`
+	const note = `
+		UPDATE launches SET made_through = $2, total_units = total_units + $3 WHERE id = $1 RETURNING total_units`
+	var launch struct {
+		TaskID uuid.UUID `db:"task_id"`
+		Items  int       `db:"items"`
+	}
+	err = tx.GetContext(ctx, &launch, lock, id, unitsAtOnce)
+	if pg.IsNoRows(err) {
+		return 0, false, ErrConflict
+	}
+	if err != nil {
+		return 0, false, pg.Classify("lock the launch", err)
+	}
+	if err := pg.PreferIndexes(ctx, tx); err != nil {
+		return 0, false, err
+	}
+	var next struct {
+		Last  int64
+		Count int
+	}
+	if err := tx.GetContext(ctx, &next, findItemsToMake, id, launch.Items); err != nil {
+		return 0, false, pg.Classify("find the next questions", err)
+	}
+	result, err := tx.ExecContext(ctx, insertUnits, id, next.Last)
+	made, err := pg.Affected("make the units", result, err)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := tx.GetContext(ctx, &units, note, id, next.Last, made); err != nil {
+		return 0, false, pg.Classify("note what is made", err)
+	}
+	if next.Count == launch.Items { // there may be more
+		return units, false, nil
+	}
+	if _, err := tx.ExecContext(ctx, runLaunch, id, launch.TaskID); err != nil {
+		return 0, false, pg.Classify("count what is kept", err)
+	}
+	if err := refreshOrigins(ctx, tx, id); err != nil {
+		return 0, false, err
+	}
+	result, err = tx.ExecContext(ctx, startTask, launch.TaskID)
+	if err := pg.RequireRow("start the task", result, err); err != nil {
+		return 0, false, err
+	}
+	return units, true, Notify(ctx, tx, launch.TaskID)
+}
+
+// Call is what a lane must know to call a launch's targets.
 type Call struct {
 	LaunchID uuid.UUID
 	TaskID   uuid.UUID
-	// Task has the task's settings, which do not change while a launch of it is active, without its counts.
+	// Task has the task's settings, targets and variants, which do not change while a launch of it is active, without its
+	// counts.
 	Task Task
-	// AgentOrigin is the key of the rate limit.
-	AgentOrigin string
+	// Origins are the keys of the rate limits, by the targets' numbers.
+	Origins map[int]string
 }
 
 // LaunchCall returns how the units of a launch are run, or ErrNotFound. Of the task it reads what is stored: nothing
 // is counted, because every lane that starts asks.
 func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 	const query = `
-		SELECT l.agent_origin, ` + taskColumns + `
+		SELECT ` + taskColumns + `
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		WHERE l.id = $1`
-	var row struct {
-		Task
-		Origin string `db:"agent_origin"`
+	const limits = `SELECT number, origin FROM launch_targets WHERE launch_id = $1`
+	call := Call{LaunchID: id, Origins: map[int]string{}}
+	if err := s.db.GetContext(ctx, &call.Task, query, id); err != nil {
+		return Call{}, NotFound(KindLaunch, pg.Classify("read the launch", err))
 	}
-	if err := s.db.GetContext(ctx, &row, query, id); err != nil {
-		return Call{}, notFound(KindLaunch, pg.Classify("read the launch", err))
+	call.TaskID = call.Task.ID
+	var targets []LaunchTarget
+	err := s.db.SelectContext(ctx, &targets, limits, id)
+	if err != nil {
+		return Call{}, pg.Classify("read the launch's targets", err)
 	}
-	return Call{LaunchID: id, TaskID: row.ID, Task: row.Task, AgentOrigin: row.Origin}, nil
+	for _, target := range targets {
+		call.Origins[target.Number] = target.Origin
+	}
+	call.Task.Targets, call.Task.Variants, err = readTargets(ctx, s.db, pq.Array([]uuid.UUID{call.TaskID}))
+	return call, err
 }
 
 // StopFor is how long calls in flight may continue after a stop before they are cut.
@@ -301,11 +384,10 @@ func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launc
 		UPDATE launches
 		SET status = 'STOPPING', stop_requested_at = now(), stopped_by = $2
 		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING')
-		RETURNING id, agent_origin`
+		RETURNING id`
 	const stopping = `SELECT id FROM launches WHERE task_id = $1 AND status = 'STOPPING'`
 	err = s.db.InTx(ctx, "stop the task", func(tx *sqlx.Tx) error {
-		var origin string
-		err := tx.QueryRowxContext(ctx, stop, taskID, by.Address).Scan(&launchID, &origin)
+		err := tx.GetContext(ctx, &launchID, stop, taskID, by.Address)
 		if pg.IsNoRows(err) { // stopping twice has the same effect as stopping once
 			if err = tx.GetContext(ctx, &launchID, stopping, taskID); pg.IsNoRows(err) {
 				return ErrConflict
@@ -318,10 +400,10 @@ func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launc
 		if err := stopQueued(ctx, tx, launchID); err != nil {
 			return err
 		}
-		if err := refreshOrigin(ctx, tx, origin); err != nil {
+		if err := refreshOrigins(ctx, tx, launchID); err != nil {
 			return err
 		}
-		return notify(ctx, tx, taskID)
+		return Notify(ctx, tx, taskID)
 	})
 	return launchID, err
 }
@@ -349,7 +431,7 @@ func (s *Store) CutStopped(ctx context.Context) error {
 }
 
 const lockWorkingLaunch = `
-	SELECT status, task_id, agent_origin
+	SELECT status, task_id
 	FROM launches
 	WHERE id = $1 AND status IN ('RUNNING', 'STOPPING')
 	FOR UPDATE`
@@ -366,7 +448,7 @@ const closeTask = `
 	UPDATE evaluation_tasks t
 	SET completed_at = now(), updated_at = now(), is_assessed = true,
 		status = CASE
-			WHEN $2 OR t.total_items * t.runs_per_item > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
+			WHEN $2 OR t.total_items * t.runs_per_item * t.total_variants > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
 			THEN 'STOPPED'
 			ELSE 'SUCCEEDED'
 		END
@@ -380,7 +462,6 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		var launch struct {
 			Status LaunchStatus `db:"status"`
 			TaskID uuid.UUID    `db:"task_id"`
-			Origin string       `db:"agent_origin"`
 		}
 		err := tx.GetContext(ctx, &launch, lockWorkingLaunch, id)
 		if pg.IsNoRows(err) {
@@ -416,12 +497,12 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := storeStatistics(ctx, tx, id, launch.TaskID); err != nil {
 			return err
 		}
-		// Last: it locks the origin, and claims of other tasks wait for that.
-		if err := refreshOrigin(ctx, tx, launch.Origin); err != nil {
+		// Last: it locks the origins, and claims of other tasks wait for that.
+		if err := refreshOrigins(ctx, tx, id); err != nil {
 			return err
 		}
 		finished = true
-		return notify(ctx, tx, launch.TaskID)
+		return Notify(ctx, tx, launch.TaskID)
 	})
 	return finished && err == nil, err
 }
@@ -433,7 +514,7 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		UPDATE launches
 		SET status = 'FAILED', finished_at = now()
 		WHERE id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING')
-		RETURNING task_id, agent_origin`
+		RETURNING task_id`
 	const stop = `
 		UPDATE units
 		SET state = 'STOPPED', epoch = epoch + 1, worker_id = NULL
@@ -444,8 +525,7 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 	return s.db.InTx(ctx, "fail the launch", func(tx *sqlx.Tx) error {
 		var taskID uuid.UUID
-		var origin string
-		err := tx.QueryRowxContext(ctx, fail, id).Scan(&taskID, &origin)
+		err := tx.GetContext(ctx, &taskID, fail, id)
 		if pg.IsNoRows(err) {
 			return ErrConflict
 		}
@@ -462,10 +542,10 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		if err := storeStatistics(ctx, tx, id, taskID); err != nil {
 			return err
 		}
-		if err := refreshOrigin(ctx, tx, origin); err != nil {
+		if err := refreshOrigins(ctx, tx, id); err != nil {
 			return err
 		}
-		return notify(ctx, tx, taskID)
+		return Notify(ctx, tx, taskID)
 	})
 }
 
@@ -473,7 +553,7 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 type ActiveLaunch struct {
 	ID      uuid.UUID `db:"id"`
 	Started bool      `db:"started"`
-	// WantedLanes is how many more lanes the launch could use now: none while its origin has no free slot.
+	// WantedLanes is how many more lanes the launch could use now: none while no origin of its targets has a free slot.
 	WantedLanes int `db:"wanted_lanes"`
 	// IsDone reports that nothing of the launch runs or may begin, and that it has not been finished.
 	IsDone bool `db:"is_done"`
@@ -482,15 +562,14 @@ type ActiveLaunch struct {
 const listActiveLaunches = `
 	SELECT l.id, l.status <> 'PENDING' AS started,
 		CASE
-			WHEN l.status <> 'RUNNING' OR o.next_free > now() + $2 * interval '1 microsecond' THEN 0
+			WHEN l.status <> 'RUNNING' THEN 0
 			ELSE greatest(0, least(l.concurrency - live.lanes, queued.units,
 				CASE WHEN live.lanes = 0 THEN greatest(1, room.lanes) ELSE room.lanes END))
 		END AS wanted_lanes,
 		l.status <> 'PENDING'
 			AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'RUNNING')
-			AND (queued.units = 0 OR l.status = 'STOPPING') AS is_done
+			AND (l.status = 'STOPPING' OR NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED')) AS is_done
 	FROM launches l
-	LEFT JOIN origins o ON o.origin = l.agent_origin
 	CROSS JOIN ( -- what workers have for launches that have lanes already: each keeps its last one for the others
 		SELECT coalesce(sum(greatest(0, w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id) - least(w.lanes - 1, 1))), 0) AS lanes
 		FROM workers w
@@ -501,8 +580,14 @@ const listActiveLaunches = `
 		JOIN workers w ON w.id = lanes.worker_id
 		WHERE lanes.launch_id = l.id AND w.beat_at > now() - $1 * interval '1 second') live
 	CROSS JOIN LATERAL (
-		SELECT count(*) AS units
-		FROM (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED' LIMIT l.concurrency) few) queued
+		SELECT count(*) AS units -- that may be called now
+		FROM (
+			SELECT
+			FROM launch_targets g
+			JOIN origins o ON o.origin = g.origin AND o.next_free <= now() + $2 * interval '1 microsecond'
+			JOIN units u ON u.launch_id = l.id AND u.target = g.number AND u.state = 'QUEUED'
+			WHERE g.launch_id = l.id
+			LIMIT l.concurrency) few) queued
 	WHERE l.status IN ('PENDING', 'RUNNING', 'STOPPING')
 	  AND l.created_at < now() - interval '1 second'
 	ORDER BY l.created_at`
@@ -511,89 +596,6 @@ const listActiveLaunches = `
 // to the process that made it.
 func (s *Store) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 	var launches []ActiveLaunch
-	err := s.db.SelectContext(ctx, &launches, listActiveLaunches, WorkerDeadAfter.Seconds(), rateHorizon.Microseconds())
+	err := s.db.SelectContext(ctx, &launches, listActiveLaunches, WorkerDeadAfter.Seconds(), RateHorizon.Microseconds())
 	return launches, pg.Classify("list the active launches", err)
-}
-
-// Launch is one start of a task, as its history shows it.
-type Launch struct {
-	ID     uuid.UUID    `db:"id"`
-	Number int          `db:"number"`
-	Kind   LaunchKind   `db:"kind"`
-	Status LaunchStatus `db:"status"`
-	// QuestionID is the one question that was retried, with its number (1-based, in the order of pages) and text;
-	// nil means all.
-	QuestionID     *string    `db:"question_id"`
-	QuestionNumber *int       `db:"question_number"`
-	Question       *string    `db:"question"`
-	RequestedBy    string     `db:"requested_by"`
-	RequestedVia   string     `db:"requested_via"`
-	StoppedBy      string     `db:"stopped_by"`
-	TotalUnits     int        `db:"total_units"`
-	CreatedAt      time.Time  `db:"created_at"`
-	StartedAt      *time.Time `db:"started_at"`
-	FinishedAt     *time.Time `db:"finished_at"`
-	// Statistics are those of the launch's own runs, final or live.
-	Statistics Statistics `db:"-"`
-}
-
-// $2 is the launch; NULL takes all launches of the task $1.
-const listLaunches = `
-	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.requested_by, l.requested_via, l.stopped_by, l.total_units,
-		l.created_at, l.started_at, l.finished_at, l.statistics,
-		CASE WHEN i.id IS NOT NULL THEN (
-			SELECT count(*) FROM evaluation_items WHERE task_id = l.task_id AND question_id <= i.question_id) END AS question_number
-	FROM launches l
-	LEFT JOIN evaluation_items i ON i.id = l.item_id
-	WHERE l.task_id = $1 AND ($2::uuid IS NULL OR l.id = $2)
-	ORDER BY l.number DESC
-	LIMIT $3 OFFSET $4`
-
-type launchRow struct {
-	Launch
-	Stored *Statistics `db:"statistics"`
-}
-
-// Launches returns one page of a task's launches, newest first, and how many there are.
-func (s *Store) Launches(ctx context.Context, taskID uuid.UUID, page Page) (launches []Launch, total int, err error) {
-	if launches, err = s.readLaunches(ctx, taskID, nil, page); err != nil {
-		return nil, 0, err
-	}
-	if page.Number == 1 && len(launches) < page.Size { // as for nearly every task
-		return launches, len(launches), nil
-	}
-	err = s.db.GetContext(ctx, &total, `SELECT count(*) FROM launches WHERE task_id = $1`, taskID)
-	return launches, total, pg.Classify("count the launches", err)
-}
-
-// Launch returns one launch of a task, or ErrNotFound.
-func (s *Store) Launch(ctx context.Context, taskID, id uuid.UUID) (Launch, error) {
-	launches, err := s.readLaunches(ctx, taskID, &id, Page{Number: 1, Size: 1})
-	if err == nil && len(launches) == 0 {
-		err = &NotFoundError{Kind: KindLaunch}
-	}
-	if err != nil {
-		return Launch{}, err
-	}
-	return launches[0], nil
-}
-
-func (s *Store) readLaunches(ctx context.Context, taskID uuid.UUID, id *uuid.UUID, page Page) ([]Launch, error) {
-	var rows []launchRow
-	if err := s.db.SelectContext(ctx, &rows, listLaunches, taskID, id, page.Size, page.Offset()); err != nil {
-		return nil, pg.Classify("read the launches", err)
-	}
-	launches := make([]Launch, len(rows))
-	for n, row := range rows {
-		launches[n] = row.Launch
-		if row.Stored != nil {
-			launches[n].Statistics = *row.Stored
-			continue
-		}
-		var err error
-		if launches[n].Statistics, err = s.launchStatistics(ctx, row.ID); err != nil {
-			return nil, err
-		}
-	}
-	return launches, nil
 }

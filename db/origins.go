@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"wending/db/pg"
@@ -14,20 +15,34 @@ import (
 
 const insertOrigin = `INSERT INTO origins (origin) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// refreshOrigin sets an origin's interval to that of its strictest running launch. The row is locked in a
-// statement of its own: only a later one sees what concurrent transactions committed.
-func refreshOrigin(ctx context.Context, tx *sqlx.Tx, origin string) error {
-	const lock = `SELECT FROM origins WHERE origin = $1 FOR UPDATE`
+// refreshOrigins sets the intervals of the origins of a launch to those of their strictest running launches. The rows
+// are locked in a statement of its own, in one order: only a later one sees what concurrent transactions committed.
+func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
+	const insert = `
+		INSERT INTO origins (origin)
+		SELECT DISTINCT origin FROM launch_targets WHERE launch_id = $1 ORDER BY origin
+		ON CONFLICT DO NOTHING`
+	const lock = `
+		SELECT FROM origins
+		WHERE origin IN (SELECT origin FROM launch_targets WHERE launch_id = $1)
+		ORDER BY origin
+		FOR UPDATE`
 	const refresh = `
-		UPDATE origins
+		UPDATE origins o
 		SET call_interval = coalesce((
-			SELECT max(call_interval) FROM launches WHERE status = 'RUNNING' AND agent_origin = $1), 0)
-		WHERE origin = $1`
-	if _, err := tx.ExecContext(ctx, lock, origin); err != nil {
-		return pg.Classify("lock the origin", err)
+			SELECT max(t.call_interval)
+			FROM launches l
+			JOIN launch_targets t ON t.launch_id = l.id
+			WHERE l.status = 'RUNNING' AND t.origin = o.origin), 0)
+		WHERE origin IN (SELECT origin FROM launch_targets WHERE launch_id = $1)`
+	for _, step := range []struct{ name, statement string }{
+		{"store the origins", insert}, {"lock the origins", lock}, {"set the origins' rate limits", refresh},
+	} {
+		if _, err := tx.ExecContext(ctx, step.statement, launchID); err != nil {
+			return pg.Classify(step.name, err)
+		}
 	}
-	_, err := tx.ExecContext(ctx, refresh, origin)
-	return pg.Classify("set the origin's rate limit", err)
+	return nil
 }
 
 // PostponeOrigin moves the next free slot of an origin at least wait into the future, because it answered 429.
@@ -64,6 +79,7 @@ func (s *Store) TakeSlot(ctx context.Context, origin string, interval, patience 
 
 // slots is a snapshot of an origin's rate limit.
 type slots struct {
+	Origin string `db:"origin"`
 	// AheadMicros is the time until the next free slot, at least 0.
 	AheadMicros    int64 `db:"ahead"`
 	IntervalMicros int64 `db:"call_interval"`
@@ -72,7 +88,7 @@ type slots struct {
 // lockSlots locks an origin's row and returns its slots.
 func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	const lock = `
-		SELECT greatest(0, extract(epoch FROM next_free - clock_timestamp()) * 1000000)::bigint AS ahead, call_interval
+		SELECT origin, greatest(0, extract(epoch FROM next_free - clock_timestamp()) * 1000000)::bigint AS ahead, call_interval
 		FROM origins
 		WHERE origin = $1
 		FOR UPDATE`
@@ -81,20 +97,30 @@ func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	return found, pg.Classify("lock the origin", err)
 }
 
-// wait returns how long to wait before trying again because no slot is near; 0 means there is one.
-func (s slots) wait() time.Duration {
-	if beyond := s.AheadMicros - rateHorizon.Microseconds(); beyond > 0 {
+// wait returns how long to wait before trying again because no slot is within the horizon; 0 means there is one.
+func (s slots) wait(horizon time.Duration) time.Duration {
+	if beyond := s.AheadMicros - horizon.Microseconds(); beyond > 0 {
 		return time.Duration(max(1000, beyond)) * time.Microsecond
 	}
 	return 0
 }
 
-// near is how many of want calls get a slot within rateHorizon.
-func (s slots) near(want int) int {
-	if s.IntervalMicros == 0 {
+// near is how many of want calls get a slot within the horizon.
+func (s slots) near(want int, horizon time.Duration) int {
+	switch {
+	case s.wait(horizon) > 0:
+		return 0
+	case s.IntervalMicros == 0:
 		return want
 	}
-	return min(want, int((rateHorizon.Microseconds()-s.AheadMicros)/s.IntervalMicros)+1)
+	return min(want, int((horizon.Microseconds()-s.AheadMicros)/s.IntervalMicros)+1)
+}
+
+// take returns how long to wait for the next slot and leaves the one after it.
+func (s *slots) take() (wait time.Duration) {
+	wait = time.Duration(s.AheadMicros) * time.Microsecond
+	s.AheadMicros += s.IntervalMicros
+	return wait
 }
 
 // takeSlots advances an origin's next free slot by the given number of calls. The caller has locked its row.

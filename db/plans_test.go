@@ -17,8 +17,10 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/embedded"
+	"wending/db/history"
 	"wending/db/monitor"
 	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/jobs/tasks"
 )
 
@@ -52,7 +54,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	newLaunch := db.NewLaunch{AgentOrigin: "http://127.0.0.1:9"}
+	newLaunch := db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}
 	page := db.Page{Number: 2, Size: 20}
 	worker := db.Worker{ID: uuid.New(), Lanes: 1}
 	lease, _, err := store.Beat(ctx, worker)
@@ -66,24 +68,29 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	}{
 		{"Task", func() error { _, err := store.Task(ctx, large); return err }},
 		{"Tasks", func() error {
-			_, _, err := store.Tasks(ctx, db.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
+			_, _, err := tasklist.Tasks(ctx, store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
 		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, "", false); return err }},
 		{"ItemsByID", func() error { _, err := report.New(store).ItemsByID(ctx, items); return err }},
 		{"Items", func() error { _, _, err := report.New(store).Items(ctx, large, "", true, page); return err }},
-		{"CurrentRuns", func() error { _, err := store.CurrentRuns(ctx, items, 100); return err }},
-		{"EachCurrentRun", func() error { return store.EachCurrentRun(ctx, items[0], func(db.Run) error { return nil }) }},
+		{"CurrentRuns", func() error { _, err := report.New(store).CurrentRuns(ctx, items, 100); return err }},
+		{"EachCurrentRun", func() error {
+			return report.New(store).EachCurrentRun(ctx, items[0], func(db.Run) error { return nil })
+		}},
 		{"EachRow", func() error { return report.New(store).EachRow(ctx, large, nil, func(report.Row) error { return nil }) }},
-		{"Launches", func() error { _, _, err := store.Launches(ctx, large, db.Page{Number: 1, Size: 20}); return err }},
-		{"LaunchRuns", func() error { _, _, err := store.LaunchRuns(ctx, launch, 100, page); return err }},
-		{"NewestRuns", func() error { _, err := store.NewestRuns(ctx, large, 100, 8); return err }},
+		{"Launches", func() error {
+			_, _, err := history.New(store).Launches(ctx, large, db.Page{Number: 1, Size: 20})
+			return err
+		}},
+		{"LaunchRuns", func() error { _, _, err := history.New(store).Runs(ctx, launch, 100, page); return err }},
+		{"NewestRuns", func() error { _, err := history.New(store).Newest(ctx, large, 100, 8); return err }},
 		{"LatencyBars", func() error { _, err := monitor.New(store).LatencyBars(ctx, large); return err }},
 		{"OutcomeBars", func() error { _, err := monitor.New(store).OutcomeBars(ctx, large); return err }},
 		{"TaskProgress", func() error { _, err := monitor.New(store).TaskProgress(ctx, large); return err }},
 		{"Workers", func() error { _, err := store.Workers(ctx); return err }},
 		{"RequestLaunch", func() (err error) {
-			retry, err = store.RequestLaunch(ctx, large, db.LaunchRetry, "", newLaunch)
+			retry, err = store.RequestLaunch(ctx, large, db.LaunchRetry, db.Scope{}, newLaunch)
 			return err
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
@@ -92,7 +99,10 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
 		{"EnterLanes", func() error { _, err := store.EnterLanes(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},
 		{"LaunchState", func() error { _, err := store.LaunchState(ctx, retry, lease); return err }},
-		{"ClaimUnits", func() (err error) { claim, err = store.ClaimUnits(ctx, call, lease, 64); return err }},
+		{"ClaimUnits", func() (err error) {
+			claim, err = store.ClaimUnits(ctx, call, lease, []db.Want{{Target: 1, Units: 64, Horizon: db.RateHorizon}})
+			return err
+		}},
 		{"ReserveCall", func() error { _, _, err := store.ReserveCall(ctx, call, claim.Units[0]); return err }},
 		{"RecordResults", func() error {
 			var results []db.Result
@@ -128,8 +138,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			}
 			return err
 		}},
-		{"PruneHistory", func() error { _, _, err := store.PruneHistory(ctx, time.Nanosecond); return err }},
-		{"DeleteTask", func() error { return store.DeleteTask(ctx, large) }},
+		{"PruneHistory", func() error { _, _, err := history.New(store).Prune(ctx, time.Nanosecond); return err }},
+		{"DeleteTask", func() error { return history.New(store).DeleteTask(ctx, large) }},
 	} {
 		before := len(log())
 		require.NoError(t, step.run(), step.name)
@@ -155,8 +165,8 @@ func TestChangesAreHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- db.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
-	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "t", AgentURL: "http://127.0.0.1:9", RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1, RateLimit: "unlimited"},
-		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{AgentOrigin: "http://127.0.0.1:9"}}
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
+		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}}
 	launch, err := store.CreateTask(t.Context(), task)
 	require.NoError(t, err)
 	require.Equal(t, uuid.Nil, <-heard, "listening has begun")

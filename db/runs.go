@@ -32,6 +32,7 @@ type Run struct {
 	ID       int64     `db:"id"`
 	UnitID   int64     `db:"unit_id"`
 	ItemID   int64     `db:"item_id"`
+	Variant  int       `db:"variant"`
 	RunIndex int       `db:"run_index"`
 	Status   RunStatus `db:"status"`
 	// Response is the answer as text. Bytes that PostgreSQL cannot hold (NUL, invalid UTF-8) are replaced visibly;
@@ -88,7 +89,7 @@ const supersede = `
 		UPDATE evaluation_runs r
 		SET is_current = false
 		FROM done d
-		WHERE r.item_id = d.item_id AND r.run_index = d.run_index AND r.is_current
+		WHERE r.item_id = d.item_id AND r.variant = d.variant AND r.run_index = d.run_index AND r.is_current
 		RETURNING r.id),
 	superseded AS (
 		SELECT count(*) FROM older)`
@@ -106,11 +107,11 @@ const recordResults = `
 		SET state = 'DONE', outcome = g.status, worker_id = NULL
 		FROM given g
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
-		RETURNING u.id, u.launch_id, u.item_id, u.run_index),` + supersede + `
+		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.run_index),` + supersede + `
 	INSERT INTO evaluation_runs (
-		unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, response_bytes, reasoning,
+		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 		answer_key, latency_ms, attempts, error_code, error_message)
-	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.run_index, g.status,
+	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
 		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, '')
 	FROM given g
@@ -164,70 +165,6 @@ func (s *Store) RecordResults(ctx context.Context, taskID uuid.UUID, results []R
 		}
 	}
 	return refused, nil
-}
-
-const runColumns = `id, unit_id, item_id, run_index, status, response_bytes IS NOT NULL AS is_replaced,
-	coalesce(char_length(response_body), 0) AS response_length, answer_key, latency_ms, attempts,
-	error_code, error_message, created_at`
-
-// CurrentRuns returns the current runs of these items with at most limit characters of each response, ordered by
-// item and run_index.
-func (s *Store) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]Run, error) {
-	const query = `
-		SELECT ` + runColumns + `, left(response_body, $2) AS response_body, left(reasoning, $2) AS reasoning,
-			coalesce(char_length(reasoning) > $2, false) AS reasoning_is_cut
-		FROM evaluation_runs
-		WHERE item_id = ANY ($1) AND is_current
-		ORDER BY item_id, run_index`
-	var runs []Run
-	err := s.db.SelectContext(ctx, &runs, query, pq.Int64Array(itemIDs), limit)
-	return runs, pg.Classify("read the runs", err)
-}
-
-// EachCurrentRun calls yield with the whole current runs of one item, in order of run_index, one at a time.
-func (s *Store) EachCurrentRun(ctx context.Context, itemID int64, yield func(Run) error) error {
-	const query = `
-		SELECT ` + runColumns + `, response_body, reasoning
-		FROM evaluation_runs
-		WHERE item_id = $1 AND is_current
-		ORDER BY run_index`
-	return pg.EachRow(ctx, s.db, "read the runs", query, []any{itemID}, yield)
-}
-
-// WholeRun is one run of a task, with its question.
-type WholeRun struct {
-	Run
-	QuestionID string `db:"question_id"`
-	Question   string `db:"question"`
-	// Number is the question's, 1-based in the order of pages.
-	Number int `db:"number"`
-}
-
-// Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
-func (s *Store) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
-	const query = `
-		SELECT r.id, r.unit_id, r.item_id, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
-			coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
-			r.error_code, r.error_message, r.created_at, left(r.response_body, $3) AS response_body,
-			i.question_id, i.question,
-			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND question_id <= i.question_id) AS number
-		FROM evaluation_runs r
-		JOIN evaluation_items i ON i.id = r.item_id
-		WHERE r.task_id = $1 AND r.id = $2`
-	var run WholeRun
-	err := s.db.GetContext(ctx, &run, query, taskID, runID, limit)
-	return run, notFound(KindRun, pg.Classify("read the run", err))
-}
-
-// RunResponse returns the exact bytes of one run's response, or ErrNotFound if the task has no such run.
-func (s *Store) RunResponse(ctx context.Context, taskID uuid.UUID, runID int64) ([]byte, error) {
-	const query = `
-		SELECT coalesce(response_bytes, convert_to(response_body, 'UTF8'), '')
-		FROM evaluation_runs
-		WHERE task_id = $1 AND id = $2`
-	var response []byte
-	err := s.db.GetContext(ctx, &response, query, taskID, runID)
-	return response, notFound(KindRun, pg.Classify("read the response", err))
 }
 
 // storableText replaces what PostgreSQL's text cannot hold: NUL becomes ␀, an invalid byte of UTF-8 becomes �.

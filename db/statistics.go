@@ -92,7 +92,7 @@ const (
 const computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
-			SELECT total_items * runs_per_item
+			SELECT total_items * runs_per_item * total_variants
 			FROM evaluation_tasks
 			WHERE id = $1 AND status IN ('STOPPED', 'FAILED')), 0) - count(*)),
 		'error_codes', coalesce((
@@ -109,15 +109,16 @@ const computeTaskStatistics = `
 			WHERE task_id = $1))
 		|| (SELECT jsonb_build_object(
 				'items', t.total_items,
-				'runs_expected', t.total_items * t.runs_per_item,
-				'missing', t.total_items * t.runs_per_item - count(r.id),
-				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED') / nullif(t.total_items * t.runs_per_item, 0)::float8)
+				'runs_expected', t.total_items * t.runs_per_item * t.total_variants,
+				'missing', t.total_items * t.runs_per_item * t.total_variants - count(r.id),
+				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED') / nullif(t.total_items * t.runs_per_item * t.total_variants, 0)::float8)
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
 	FROM evaluation_runs r
 	WHERE r.task_id = $1 AND r.is_current`
 
+// Of several variants each has its own.
 const computeStability = `
 	SELECT jsonb_build_object(
 		'identical_rate', avg(CAST(consensus = 1 AS int)::float8),
@@ -131,9 +132,11 @@ const computeStability = `
 			'wording', count(*) FILTER (WHERE level = 'wording'),
 			'different', count(*) FILTER (WHERE level = 'different'),
 			'empty', count(*) FILTER (WHERE level = 'empty'),
-			'unknown', (SELECT total_items FROM evaluation_tasks WHERE id = $1) - count(*) FILTER (WHERE level <> 'unknown')))
+			'unknown', (SELECT CASE WHEN total_variants = 1 THEN total_items ELSE 0 END FROM evaluation_tasks WHERE id = $1)
+				- count(*) FILTER (WHERE level <> 'unknown')))
 	FROM question_statistics q
 	JOIN evaluation_items i ON i.id = q.item_id
+	JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants = 1
 	WHERE i.task_id = $1`
 
 const computeLaunchStatistics = `
@@ -165,7 +168,7 @@ func storeStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUI
 				SELECT FROM evaluation_runs
 				WHERE task_id = $1 AND is_current
 				GROUP BY item_id
-				HAVING count(*) = t.runs_per_item) whole)
+				HAVING count(*) = t.runs_per_item * t.total_variants) whole)
 		WHERE t.id = $1`
 	if _, err := tx.ExecContext(ctx, storeOfLaunch, launchID); err != nil {
 		return pg.Classify("compute the launch's statistics", err)
@@ -190,7 +193,8 @@ func taskStatistics(ctx context.Context, db sqlx.QueryerContext, task Task) (sta
 	return statistics, pg.Classify("compute the task's statistics", err)
 }
 
-func (s *Store) launchStatistics(ctx context.Context, launchID uuid.UUID) (statistics Statistics, err error) {
+// LaunchStatistics returns the live statistics of a launch.
+func (s *Store) LaunchStatistics(ctx context.Context, launchID uuid.UUID) (statistics Statistics, err error) {
 	err = s.db.GetContext(ctx, &statistics, computeLaunchStatistics, launchID)
 	return statistics, pg.Classify("compute the launch's statistics", err)
 }
@@ -200,7 +204,7 @@ const findUnassessed = `
 	FROM evaluation_items i
 	CROSS JOIN LATERAL (
 		SELECT max(id) AS newest, count(*) AS runs FROM evaluation_runs WHERE item_id = i.id AND is_current) r
-	LEFT JOIN question_statistics q ON q.item_id = i.id
+	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
 	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs) <> (r.newest, r.runs))
 	LIMIT $2`
 

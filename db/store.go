@@ -51,8 +51,8 @@ func (p Page) Offset() int { return (p.Number - 1) * p.Size }
 // changesChannel carries the id of every task whose launch was requested, started, stopped or ended.
 const changesChannel = "wending_changes"
 
-// notify announces, when the transaction commits, that a task's state changed.
-func notify(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
+// Notify announces, when the transaction commits, that a task's state changed.
+func Notify(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, changesChannel, taskID.String())
 	return pg.Classify("announce the change", err)
 }

@@ -34,17 +34,8 @@ func (s TaskStatus) IsActive() bool { return s == TaskPending || s == TaskRunnin
 
 // Task is a row of evaluation_tasks.
 type Task struct {
-	ID   uuid.UUID `db:"id"`
-	Name string    `db:"task_name"`
-	// AgentURL is without its query.
-	AgentURL string `db:"agent_api_url"`
-	// SealedHeaders are the agent's headers, encrypted; nil means the task has none.
-	SealedHeaders []byte  `db:"agent_api_headers"`
-	AgentModel    *string `db:"agent_model"`
-	// SealedPayload is the JSON object merged into every request body, SealedQuery the query of AgentURL, both encrypted;
-	// nil means the task has none.
-	SealedPayload    []byte     `db:"sealed_payload"`
-	SealedQuery      []byte     `db:"sealed_query"`
+	ID               uuid.UUID  `db:"id"`
+	Name             string     `db:"task_name"`
 	Status           TaskStatus `db:"status"`
 	FailureCode      *string    `db:"failure_code"`
 	RunsPerItem      int        `db:"runs_per_item"`
@@ -52,7 +43,6 @@ type Task struct {
 	MaxRetries       int        `db:"max_retries"`
 	UseStream        bool       `db:"use_stream"`
 	Concurrency      int        `db:"concurrency"`
-	RateLimit        string     `db:"rate_limit"`
 	DatasetName      string     `db:"dataset_name"`
 	DatasetExtension string     `db:"dataset_extension"`
 	// QuestionColumn and AnswerColumn are the columns of the file that take the places of question and standard_answer;
@@ -62,6 +52,10 @@ type Task struct {
 	// VariableNames are the dataset's further columns, in the file's order.
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
+	TotalVariants int            `db:"total_variants"`
+	// Targets are whom the task calls, Variants what it compares, each in the order of their numbers, which begin at 1.
+	Targets  []Target  `db:"-"`
+	Variants []Variant `db:"-"`
 	// Processed is how many questions have all their runs: live while a launch runs, final after it.
 	Processed int `db:"processed"`
 	// Final are the statistics of the current runs; nil while the task is active.
@@ -86,14 +80,16 @@ type Task struct {
 // IsDraft reports whether the task waits for a user to start it.
 func (t Task) IsDraft() bool { return t.Status == TaskPending && !t.IsLaunched }
 
+// RunsOfItem is how many runs a question has when it is complete.
+func (t Task) RunsOfItem() int { return t.RunsPerItem * t.TotalVariants }
+
 // TotalRuns is how many runs the task has when it is complete.
-func (t Task) TotalRuns() int { return t.TotalItems * t.RunsPerItem }
+func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 
 // taskColumns are the columns of a Task that are stored, of the table t.
 const taskColumns = `
-		t.id, t.task_name, t.agent_api_url, t.agent_api_headers, t.agent_model, t.sealed_payload, t.sealed_query, t.status, t.failure_code,
-		t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency, t.rate_limit,
-		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.variable_names, t.total_items,
+		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
+		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.variable_names, t.total_items, t.total_variants,
 		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -139,25 +135,35 @@ type NewTask struct {
 	By     Actor
 }
 
+// row is the task with what follows from the rest.
+func (n NewTask) row() Task {
+	task := n.Task
+	task.TotalItems, task.TotalVariants = len(n.Items), len(task.Variants)
+	if task.VariableNames == nil {
+		task.VariableNames = pq.StringArray{}
+	}
+	return task
+}
+
 const insertTask = `
 	INSERT INTO evaluation_tasks (
-		id, task_name, agent_api_url, agent_api_headers, agent_model, sealed_payload, sealed_query, runs_per_item, timeout_seconds, max_retries,
-		use_stream, concurrency, rate_limit, dataset_name, dataset_extension, question_column, answer_column, variable_names, total_items, created_by)
+		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
+		question_column, answer_column, variable_names, total_items, total_variants, created_by)
 	VALUES (
-		:id, :task_name, :agent_api_url, :agent_api_headers, :agent_model, :sealed_payload, :sealed_query, :runs_per_item, :timeout_seconds, :max_retries,
-		:use_stream, :concurrency, :rate_limit, :dataset_name, :dataset_extension, :question_column, :answer_column, :variable_names, :total_items, :created_by)`
+		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
+		:question_column, :answer_column, :variable_names, :total_items, :total_variants, :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
 func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, err error) {
-	task := n.Task
-	task.TotalItems, task.CreatedBy = len(n.Items), n.By.Address
-	if task.VariableNames == nil {
-		task.VariableNames = pq.StringArray{}
-	}
+	task := n.row()
+	task.CreatedBy = n.By.Address
 	err = s.db.InTx(ctx, "create the task", func(tx *sqlx.Tx) error {
 		if _, err := tx.NamedExecContext(ctx, insertTask, task); err != nil {
 			return pg.Classify("store the task", err)
+		}
+		if err := replaceTargets(ctx, tx, task); err != nil {
+			return err
 		}
 		if err := insertItems(ctx, tx, task.ID, n.Items); err != nil {
 			return err
@@ -173,10 +179,10 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 
 const updateDraft = `
 	UPDATE evaluation_tasks t
-	SET task_name = :task_name, agent_api_url = :agent_api_url, agent_api_headers = :agent_api_headers, agent_model = :agent_model,
-		sealed_payload = :sealed_payload, sealed_query = :sealed_query, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
-		use_stream = :use_stream, concurrency = :concurrency, rate_limit = :rate_limit, dataset_name = :dataset_name,
-		dataset_extension = :dataset_extension, question_column = :question_column, answer_column = :answer_column, variable_names = :variable_names, total_items = :total_items, updated_at = now()
+	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
+		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
+		question_column = :question_column, answer_column = :answer_column, variable_names = :variable_names, total_items = :total_items,
+		total_variants = :total_variants, updated_at = now()
 	WHERE t.id = :id
 	  AND t.status = 'PENDING'
 	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`
@@ -185,14 +191,13 @@ const updateDraft = `
 // just before the commit, while the draft is locked. ReplaceDraft returns the launch's id, uuid.Nil for a draft, and
 // ErrConflict if the task is no longer a draft.
 func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() error) (launchID uuid.UUID, err error) {
-	task := n.Task
-	task.TotalItems = len(n.Items)
-	if task.VariableNames == nil {
-		task.VariableNames = pq.StringArray{}
-	}
+	task := n.row()
 	err = s.db.InTx(ctx, "replace the draft", func(tx *sqlx.Tx) error {
 		result, err := tx.NamedExecContext(ctx, updateDraft, task)
 		if err := pg.RequireRow("replace the draft", result, err); err != nil {
+			return err
+		}
+		if err := replaceTargets(ctx, tx, task); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_items WHERE task_id = $1`, task.ID); err != nil {
@@ -209,7 +214,7 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 		if err := keepFile(); err != nil {
 			return err
 		}
-		return notify(ctx, tx, task.ID)
+		return Notify(ctx, tx, task.ID)
 	})
 	return launchID, err
 }
@@ -252,8 +257,23 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) (
 		if final := row.Final; final != nil {
 			tasks[n].Unsuccessful = final.Failed + final.TimedOut
 		}
+		place[row.ID] = &tasks[n]
 		if row.AtWork != nil {
-			atWork, place[row.ID] = append(atWork, *row.AtWork), &tasks[n]
+			atWork = append(atWork, *row.AtWork)
+		}
+	}
+	targets, variants, err := readTargets(ctx, db, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, target := range targets {
+		if task := place[target.TaskID]; task != nil {
+			task.Targets = append(task.Targets, target)
+		}
+	}
+	for _, variant := range variants {
+		if task := place[variant.TaskID]; task != nil {
+			task.Variants = append(task.Variants, variant)
 		}
 	}
 	if len(atWork) == 0 { // counting is a statement of its own: planning it takes longer than reading a task that has ended
@@ -272,110 +292,6 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) (
 		task.Processed, task.Unsuccessful = count.Processed, count.Unsuccessful
 	}
 	return tasks, nil
-}
-
-// TaskFilter narrows a list of tasks; its zero value matches all.
-type TaskFilter struct {
-	Statuses []TaskStatus
-	// Drafts adds drafts; WithoutDrafts keeps them out of PENDING.
-	Drafts, WithoutDrafts bool
-	// NameContains is matched anywhere in the name, without regard to case.
-	NameContains string
-	// Except is a task that does not match; uuid.Nil excludes none.
-	Except uuid.UUID
-}
-
-// IsZero reports whether the filter takes all tasks.
-func (f TaskFilter) IsZero() bool { return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" }
-
-// where returns the condition for tasks that match, of the table t; its parameters are :statuses, :name and :except.
-func (f TaskFilter) where() string {
-	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
-	var kinds []string
-	if len(f.Statuses) > 0 {
-		kind := `t.status = ANY (:statuses)`
-		if f.WithoutDrafts {
-			kind += ` AND (t.status <> 'PENDING' OR ` + isLaunched + `)`
-		}
-		kinds = append(kinds, kind)
-	}
-	if f.Drafts {
-		kinds = append(kinds, `t.status = 'PENDING' AND NOT `+isLaunched)
-	}
-	condition := "true"
-	if len(kinds) > 0 {
-		condition = "(" + strings.Join(kinds, " OR ") + ")"
-	}
-	if f.NameContains != "" {
-		condition += ` AND t.task_name ILIKE :name`
-	}
-	if f.Except != uuid.Nil {
-		condition += ` AND t.id <> :except`
-	}
-	return condition
-}
-
-// Tasks returns one page of the tasks that match, newest first, and how many match in all.
-func (s *Store) Tasks(ctx context.Context, filter TaskFilter, page Page) (tasks []Task, total int, err error) {
-	// Searching names reads every task, so it is done once; without a search indexes serve count and page apart.
-	once := "NOT MATERIALIZED"
-	if filter.NameContains != "" {
-		once = "MATERIALIZED"
-	}
-	// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
-	list := `
-		WITH found AS ` + once + ` (
-			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where() + `)
-		SELECT (SELECT count(*) FROM found) AS total,
-			ARRAY(SELECT id FROM found ORDER BY created_at DESC, id DESC LIMIT :size OFFSET :offset) AS ids`
-	var found struct {
-		Total int
-		IDs   pq.StringArray
-	}
-	err = pg.GetNamed(ctx, s.db, &found, list, map[string]any{
-		"statuses": pq.Array(filter.Statuses), "name": Containing(filter.NameContains), "except": filter.Except, "size": page.Size, "offset": page.Offset(),
-	})
-	if err != nil {
-		return nil, 0, pg.Classify("list the tasks", err)
-	}
-	tasks, err = readTasks(ctx, s.db, found.IDs)
-	return tasks, found.Total, err
-}
-
-// HasTasks reports whether any task exists.
-func (s *Store) HasTasks(ctx context.Context) (bool, error) {
-	var has bool
-	err := s.db.GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks)`)
-	return has, pg.Classify("look for tasks", err)
-}
-
-// DeleteTask removes a task and all its data. It returns ErrConflict if a launch is active and must be stopped first.
-func (s *Store) DeleteTask(ctx context.Context, id uuid.UUID) error {
-	const lock = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`
-	const isActive = `SELECT EXISTS (SELECT FROM launches WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING'))`
-	return s.db.InTx(ctx, "delete the task", func(tx *sqlx.Tx) error {
-		var locked uuid.UUID
-		if err := tx.GetContext(ctx, &locked, lock, id); err != nil {
-			return notFound(KindTask, pg.Classify("lock the task", err))
-		}
-		var active bool
-		if err := tx.GetContext(ctx, &active, isActive, id); err != nil {
-			return pg.Classify("look for an active launch", err)
-		}
-		if active {
-			return ErrConflict
-		}
-		if _, err := deleteRuns(ctx, tx, id, true); err != nil {
-			return err
-		}
-		if _, err := deleteUnits(ctx, tx, id); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_tasks WHERE id = $1`, id); err != nil {
-			return pg.Classify("delete the task", err)
-		}
-		return notify(ctx, tx, id)
-	})
 }
 
 // Containing returns a pattern for ILIKE that matches text anywhere; empty for an empty text.

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,39 +16,61 @@ import (
 
 // Unit is one claimed call: the question, and the epoch under which its result will be accepted.
 type Unit struct {
-	ID       int64 `db:"unit_id"`
-	Epoch    int   `db:"epoch"`
-	RunIndex int   `db:"run_index"`
+	ID    int64 `db:"unit_id"`
+	Epoch int   `db:"epoch"`
+	// Variant and Target are numbers within the task.
+	Variant  int `db:"variant"`
+	Target   int `db:"target"`
+	RunIndex int `db:"run_index"`
 	Item
 	// Wait is how long, from the claim's return, to wait for the call's rate-limit slot.
 	Wait time.Duration `db:"-"`
 }
 
-// Claim is what a worker got.
-type Claim struct {
-	// Units are the units to run, in the order of their calls; empty if there were none to claim.
-	Units []Unit
-	// RetryAfter is set if only the rate limit prevented a claim: try again after it.
-	RetryAfter time.Duration
-	// IsRateLimited reports whether a rate limit holds for the origin, this launch's own or a stricter one.
-	IsRateLimited bool
+// Want is how many units of one target to claim.
+type Want struct {
+	// Target is its number.
+	Target int
+	Units  int
+	// Horizon is how far ahead of now a rate-limit slot may be, at most RateHorizon.
+	Horizon time.Duration
 }
 
-// rateHorizon is how far ahead of now a claim may reserve a slot: a unit is claimed shortly before its call, so
+// Claim is what a worker got.
+type Claim struct {
+	// Units are the units to run, those of a target in the order of their calls; empty if there were none to claim.
+	Units []Unit
+	// Limits tell of each target that was asked for, in the order of the wants, what its origin allows; nil if the
+	// worker may claim nothing.
+	Limits []Limit
+}
+
+// Limit is what the rate limit of a target's origin allows.
+type Limit struct {
+	// RetryAfter is set if only the rate limit prevented a claim: try again after it.
+	RetryAfter time.Duration
+	// IsLimited reports whether a rate limit holds for the origin, this launch's own or a stricter one.
+	IsLimited bool
+	// Allowed is how many units the limit allowed.
+	Allowed int
+}
+
+// RateHorizon is how far ahead of now a claim may reserve a slot at most: a unit is claimed shortly before its call, so
 // that a stop or a crash finds few of them waiting.
-const rateHorizon = 500 * time.Millisecond
+const RateHorizon = 500 * time.Millisecond
 
 // The rest of the transaction reads along its indexes: the planner's statistics of a launch that has just
 // started are stale, and it would sort all units for every claim. The settings are made in the same statement to
 // save a round trip.
 const lockLaunchToClaim = `
-	SELECT greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
+	SELECT g.number, o.origin, greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
 		(SELECT count(set_config(setting, value, true))
 		FROM (VALUES
 			('enable_bitmapscan', 'off'), ('enable_sort', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'),
 			('jit', 'off'), ('idle_in_transaction_session_timeout', '15s')) settings (setting, value)) AS settings
 	FROM launches l
-	JOIN origins o ON o.origin = l.agent_origin
+	JOIN launch_targets g ON g.launch_id = l.id AND g.number = ANY ($5)
+	JOIN origins o ON o.origin = g.origin
 	WHERE l.id = $1
 	  AND l.status = 'RUNNING'
 	  AND EXISTS (SELECT FROM workers WHERE id = $2 AND lease = $3 AND beat_at > now() - $4 * interval '1 second')
@@ -59,50 +82,85 @@ const claimUnits = `
 	FROM evaluation_items i
 	WHERE i.id = u.item_id
 	  AND u.id = ANY (ARRAY(
-		SELECT id FROM units
-		WHERE launch_id = $1 AND state = 'QUEUED'
-		ORDER BY id
-		LIMIT $3
-		FOR UPDATE SKIP LOCKED))
-	RETURNING u.id AS unit_id, u.epoch, u.run_index, ` + ItemColumns
+		SELECT next.id
+		FROM unnest($3::int[], $4::int[]) wanted (target, count)
+		CROSS JOIN LATERAL (
+			SELECT id FROM units
+			WHERE launch_id = $1 AND target = wanted.target AND state = 'QUEUED'
+			ORDER BY id
+			LIMIT wanted.count
+			FOR UPDATE SKIP LOCKED) next))
+	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, ` + ItemColumns
 
-// ClaimUnits claims at most want units of a launch that is RUNNING for a worker, as many as get a rate-limit
-// slot within rateHorizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).
+// ClaimUnits claims units of a launch that is RUNNING for a worker: of each target at most as many as are wanted and get
+// a rate-limit slot within the horizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).
 //
 // It is one transaction that begins by locking the launch's row: a stop waits for it or is seen by it. Under a
-// rate limit it locks the origin's row too, so that no slot is taken twice. A worker whose lease has expired
+// rate limit it locks the origins' rows too, so that no slot is taken twice. A worker whose lease has expired
 // gets nothing.
-func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, want int) (Claim, error) {
+func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []Want) (Claim, error) {
+	targets := make(pq.Int64Array, len(wants))
+	for n, want := range wants {
+		targets[n] = int64(want.Target)
+	}
 	var got Claim
 	err := s.db.InBareTx(ctx, "claim units", func(tx *sqlx.Tx) error {
-		var found struct {
+		got = Claim{}
+		var found []struct {
+			Number int `db:"number"`
 			slots
 			Settings int `db:"settings"`
 		}
-		err := tx.GetContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number, leaseDuration.Seconds())
-		if pg.IsNoRows(err) {
-			return nil
-		}
+		err := tx.SelectContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number, leaseDuration.Seconds(), targets)
 		if err != nil {
 			return pg.Classify("lock the launch", err)
 		}
-		free := found.slots
-		if got.IsRateLimited = free.IntervalMicros > 0; got.IsRateLimited {
-			if free, err = lockSlots(ctx, tx, call.AgentOrigin); err != nil {
-				return err
-			}
-		}
-		if got.RetryAfter = free.wait(); got.RetryAfter > 0 {
+		if len(found) == 0 {
 			return nil
 		}
-		if err := tx.SelectContext(ctx, &got.Units, claimUnits, call.LaunchID, lease.WorkerID, free.near(want)); err != nil {
+		free := map[string]*slots{} // by origin, which several targets may share
+		for _, one := range found {
+			free[one.Origin] = &one.slots
+		}
+		for _, origin := range slices.Sorted(maps.Keys(free)) {
+			if free[origin].IntervalMicros > 0 {
+				if *free[origin], err = lockSlots(ctx, tx, origin); err != nil {
+					return err
+				}
+			}
+		}
+		counts, taken := make(pq.Int64Array, len(wants)), map[string]int{}
+		for n, want := range wants {
+			origin := call.Origins[want.Target]
+			left := *free[origin]
+			left.AheadMicros += int64(taken[origin]) * left.IntervalMicros
+			limit := Limit{IsLimited: left.IntervalMicros > 0, Allowed: left.near(want.Units, want.Horizon)}
+			if limit.Allowed == 0 {
+				limit.RetryAfter = left.wait(want.Horizon)
+			}
+			counts[n] = int64(limit.Allowed)
+			taken[origin] += limit.Allowed
+			got.Limits = append(got.Limits, limit)
+		}
+		if !slices.ContainsFunc(counts, func(count int64) bool { return count > 0 }) {
+			return nil
+		}
+		if err := tx.SelectContext(ctx, &got.Units, claimUnits, call.LaunchID, lease.WorkerID, targets, counts); err != nil {
 			return pg.Classify("claim units", err)
 		}
 		slices.SortFunc(got.Units, func(a, b Unit) int { return int(a.ID - b.ID) })
+		clear(taken)
 		for n := range got.Units {
-			got.Units[n].Wait = time.Duration(free.AheadMicros+int64(n)*free.IntervalMicros) * time.Microsecond
+			origin := call.Origins[got.Units[n].Target]
+			got.Units[n].Wait = free[origin].take()
+			taken[origin]++
 		}
-		return takeSlots(ctx, tx, call.AgentOrigin, len(got.Units), free.IntervalMicros)
+		for _, origin := range slices.Sorted(maps.Keys(taken)) {
+			if err := takeSlots(ctx, tx, origin, taken[origin], free[origin].IntervalMicros); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return Claim{}, err
@@ -120,7 +178,7 @@ func (s *Store) ReserveCall(ctx context.Context, call Call, unit Unit) (wait tim
 		JOIN launches l ON l.id = u.launch_id
 		WHERE u.id = $1 AND u.epoch = $2 AND u.state = 'RUNNING' AND l.status = 'RUNNING'`
 	err = s.db.InTx(ctx, "reserve a call", func(tx *sqlx.Tx) error {
-		free, err := lockSlots(ctx, tx, call.AgentOrigin)
+		free, err := lockSlots(ctx, tx, call.Origins[unit.Target])
 		if err != nil {
 			return err
 		}
@@ -130,11 +188,11 @@ func (s *Store) ReserveCall(ctx context.Context, call Call, unit Unit) (wait tim
 		} else if err != nil {
 			return pg.Classify("reserve a call", err)
 		}
-		if wait = free.wait(); wait > 0 {
+		if wait = free.wait(RateHorizon); wait > 0 {
 			return nil
 		}
-		wait, reserved = time.Duration(free.AheadMicros)*time.Microsecond, true
-		return takeSlots(ctx, tx, call.AgentOrigin, 1, free.IntervalMicros)
+		wait, reserved = free.take(), true
+		return takeSlots(ctx, tx, free.Origin, 1, free.IntervalMicros)
 	})
 	return wait, reserved && err == nil, err
 }
@@ -208,8 +266,8 @@ const requeueLost = `
 const insertLostRuns = `
 	WITH done AS (
 		SELECT * FROM units WHERE id = ANY ($1)),` + supersede + `
-	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, attempts, error_code, error_message)
-	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.run_index, 'FAILED', d.losses, $2, $3
+	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, attempts, error_code, error_message)
+	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.variant, d.run_index, 'FAILED', d.losses, $2, $3
 	FROM done d
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`
@@ -272,5 +330,5 @@ func (s *Store) LaunchState(ctx context.Context, launchID uuid.UUID, lease Lease
 	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number, leaseDuration.Seconds()
 	var state LaunchState
 	err := pg.GetNamed(ctx, s.db, &state, readLaunchState, arguments)
-	return state, notFound(KindLaunch, pg.Classify("read the launch's state", err))
+	return state, NotFound(KindLaunch, pg.Classify("read the launch's state", err))
 }

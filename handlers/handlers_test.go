@@ -482,7 +482,7 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Contains(t, answer.Header.Get("Location"), "/tasks?done=created")
 	var hasHeaders bool
-	require.NoError(t, s.tables.Get(&hasHeaders, `SELECT agent_api_headers IS NOT NULL FROM evaluation_tasks`))
+	require.NoError(t, s.tables.Get(&hasHeaders, `SELECT sealed_headers IS NOT NULL FROM task_targets`))
 	require.True(t, hasHeaders)
 	staged, err := os.ReadDir(filepath.Join(s.uploads, "staged"))
 	require.NoError(t, err)

@@ -111,7 +111,7 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 		require.NoError(b, err)
 		start := time.Now()
 		for done := 0; done < units; {
-			claim, err := bench.store.ClaimUnits(b.Context(), call, lease, batch)
+			claim, err := bench.store.ClaimUnits(b.Context(), call, lease, wants(batch))
 			require.NoError(b, err)
 			require.NotEmpty(b, claim.Units)
 			results := make([]db.Result, len(claim.Units))
@@ -135,5 +135,104 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 		b.ReportMetric(float64(few.Microseconds()), "µs/unit-at-1e3")
 		b.ReportMetric(float64(many.Microseconds()), "µs/unit-at-1e6")
 		b.ReportMetric(100*(many.Seconds()/few.Seconds()-1), "%growth")
+	}
+}
+
+// 4 variants × 1,250 calls of 100 ms at concurrency 64, against the ideal.
+func BenchmarkLaunchFourVariants(b *testing.B) {
+	const calls, concurrency, latency = 5000, 64, 100 * time.Millisecond
+	bench := newBench(b)
+	var urls []string
+	for range 4 {
+		urls = append(urls, quickAgent(b, latency))
+	}
+	bench.startWorker(b, concurrency)
+	ideal := calls * latency / concurrency
+	for b.Loop() {
+		start := time.Now()
+		bench.run(b, calls/4/5, func(n *db.NewTask) {
+			variants(n, urls...)
+			n.Task.Concurrency = concurrency
+		})
+		b.ReportMetric(100*ideal.Seconds()/time.Since(start).Seconds(), "%ofideal")
+	}
+}
+
+// The time of a variant of 50 ms a call beside another, as a multiple of the time that it takes alone.
+func BenchmarkVariantBesideASlowOne(b *testing.B) {
+	const latency, calls = 50 * time.Millisecond, 500
+	hang := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	b.Cleanup(func() { close(hang); hanging.CloseClientConnections(); hanging.Close() })
+	for _, test := range []struct {
+		name        string
+		concurrency int
+		change      func(*db.NewTask)
+	}{
+		{"one call a second", 4, func(n *db.NewTask) { n.Launch.Targets[1].CallInterval = time.Second }},
+		{"hangs", 16, func(n *db.NewTask) { n.Task.Targets[1].URL = hanging.URL; n.Launch.Targets[1].Origin = hanging.URL }},
+		{"refuses", 4, func(n *db.NewTask) {
+			n.Task.Targets[1].URL = "http://127.0.0.1:9"
+			n.Launch.Targets[1].Origin = "http://127.0.0.1:9"
+		}},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			bench := newBench(b)
+			fast, other := quickAgent(b, latency), quickAgent(b, latency)
+			bench.startWorker(b, test.concurrency)
+			for b.Loop() {
+				alone := bench.run(b, calls/5, func(n *db.NewTask) {
+					variants(n, fast)
+					n.Task.Concurrency = test.concurrency
+				})
+				taskID, launchID := bench.task(b, "", calls/5, func(n *db.NewTask) {
+					variants(n, fast, other)
+					n.Task.Concurrency = test.concurrency
+					test.change(n)
+				})
+				require.NoError(b, bench.queue.EnqueueLaunch(b.Context(), launchID))
+				dbtest.Await(b, time.Minute, "the end of the fast variant", func() bool {
+					var runs int
+					require.NoError(b, bench.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND variant = 1`, taskID))
+					return runs == calls
+				})
+				b.ReportMetric(bench.variantEnd(b, taskID, 1).Seconds()/bench.variantEnd(b, alone.ID, 1).Seconds(), "×-alone")
+				if _, err := bench.store.StopTask(b.Context(), taskID, db.Actor{}); err != nil {
+					require.ErrorIs(b, err, db.ErrConflict, "the other has ended too")
+				}
+			}
+		})
+	}
+}
+
+// variantEnd is when a variant's last run was stored, from the start of the launch.
+func (b *bench) variantEnd(t testing.TB, taskID uuid.UUID, variant int) time.Duration {
+	t.Helper()
+	var seconds float64
+	require.NoError(t, b.tables.Get(&seconds, `
+		SELECT extract(epoch FROM max(r.created_at) - min(l.started_at))
+		FROM evaluation_runs r
+		JOIN launches l ON l.id = r.launch_id
+		WHERE r.task_id = $1 AND r.variant = $2`, taskID, variant))
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// Until a launch of 200,000 units, the most there are, has begun.
+func BenchmarkStartOf200000Units(b *testing.B) {
+	bench := newBench(b)
+	var urls []string
+	for n := range 20 {
+		urls = append(urls, fmt.Sprint("http://127.0.0.1:", n+1))
+	}
+	for b.Loop() {
+		_, launchID := bench.task(b, "", 500, func(n *db.NewTask) {
+			variants(n, urls...)
+			n.Task.RunsPerItem = 20
+		})
+		start := time.Now()
+		units, err := bench.store.StartLaunch(b.Context(), launchID)
+		require.NoError(b, err)
+		require.Equal(b, 200_000, units)
+		b.ReportMetric(time.Since(start).Seconds(), "s")
 	}
 }

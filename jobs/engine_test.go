@@ -28,6 +28,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/embedded"
+	"wending/db/history"
 	"wending/db/monitor"
 	"wending/db/report"
 	"wending/jobs"
@@ -104,10 +105,11 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 func (b *bench) task(t testing.TB, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
 	t.Helper()
 	n := db.NewTask{
-		Task: db.Task{ID: uuid.New(), Name: "任务", AgentURL: url, RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
-			RateLimit: "unlimited", DatasetName: "q.csv", DatasetExtension: "csv"},
-		Launch: &db.NewLaunch{AgentOrigin: url},
+		Task: db.Task{ID: uuid.New(), Name: "任务", Targets: dbtest.Targets(url), Variants: dbtest.Variants(), RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
+			DatasetName: "q.csv", DatasetExtension: "csv"},
+		Launch: &db.NewLaunch{Targets: dbtest.Limits(url)},
 	}
+	n.Task.Targets[0].TaskID = n.Task.ID
 	for i := range questions {
 		n.Items = append(n.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", i+1), Question: fmt.Sprintf("question %d", i+1), StandardAnswer: "a"})
 	}
@@ -138,9 +140,14 @@ func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int
 	t.Helper()
 	call, err := b.store.LaunchCall(t.Context(), launchID)
 	require.NoError(t, err)
-	claim, err := b.store.ClaimUnits(t.Context(), call, lease, want)
+	claim, err := b.store.ClaimUnits(t.Context(), call, lease, wants(want))
 	require.NoError(t, err)
 	return claim.Units
+}
+
+// wants is what a plain task's claim wants.
+func wants(units int) []db.Want {
+	return []db.Want{{Target: 1, Units: units, Horizon: db.RateHorizon}}
 }
 
 // record hands in one result of such a worker.
@@ -178,10 +185,10 @@ func (b *bench) requireComplete(t testing.TB, task db.Task) {
 	var counts struct {
 		Runs, Distinct, Stale, Open int
 	}
-	require.NoError(t, b.tables.Get(&counts, `SELECT count(*) AS runs, count(DISTINCT (r.item_id, r.run_index)) AS distinct,
+	require.NoError(t, b.tables.Get(&counts, `SELECT count(*) AS runs, count(DISTINCT (r.item_id, r.variant, r.run_index)) AS distinct,
 		count(*) FILTER (WHERE r.epoch <> u.epoch) AS stale, count(*) FILTER (WHERE u.state <> 'DONE') AS open
 		FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.task_id = $1 AND r.is_current`, task.ID))
-	want := task.TotalItems * task.RunsPerItem
+	want := task.TotalRuns()
 	require.Equal(t, want, counts.Runs, "runs")
 	require.Equal(t, want, counts.Distinct, "runs of different (question, index)")
 	require.Zero(t, counts.Stale, "runs of an epoch that is not the unit's")
@@ -306,7 +313,7 @@ func TestTheRateOfAnAgentHoldsOverAllTasksAndWorkers(t *testing.T) {
 	})
 	b.startWorker(t, 4)
 	b.startWorker(t, 4)
-	limit := func(n *db.NewTask) { n.Launch.CallInterval = 50 * time.Millisecond }
+	limit := func(n *db.NewTask) { n.Launch.Targets[0].CallInterval = 50 * time.Millisecond }
 	firstTask, first := b.task(t, fake.URL, 3, limit)
 	secondTask, second := b.task(t, fake.URL, 3, limit)
 	started := time.Now()
@@ -341,7 +348,7 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 			}
 		}
 	}
-	strictTask, strict := b.task(t, fake.URL, 5, func(n *db.NewTask) { asking("s")(n); n.Launch.CallInterval = interval })
+	strictTask, strict := b.task(t, fake.URL, 5, func(n *db.NewTask) { asking("s")(n); n.Launch.Targets[0].CallInterval = interval })
 	started := time.Now()
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), strict))
 	dbtest.Await(t, 10*time.Second, "a call under the limit", func() bool { return len(fake.Calls()) > 0 })
@@ -402,7 +409,7 @@ func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error, 1)
 	go func() { left <- worker.Run(ctx) }()
-	_, odd := b.task(t, fake.URL, 1, func(n *db.NewTask) { n.Task.SealedHeaders = sealed })
+	_, odd := b.task(t, fake.URL, 1, func(n *db.NewTask) { n.Task.Targets[0].SealedHeaders = sealed })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), odd))
 	require.ErrorContains(t, <-reports, "panic")
 	soundTask, sound := b.task(t, fake.URL, 3, nil)
@@ -581,7 +588,7 @@ func TestHeadersThatCannotBeDecryptedFailTheTaskWithItsReason(t *testing.T) {
 	other, err := secret.NewSealer(secret.Keys{Current: "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk="})
 	require.NoError(t, err)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) {
-		n.Task.SealedHeaders, err = other.Seal(map[string]string{"Authorization": "Bearer x"}, n.Task.ID.String())
+		n.Task.Targets[0].SealedHeaders, err = other.Seal(map[string]string{"Authorization": "Bearer x"}, n.Task.ID.String())
 		require.NoError(t, err)
 	})
 	b.startWorker(t, 1)
@@ -601,7 +608,7 @@ func TestTheAgentGetsItsHeadersAndTheExtraPayload(t *testing.T) {
 		require.NoError(t, tasks.Seal(b.sealer, tasks.Target{
 			URL: fake.URL + "/ask?key=canary1", Headers: map[string]string{"X-Api-Key": "k<&>"},
 			Payload: json.RawMessage(`{"model":"canary2","stream":false}`),
-		}, &n.Task))
+		}, &n.Task.Targets[0]))
 	})
 	b.startWorker(t, 1)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
@@ -636,7 +643,7 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 			if n == 30 { // it has none
 				return
 			}
-			require.NoError(t, tasks.Seal(sealer, target, &task.Task))
+			require.NoError(t, tasks.Seal(sealer, target, &task.Task.Targets[0]))
 		})
 		ids = append(ids, id)
 	}
@@ -656,11 +663,11 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	for n, id := range ids {
 		task, err := b.store.Task(t.Context(), id)
 		require.NoError(t, err)
-		opened, err := tasks.Open(alone, task)
+		opened, err := tasks.Open(alone, task.Targets[0])
 		switch n {
 		case 20:
 			require.ErrorIs(t, err, secret.ErrKey)
-			opened, err = tasks.Open(unknown, task)
+			opened, err = tasks.Open(unknown, task.Targets[0])
 			require.NoError(t, err)
 			require.Equal(t, target, opened)
 		case 30:
@@ -678,9 +685,10 @@ func (b *bench) requireNowhere(t testing.TB, secrets ...string) {
 	t.Helper()
 	var rows []string
 	require.NoError(t, b.tables.Select(&rows, `
-		SELECT t::text || encode(coalesce(agent_api_headers, ''), 'escape') || encode(coalesce(sealed_payload, ''), 'escape') ||
-			encode(coalesce(sealed_query, ''), 'escape')
-		FROM evaluation_tasks t`))
+		SELECT t::text || g::text || encode(coalesce(sealed_headers, ''), 'escape') || encode(coalesce(sealed_payload, ''), 'escape') ||
+			encode(coalesce(sealed_query, ''), 'escape') || encode(coalesce(sealed_template, ''), 'escape')
+		FROM evaluation_tasks t
+		JOIN task_targets g ON g.task_id = t.id`))
 	require.NotEmpty(t, rows)
 	for _, secret := range secrets {
 		require.NotContains(t, strings.Join(rows, "\n"), secret)
@@ -700,7 +708,7 @@ func TestTextThatPostgreSQLRefusesKeepsItsExactBytes(t *testing.T) {
 	b.requireComplete(t, b.awaitEnd(t, taskID, 20*time.Second))
 	var runID int64
 	require.NoError(t, b.tables.Get(&runID, `SELECT id FROM evaluation_runs`))
-	exact, err := b.store.RunResponse(t.Context(), taskID, runID)
+	exact, err := report.New(b.store).RunResponse(t.Context(), taskID, runID)
 	require.NoError(t, err)
 	require.Equal(t, hostile, string(exact))
 	var shown string
@@ -943,7 +951,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Equal(t, []int{3, 15, 0}, []int{statistics.Items, statistics.RunsExpected, statistics.Missing})
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, "", db.NewLaunch{AgentOrigin: fake.URL})
+	retry, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	dbtest.Await(t, 20*time.Second, "the retry's end", func() bool {
@@ -1012,7 +1020,7 @@ func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 			b := newBench(t)
 			slow, quick := agenttest.New(t, answer), agenttest.New(t, answer)
 			b.startWorker(t, 2)
-			_, first := b.task(t, slow.URL, 40, func(n *db.NewTask) { n.Launch.CallInterval = interval })
+			_, first := b.task(t, slow.URL, 40, func(n *db.NewTask) { n.Launch.Targets[0].CallInterval = interval })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
 			dbtest.Await(t, 10*time.Second, "the slow task's first call", func() bool { return len(slow.Calls()) == 1 })
 			taskID, second := b.task(t, quick.URL, 4, nil)
@@ -1055,7 +1063,7 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*db.NewTask){
 		"quick calls":  func(n *db.NewTask) { n.Task.Concurrency = 16 },
-		"limited rate": func(n *db.NewTask) { n.Launch.CallInterval = 30 * time.Millisecond },
+		"limited rate": func(n *db.NewTask) { n.Launch.Targets[0].CallInterval = 30 * time.Millisecond },
 		"attempts":     func(n *db.NewTask) { n.Task.MaxRetries, n.Task.TimeoutSeconds = 5, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1175,15 +1183,15 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 20*time.Second)
 	isWell.Store(true)
-	_, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, "", db.NewLaunch{AgentOrigin: fake.URL})
+	_, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	b.awaitEnd(t, taskID, 20*time.Second)
-	_, found, err := b.store.PruneHistory(t.Context(), time.Hour)
+	_, found, err := history.New(b.store).Prune(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.False(t, found, "it has just ended")
 	_, err = b.tables.Exec(`UPDATE evaluation_tasks SET completed_at = now() - interval '2 hours'`)
 	require.NoError(t, err)
-	removed, found, err := b.store.PruneHistory(t.Context(), time.Hour)
+	removed, found, err := history.New(b.store).Prune(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, 10+20, removed, "ten replaced runs and the units of both launches")
@@ -1192,7 +1200,7 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	var current int
 	require.NoError(t, b.tables.Get(&current, `SELECT count(*) FROM evaluation_runs WHERE is_current`))
 	require.Equal(t, 10, current)
-	_, err = b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, "", db.NewLaunch{AgentOrigin: fake.URL})
+	_, err = b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
 }
 
@@ -1344,7 +1352,7 @@ func TestNoMomentOfAnAgentIsGivenTwice(t *testing.T) {
 	const interval = 25 * time.Millisecond
 	var calls []db.Call
 	for range 2 {
-		_, launchID := b.task(t, "http://127.0.0.1:9", 10, func(n *db.NewTask) { n.Launch.CallInterval = interval })
+		_, launchID := b.task(t, "http://127.0.0.1:9", 10, func(n *db.NewTask) { n.Launch.Targets[0].CallInterval = interval })
 		_, err := b.store.StartLaunch(t.Context(), launchID)
 		require.NoError(t, err)
 		call, err := b.store.LaunchCall(t.Context(), launchID)
@@ -1358,7 +1366,7 @@ func TestNoMomentOfAnAgentIsGivenTwice(t *testing.T) {
 	var claims sync.WaitGroup
 	for n := range 16 {
 		claims.Go(func() {
-			claim, err := b.store.ClaimUnits(t.Context(), calls[n%2], lease, 1)
+			claim, err := b.store.ClaimUnits(t.Context(), calls[n%2], lease, wants(1))
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil && len(claim.Units) == 1 {

@@ -64,7 +64,8 @@ func (w *Worker) awaitSlot() bool {
 // launch is a launch that lanes can work on.
 type launch struct {
 	db.Call
-	target tasks.Target
+	// targets are what calling them takes, by their numbers.
+	targets map[int]tasks.Target
 }
 
 // readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because its
@@ -77,12 +78,17 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) 
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{Call: call}
-	l.target, err = tasks.Open(w.Sealer, call.Task)
-	if errors.Is(err, secret.ErrKey) {
-		return nil, w.fail(ctx, id, FailureSecretKey)
+	l := &launch{Call: call, targets: map[int]tasks.Target{}}
+	for _, target := range call.Task.Targets {
+		l.targets[target.Number], err = tasks.Open(w.Sealer, target)
+		if errors.Is(err, secret.ErrKey) {
+			return nil, w.fail(ctx, id, FailureSecretKey)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return l, err
+	return l, nil
 }
 
 // startOwnLanes starts up to n lanes of a launch in this process, as free slots allow, and returns how
@@ -98,7 +104,7 @@ func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 	if slots == 0 {
 		return 0, nil
 	}
-	if lanes, err = w.crews.Enter(w.calls, l.Call, l.target, w.currentLease(), slots); err != nil {
+	if lanes, err = w.crews.Enter(w.calls, l.Call, l.targets, w.currentLease(), slots); err != nil {
 		return 0, err
 	}
 	for _, lane := range lanes {
@@ -151,7 +157,7 @@ func (w *Worker) work(id uuid.UUID) error {
 		if err != nil || l == nil {
 			return err
 		}
-		lanes, err := w.crews.Enter(w.calls, l.Call, l.target, w.currentLease(), 1)
+		lanes, err := w.crews.Enter(w.calls, l.Call, l.targets, w.currentLease(), 1)
 		if err != nil || len(lanes) == 0 {
 			return err
 		}

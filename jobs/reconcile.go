@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/history"
 	"wending/jobs/tasks"
 )
 
@@ -113,7 +114,7 @@ func (w *Worker) prune(ctx context.Context) error {
 		return nil
 	}
 	for end := time.Now().Add(pruneFor); time.Now().Before(end); {
-		removed, found, err := w.Store.PruneHistory(ctx, w.KeepHistory)
+		removed, found, err := history.New(w.Store).Prune(ctx, w.KeepHistory)
 		if err != nil || !found {
 			return err
 		}

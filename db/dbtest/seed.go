@@ -5,22 +5,40 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
 )
+
+// Targets is the one target of a plain task.
+func Targets(url string) []db.Target {
+	return []db.Target{{Number: 1, Kind: db.TargetURL, Protocol: "default", URL: url, RateLimit: "unlimited", RetryOn: pq.StringArray{"timeout", "network"}}}
+}
+
+// Variants is the one variant of a plain task.
+func Variants() []db.Variant { return []db.Variant{{Number: 1, Target: 1}} }
+
+// Limits are those of a launch of a plain task whose calls are not limited.
+func Limits(origin string) []db.LaunchTarget { return []db.LaunchTarget{{Number: 1, Origin: origin}} }
 
 // Seed stores tasks that have ended, each with so many questions and runs of every question, and returns the
 // id of the last. One run in ten has failed; the others answered in one of three ways.
 func Seed(t testing.TB, tables *sqlx.DB, tasks, questions, runsPerItem int) uuid.UUID {
 	t.Helper()
 	const seed = `WITH task AS (
-			INSERT INTO evaluation_tasks (id, task_name, agent_api_url, status, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency,
-				rate_limit, dataset_name, dataset_extension, total_items, processed_items, created_at, started_at, completed_at, statistics)
-			SELECT gen_random_uuid(), 'task ' || n, 'http://127.0.0.1:9/', 'SUCCEEDED', $3, 30, 1, true, 1, 'unlimited', 'q.csv', 'csv', $2, $2,
+			INSERT INTO evaluation_tasks (id, task_name, status, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency,
+				dataset_name, dataset_extension, total_items, processed_items, created_at, started_at, completed_at, statistics)
+			SELECT gen_random_uuid(), 'task ' || n, 'SUCCEEDED', $3, 30, 1, true, 1, 'q.csv', 'csv', $2, $2,
 				now() - n * interval '1 minute', now() - n * interval '1 minute', now() - n * interval '1 minute',
 				'{"runs":0,"succeeded":0,"failed":0,"timed_out":0,"stopped":0,"attempts":0,"error_codes":{}}'
 			FROM generate_series(1, $1::int) n RETURNING id),
+		target AS (
+			INSERT INTO task_targets (task_id, number, kind, url, rate_limit) SELECT id, 1, 'url', 'http://127.0.0.1:9/', 'unlimited' FROM task),
+		variant AS (
+			INSERT INTO task_variants (task_id, number, target) SELECT id, 1, 1 FROM task),
 		launch AS (
-			INSERT INTO launches (id, task_id, kind, status, number, concurrency, agent_origin, call_interval, total_units, started_at, finished_at, statistics)
-			SELECT gen_random_uuid(), id, 'SUBMIT', 'SUCCEEDED', 1, 1, 'http://127.0.0.1:9', 0, $2 * $3, now() - interval '1 minute', now(),
+			INSERT INTO launches (id, task_id, kind, status, number, concurrency, total_units, started_at, finished_at, statistics)
+			SELECT gen_random_uuid(), id, 'SUBMIT', 'SUCCEEDED', 1, 1, $2 * $3, now() - interval '1 minute', now(),
 				'{"runs":0,"succeeded":0,"failed":0,"timed_out":0,"stopped":0,"attempts":0,"error_codes":{}}'
 			FROM task RETURNING id, task_id),
 		item AS (

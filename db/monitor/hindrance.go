@@ -40,13 +40,14 @@ const findHindrance = `
 		ELSE 0 END AS tasks_ahead
 	FROM launches l
 	LEFT JOIN LATERAL (
-		SELECT o.task_id, t.task_name, t.rate_limit
+		SELECT o.task_id, t.task_name, his.rate_limit
 		FROM launches o
 		JOIN evaluation_tasks t ON t.id = o.task_id
-		WHERE o.status = 'RUNNING'
-		  AND o.agent_origin = l.agent_origin
-		  AND o.call_interval > l.call_interval
-		ORDER BY o.call_interval DESC, o.created_at
+		JOIN launch_targets g ON g.launch_id = o.id
+		JOIN task_targets his ON his.task_id = o.task_id AND his.number = g.number
+		JOIN launch_targets own ON own.launch_id = l.id AND own.origin = g.origin AND own.call_interval < g.call_interval
+		WHERE o.status = 'RUNNING' AND o.id <> l.id
+		ORDER BY g.call_interval DESC, o.created_at
 		LIMIT 1) strictest ON true
 	CROSS JOIN LATERAL (SELECT count(*) AS lanes FROM lanes WHERE launch_id = l.id) mine
 	CROSS JOIN LATERAL (

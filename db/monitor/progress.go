@@ -49,14 +49,16 @@ const readProgress = `
 	SELECT t.id AS task_id, t.status AS task_status, t.failure_code,
 		coalesce(l.number, 0) AS launch_number,
 		coalesce(l.status = 'STOPPING', false) AS is_stopping,
-		t.total_items * t.runs_per_item AS total,
+		t.total_items * t.runs_per_item * t.total_variants AS total,
 		CASE WHEN is_working THEN l.kept_succeeded + l.kept_failed + u.done ELSE r.runs END AS completed,
 		CASE WHEN is_working THEN l.kept_failed + u.failed ELSE r.failed END AS failed,
 		u.running,
 		CASE
 			WHEN l.status <> 'PENDING' THEN u.queued
-			WHEN l.item_id IS NULL THEN t.total_items * t.runs_per_item - r.runs
-			ELSE t.runs_per_item - r.of_item
+			ELSE t.runs_per_item
+				* CASE WHEN l.item_id IS NULL THEN t.total_items ELSE 1 END
+				* CASE WHEN l.variant IS NULL THEN t.total_variants ELSE 1 END
+				- r.of_scope
 		END AS queued,
 		coalesce(recent.runs / recent.seconds, 0) AS calls_per_second
 	FROM evaluation_tasks t
@@ -76,10 +78,10 @@ const readProgress = `
 	LEFT JOIN LATERAL ( -- current runs, while no launch works; without those that a waiting retry will repeat
 		SELECT count(*) AS runs,
 			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failed,
-			count(*) FILTER (WHERE item_id = l.item_id) AS of_item
+			count(*) FILTER (WHERE coalesce(item_id = l.item_id, true) AND coalesce(variant = l.variant, true)) AS of_scope
 		FROM evaluation_runs
 		WHERE task_id = t.id AND is_current AND NOT coalesce(is_working, false)
-		  AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED' OR item_id <> l.item_id)) r ON true
+		  AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED' OR item_id <> l.item_id OR variant <> l.variant)) r ON true
 	LEFT JOIN LATERAL ( -- the last ten seconds; fewer if the newest $2 runs are younger
 		SELECT count(*) AS runs,
 			greatest(0.5, extract(epoch FROM now() - greatest(

@@ -15,16 +15,20 @@ import (
 // Assessed is how alike the answers to an item are.
 type Assessed struct {
 	ItemID int64
-	// NewestRunID and Runs tell which current runs it was computed from.
+	// NewestRunID and Runs tell which current runs it was computed from, those of all variants.
 	NewestRunID int64
 	Runs        int
-	stability.Question
+	// Variants are in the order of their numbers.
+	Variants []stability.Question
+	// Differences say how the answer A becomes each of the others.
+	Differences []stability.Difference
 }
 
 // AnsweredRun is a current run as its question is assessed.
 type AnsweredRun struct {
 	ItemID    int64  `db:"item_id"`
 	ID        int64  `db:"id"`
+	Variant   int    `db:"variant"`
 	RunIndex  int    `db:"run_index"`
 	AnswerKey []byte `db:"answer_key"`
 	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal.
@@ -33,22 +37,23 @@ type AnsweredRun struct {
 
 // A text is read for each distinct answer, and only where there are several.
 const readAnswers = `
-	SELECT item_id, id, run_index, answer_key, CASE WHEN is_first AND sum(CAST(is_first AS int)) OVER (PARTITION BY item_id) > 1 THEN left(response_body, $2) END AS text
+	SELECT item_id, id, variant, run_index, answer_key,
+		CASE WHEN is_first AND sum(CAST(is_first AS int)) OVER (PARTITION BY item_id) > 1 THEN left(response_body, $2) END AS text
 	FROM (
-		SELECT item_id, id, run_index, answer_key, response_body,
-			answer_key IS NOT NULL AND row_number() OVER (PARTITION BY item_id, answer_key ORDER BY run_index) = 1 AS is_first
+		SELECT item_id, id, variant, run_index, answer_key, response_body,
+			answer_key IS NOT NULL AND row_number() OVER (PARTITION BY item_id, answer_key ORDER BY variant, run_index) = 1 AS is_first
 		FROM evaluation_runs
 		WHERE item_id = ANY ($1) AND is_current) r
-	ORDER BY item_id, run_index`
+	ORDER BY item_id, variant, run_index`
 
-// EachAnsweredRun calls yield with the current runs of items, item by item, in order of run_index. limit is how many
-// characters of a text are read.
+// EachAnsweredRun calls yield with the current runs of items, item by item, in order of variant and run_index. limit is how
+// many characters of a text are read.
 func (r Report) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit int, yield func(AnsweredRun) error) error {
 	return pg.EachRow(ctx, r.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// Whole returns those of the items that have all their runs.
-func (r Report) Whole(ctx context.Context, itemIDs []int64, runsPerItem int) (whole []int64, err error) {
+// Whole returns those of the items that have all their runs, so many of each.
+func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (whole []int64, err error) {
 	const find = `
 		SELECT item_id
 		FROM evaluation_runs
@@ -56,18 +61,18 @@ func (r Report) Whole(ctx context.Context, itemIDs []int64, runsPerItem int) (wh
 		GROUP BY item_id
 		HAVING count(*) = $2
 		ORDER BY item_id`
-	err = r.db.SelectContext(ctx, &whole, find, pq.Int64Array(itemIDs), runsPerItem)
+	err = r.db.SelectContext(ctx, &whole, find, pq.Int64Array(itemIDs), runsOfItem)
 	return whole, pg.Classify("find whole questions", err)
 }
 
 const storeAssessed = `
-	INSERT INTO question_statistics AS q (item_id, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
+	INSERT INTO question_statistics AS q (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
 	SELECT g.*
-	FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[], $5::float8[], $6::float8[], $7::float8[], $8::int[], $9::text[], $10::text[])
-		AS g (item_id, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::int[], $10::text[], $11::text[])
+		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
 	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- one by one: few of many
-	ORDER BY g.item_id
-	ON CONFLICT (item_id) DO UPDATE
+	ORDER BY g.item_id, g.variant
+	ON CONFLICT (item_id, variant) DO UPDATE
 	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level, agreement = excluded.agreement,
 		consensus = excluded.consensus, similarity = excluded.similarity, answers = excluded.answers, letters = excluded.letters,
 		differences = excluded.differences
@@ -75,16 +80,19 @@ const storeAssessed = `
 
 // Store stores what was assessed. It skips items that were deleted in the meantime.
 func (r Report) Store(ctx context.Context, assessed []Assessed) error {
-	n := len(assessed)
-	ids, newest, runs, answers := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
-	levels, letters, differences := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
-	agreements, consensuses, similarities := make([]*float64, n), make([]*float64, n), make([]*float64, n)
-	for n, a := range assessed {
-		ids[n], newest[n], runs[n], answers[n] = a.ItemID, a.NewestRunID, int64(a.Runs), int64(a.Distinct)
-		levels[n], letters[n], differences[n] = string(a.Level), a.Letters, joinDifferences(a.Differences)
-		agreements[n], consensuses[n], similarities[n] = a.Agreement, a.Consensus, a.Similarity
+	var ids, variants, newest, runs, answers pq.Int64Array
+	var levels, letters, differences pq.StringArray
+	var agreements, consensuses, similarities []*float64
+	for _, a := range assessed {
+		shared := joinDifferences(a.Differences)
+		for n, q := range a.Variants {
+			ids, variants, newest, runs = append(ids, a.ItemID), append(variants, int64(n+1)), append(newest, a.NewestRunID), append(runs, int64(a.Runs))
+			answers, levels, letters, differences = append(answers, int64(q.Distinct)), append(levels, string(q.Level)), append(letters, q.Letters), append(differences, shared)
+			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus), append(similarities, q.Similarity)
+			shared = "" // it stands once
+		}
 	}
-	_, err := r.db.ExecContext(ctx, storeAssessed, ids, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
+	_, err := r.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
 		answers, letters, differences)
 	return pg.Classify("store how alike answers are", err)
 }
@@ -137,7 +145,7 @@ func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64
 	const read = `
 		SELECT n.number, n.id, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences, q.newest_run_id, q.runs
 		FROM (SELECT id, row_number() OVER (ORDER BY question_id) AS number FROM evaluation_items WHERE task_id = $1) n
-		LEFT JOIN question_statistics q ON q.item_id = n.id
+		LEFT JOIN question_statistics q ON q.item_id = n.id AND q.variant = 1
 		WHERE n.id = ANY ($2)`
 	var questions []Question
 	if err := r.db.SelectContext(ctx, &questions, read, taskID, pq.Int64Array(itemIDs)); err != nil {

@@ -33,13 +33,13 @@ const readComparable = `
 		r.latency_ms
 	FROM evaluation_items i
 	JOIN evaluation_tasks t ON t.id = i.task_id
-	LEFT JOIN question_statistics q ON q.item_id = i.id
+	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
 	LEFT JOIN (
 		SELECT item_id,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 			avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current
+		WHERE task_id = $1 AND is_current AND variant = 1
 		GROUP BY item_id) r ON r.item_id = i.id
 	WHERE i.task_id = $1
 	ORDER BY i.question_id`
@@ -90,8 +90,8 @@ func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, limit int) (
 	const read = `
 		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key
 		FROM evaluation_runs r
-		JOIN question_statistics q ON q.item_id = r.item_id
-		WHERE r.item_id = ANY ($1) AND r.is_current AND r.run_index = position('A' IN q.letters) AND r.response_body IS NOT NULL`
+		JOIN question_statistics q ON q.item_id = r.item_id AND q.variant = r.variant
+		WHERE r.item_id = ANY ($1) AND r.is_current AND r.variant = 1 AND r.run_index = position('A' IN q.letters) AND r.response_body IS NOT NULL`
 	var answers []CommonAnswer
 	if err := r.db.SelectContext(ctx, &answers, read, pq.Int64Array(itemIDs), limit); err != nil {
 		return nil, pg.Classify("read the most common answers", err)

@@ -45,7 +45,7 @@ const readExport = `
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message,
 		q.level, q.agreement, q.similarity, q.answers, q.letters
 	FROM evaluation_items i
-	LEFT JOIN question_statistics q ON q.item_id = i.id
+	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
 	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
 	WHERE i.task_id = $1
 	ORDER BY i.question_id, r.run_index`

@@ -32,7 +32,7 @@ func (r Report) Items(ctx context.Context, taskID uuid.UUID, questionID string, 
 	const wanted = `
 		WHERE i.task_id = $1
 		  AND ($2 = '' OR i.question_id = $2)
-		  AND (NOT $3 OR EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id))`
+		  AND (NOT $3 OR EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.variant = 1))`
 	const count = `SELECT count(*) FROM evaluation_items i` + wanted
 	const list = `
 		SELECT ` + db.ItemColumns + `

@@ -76,7 +76,7 @@ func summariseItems(measures, like string) string {
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current
 		GROUP BY item_id) r ON r.item_id = i.id
-	LEFT JOIN question_statistics q ON q.item_id = i.id
+	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
 	WHERE i.task_id = $1
 	ORDER BY i.question_id`
 }
@@ -133,9 +133,9 @@ func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64)
 		JOIN evaluation_items i ON i.task_id = t.id AND i.id = ANY ($2)
 		LEFT JOIN units u ON u.launch_id = l.id AND u.item_id = i.id
 		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
-		GROUP BY i.id, l.id, t.runs_per_item
+		GROUP BY i.id, l.id, t.runs_per_item, t.total_variants
 		HAVING count(u.id) > 0
-			OR l.started_at IS NULL AND (l.item_id = i.id OR l.item_id IS NULL AND t.runs_per_item > (
+			OR l.started_at IS NULL AND (l.item_id = i.id OR l.item_id IS NULL AND t.runs_per_item * t.total_variants > (
 				SELECT count(*) FROM evaluation_runs WHERE item_id = i.id AND is_current AND status = 'SUCCEEDED'))`
 	var retries []Retry
 	if err := r.db.SelectContext(ctx, &retries, read, taskID, pq.Int64Array(itemIDs)); err != nil {

@@ -19,34 +19,34 @@ func Salt(ctx context.Context, store *db.Store) (salt []byte, err error) {
 	return salt, pg.Classify("read the installation's salt", err)
 }
 
-// PlainSecrets are what a task of an earlier version holds in clear.
+// PlainSecrets are what the target of a task of an earlier version, its first, holds in clear.
 type PlainSecrets struct {
-	TaskID uuid.UUID `db:"id"`
-	// AgentURL has its query.
-	AgentURL string           `db:"agent_api_url"`
-	Payload  *json.RawMessage `db:"extra_payload"`
+	TaskID uuid.UUID `db:"task_id"`
+	// URL has its query.
+	URL     string           `db:"url"`
+	Payload *json.RawMessage `db:"extra_payload"`
 }
 
-// batch is how many tasks one transaction changes.
+// batch is how many targets one transaction changes.
 const batch = 100
 
 const findPlainSecrets = `
-	SELECT id, agent_api_url, extra_payload
-	FROM evaluation_tasks
-	WHERE extra_payload IS NOT NULL OR strpos(agent_api_url, '?') > 0
-	ORDER BY id
+	SELECT task_id, url, extra_payload
+	FROM task_targets
+	WHERE extra_payload IS NOT NULL OR strpos(url, '?') > 0
+	ORDER BY task_id
 	LIMIT $1
 	FOR UPDATE`
 
 const replacePlainSecrets = `
-	UPDATE evaluation_tasks
+	UPDATE task_targets
 	SET extra_payload = NULL,
 		sealed_payload = coalesce($2, sealed_payload),
 		sealed_query = coalesce($3, sealed_query),
-		agent_api_url = $4
-	WHERE id = $1`
+		url = $4
+	WHERE task_id = $1 AND number = 1`
 
-// SealPlain replaces what tasks hold in clear by what seal makes of it, and returns of how many. Nothing that is
+// SealPlain replaces what targets hold in clear by what seal makes of it, and returns of how many. Nothing that is
 // sealed stays in clear: a batch is one transaction.
 func SealPlain(ctx context.Context, store *db.Store, seal func(PlainSecrets) (payload, query []byte, address string, err error)) (sealed int, err error) {
 	for {
@@ -74,45 +74,39 @@ func SealPlain(ctx context.Context, store *db.Store, seal func(PlainSecrets) (pa
 	}
 }
 
-// Secrets are what a task holds sealed; nil means it has none of the kind.
-type Secrets struct {
-	TaskID  uuid.UUID `db:"id"`
-	Headers []byte    `db:"agent_api_headers"`
-	Payload []byte    `db:"sealed_payload"`
-	Query   []byte    `db:"sealed_query"`
-}
-
 const findOtherSecrets = `
 	WITH current AS (
-		SELECT CAST($2 AS bytea) AS head)
-	SELECT t.id, agent_api_headers, sealed_payload, sealed_query
-	FROM evaluation_tasks t, current
-	WHERE t.id > $1
-	  AND (substring(agent_api_headers FOR length(head)) <> head
+		SELECT CAST($3 AS bytea) AS head)
+	SELECT t.task_id, t.number, sealed_headers, sealed_payload, sealed_query, sealed_template
+	FROM task_targets t, current
+	WHERE (t.task_id, t.number) > ($1, $2)
+	  AND (substring(sealed_headers FOR length(head)) <> head
 		OR substring(sealed_payload FOR length(head)) <> head
-		OR substring(sealed_query FOR length(head)) <> head)
-	ORDER BY t.id
-	LIMIT $3
+		OR substring(sealed_query FOR length(head)) <> head
+		OR substring(sealed_template FOR length(head)) <> head)
+	ORDER BY t.task_id, t.number
+	LIMIT $4
 	FOR UPDATE OF t`
 
 const replaceSecrets = `
-	UPDATE evaluation_tasks
-	SET agent_api_headers = $2,
-		sealed_payload = $3,
-		sealed_query = $4
-	WHERE id = $1`
+	UPDATE task_targets
+	SET sealed_headers = :sealed_headers,
+		sealed_payload = :sealed_payload,
+		sealed_query = :sealed_query,
+		sealed_template = :sealed_template
+	WHERE task_id = :task_id AND number = :number`
 
-// Reseal replaces the secrets of tasks that do not begin with head by what again makes of them; nil leaves them as they
-// are. progress learns after each batch how many tasks were changed and left in all. A batch is one transaction, so
+// Reseal replaces the secrets of targets that do not begin with head by what again makes of them; nil leaves them as they
+// are. progress learns after each batch how many targets were changed and left in all. A batch is one transaction, so
 // an interrupted run resumes where it was.
-func Reseal(ctx context.Context, store *db.Store, head []byte, again func(Secrets) (*Secrets, error), progress func(changed, left int)) error {
-	last, changed, left := uuid.Nil, 0, 0
+func Reseal(ctx context.Context, store *db.Store, head []byte, again func(db.Target) (*db.Target, error), progress func(changed, left int)) error {
+	last, changed, left := db.Target{}, 0, 0
 	for {
-		var found []Secrets
+		var found []db.Target
 		replaced := 0
 		err := store.Pool().InTx(ctx, "seal again", func(tx *sqlx.Tx) error {
 			found, replaced = nil, 0
-			if err := tx.SelectContext(ctx, &found, findOtherSecrets, last, head, batch); err != nil {
+			if err := tx.SelectContext(ctx, &found, findOtherSecrets, last.TaskID, last.Number, head, batch); err != nil {
 				return pg.Classify("look for what another key sealed", err)
 			}
 			for _, one := range found {
@@ -123,7 +117,7 @@ func Reseal(ctx context.Context, store *db.Store, head []byte, again func(Secret
 				if fresh == nil {
 					continue
 				}
-				if _, err := tx.ExecContext(ctx, replaceSecrets, fresh.TaskID, fresh.Headers, fresh.Payload, fresh.Query); err != nil {
+				if _, err := tx.NamedExecContext(ctx, replaceSecrets, fresh); err != nil {
 					return pg.Classify("seal again", err)
 				}
 				replaced++
@@ -133,7 +127,7 @@ func Reseal(ctx context.Context, store *db.Store, head []byte, again func(Secret
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		last = found[len(found)-1].TaskID
+		last = found[len(found)-1]
 		changed, left = changed+replaced, left+len(found)-replaced
 		progress(changed, left)
 	}

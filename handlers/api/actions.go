@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -19,66 +20,79 @@ import (
 // retryFields is the body of a retry.
 type retryFields struct {
 	QuestionID string `json:"question_id,omitempty" doc:"The one question to retry; absent means all" example:"q1"`
+	Variant    int    `json:"variant,omitempty" minimum:"1" maximum:"20" doc:"The one variant to retry; absent means all" example:"2"`
 }
 
-// retryInput is a retry, of everything or of the one question that is named in the query, a form or JSON. A
-// damaged request must not retry everything.
+// retryInput is a retry, of everything or of what is named in the query, a form or JSON. A damaged request must not
+// retry everything.
 type retryInput struct {
 	TaskPath
-	// InQuery only describes the parameter; RetriedQuestion reads it with the body.
-	InQuery    string `query:"question_id" doc:"The one question to retry; absent means all" example:"q1"`
-	questionID string
+	// QuestionID and Variant only describe the parameters; RetryScope reads them with the body.
+	QuestionID string `query:"question_id" doc:"The one question to retry; absent means all" example:"q1"`
+	Variant    string `query:"variant" pattern:"^[0-9]+$" doc:"The one variant to retry; absent means all" example:"2"`
+	scope      db.Scope
 }
 
 // Resolve implements huma.Resolver.
 func (i *retryInput) Resolve(ctx huma.Context) []error {
 	c := humaecho.Unwrap(ctx)
 	var err error
-	if i.questionID, err = RetriedQuestion(c.Response(), c.Request()); err != nil {
+	if i.scope, err = RetryScope(c.Response(), c.Request()); err != nil {
 		return []error{newFailure(ctx.Context(), err)}
 	}
 	return nil
 }
 
-// RetriedQuestion reads which question a request wants to retry; empty means all.
-func RetriedQuestion(w http.ResponseWriter, r *http.Request) (string, error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
+// RetryScope reads what a request wants to retry.
+func RetryScope(w http.ResponseWriter, r *http.Request) (db.Scope, error) {
+	named, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return "", fault.New("REQUEST_INVALID").WithCause(err)
+		return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
 	}
-	named := query["question_id"]
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case r.ContentLength == 0:
 	case kind == "application/json":
 		var body struct {
 			QuestionID *string `json:"question_id"`
+			Variant    *int    `json:"variant"`
 		}
 		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&body); err != nil {
-			return "", fault.New("REQUEST_INVALID").WithCause(err)
+			return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
 		}
 		if body.QuestionID != nil {
-			named = append(named, *body.QuestionID)
+			named.Add("question_id", *body.QuestionID)
+		}
+		if body.Variant != nil {
+			named.Add("variant", strconv.Itoa(*body.Variant))
 		}
 	default:
 		submitted, err := form.Read(w, r, request.From(r.Context()).Gates.Files)
 		if err != nil {
-			return "", err
+			return db.Scope{}, err
 		}
-		if id, isThere := submitted.Values["question_id"]; isThere {
-			named = append(named, id)
+		for _, name := range []string{"question_id", "variant"} {
+			if text, isThere := submitted.Values[name]; isThere {
+				named.Add(name, text)
+			}
 		}
 	}
-	if len(named) == 0 {
-		return "", nil
+	var scope db.Scope
+	if ids, isThere := named["question_id"]; isThere {
+		scope.QuestionID = request.StorableText(ids[0])
+		if len(ids) > 1 || scope.QuestionID == "" {
+			return db.Scope{}, fault.Parameter("question_id", fault.NonEmpty())
+		}
 	}
-	id := request.StorableText(named[0])
-	if len(named) > 1 || id == "" {
-		return "", fault.Parameter("question_id", fault.NonEmpty())
+	if numbers, isThere := named["variant"]; isThere {
+		scope.Variant, err = strconv.Atoi(numbers[0])
+		if len(numbers) > 1 || err != nil || scope.Variant < 1 {
+			return db.Scope{}, fault.Parameter("variant", fault.NonEmpty())
+		}
 	}
-	return id, nil
+	return scope, nil
 }
 
 func (h *handler) registerActions(api huma.API) {
@@ -111,13 +125,13 @@ func (h *handler) registerActions(api huma.API) {
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
 		Description: "Successful results are kept. 409 if nothing is left to retry.", Body: body,
-		Faults: []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "TASK_STATE_CONFLICT", "PARAMETER_INVALID", "REQUEST_INVALID"},
+		Faults: []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "NOT_FOUND", "TASK_STATE_CONFLICT", "PARAMETER_INVALID", "REQUEST_INVALID"},
 	}, func(ctx context.Context, input *retryInput) (*createdOutput, error) {
 		task, err := h.task(ctx, input.TaskID)
 		if err != nil {
 			return nil, err
 		}
-		if task, err = h.Tasks.Retry(ctx, request.From(ctx).Actor, task, input.questionID); err != nil {
+		if task, err = h.Tasks.Retry(ctx, request.From(ctx).Actor, task, input.scope); err != nil {
 			return nil, err
 		}
 		return &createdOutput{Body: newCreated(task)}, nil

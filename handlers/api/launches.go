@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"wending/db"
+	"wending/db/history"
 	"wending/handlers/request"
 )
 
@@ -28,7 +29,7 @@ type launch struct {
 	Statistics   db.Statistics `json:"statistics"`
 }
 
-func newLaunch(l db.Launch) launch {
+func newLaunch(l history.Launch) launch {
 	return launch{
 		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID,
 		RequestedBy: l.RequestedBy, RequestedVia: l.RequestedVia, StoppedBy: l.StoppedBy, Units: l.TotalUnits,
@@ -101,7 +102,7 @@ func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*laun
 	if err != nil {
 		return nil, err
 	}
-	launches, total, err := h.Store.Launches(ctx, task.ID, input.page())
+	launches, total, err := history.New(h.Store).Launches(ctx, task.ID, input.page())
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +115,16 @@ func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*laun
 }
 
 // launch returns the launch that a path names.
-func (h *handler) launch(ctx context.Context, path LaunchPath) (db.Launch, error) {
+func (h *handler) launch(ctx context.Context, path LaunchPath) (history.Launch, error) {
 	task, err := h.task(ctx, path.TaskID)
 	if err != nil {
-		return db.Launch{}, err
+		return history.Launch{}, err
 	}
 	id, err := request.ID(path.LaunchID, db.KindLaunch)
 	if err != nil {
-		return db.Launch{}, err
+		return history.Launch{}, err
 	}
-	return h.Store.Launch(ctx, task.ID, id)
+	return history.New(h.Store).Launch(ctx, task.ID, id)
 }
 
 func (h *handler) getLaunch(ctx context.Context, input *LaunchPath) (*launchOutput, error) {
@@ -139,7 +140,7 @@ func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*
 	if err != nil {
 		return nil, err
 	}
-	runs, total, err := h.Store.LaunchRuns(ctx, found.ID, historyCut, input.page())
+	runs, total, err := history.New(h.Store).Runs(ctx, found.ID, historyCut, input.page())
 	if err != nil {
 		return nil, err
 	}

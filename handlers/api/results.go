@@ -170,7 +170,7 @@ func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.T
 			write(db.Run{RunIndex: index + 1, Status: db.RunStopped})
 		}
 	}
-	err := h.Store.EachCurrentRun(ctx, i.ID, func(r db.Run) error {
+	err := report.New(h.Store).EachCurrentRun(ctx, i.ID, func(r db.Run) error {
 		fillTo(r.RunIndex)
 		write(r)
 		return stream.Err()

@@ -112,7 +112,7 @@ func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutpu
 	if err != nil {
 		return nil, err
 	}
-	response, err := h.Store.RunResponse(ctx, task.ID, id)
+	response, err := report.New(h.Store).RunResponse(ctx, task.ID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -223,12 +223,12 @@ func newWriter(w io.Writer, format string, report export.Report, texts func() ex
 
 func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) export.Report {
 	report := export.Report{
-		TaskName: task.Name, AgentURL: task.AgentURL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
+		TaskName: task.Name, AgentURL: task.Targets[0].URL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
 		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
 	}
-	if task.AgentModel != nil {
-		report.AgentModel = *task.AgentModel
+	if task.Targets[0].Model != nil {
+		report.AgentModel = *task.Targets[0].Model
 	}
 	return report
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
+	"wending/db/tasklist"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -77,17 +78,18 @@ type detail struct {
 
 // ShownURL is a task's address as users see it: of its query, in which keys are often written, only that it has one.
 func ShownURL(task db.Task) string {
-	if task.SealedQuery != nil {
-		return task.AgentURL + "?…"
+	target := task.Targets[0]
+	if target.SealedQuery != nil {
+		return target.URL + "?…"
 	}
-	return task.AgentURL
+	return target.URL
 }
 
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	return detail{
-		Summary: newSummary(task), AgentURL: ShownURL(task), AgentModel: task.AgentModel, HasHeaders: task.SealedHeaders != nil,
-		HasExtraPayload: task.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
-		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: task.RateLimit,
+		Summary: newSummary(task), AgentURL: ShownURL(task), AgentModel: task.Targets[0].Model, HasHeaders: task.Targets[0].SealedHeaders != nil,
+		HasExtraPayload: task.Targets[0].SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
+		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: task.Targets[0].RateLimit,
 		DatasetName: task.DatasetName, CreatedBy: task.CreatedBy,
 		StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
@@ -259,7 +261,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 }
 
 func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput, error) {
-	filter := db.TaskFilter{NameContains: request.SearchText(input.Query)}
+	filter := tasklist.Filter{NameContains: request.SearchText(input.Query)}
 	for _, list := range input.Status {
 		for name := range strings.SplitSeq(list, ",") {
 			status := db.TaskStatus(strings.TrimSpace(name))
@@ -272,7 +274,7 @@ func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput,
 			filter.Statuses = append(filter.Statuses, status)
 		}
 	}
-	found, total, err := h.Store.Tasks(ctx, filter, input.page())
+	found, total, err := tasklist.Tasks(ctx, h.Store, filter, input.page())
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 			return nil, err
 		}
 	}
-	runs, err := r.store.CurrentRuns(ctx, ids, limit)
+	runs, err := r.report.CurrentRuns(ctx, ids, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/tasklist"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/comparison"
@@ -84,8 +85,8 @@ func (p *Pages) chooseCompared(c echo.Context, a db.Task) error {
 		return err
 	}
 	choice := views.Choice{A: a, Search: request.SearchText(c.QueryParam("query"))}
-	filter := db.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
-	tasks, total, err := p.Store.Tasks(c.Request().Context(), filter, page)
+	filter := tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
+	tasks, total, err := tasklist.Tasks(c.Request().Context(), p.Store, filter, page)
 	if err != nil {
 		return err
 	}

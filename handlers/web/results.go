@@ -288,7 +288,7 @@ func (p *Pages) showRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	run, err := p.Store.Run(c.Request().Context(), task.ID, id, results.MaxRunShown)
+	run, err := p.report.Run(c.Request().Context(), task.ID, id, results.MaxRunShown)
 	if err != nil {
 		return err
 	}

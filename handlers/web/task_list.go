@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/tasklist"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -24,8 +25,8 @@ import (
 const draftStatus = "DRAFT"
 
 // filterOf reads status, which may be repeated or comma-separated, and query.
-func filterOf(c echo.Context) (db.TaskFilter, url.Values, error) {
-	filter, query := db.TaskFilter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))}, url.Values{}
+func filterOf(c echo.Context) (tasklist.Filter, url.Values, error) {
+	filter, query := tasklist.Filter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))}, url.Values{}
 	for _, list := range c.QueryParams()["status"] {
 		for name := range strings.SplitSeq(list, ",") {
 			name = strings.TrimSpace(name)
@@ -67,7 +68,7 @@ func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
 		return list, err
 	}
 	var total int
-	if list.Tasks, total, err = p.Store.Tasks(c.Request().Context(), list.Filter, page); err != nil {
+	if list.Tasks, total, err = tasklist.Tasks(c.Request().Context(), p.Store, list.Filter, page); err != nil {
 		return list, err
 	}
 	list.Pager, list.HasDemo = newPager(paths.Tasks, query, page, total), p.DemoURL != ""
@@ -95,7 +96,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 		return err
 	}
 	if list.Pager.Total == 0 {
-		has, err := p.Store.HasTasks(c.Request().Context())
+		has, err := tasklist.HasTasks(c.Request().Context(), p.Store)
 		if err != nil {
 			return err
 		}

@@ -293,8 +293,8 @@ func (p *Pages) formView(c echo.Context, s *submission) taskviews.Form {
 		if s.isDraft {
 			view.From, view.Draft = "", view.From
 		}
-		view.HasHeaders, view.HasPayload = s.source.SealedHeaders != nil, s.source.SealedPayload != nil
-		view.HasQuery = s.source.SealedQuery != nil
+		view.HasHeaders, view.HasPayload = s.source.Targets[0].SealedHeaders != nil, s.source.Targets[0].SealedPayload != nil
+		view.HasQuery = s.source.Targets[0].SealedQuery != nil
 		view.KeepsQuery = values["keep_query"] == "true"
 	} else if s.system != nil {
 		view.From, view.Draft, view.KeepsQuery = values["from"], values["draft"], values["keep_query"] == "true"

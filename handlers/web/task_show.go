@@ -41,7 +41,7 @@ func (p *Pages) showTask(c echo.Context) error {
 		return err
 	}
 	show := taskviews.Show{Task: task, AgentURL: api.ShownURL(task)}
-	interval, isCeiling, err := p.Tasks.CallInterval(task.RateLimit)
+	interval, isCeiling, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,11 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	group.Go(func() (err error) { live.Latencies, err = p.monitor.LatencyBars(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })
 	group.Go(func() (err error) {
-		live.Newest, err = p.Store.NewestRuns(ctx, task.ID, newestCut, newestShown)
+		live.Newest, err = p.history.Newest(ctx, task.ID, newestCut, newestShown)
 		return err
 	})
 	group.Go(func() (err error) {
-		live.Launches, live.LaunchCount, err = p.Store.Launches(ctx, task.ID, db.Page{Number: 1, Size: launchesShown})
+		live.Launches, live.LaunchCount, err = p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: launchesShown})
 		return err
 	})
 	err = group.Wait()
@@ -125,16 +125,16 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	questionID, err := api.RetriedQuestion(c.Response(), c.Request())
+	scope, err := api.RetryScope(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
-	retried, err := p.Tasks.Retry(c.Request().Context(), actor(c), task, questionID)
+	retried, err := p.Tasks.Retry(c.Request().Context(), actor(c), task, scope)
 	if err != nil {
 		return err
 	}
-	if questionID != "" && request.IsFragment(c.Request()) { // the report goes on where it is
-		items, _, err := p.report.Items(c.Request().Context(), task.ID, questionID, false, db.Page{Number: 1, Size: 1})
+	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report goes on where it is
+		items, _, err := p.report.Items(c.Request().Context(), task.ID, scope.QuestionID, false, db.Page{Number: 1, Size: 1})
 		if err != nil || len(items) == 0 {
 			return err
 		}
@@ -185,7 +185,7 @@ func (p *Pages) listLaunches(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	launches, total, err := p.Store.Launches(c.Request().Context(), task.ID, page)
+	launches, total, err := p.history.Launches(c.Request().Context(), task.ID, page)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	launch, err := p.Store.Launch(ctx, task.ID, id)
+	launch, err := p.history.Launch(ctx, task.ID, id)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	runs, total, err := p.Store.LaunchRuns(ctx, launch.ID, launchRunCut, page)
+	runs, total, err := p.history.Runs(ctx, launch.ID, launchRunCut, page)
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (p *Pages) runText(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	response, err := p.Store.RunResponse(c.Request().Context(), task.ID, id)
+	response, err := p.report.RunResponse(c.Request().Context(), task.ID, id)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/history"
 	"wending/db/monitor"
 	"wending/db/report"
 	"wending/db/review"
@@ -56,13 +57,14 @@ type Pages struct {
 	Config
 	monitor monitor.Monitor
 	report  report.Report
+	history history.History
 	reviews review.Reviews
 	reader  reading.Reader
 }
 
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
-	p := &Pages{config, monitor.New(config.Store), report.New(config.Store), review.New(config.Store), reading.New(config.Store)}
+	p := &Pages{config, monitor.New(config.Store), report.New(config.Store), history.New(config.Store), review.New(config.Store), reading.New(config.Store)}
 	get := func(path string, handler echo.HandlerFunc) {
 		compressed.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
 	}

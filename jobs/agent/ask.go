@@ -84,8 +84,8 @@ type Answer struct {
 	Raw []byte
 }
 
-// MayRetry reports whether another attempt may succeed: only a timeout or a broken connection may.
-func (a Answer) MayRetry() bool { return a.ErrorCode == CodeTimeout || a.ErrorCode == CodeNetwork }
+// Default is the name of the protocol of spec/004.
+const Default = "default"
 
 // Client calls agents through a Guard. It is safe for concurrent use.
 type Client struct {

@@ -49,7 +49,7 @@ func TestWhatTheServerAnswersBecomesItsCode(t *testing.T) {
 			require.Equal(t, agent.Failed, answer.Status)
 			require.Equal(t, test.code, answer.ErrorCode)
 			require.Contains(t, answer.ErrorMessage, test.message)
-			require.Equal(t, test.retry, answer.MayRetry())
+			require.Equal(t, test.retry, answer.MayRetry(agent.RetryTyped))
 			require.Len(t, fake.Calls(), 1, "redirects are not followed")
 		})
 	}
@@ -212,7 +212,7 @@ func TestTheGuardChecksTheResolvedAddress(t *testing.T) {
 	answer := client.Ask(t.Context(), agent.Request{URL: "http://localhost:" + port + "/", Timeout: 5 * time.Second})
 	require.Equal(t, agent.CodeAddressNotAllowed, answer.ErrorCode)
 	require.Equal(t, "The address localhost:"+port+" is not allowed for agents", answer.ErrorMessage, "not the address that it resolves to")
-	require.False(t, answer.MayRetry())
+	require.False(t, answer.MayRetry(agent.RetryTyped))
 
 	guard, err = agent.NewGuard(agent.GuardConfig{Always: []string{"127.0.0.1:" + port}})
 	require.NoError(t, err)

@@ -19,77 +19,73 @@ const maxPostpone = time.Minute
 // codeInternal marks a run whose answer made the decoder panic or whose result the database refused.
 const codeInternal = "INTERNAL_ERROR"
 
+// retryClock is the time between two attempts; nil until the first has failed.
+type retryClock = *backoff.ExponentialBackOff
+
 // newRetry returns the waits between attempts: about 1, 2, 4 … s, each up to a quarter longer, so that calls that
 // failed together are not repeated together.
-func newRetry() *backoff.ExponentialBackOff {
+func newRetry() retryClock {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.Multiplier, retry.MaxInterval = 1125*time.Millisecond, 2, time.Minute
 	retry.RandomizationFactor = 1.0 / 9 // 1.125 s ± 1/9 is 1 to 1.25 s
 	return retry
 }
 
-// askWithRetries calls the agent until it answers or the task's retries are used up. hasOutcome is false if the
-// call was cut or must not be repeated.
-func (c *crew) askWithRetries(unit db.Unit) (result db.Result, hasOutcome bool) {
-	ctx, retry := c.calls, newRetry()
-	for attempt := 1; ; attempt++ {
-		answer := c.ask(ctx, unit)
-		if ctx.Err() != nil && answer.Status != agent.Succeeded {
-			return result, false
-		}
-		c.Observer.CallEnded(answer)
-		if answer.RetryAfter > 0 {
-			if err := c.Store.PostponeOrigin(ctx, c.call.AgentOrigin, min(answer.RetryAfter, maxPostpone)); err != nil {
-				c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
-			}
-		}
-		result = newResult(unit, answer, attempt)
-		if !answer.MayRetry() || attempt > c.call.Task.MaxRetries {
-			return result, true
-		}
-		select {
-		case <-time.After(retry.NextBackOff()):
-		case <-c.gate.closed:
-			return result, false // it had attempts left: a resume repeats it
-		case <-c.Leaving:
-			return result, false // another worker repeats it
-		}
-		if !c.awaitSlot(ctx, unit) {
-			return result, false
+// attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; otherwise the unit
+// is to be returned, because the call was cut.
+func (c *crew) attempt(unit claimed) (result *db.Result, isParked bool) {
+	ctx := c.calls
+	answer := c.ask(ctx, unit.Unit)
+	if ctx.Err() != nil && answer.Status != agent.Succeeded {
+		return nil, false
+	}
+	c.Observer.CallEnded(answer)
+	if answer.RetryAfter > 0 {
+		if err := c.Store.PostponeOrigin(ctx, c.call.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
+			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
+	if !answer.MayRetry(c.call.Task.Targets[unit.Target-1].RetryOn) || unit.attempt > c.call.Task.MaxRetries {
+		outcome := newResult(unit.Unit, answer, unit.attempt)
+		return &outcome, false
+	}
+	if unit.retry == nil {
+		unit.retry = newRetry()
+	}
+	unit.attempt++
+	c.supply.park(unit, unit.retry.NextBackOff())
+	return nil, true
 }
 
-// awaitSlot takes a rate-limit slot for another attempt. It returns false if no further attempt may be made:
-// the launch was stopped, the worker is leaving, or the unit may already belong to another worker.
-func (c *crew) awaitSlot(ctx context.Context, unit db.Unit) (mayCall bool) {
-	for {
+// mayAttempt waits until a unit's call may begin, for a later attempt with a rate-limit slot of its own. If none is near,
+// the unit is parked again; otherwise a unit that may not be called is to be returned: the launch was stopped, the worker
+// is leaving, or the unit may already belong to another worker.
+func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
+	if unit.attempt > 1 {
 		asked := time.Now()
-		wait, reserved, err := c.Store.ReserveCall(ctx, c.call, unit)
-		if errors.Is(err, db.ErrConflict) {
-			return false
+		wait, reserved, err := c.Store.ReserveCall(c.calls, c.call, unit.Unit)
+		switch {
+		case errors.Is(err, db.ErrConflict):
+			return false, false
+		case err != nil:
+			c.Log.WarnContext(c.calls, "rate-limit reservation failed, will retry", "error", err)
+			wait, reserved = time.Second, false
 		}
-		if err != nil {
-			c.Log.WarnContext(ctx, "rate-limit reservation failed, will retry", "error", err)
-			wait = time.Second
+		if !reserved {
+			c.supply.park(*unit, wait)
+			return false, true
 		}
-		if !c.pause(wait) || ctx.Err() != nil {
-			return false
-		}
-		if reserved {
-			unit.Wait = wait
-			attempt := claimed{unit, asked, c.supply.isRateLimited()}
-			return c.gate.await(attempt.mustBeginBy(), c.Leaving)
-		}
+		unit.at, unit.Wait = asked, wait
 	}
+	return c.pause(time.Until(unit.at.Add(unit.Wait))) && c.gate.await(unit.mustBeginBy(), c.Leaving), false
 }
 
 // ask makes one call. If decoding the answer panics, the run is recorded as failed; otherwise the unit would
 // fail on one worker after another.
 func (c *crew) ask(ctx context.Context, unit db.Unit) (answer agent.Answer) {
-	task, start := c.call.Task, time.Now()
+	task, target, start := c.call.Task, c.targets[unit.Target], time.Now()
 	request := agent.Request{
-		URL: c.target.URL, Headers: c.target.Headers, ExtraPayload: c.target.Payload, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
+		URL: target.URL, Headers: target.Headers, ExtraPayload: target.Payload, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
 		SystemPrompt: unit.SystemPrompt, UserContext: unit.UserContext, Stream: task.UseStream,
 		IdempotencyKey: idempotencyKey(c.call, unit), Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
 	}

@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,9 +69,10 @@ const watchEvery = 300 * time.Millisecond
 // crew is the set of lanes that work on one launch in this process.
 type crew struct {
 	Config
-	call   db.Call
-	lease  db.Lease
-	target tasks.Target
+	call  db.Call
+	lease db.Lease
+	// targets are what calling them takes, by their numbers.
+	targets map[int]tasks.Target
 	// calls ends when calls in flight must be cut.
 	calls context.Context
 	cut   context.CancelFunc
@@ -94,26 +97,25 @@ type crew struct {
 }
 
 // join adds a lane to the launch's crew, and creates the crew if there is none under this lease.
-func (s *Crews) join(call db.Call, target tasks.Target, lease db.Lease) *crew {
+func (s *Crews) join(call db.Call, targets map[int]tasks.Target, lease db.Lease) *crew {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.active[call.LaunchID]; c != nil && c.lease == lease && !c.gate.isClosed() {
 		c.lanes.Add(1)
 		return c
 	}
-	c := &crew{Config: s.config, call: call, lease: lease, target: target, gate: newGate(), closing: make(chan struct{}), recorded: make(chan struct{})}
+	c := &crew{Config: s.config, call: call, lease: lease, targets: targets, gate: newGate(), closing: make(chan struct{}), recorded: make(chan struct{})}
 	c.Log = s.config.Log.With("task_id", call.TaskID, "launch_id", call.LaunchID)
 	c.calls, c.cut = context.WithCancel(c.Calls)
-	c.supply = &supply{
-		claim: c.claim, gate: c.gate, lanes: &c.lanes, leaving: c.Leaving, contain: c.contain, wake: make(chan struct{}, 1),
-	}
+	c.supply = newSupply(slices.Sorted(maps.Keys(targets)))
+	c.supply.claim, c.supply.gate, c.supply.lanes, c.supply.leaving, c.supply.contain = c.claim, c.gate, &c.lanes, c.Leaving, c.contain
 	c.recorder = &recorder{
 		store: s.config.Store, taskID: call.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
 		onStored: c.stored, onAbandoned: c.returnUnits, outcomes: make(chan outcome, maxBatch),
 	}
 	c.assessor = &assessor{
 		assess: func(ctx context.Context, itemIDs []int64) error {
-			return tasks.AssessWhole(ctx, s.config.Store, call.Task.RunsPerItem, itemIDs)
+			return tasks.AssessWhole(ctx, s.config.Store, call.Task, itemIDs)
 		},
 		ctx: c.Calls, contain: c.contain, log: c.Log, pending: map[int64]bool{},
 	}
@@ -167,9 +169,9 @@ func (c *crew) contain(doing string, work func()) (panicked bool) {
 }
 
 // claim claims units and notes that this worker holds them.
-func (c *crew) claim(want int) (db.Claim, error) {
+func (c *crew) claim(wants []db.Want) (db.Claim, error) {
 	return c.Holdings.claim(func() (db.Claim, error) {
-		return c.Store.ClaimUnits(c.calls, c.call, c.lease, want)
+		return c.Store.ClaimUnits(c.calls, c.call, c.lease, wants)
 	})
 }
 

@@ -19,7 +19,7 @@ func TestACrewLogsUnderItsOwnLaunch(t *testing.T) {
 	var lines bytes.Buffer
 	crews := New(Config{Calls: context.Background(), Log: slog.New(slog.NewTextHandler(&lines, nil))})
 	first, second := db.Call{LaunchID: uuid.New()}, db.Call{LaunchID: uuid.New()}
-	one, two := crews.join(first, tasks.Target{}, db.Lease{}), crews.join(second, tasks.Target{}, db.Lease{})
+	one, two := crews.join(first, map[int]tasks.Target{1: {}}, db.Lease{}), crews.join(second, map[int]tasks.Target{1: {}}, db.Lease{})
 	one.contain("fail", func() { panic("first") })
 	require.Contains(t, lines.String(), first.LaunchID.String())
 	require.NotContains(t, lines.String(), second.LaunchID.String())

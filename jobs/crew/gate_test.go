@@ -45,7 +45,7 @@ func TestACallBeginsOnlyUnderAFreshClaimOfARunningLaunch(t *testing.T) {
 			if test.later != nil {
 				acting.Go(func() { test.later(g) })
 			}
-			unit := claimed{db.Unit{Wait: test.wait}, now.Add(-test.claimedAgo), test.isLimited}
+			unit := claimed{Unit: db.Unit{Wait: test.wait}, at: now.Add(-test.claimedAgo), isLimited: test.isLimited}
 			require.Equal(t, test.may, g.await(unit.mustBeginBy(), leaving))
 			acting.Wait()
 		})

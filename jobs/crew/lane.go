@@ -35,7 +35,7 @@ type Lane struct {
 
 // Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. All of
 // them join the crew before the first one claims, so that it claims for all.
-func (s *Crews) Enter(ctx context.Context, call db.Call, target tasks.Target, lease db.Lease, n int) ([]*Lane, error) {
+func (s *Crews) Enter(ctx context.Context, call db.Call, targets map[int]tasks.Target, lease db.Lease, n int) ([]*Lane, error) {
 	admitted, err := s.config.Holdings.enterLanes(n, func(lanes []uuid.UUID) ([]uuid.UUID, error) {
 		return s.config.Store.EnterLanes(ctx, lanes, call.LaunchID, lease)
 	})
@@ -44,7 +44,7 @@ func (s *Crews) Enter(ctx context.Context, call db.Call, target tasks.Target, le
 	}
 	lanes := make([]*Lane, len(admitted))
 	for n, id := range admitted {
-		lanes[n] = &Lane{id: id, crews: s, crew: s.join(call, target, lease)}
+		lanes[n] = &Lane{id: id, crews: s, crew: s.join(call, targets, lease)}
 	}
 	return lanes, nil
 }
@@ -93,14 +93,18 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 				<-unrecorded[0]
 				unrecorded = unrecorded[1:]
 			}
-			c.supply.observe(time.Since(begun))
+			c.supply.end(*got.unit, time.Since(begun))
 		}
 	}
 	return Leaving, nil
 }
 
-// makesRoom reports whether a lane that began to work at start must make room for launches that wait.
+// makesRoom reports whether a lane that began to work at start must make room for launches that wait. The last one stays
+// while units wait for another attempt, which would be their first again.
 func (c *crew) makesRoom(start time.Time) bool {
+	if c.lanes.Load() == 1 && c.supply.hasParked() {
+		return false
+	}
 	if c.takesTurns.Load() && time.Since(start) >= turn {
 		return true
 	}
@@ -112,24 +116,24 @@ func (c *crew) makesRoom(start time.Time) bool {
 	return false
 }
 
-// run calls the agent for one unit and hands the outcome to the recorder; the channel is closed when it is
-// recorded. A unit without an outcome is returned, and the channel is nil: the worker is leaving, the launch
-// was stopped, or the unit may already belong to another worker.
+// run makes one attempt of a unit and hands its outcome to the recorder; the channel is closed when it is recorded. It is
+// nil for a unit without an outcome, which waits for its next attempt or is returned.
 func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
-	isHandedOver := false
+	isKept := false
 	defer func() {
-		if !isHandedOver { // also after a panic
+		if !isKept { // also after a panic
 			c.returnUnits([]db.Unit{unit.Unit})
 		}
 	}()
-	if !c.pause(time.Until(unit.at.Add(unit.Wait))) || !c.gate.await(unit.mustBeginBy(), c.Leaving) {
+	may, isParked := c.mayAttempt(&unit)
+	if !may {
+		isKept = isParked
 		return nil
 	}
-	result, hasOutcome := c.askWithRetries(unit.Unit)
-	if !hasOutcome {
-		return nil
+	result, isParked := c.attempt(unit)
+	if result != nil {
+		recorded = c.recorder.record(*result)
 	}
-	recorded = c.recorder.record(result)
-	isHandedOver = true
+	isKept = isParked || result != nil
 	return recorded
 }

@@ -15,31 +15,37 @@ const (
 	unusedFor = 2 * time.Second
 	// shortCall is the duration of a call with its commit below which a lane begins its next call while the last
 	// result is being committed; below quickCall, while the last two are.
-	shortCall = 60 * time.Millisecond
+	shortCall = 150 * time.Millisecond
 	quickCall = 25 * time.Millisecond
-	// drainedFor is how long after a claim found nothing left lanes leave without claiming again. Units requeued
-	// later, from a worker that died, get new lanes.
-	drainedFor = time.Second
 )
 
 // supply claims units for the lanes of a crew: one transaction for as many lanes as wait when it begins.
 type supply struct {
-	claim   func(want int) (db.Claim, error)
+	claim   func(wants []db.Want) (db.Claim, error)
 	gate    *gate
 	lanes   *atomic.Int64
 	leaving <-chan struct{}
 	contain func(doing string, work func()) (panicked bool)
 	wake    chan struct{} // the feeder may have something to do
 
-	mu      sync.Mutex
-	ready   []claimed
+	mu sync.Mutex
+	// lines are the launch's targets, in the order of their numbers.
+	lines []*line
+	ready []claimed
+	// parked are units that wait for another attempt, without a lane.
+	parked  []claimed
 	waiting []chan supplied
-	// isLimited reports that the last claim was under a rate limit: nothing is claimed ahead of it.
-	isLimited bool
-	// drainedAt is when a claim found fewer units than it wanted, so that nothing was left.
-	drainedAt time.Time
 	// claimTime and callTime are running means.
 	claimTime, callTime time.Duration
+}
+
+// newSupply returns a supply of the targets with these numbers.
+func newSupply(targets []int) *supply {
+	s := &supply{wake: make(chan struct{}, 1)}
+	for _, number := range targets {
+		s.lines = append(s.lines, newLine(number))
+	}
+	return s
 }
 
 // claimed is a unit and the time at which its claim returned.
@@ -47,6 +53,10 @@ type claimed struct {
 	db.Unit
 	at        time.Time
 	isLimited bool
+	// attempt is the number of the next call, from 1. A later one than the first is due at, and needs a rate-limit slot.
+	attempt int
+	// retry spaces the attempts.
+	retry retryClock
 }
 
 // mustBeginBy is the latest time at which the unit's call may begin.
@@ -72,17 +82,15 @@ func (s *supply) next() supplied {
 		s.mu.Unlock()
 		return supplied{}
 	}
-	if len(s.ready) > 0 {
-		unit := s.ready[0]
-		s.ready = s.ready[1:]
+	if unit := s.takeLocked(); unit != nil {
 		isLow := 2*len(s.ready) < s.aheadLocked()
 		s.mu.Unlock()
 		if isLow {
 			s.signal()
 		}
-		return supplied{unit: &unit}
+		return supplied{unit: unit}
 	}
-	if s.isDrainedLocked() {
+	if len(s.parked) == 0 && s.isDrainedLocked() {
 		s.mu.Unlock()
 		return supplied{}
 	}
@@ -93,8 +101,70 @@ func (s *supply) next() supplied {
 	return <-reply
 }
 
-// isDrainedLocked reports whether a recent claim found nothing left.
-func (s *supply) isDrainedLocked() bool { return time.Since(s.drainedAt) < drainedFor }
+// takeLocked takes a unit whose next attempt is due, or else the first that is ready; nil if there is none.
+func (s *supply) takeLocked() *claimed {
+	for n, unit := range s.parked {
+		if !time.Now().Before(unit.at) {
+			s.parked = append(s.parked[:n:n], s.parked[n+1:]...)
+			s.lineLocked(unit).parked--
+			s.lineLocked(unit).begin(unit.ID)
+			return &unit
+		}
+	}
+	if len(s.ready) == 0 {
+		return nil
+	}
+	unit := s.ready[0]
+	s.ready = s.ready[1:]
+	s.lineLocked(unit).ready--
+	s.lineLocked(unit).begin(unit.ID)
+	return &unit
+}
+
+// end notes that a unit that next returned has left its lane, and how long the lane took for it.
+func (s *supply) end(unit claimed, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.callTime = mean(s.callTime, took)
+	if hadEnded := s.lineLocked(unit).end(unit.ID, took); !hadEnded && len(s.waiting) > 0 {
+		s.signal() // lanes may have waited to see how fast the target is
+	}
+}
+
+// park keeps a unit that next returned until its next attempt is due.
+func (s *supply) park(unit claimed, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unit.at = time.Now().Add(wait)
+	s.parked = append(s.parked, unit)
+	s.lineLocked(unit).parked++
+	time.AfterFunc(wait, s.signal)
+}
+
+func (s *supply) hasParked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.parked) > 0
+}
+
+func (s *supply) lineLocked(unit claimed) *line {
+	for _, line := range s.lines {
+		if line.number == unit.Target {
+			return line
+		}
+	}
+	panic("a unit of a target that the launch does not have")
+}
+
+// isDrainedLocked reports whether recent claims found nothing left of any target.
+func (s *supply) isDrainedLocked() bool {
+	for _, line := range s.lines {
+		if !line.isDrained() {
+			return false
+		}
+	}
+	return true
+}
 
 // signal wakes the feeder.
 func (s *supply) signal() {
@@ -107,7 +177,7 @@ func (s *supply) signal() {
 // aheadLocked is how many units to have ready: about eight claims' worth, so that claims are few and lanes that end
 // together do not wait for one. It is zero if calls take long, because the time for a claim is then negligible.
 func (s *supply) aheadLocked() int {
-	if s.isLimited || s.callTime == 0 {
+	if s.callTime == 0 {
 		return 0
 	}
 	lanes := int(s.lanes.Load())
@@ -135,89 +205,149 @@ func (s *supply) feed(done <-chan struct{}) {
 }
 
 func (s *supply) feedOnce(isLeaving bool) {
-	want := s.wanted(isLeaving)
-	if want <= 0 {
+	wants := s.wanted(isLeaving)
+	if len(wants) == 0 {
 		return
 	}
 	start := time.Now()
-	claim, err := s.claim(want)
-	s.distribute(want, claim, err, start)
+	claim, err := s.claim(wants)
+	s.distribute(wants, claim, err, start)
 }
 
-// wanted returns how many units to claim now. If nothing may begin, it dismisses every waiting lane and returns 0.
-func (s *supply) wanted(isLeaving bool) int {
+// wanted returns what to claim now. If nothing may begin, it dismisses every waiting lane and returns nothing.
+func (s *supply) wanted(isLeaving bool) []db.Want {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isLeaving || s.gate.isClosed() || s.isDrainedLocked() {
-		s.dismissLocked(supplied{})
-		return 0
+	if isLeaving || s.gate.isClosed() {
+		s.dismissLocked(0, supplied{})
+		return nil
 	}
+	s.handOutLocked()
+	count := len(s.waiting) + s.aheadLocked() - len(s.ready)
 	if s.claimTime == 0 { // the first claim is for all lanes: they ask at the same time
-		return max(len(s.waiting), int(s.lanes.Load()))
+		count = max(len(s.waiting), int(s.lanes.Load()))
 	}
-	return len(s.waiting) + s.aheadLocked() - len(s.ready)
+	if count <= 0 {
+		return nil
+	}
+	wants := plan(s.lines, count, len(s.waiting), int(s.lanes.Load()))
+	if len(wants) == 0 {
+		s.settleLocked()
+	}
+	return wants
 }
 
 // distribute hands claimed units to the lanes that wait and keeps the rest ready.
-func (s *supply) distribute(want int, claim db.Claim, err error, start time.Time) {
+func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start time.Time) {
 	now := time.Now()
 	if len(claim.Units) > 0 {
 		s.gate.confirm(start)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isLimited = claim.IsRateLimited
-	if err == nil && !claim.IsRateLimited && claim.RetryAfter == 0 && len(claim.Units) < want {
-		s.drainedAt = now
-	}
 	s.claimTime = mean(s.claimTime, now.Sub(start))
+	if err != nil {
+		s.dismissLocked(0, supplied{err: err})
+		return
+	}
+	got := map[int]int{}
 	for _, unit := range claim.Units {
-		s.ready = append(s.ready, claimed{unit, now, claim.IsRateLimited})
+		got[unit.Target]++
 	}
-	for len(s.waiting) > 0 && len(s.ready) > 0 {
-		unit := s.ready[0]
-		s.waiting[0] <- supplied{unit: &unit}
-		s.waiting, s.ready = s.waiting[1:], s.ready[1:]
+	for n, want := range wants {
+		limit := db.Limit{Allowed: want.Units} // of a worker that may claim nothing: for it nothing is left
+		if n < len(claim.Limits) {
+			limit = claim.Limits[n]
+		}
+		for _, line := range s.lines {
+			if line.number == want.Target {
+				line.learn(limit, got[want.Target], now)
+			}
+		}
 	}
-	switch {
-	case err != nil, claim.RetryAfter > 0, len(claim.Units) == 0, s.drainedAt.Equal(now):
-		s.dismissLocked(supplied{retryAfter: claim.RetryAfter, err: err})
-	case len(s.waiting) > 0: // the rate limit allowed fewer than were wanted
-		s.signal()
+	var limited, free []claimed
+	for _, unit := range claim.Units {
+		one := claimed{Unit: unit, at: now, attempt: 1}
+		line := s.lineLocked(one)
+		line.ready++
+		if one.isLimited = line.isLimited; one.isLimited {
+			limited = append(limited, one)
+		} else {
+			free = append(free, one)
+		}
+	}
+	s.ready = append(append(limited, s.ready...), free...) // a slot passes, the others can wait
+	s.handOutLocked()
+	if len(s.waiting) > 0 {
+		s.signal() // for what other targets have, or to dismiss the lanes
+	}
+}
+
+// handOutLocked gives what is there to the lanes that wait.
+func (s *supply) handOutLocked() {
+	for len(s.waiting) > 0 {
+		unit := s.takeLocked()
+		if unit == nil {
+			return
+		}
+		s.waiting[0] <- supplied{unit: unit}
+		s.waiting = s.waiting[1:]
+	}
+}
+
+// settleLocked decides about the lanes that wait while nothing may be claimed. One stays for each unit that waits for
+// another attempt. Where a target is only held back until it is known how fast it answers, all stay.
+func (s *supply) settleLocked() {
+	var answer supplied
+	for _, line := range s.lines {
+		switch blocked := time.Until(line.blockedUntil); {
+		case line.isDrained():
+		case blocked <= 0:
+			return
+		case answer.retryAfter == 0 || blocked < answer.retryAfter:
+			answer.retryAfter = blocked
+		}
+	}
+	s.dismissLocked(len(s.parked), answer)
+	if len(s.waiting) > 0 && answer.retryAfter > 0 {
+		time.AfterFunc(answer.retryAfter, s.signal)
 	}
 }
 
 func (s *supply) dismiss(answer supplied) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dismissLocked(answer)
+	s.dismissLocked(0, answer)
 }
 
-// dismissLocked answers every lane that waits.
-func (s *supply) dismissLocked(answer supplied) {
-	for _, reply := range s.waiting {
-		reply <- answer
+// dismissLocked answers the lanes that wait, all but so many.
+func (s *supply) dismissLocked(but int, answer supplied) {
+	for len(s.waiting) > but {
+		s.waiting[0] <- answer
+		s.waiting = s.waiting[1:]
 	}
-	s.waiting = nil
 }
 
-// takeUnused removes and returns the ready units claimed longer ago than age, or all of them once nothing may begin.
+// takeUnused removes and returns the ready units claimed longer ago than age, and all that wait, also for another
+// attempt, once nothing may begin (or for age 0).
 func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	isOver := s.gate.isClosed() || age == 0
 	var unused []db.Unit
-	for len(s.ready) > 0 && (s.gate.isClosed() || time.Since(s.ready[0].at) >= age) {
+	for len(s.ready) > 0 && (isOver || time.Since(s.ready[0].at) >= age) {
 		unused = append(unused, s.ready[0].Unit)
+		s.lineLocked(s.ready[0]).ready--
 		s.ready = s.ready[1:]
 	}
+	if isOver {
+		for _, unit := range s.parked {
+			unused = append(unused, unit.Unit)
+			s.lineLocked(unit).parked--
+		}
+		s.parked = nil
+	}
 	return unused
-}
-
-// observe records how long a lane took for a call and its commit.
-func (s *supply) observe(took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.callTime = mean(s.callTime, took)
 }
 
 // maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call: none, or a
@@ -232,12 +362,6 @@ func (s *supply) maxUnrecorded() int {
 		return 1
 	}
 	return 2
-}
-
-func (s *supply) isRateLimited() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.isLimited
 }
 
 // mean moves a running mean towards a new value.

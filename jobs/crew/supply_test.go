@@ -20,11 +20,13 @@ func contain(_ string, work func()) (panicked bool) {
 	return false
 }
 
-// newSupply returns a supply over claim whose feeder runs until the test ends.
-func newSupply(t *testing.T, lanes int64, claim func(want int) (db.Claim, error)) (s *supply, leave func()) {
+// plainSupply returns a supply of one target over claim whose feeder runs until the test ends.
+func plainSupply(t *testing.T, lanes int64, claim func(want int) (db.Claim, error)) (s *supply, leave func()) {
 	t.Helper()
 	leaving, done := make(chan struct{}), make(chan struct{})
-	s = &supply{claim: claim, gate: newGate(), lanes: new(atomic.Int64), leaving: leaving, contain: contain, wake: make(chan struct{}, 1)}
+	s = newSupply([]int{1})
+	s.claim = func(wants []db.Want) (db.Claim, error) { return claim(wants[0].Units) }
+	s.gate, s.lanes, s.leaving, s.contain = newGate(), new(atomic.Int64), leaving, contain
 	s.lanes.Store(lanes)
 	var feeding sync.WaitGroup
 	feeding.Go(func() { s.feed(done) })
@@ -34,7 +36,7 @@ func newSupply(t *testing.T, lanes int64, claim func(want int) (db.Claim, error)
 
 func units(n int) (list []db.Unit) {
 	for i := range n {
-		list = append(list, db.Unit{ID: int64(i + 1)})
+		list = append(list, db.Unit{ID: int64(i + 1), Target: 1})
 	}
 	return list
 }
@@ -44,7 +46,7 @@ func TestLanesThatWaitShareAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var claims atomic.Int64
 		blocked := make(chan struct{})
-		s, _ := newSupply(t, 8, func(want int) (db.Claim, error) {
+		s, _ := plainSupply(t, 8, func(want int) (db.Claim, error) {
 			if claims.Add(1) == 1 {
 				<-blocked // the others come to wait
 			}
@@ -71,7 +73,7 @@ func TestNothingIsClaimedOnceTheLaunchHasEndedOrTheWorkerLeaves(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var claims atomic.Int64
-				s, leave := newSupply(t, 1, func(int) (db.Claim, error) {
+				s, leave := plainSupply(t, 1, func(int) (db.Claim, error) {
 					claims.Add(1)
 					return db.Claim{}, nil
 				})
@@ -87,7 +89,7 @@ func TestNothingIsClaimedOnceTheLaunchHasEndedOrTheWorkerLeaves(t *testing.T) {
 func TestUnitsClaimedAheadAreTakenBackWhenUnused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := newSupply(t, 1, func(want int) (db.Claim, error) { return db.Claim{Units: units(want + 2)}, nil })
+		s, _ := plainSupply(t, 1, func(want int) (db.Claim, error) { return db.Claim{Units: units(want + 2)}, nil })
 		require.NotNil(t, s.next().unit)
 		require.Empty(t, s.takeUnused(unusedFor), "they are fresh")
 		time.Sleep(unusedFor) // the test's own clock
@@ -97,12 +99,14 @@ func TestUnitsClaimedAheadAreTakenBackWhenUnused(t *testing.T) {
 
 func TestUnderARateLimitNothingIsClaimedAhead(t *testing.T) {
 	t.Parallel()
-	s := &supply{lanes: new(atomic.Int64), callTime: time.Millisecond, claimTime: time.Millisecond, gate: newGate(), wake: make(chan struct{}, 1)}
+	s := newSupply([]int{1})
+	s.lanes, s.gate, s.callTime, s.claimTime = new(atomic.Int64), newGate(), time.Millisecond, time.Millisecond
 	s.lanes.Store(4)
-	require.Equal(t, 16, s.aheadLocked())
-	s.distribute(1, db.Claim{IsRateLimited: true}, nil, time.Now())
-	require.Zero(t, s.aheadLocked())
-	require.True(t, s.isRateLimited())
+	wants := s.wanted(false)
+	require.Len(t, wants, 1)
+	require.Equal(t, 16, wants[0].Units)
+	s.distribute(wants, db.Claim{Limits: []db.Limit{{IsLimited: true, Allowed: 1}}, Units: units(1)}, nil, time.Now())
+	require.Empty(t, s.wanted(false))
 }
 
 // The lanes that waited are dismissed, and the next claim works.
@@ -110,7 +114,7 @@ func TestAPanicWhileClaimingDismissesTheLanesAndNoMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var claims atomic.Int64
-		s, _ := newSupply(t, 1, func(want int) (db.Claim, error) {
+		s, _ := plainSupply(t, 1, func(want int) (db.Claim, error) {
 			if claims.Add(1) == 1 {
 				panic("the driver has a bug")
 			}
@@ -124,24 +128,28 @@ func TestAPanicWhileClaimingDismissesTheLanesAndNoMore(t *testing.T) {
 func TestAFailedClaimIsPassedOn(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset")
-	s, _ := newSupply(t, 1, func(int) (db.Claim, error) { return db.Claim{}, broken })
+	s, _ := plainSupply(t, 1, func(int) (db.Claim, error) { return db.Claim{}, broken })
 	require.ErrorIs(t, s.next().err, broken)
 }
 
-// A claim that found less than it wanted means that nothing is left, unless a limit held it back.
+// A claim that found less than the limit allows means that nothing is left.
 func TestOnlyAnEmptyQueueDrainsTheSupply(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		claim   db.Claim
+		limits  []db.Limit
+		units   int
 		drained bool
 	}{
-		"nothing left":       {db.Claim{}, true},
-		"a rate limit":       {db.Claim{IsRateLimited: true}, false},
-		"an agent postponed": {db.Claim{RetryAfter: time.Second}, false},
-		"as wanted":          {db.Claim{Units: make([]db.Unit, 2)}, false},
+		"nothing left":               {[]db.Limit{{Allowed: 2}}, 1, true},
+		"nothing may be claimed":     {nil, 0, true},
+		"a rate limit":               {[]db.Limit{{IsLimited: true, Allowed: 1}}, 1, false},
+		"nothing left under a limit": {[]db.Limit{{IsLimited: true, Allowed: 1}}, 0, true},
+		"an agent postponed":         {[]db.Limit{{RetryAfter: time.Second}}, 0, false},
+		"as wanted":                  {[]db.Limit{{Allowed: 2}}, 2, false},
 	} {
-		s := &supply{lanes: new(atomic.Int64), gate: newGate(), wake: make(chan struct{}, 1)}
-		s.distribute(2, test.claim, nil, time.Now())
+		s := newSupply([]int{1})
+		s.lanes, s.gate = new(atomic.Int64), newGate()
+		s.distribute([]db.Want{{Target: 1, Units: 2}}, db.Claim{Limits: test.limits, Units: units(test.units)}, nil, time.Now())
 		require.Equal(t, test.drained, s.isDrainedLocked(), name)
 	}
 }

@@ -2,6 +2,7 @@ package stability
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -26,12 +27,40 @@ type Question struct {
 	Distinct int
 	// Letters has a letter for each run, - for one without an answer.
 	Letters string
-	// Differences say how the most common answer becomes each of the others, in the order of their letters from B.
-	Differences []Difference
 }
 
-// Assess sums up a question's answers, one for each of its runs.
-func Assess(answers []Answer) Question {
+// Assess sums up the answers to a question, those of each variant by themselves; each has one answer for each of its
+// runs. Equal answers have the same letter in all of them. differences say how the answer A becomes each of the others,
+// in the order of their letters from B.
+func Assess(variants [][]Answer) (questions []Question, differences []Difference) {
+	var keys [][]byte
+	texts := map[string]string{} // by letter
+	for _, answers := range variants {
+		for _, answer := range answers {
+			keys = append(keys, answer.Key)
+		}
+	}
+	letters, all := Letters(keys)
+	place := 0
+	for _, answers := range variants {
+		for n, answer := range answers {
+			if letter := letters[place+n]; letter != "" {
+				if _, isKnown := texts[letter]; !isKnown {
+					texts[letter] = string(answer.Text)
+				}
+			}
+		}
+		questions = append(questions, assess(answers, letters[place:place+len(answers)], texts))
+		place += len(answers)
+	}
+	for _, other := range all[min(1, len(all)):] {
+		differences = append(differences, Compare(texts[all[0].Letter], texts[other.Letter], DifferenceTime))
+	}
+	return questions, differences
+}
+
+// assess sums up the answers of one variant, whose texts are known by their letters.
+func assess(answers []Answer, letters []string, texts map[string]string) Question {
 	keys := make([][]byte, len(answers))
 	missing, answered := false, 0
 	for n, answer := range answers {
@@ -41,7 +70,7 @@ func Assess(answers []Answer) Question {
 			answered++
 		}
 	}
-	letters, groups := Letters(keys)
+	own, groups := Letters(keys)
 	q := Question{Distinct: len(groups), Letters: joined(letters)}
 	if runs := len(answers); runs > 1 && !missing {
 		q.Agreement, q.Consensus = new(float64), new(float64)
@@ -52,23 +81,15 @@ func Assess(answers []Answer) Question {
 			}
 		}
 	}
-	distinct := make([]string, 0, len(groups)) // in the order of letters
+	distinct := make([]string, 0, len(groups)) // in the order of the variant's own letters
 	for _, group := range groups {
-		for n, letter := range letters {
-			if letter == group.Letter {
-				distinct = append(distinct, string(answers[n].Text))
-				break
-			}
-		}
+		distinct = append(distinct, texts[letters[slices.Index(own, group.Letter)]])
 	}
 	if answered > 1 {
 		mean := meanSimilarity(distinct, groups, answered)
 		q.Similarity = &mean
 	}
 	q.Level = levelOf(answered, len(groups) == 1 && bytes.Equal(keyOf(keys), Key(nil)), distinct, q.Similarity)
-	for _, other := range distinct[min(1, len(distinct)):] {
-		q.Differences = append(q.Differences, Compare(distinct[0], other, DifferenceTime))
-	}
 	return q
 }
 

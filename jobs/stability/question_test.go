@@ -27,12 +27,36 @@ func answers(texts ...string) (all []stability.Answer) {
 	return all
 }
 
+// assess sums up the answers of one variant.
+func assess(texts ...string) stability.Question {
+	questions, _ := stability.Assess([][]stability.Answer{answers(texts...)})
+	return questions[0]
+}
+
+// A letter means the same answer in all variants of a question; everything else is of each variant alone.
+func TestVariantsShareLettersAndNothingElse(t *testing.T) {
+	t.Parallel()
+	questions, differences := stability.Assess([][]stability.Answer{
+		answers("北京", "北京市", "✗"), answers("上海", "北京市", "北京市"), answers("…", "…", "…"),
+	})
+	require.Equal(t, []string{"BA-", "CAA", "---"}, []string{questions[0].Letters, questions[1].Letters, questions[2].Letters})
+	require.Equal(t, []int{2, 2, 0}, []int{questions[0].Distinct, questions[1].Distinct, questions[2].Distinct})
+	require.Len(t, differences, 2, "from A to B and to C")
+	for n, texts := range [][]string{{"北京", "北京市", "✗"}, {"上海", "北京市", "北京市"}, {"…", "…", "…"}} {
+		alone := assess(texts...)
+		require.Equal(t, alone.Agreement, questions[n].Agreement)
+		require.Equal(t, alone.Consensus, questions[n].Consensus)
+		require.Equal(t, alone.Similarity, questions[n].Similarity)
+		require.Equal(t, alone.Level, questions[n].Level)
+	}
+}
+
 // The worked example of metrics.md, question by question.
 func TestTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	mean := func(questions [][]string, number func(stability.Question) *float64) (sum float64) {
 		for _, texts := range questions {
-			sum += *number(stability.Assess(answers(texts...))) / float64(len(questions))
+			sum += *number(assess(texts...)) / float64(len(questions))
 		}
 		return sum
 	}
@@ -47,10 +71,10 @@ func TestTheWorkedExample(t *testing.T) {
 	require.InDelta(t, 0.8667, mean(b, consensus), 0.0001)
 	require.InDelta(t, 0.6244, mean(a, similarity), 0.0001)
 	require.InDelta(t, 0.9333, mean(b, similarity), 0.0001)
-	first := stability.Assess(answers(a[0]...))
+	first := assess(a[0]...)
 	require.Equal(t, "AAABC", first.Letters)
 	require.Equal(t, 3, first.Distinct)
-	require.Equal(t, "AB-A-", stability.Assess(answers(a[2]...)).Letters)
+	require.Equal(t, "AB-A-", assess(a[2]...).Letters)
 }
 
 func TestTheLevelOfAQuestion(t *testing.T) {
@@ -83,25 +107,25 @@ func TestTheLevelOfAQuestion(t *testing.T) {
 		{stability.Unknown, []string{"✗", "✗"}},
 		{stability.Unknown, []string{"北京"}},
 	} {
-		require.Equal(t, test.level, stability.Assess(answers(test.texts...)).Level, "%q", test.texts)
+		require.Equal(t, test.level, assess(test.texts...).Level, "%q", test.texts)
 		slices.Reverse(test.texts)
-		require.Equal(t, test.level, stability.Assess(answers(test.texts...)).Level, "%q, the other way round", test.texts)
+		require.Equal(t, test.level, assess(test.texts...).Level, "%q, the other way round", test.texts)
 	}
 }
 
 func TestWhatIsUnknownIsNil(t *testing.T) {
 	t.Parallel()
-	one := stability.Assess(answers("a"))
+	one := assess("a")
 	require.Nil(t, one.Agreement)
 	require.Nil(t, one.Consensus)
 	require.Nil(t, one.Similarity)
 	require.Equal(t, "A", one.Letters)
-	missing := stability.Assess(answers("a", "a", "…"))
+	missing := assess("a", "a", "…")
 	require.Nil(t, missing.Agreement)
 	require.Nil(t, missing.Consensus)
 	require.InDelta(t, 1, *missing.Similarity, 0)
 	require.Equal(t, "AA-", missing.Letters)
-	failed := stability.Assess(answers("✗", "✗"))
+	failed := assess("✗", "✗")
 	require.Zero(t, *failed.Agreement)
 	require.Zero(t, *failed.Consensus)
 	require.Nil(t, failed.Similarity)
@@ -192,10 +216,10 @@ func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 		for range 2 + r.IntN(6) {
 			texts = append(texts, random(r, 4))
 		}
-		before := stability.Assess(answers(texts...))
+		before := assess(texts...)
 		for range 5 {
 			r.Shuffle(len(texts), func(n, m int) { texts[n], texts[m] = texts[m], texts[n] })
-			after := stability.Assess(answers(texts...))
+			after := assess(texts...)
 			require.Equal(t, before.Level, after.Level, "%q", texts)
 			require.InDelta(t, *before.Agreement, *after.Agreement, 1e-12)
 			require.InDelta(t, *before.Consensus, *after.Consensus, 1e-12)
@@ -222,6 +246,6 @@ func BenchmarkAssess(b *testing.B) {
 	}
 	all := answers(texts...)
 	for b.Loop() {
-		stability.Assess(all)
+		stability.Assess([][]stability.Answer{all})
 	}
 }

@@ -23,7 +23,7 @@ type Group struct {
 }
 
 // Letters gives equal answers the same letter: A is the most common answer, then B and so on, ties in order of
-// first appearance; after Z come AA, AB … . A nil key is a run without an answer; its letter is empty.
+// first appearance. A nil key is a run without an answer; its letter is empty.
 func Letters(keys [][]byte) (letters []string, groups []Group) {
 	type set struct {
 		key         string
@@ -57,11 +57,14 @@ func Letters(keys [][]byte) (letters []string, groups []Group) {
 	return letters, groups
 }
 
-// Letter is the nth name, counted from 0: A to Z, then AA, AB …, as spreadsheets name columns.
+// Letter is the nth name, counted from 0, one character each: A to Z, a to z, then letters with marks (Ā, ā, Ă …). A
+// question has at most 20 variants × 20 runs.
 func Letter(n int) string {
-	name := string(rune('A' + n%26))
-	if n >= 26 {
-		return Letter(n/26-1) + name
+	switch {
+	case n < 26:
+		return string(rune('A' + n))
+	case n < 52:
+		return string(rune('a' + n - 26))
 	}
-	return name
+	return string(rune('\u0100' + n - 52))
 }

@@ -2,6 +2,8 @@ package stability_test
 
 import (
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +39,13 @@ func TestLettersFollowTheFirstAppearance(t *testing.T) {
 	}
 	letters, _ = stability.Letters(many)
 	require.Equal(t, "Z", letters[25])
-	require.Equal(t, "AA", letters[26])
-	require.Equal(t, "AB", letters[27])
+	require.Equal(t, "a", letters[26])
+	seen := map[string]bool{}
+	for n := range 400 {
+		letter := stability.Letter(n)
+		require.Equal(t, 1, utf8.RuneCountInString(letter))
+		require.True(t, unicode.IsLetter([]rune(letter)[0]))
+		require.False(t, seen[letter])
+		seen[letter] = true
+	}
 }

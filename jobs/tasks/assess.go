@@ -15,7 +15,7 @@ import (
 const assessedAtOnce = 100
 
 // Assess stores how alike the answers to questions of a task are, by their current runs.
-func Assess(ctx context.Context, store *db.Store, runsPerItem int, itemIDs []int64) error {
+func Assess(ctx context.Context, store *db.Store, task db.Task, itemIDs []int64) error {
 	results := report.New(store)
 	for len(itemIDs) > 0 {
 		some := itemIDs[:min(len(itemIDs), assessedAtOnce)]
@@ -24,7 +24,7 @@ func Assess(ctx context.Context, store *db.Store, runsPerItem int, itemIDs []int
 		var runs []report.AnsweredRun
 		end := func() {
 			if len(runs) > 0 {
-				assessed, runs = append(assessed, assess(runs, runsPerItem)), runs[:0]
+				assessed, runs = append(assessed, assess(runs, task)), runs[:0]
 			}
 		}
 		err := results.EachAnsweredRun(ctx, some, stability.MaxCompared+1, func(run report.AnsweredRun) error {
@@ -46,10 +46,13 @@ func Assess(ctx context.Context, store *db.Store, runsPerItem int, itemIDs []int
 }
 
 // assess sums up the runs of one question. Where all answers are equal their text matters only if it is empty.
-func assess(runs []report.AnsweredRun, runsPerItem int) report.Assessed {
-	answers := make([]stability.Answer, runsPerItem)
-	for n := range answers {
-		answers[n].IsMissing = true
+func assess(runs []report.AnsweredRun, task db.Task) report.Assessed {
+	variants := make([][]stability.Answer, task.TotalVariants)
+	for v := range variants {
+		variants[v] = make([]stability.Answer, task.RunsPerItem)
+		for n := range variants[v] {
+			variants[v][n].IsMissing = true
+		}
 	}
 	texts, newest := map[string][]byte{}, int64(0)
 	for _, run := range runs {
@@ -59,20 +62,22 @@ func assess(runs []report.AnsweredRun, runsPerItem int) report.Assessed {
 		}
 	}
 	for _, run := range runs {
-		if run.RunIndex <= runsPerItem {
-			answers[run.RunIndex-1] = stability.Answer{Key: run.AnswerKey, Text: texts[string(run.AnswerKey)]}
+		if run.RunIndex <= task.RunsPerItem && run.Variant <= task.TotalVariants {
+			variants[run.Variant-1][run.RunIndex-1] = stability.Answer{Key: run.AnswerKey, Text: texts[string(run.AnswerKey)]}
 		}
 	}
-	return report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs), Question: stability.Assess(answers)}
+	assessed := report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs)}
+	assessed.Variants, assessed.Differences = stability.Assess(variants)
+	return assessed
 }
 
 // AssessWhole assesses those of the questions that have all their runs.
-func AssessWhole(ctx context.Context, store *db.Store, runsPerItem int, itemIDs []int64) error {
-	whole, err := report.New(store).Whole(ctx, itemIDs, runsPerItem)
+func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []int64) error {
+	whole, err := report.New(store).Whole(ctx, itemIDs, task.RunsOfItem())
 	if err != nil {
 		return err
 	}
-	return Assess(ctx, store, runsPerItem, whole)
+	return Assess(ctx, store, task, whole)
 }
 
 // AssessTask assesses all questions of a task that have runs by which they were not assessed yet.
@@ -86,7 +91,7 @@ func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
 		if err != nil || len(items) == 0 {
 			return err
 		}
-		if err := Assess(ctx, store, task.RunsPerItem, items); err != nil {
+		if err := Assess(ctx, store, task, items); err != nil {
 			return err
 		}
 	}

@@ -6,38 +6,46 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"wending/db"
 	"wending/db/sealed"
 	"wending/jobs/secret"
 )
 
-// Target is what calling a task's agent takes, with its secrets opened.
+// Target is what calling a target takes beside what is stored in clear: its secrets, opened.
 type Target struct {
 	// URL has its query.
 	URL     string
 	Headers map[string]string
-	// Payload is a JSON object merged into every request body; nil means there is none.
-	Payload json.RawMessage
+	// Payload is a JSON object merged into every request body, Template the JSON that replaces it; nil means there is none.
+	Payload  json.RawMessage
+	Template json.RawMessage
 }
 
-// Each secret is sealed for its task and its place: none can be moved to another.
-func payloadOwner(id uuid.UUID) string { return id.String() + "/payload" }
-func queryOwner(id uuid.UUID) string   { return id.String() + "/query" }
+// Each secret is sealed for its target and its place: none can be moved to another.
+const (
+	payloadPlace  = "/payload"
+	queryPlace    = "/query"
+	templatePlace = "/template"
+)
 
-// Open opens a task's secrets, or returns secret.ErrKey.
-func Open(sealer *secret.Sealer, task db.Task) (t Target, err error) {
-	t.URL = task.AgentURL
-	if err := sealer.Open(task.SealedHeaders, task.ID.String(), &t.Headers); err != nil {
-		return t, err
-	}
-	if err := sealer.Open(task.SealedPayload, payloadOwner(task.ID), &t.Payload); err != nil {
-		return t, err
-	}
+// Open opens a target's secrets, or returns secret.ErrKey.
+func Open(sealer *secret.Sealer, target db.Target) (t Target, err error) {
+	owner := target.SecretsOwner()
+	t.URL = target.URL
 	var query *string
-	if err := sealer.Open(task.SealedQuery, queryOwner(task.ID), &query); err != nil {
-		return t, err
+	for _, one := range []struct {
+		sealed []byte
+		owner  string
+		into   any
+	}{
+		{target.SealedHeaders, owner, &t.Headers},
+		{target.SealedPayload, owner + payloadPlace, &t.Payload},
+		{target.SealedTemplate, owner + templatePlace, &t.Template},
+		{target.SealedQuery, owner + queryPlace, &query},
+	} {
+		if err := sealer.Open(one.sealed, one.owner, one.into); err != nil {
+			return t, err
+		}
 	}
 	if query != nil {
 		t.URL += "?" + *query
@@ -45,57 +53,61 @@ func Open(sealer *secret.Sealer, task db.Task) (t Target, err error) {
 	return t, nil
 }
 
-// Seal puts a target into a task, its secrets sealed.
-func Seal(sealer *secret.Sealer, target Target, task *db.Task) (err error) {
-	address, query, hasQuery := strings.Cut(target.URL, "?")
-	task.AgentURL, task.SealedHeaders, task.SealedPayload, task.SealedQuery = address, nil, nil, nil
-	if len(target.Headers) > 0 {
-		if task.SealedHeaders, err = sealer.Seal(target.Headers, task.ID.String()); err != nil {
+// Seal puts secrets into a target, sealed.
+func Seal(sealer *secret.Sealer, secrets Target, target *db.Target) (err error) {
+	owner := target.SecretsOwner()
+	address, query, hasQuery := strings.Cut(secrets.URL, "?")
+	target.URL, target.SealedHeaders, target.SealedPayload, target.SealedQuery, target.SealedTemplate = address, nil, nil, nil, nil
+	for _, one := range []struct {
+		has   bool
+		value any
+		owner string
+		into  *[]byte
+	}{
+		{len(secrets.Headers) > 0, secrets.Headers, owner, &target.SealedHeaders},
+		{secrets.Payload != nil, secrets.Payload, owner + payloadPlace, &target.SealedPayload},
+		{secrets.Template != nil, secrets.Template, owner + templatePlace, &target.SealedTemplate},
+		{hasQuery, query, owner + queryPlace, &target.SealedQuery},
+	} {
+		if !one.has {
+			continue
+		}
+		if *one.into, err = sealer.Seal(one.value, one.owner); err != nil {
 			return err
 		}
 	}
-	if target.Payload != nil {
-		if task.SealedPayload, err = sealer.Seal(target.Payload, payloadOwner(task.ID)); err != nil {
-			return err
-		}
-	}
-	if hasQuery {
-		task.SealedQuery, err = sealer.Seal(query, queryOwner(task.ID))
-	}
-	return err
+	return nil
 }
 
 // SealPlain seals what versions before stored in clear and returns of how many tasks. It may run in several processes at
 // once.
 func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (count int, err error) {
 	return sealed.SealPlain(ctx, store, func(plain sealed.PlainSecrets) (payload, query []byte, address string, err error) {
-		task := db.Task{ID: plain.TaskID}
-		target := Target{URL: plain.AgentURL}
+		target, secrets := db.Target{TaskID: plain.TaskID, Number: 1}, Target{URL: plain.URL}
 		if plain.Payload != nil {
-			target.Payload = *plain.Payload
+			secrets.Payload = *plain.Payload
 		}
-		err = Seal(sealer, target, &task)
-		return task.SealedPayload, task.SealedQuery, task.AgentURL, err
+		err = Seal(sealer, secrets, &target)
+		return target.SealedPayload, target.SealedQuery, target.URL, err
 	})
 }
 
-// Reseal seals with the sealer's current key what another of its keys sealed. progress learns of how many tasks, and of
+// Reseal seals with the sealer's current key what another of its keys sealed. progress learns of how many targets, and of
 // how many no key opens the secrets: those stay as they are. It may run beside processes that have the same keys, and
 // resumes where it was interrupted.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
-	again := func(old sealed.Secrets) (*sealed.Secrets, error) {
-		task := db.Task{ID: old.TaskID, SealedHeaders: old.Headers, SealedPayload: old.Payload, SealedQuery: old.Query}
-		target, err := Open(sealer, task)
+	again := func(target db.Target) (*db.Target, error) {
+		secrets, err := Open(sealer, target)
 		if errors.Is(err, secret.ErrKey) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err := Seal(sealer, target, &task); err != nil {
+		if err := Seal(sealer, secrets, &target); err != nil {
 			return nil, err
 		}
-		return &sealed.Secrets{TaskID: task.ID, Headers: task.SealedHeaders, Payload: task.SealedPayload, Query: task.SealedQuery}, nil
+		return &target, nil
 	}
 	return sealed.Reseal(ctx, store, sealer.Head(), again, progress)
 }

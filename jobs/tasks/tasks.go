@@ -20,6 +20,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/history"
+	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/secret"
@@ -195,33 +197,32 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 
 // record is the task as the store takes it.
 func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
-	address, err := url.Parse(n.AgentURL)
-	if err != nil {
-		return db.NewTask{}, err
-	}
-	interval, _, err := s.CallInterval(n.RateLimit)
-	if err != nil {
-		return db.NewTask{}, err
-	}
 	record := db.NewTask{By: by, Task: db.Task{
 		ID: id, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
-		UseStream: n.UseStream, Concurrency: n.Concurrency, RateLimit: n.RateLimit,
+		UseStream: n.UseStream, Concurrency: n.Concurrency,
 		DatasetName: storableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer,
+		Variants: []db.Variant{{Number: 1, Target: 1}},
 	}}
-	target := Target{URL: n.AgentURL, Headers: n.Headers}
+	target := db.Target{TaskID: id, Number: 1, Kind: db.TargetURL, Protocol: agent.Default, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
+	secrets := Target{URL: n.AgentURL, Headers: n.Headers}
 	if n.Payload != nil {
-		target.Payload = *n.Payload
+		secrets.Payload = *n.Payload
 	}
-	if err := Seal(s.Sealer, target, &record.Task); err != nil {
+	if err := Seal(s.Sealer, secrets, &target); err != nil {
 		return db.NewTask{}, err
 	}
 	if n.AgentModel != "" {
-		record.Task.AgentModel = &n.AgentModel
+		target.Model = &n.AgentModel
 	}
+	record.Task.Targets = []db.Target{target}
 	if !n.IsDraft {
-		record.Launch = &db.NewLaunch{AgentOrigin: Origin(address), CallInterval: interval, By: by}
+		launch, err := s.newLaunch(by, record.Task)
+		if err != nil {
+			return db.NewTask{}, err
+		}
+		record.Launch = &launch
 	}
 	for _, row := range n.Dataset.Rows {
 		record.Items = append(record.Items, db.NewItem{
@@ -230,6 +231,23 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		})
 	}
 	return record, nil
+}
+
+// newLaunch is a launch of a task under the rate limits that hold now.
+func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
+	launch := db.NewLaunch{By: by}
+	for _, target := range task.Targets {
+		address, err := url.Parse(target.URL)
+		if err != nil {
+			return launch, err
+		}
+		interval, _, err := s.CallInterval(target.RateLimit)
+		if err != nil {
+			return launch, err
+		}
+		launch.Targets = append(launch.Targets, db.LaunchTarget{Number: target.Number, Origin: Origin(address), CallInterval: interval})
+	}
+	return launch, nil
 }
 
 // storableName makes a file's name fit for storage and pages: no control characters, and its last 200 characters.
@@ -249,29 +267,25 @@ func storableName(name string) string {
 // Start starts a draft. Like Stop, Resume and Retry, it returns the task as it is then; Start, Resume and Retry
 // return the errors of db.Store.RequestLaunch.
 func (s *Service) Start(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-	return s.launch(ctx, by, task, db.LaunchSubmit, "")
+	return s.launch(ctx, by, task, db.LaunchSubmit, db.Scope{})
 }
 
 // Resume continues with the runs that never took place.
 func (s *Service) Resume(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-	return s.launch(ctx, by, task, db.LaunchResume, "")
+	return s.launch(ctx, by, task, db.LaunchResume, db.Scope{})
 }
 
-// Retry repeats everything that did not succeed, of one question if questionID is not empty.
-func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, questionID string) (db.Task, error) {
-	return s.launch(ctx, by, task, db.LaunchRetry, questionID)
+// Retry repeats everything within scope that did not succeed.
+func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db.Scope) (db.Task, error) {
+	return s.launch(ctx, by, task, db.LaunchRetry, scope)
 }
 
-func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, questionID string) (db.Task, error) {
-	address, err := url.Parse(task.AgentURL)
+func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Scope) (db.Task, error) {
+	launch, err := s.newLaunch(by, task)
 	if err != nil {
 		return task, err
 	}
-	launch := db.NewLaunch{By: by, AgentOrigin: Origin(address)}
-	if launch.CallInterval, _, err = s.CallInterval(task.RateLimit); err != nil {
-		return task, err
-	}
-	launchID, err := s.Store.RequestLaunch(ctx, task.ID, kind, questionID, launch)
+	launchID, err := s.Store.RequestLaunch(ctx, task.ID, kind, scope, launch)
 	if err != nil {
 		return task, err
 	}
@@ -296,7 +310,7 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task,
 // Delete removes a task and all its data. It returns db.ErrConflict if the task is active and must be stopped first.
 func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 	s.moveFiles(ctx, id.String(), pending(id.String()))
-	if err := s.Store.DeleteTask(ctx, id); err != nil {
+	if err := history.New(s.Store).DeleteTask(ctx, id); err != nil {
 		s.moveFiles(ctx, pending(id.String()), id.String())
 		return err
 	}
@@ -307,23 +321,24 @@ func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 
 // CopySettings returns a new task with the settings and secrets of another, without its questions.
 func (s *Service) CopySettings(source db.Task) (New, error) {
+	target := source.Targets[0]
 	n := New{
-		Name: source.Name, AgentURL: source.AgentURL,
+		Name: source.Name, AgentURL: target.URL,
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
-			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: source.RateLimit,
+			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: target.RateLimit,
 		},
 	}
-	if source.AgentModel != nil {
-		n.AgentModel = *source.AgentModel
+	if target.Model != nil {
+		n.AgentModel = *target.Model
 	}
-	target, err := Open(s.Sealer, source)
+	secrets, err := Open(s.Sealer, target)
 	if err != nil {
 		return n, err
 	}
-	n.AgentURL, n.Headers = target.URL, target.Headers
-	if target.Payload != nil {
-		n.Payload = &target.Payload
+	n.AgentURL, n.Headers = secrets.URL, secrets.Headers
+	if secrets.Payload != nil {
+		n.Payload = &secrets.Payload
 	}
 	return n, nil
 }

@@ -139,12 +139,12 @@ func DocumentHead(d Document) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Fact(text.T(ctx, "task.agent"), d.Task.AgentURL).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Fact(text.T(ctx, "task.agent"), d.Task.Targets[0].URL).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if d.Task.AgentModel != nil {
-			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "create.model"), *d.Task.AgentModel).Render(ctx, templ_7745c5c3_Buffer)
+		if d.Task.Targets[0].Model != nil {
+			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "create.model"), *d.Task.Targets[0].Model).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1,0 +1,75 @@
+package report
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+const runColumns = `id, unit_id, item_id, variant, run_index, status, response_bytes IS NOT NULL AS is_replaced,
+	coalesce(char_length(response_body), 0) AS response_length, answer_key, latency_ms, attempts,
+	error_code, error_message, created_at`
+
+// CurrentRuns returns the current runs of these items with at most limit characters of each response, ordered by
+// item, variant and run_index.
+func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]db.Run, error) {
+	const query = `
+		SELECT ` + runColumns + `, left(response_body, $2) AS response_body, left(reasoning, $2) AS reasoning,
+			coalesce(char_length(reasoning) > $2, false) AS reasoning_is_cut
+		FROM evaluation_runs
+		WHERE item_id = ANY ($1) AND is_current
+		ORDER BY item_id, variant, run_index`
+	var runs []db.Run
+	err := r.db.SelectContext(ctx, &runs, query, pq.Int64Array(itemIDs), limit)
+	return runs, pg.Classify("read the runs", err)
+}
+
+// EachCurrentRun calls yield with the whole current runs of one item, in order of variant and run_index, one at a time.
+func (r Report) EachCurrentRun(ctx context.Context, itemID int64, yield func(db.Run) error) error {
+	const query = `
+		SELECT ` + runColumns + `, response_body, reasoning
+		FROM evaluation_runs
+		WHERE item_id = $1 AND is_current
+		ORDER BY variant, run_index`
+	return pg.EachRow(ctx, r.db, "read the runs", query, []any{itemID}, yield)
+}
+
+// WholeRun is one run of a task, with its question.
+type WholeRun struct {
+	db.Run
+	QuestionID string `db:"question_id"`
+	Question   string `db:"question"`
+	// Number is the question's, 1-based in the order of pages.
+	Number int `db:"number"`
+}
+
+// Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
+func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
+	const query = `
+		SELECT r.id, r.unit_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
+			coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
+			r.error_code, r.error_message, r.created_at, left(r.response_body, $3) AS response_body,
+			i.question_id, i.question,
+			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND question_id <= i.question_id) AS number
+		FROM evaluation_runs r
+		JOIN evaluation_items i ON i.id = r.item_id
+		WHERE r.task_id = $1 AND r.id = $2`
+	var run WholeRun
+	err := r.db.GetContext(ctx, &run, query, taskID, runID, limit)
+	return run, db.NotFound(db.KindRun, pg.Classify("read the run", err))
+}
+
+// RunResponse returns the exact bytes of one run's response, or ErrNotFound if the task has no such run.
+func (r Report) RunResponse(ctx context.Context, taskID uuid.UUID, runID int64) ([]byte, error) {
+	const query = `
+		SELECT coalesce(response_bytes, convert_to(response_body, 'UTF8'), '')
+		FROM evaluation_runs
+		WHERE task_id = $1 AND id = $2`
+	var response []byte
+	err := r.db.GetContext(ctx, &response, query, taskID, runID)
+	return response, db.NotFound(db.KindRun, pg.Classify("read the response", err))
+}

@@ -1,0 +1,136 @@
+package db
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db/pg"
+)
+
+// TargetKind is what a target is a copy of.
+type TargetKind string
+
+// The kinds of targets: an address that was typed, a saved agent, a saved model.
+const (
+	TargetURL   TargetKind = "url"
+	TargetAgent TargetKind = "agent"
+	TargetModel TargetKind = "model"
+)
+
+// Target is a row of task_targets: whom a task calls, as it was when the task was made.
+type Target struct {
+	TaskID uuid.UUID  `db:"task_id"`
+	Number int        `db:"number"` // 1, 2, 3 …
+	Kind   TargetKind `db:"kind"`
+	// LibraryID is the saved agent or model that it is a copy of; nil for a typed URL.
+	LibraryID *uuid.UUID `db:"library_id"`
+	Name      string     `db:"name"`
+	Protocol  string     `db:"protocol"`
+	// URL is without its query.
+	URL   string  `db:"url"`
+	Model *string `db:"model"`
+	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery the
+	// query of URL, SealedTemplate what replaces the protocol's body; all encrypted, nil means there is none.
+	SealedHeaders  []byte `db:"sealed_headers"`
+	SealedPayload  []byte `db:"sealed_payload"`
+	SealedQuery    []byte `db:"sealed_query"`
+	SealedTemplate []byte `db:"sealed_template"`
+	// RateLimit is N/s, N/m or unlimited.
+	RateLimit string `db:"rate_limit"`
+	// RetryOn are the kinds of failures that are retried: timeout, network, 429, 5xx.
+	RetryOn pq.StringArray `db:"retry_on"`
+	// InputPrice and OutputPrice are decimal numbers, per million tokens; nil means unknown.
+	InputPrice  *string `db:"input_price"`
+	OutputPrice *string `db:"output_price"`
+	Currency    *string `db:"currency"`
+}
+
+// SecretsOwner is what the target's secrets are sealed for. The first target's are the task's, as they were when a task
+// had only one.
+func (t Target) SecretsOwner() string {
+	if t.Number == 1 {
+		return t.TaskID.String()
+	}
+	return t.TaskID.String() + "/" + strconv.Itoa(t.Number)
+}
+
+// Variant is a row of task_variants: one version of a prompt, or none, put to one target.
+type Variant struct {
+	TaskID uuid.UUID `db:"task_id"`
+	Number int       `db:"number"` // 1, 2, 3 …
+	// Target is the number of its target.
+	Target int    `db:"target"`
+	Name   string `db:"name"`
+	// PromptID and PromptVersion are those of a saved prompt, SystemTemplate and UserTemplate its texts; nil means none.
+	PromptID       *uuid.UUID `db:"prompt_id"`
+	PromptVersion  *int       `db:"prompt_version"`
+	SystemTemplate *string    `db:"system_template"`
+	UserTemplate   *string    `db:"user_template"`
+}
+
+const insertTarget = `
+	INSERT INTO task_targets (
+		task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
+		rate_limit, retry_on, input_price, output_price, currency)
+	VALUES (
+		:task_id, :number, :kind, :library_id, :name, :protocol, :url, :model, :sealed_headers, :sealed_payload, :sealed_query, :sealed_template,
+		:rate_limit, :retry_on, CAST(:input_price AS numeric), CAST(:output_price AS numeric), :currency)`
+
+const insertVariant = `
+	INSERT INTO task_variants (task_id, number, target, name, prompt_id, prompt_version, system_template, user_template)
+	VALUES (:task_id, :number, :target, :name, :prompt_id, :prompt_version, :system_template, :user_template)`
+
+// replaceTargets makes the targets and variants of a task those that it has.
+func replaceTargets(ctx context.Context, tx *sqlx.Tx, task Task) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM task_targets WHERE task_id = $1`, task.ID); err != nil {
+		return pg.Classify("remove the targets", err)
+	}
+	for _, target := range task.Targets {
+		target.TaskID = task.ID
+		if _, err := tx.NamedExecContext(ctx, insertTarget, target); err != nil {
+			return pg.Classify("store a target", err)
+		}
+	}
+	for _, variant := range task.Variants {
+		variant.TaskID = task.ID
+		if _, err := tx.NamedExecContext(ctx, insertVariant, variant); err != nil {
+			return pg.Classify("store a variant", err)
+		}
+	}
+	return nil
+}
+
+// readTargets returns the targets and variants of tasks, each in the order of their numbers.
+func readTargets(ctx context.Context, db sqlx.QueryerContext, taskIDs any) (targets []Target, variants []Variant, err error) {
+	const read = `
+		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
+			rate_limit, retry_on, input_price, output_price, currency
+		FROM task_targets
+		WHERE task_id = ANY ($1)
+		ORDER BY task_id, number`
+	const readVariants = `
+		SELECT task_id, number, target, name, prompt_id, prompt_version, system_template, user_template
+		FROM task_variants
+		WHERE task_id = ANY ($1)
+		ORDER BY task_id, number`
+	if err := sqlx.SelectContext(ctx, db, &targets, read, taskIDs); err != nil {
+		return nil, nil, pg.Classify("read the targets", err)
+	}
+	err = sqlx.SelectContext(ctx, db, &variants, readVariants, taskIDs)
+	return targets, variants, pg.Classify("read the variants", err)
+}
+
+// LaunchTarget is the rate limit of one target of a launch.
+type LaunchTarget struct {
+	// Number is the target's.
+	Number int `db:"number"`
+	// Origin is scheme://host:port of the target, the key of the rate limit.
+	Origin string `db:"origin"`
+	// CallInterval is the least time between two calls to the origin; zero means unlimited.
+	CallInterval time.Duration `db:"call_interval"`
+}

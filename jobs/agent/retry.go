@@ -1,0 +1,36 @@
+package agent
+
+import (
+	"net/http"
+	"slices"
+)
+
+// The kinds of failures that another attempt may mend.
+const (
+	RetryTimeout     = "timeout"
+	RetryNetwork     = "network"
+	RetryTooMany     = "429"
+	RetryServerError = "5xx"
+)
+
+// RetryKinds are all of them: what saved targets retry unless they say otherwise.
+var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerError}
+
+// RetryTyped are those that are retried of an address that was typed.
+var RetryTyped = []string{RetryTimeout, RetryNetwork}
+
+// MayRetry reports whether the call failed in one of the ways that another attempt is made after.
+func (a Answer) MayRetry(on []string) bool {
+	kind := ""
+	switch {
+	case a.ErrorCode == CodeTimeout:
+		kind = RetryTimeout
+	case a.ErrorCode == CodeNetwork:
+		kind = RetryNetwork
+	case a.HTTPStatus == http.StatusTooManyRequests:
+		kind = RetryTooMany
+	case a.HTTPStatus >= 500:
+		kind = RetryServerError
+	}
+	return kind != "" && slices.Contains(on, kind)
+}

@@ -1,0 +1,131 @@
+package crew
+
+import (
+	"time"
+
+	"wending/db"
+)
+
+const (
+	// drainedFor is how long after a claim found nothing left of a target it is not claimed from again. Units requeued
+	// later, from a worker that died, get new lanes.
+	drainedFor = time.Second
+	// besideOthers is how far ahead a rate-limit slot may be for a lane that other targets could use meanwhile.
+	besideOthers = 50 * time.Millisecond
+	// leastPace is what a call counts at least when lanes are dealt out.
+	leastPace = time.Millisecond
+)
+
+// line is what a supply knows of one target. The supply's lock guards it.
+type line struct {
+	number int
+	// isLimited reports that the last claim was under a rate limit: nothing is claimed ahead of it.
+	isLimited bool
+	// drainedAt is when a claim found fewer units than the limit allowed, so that nothing was left.
+	drainedAt time.Time
+	// blockedUntil is when the next rate-limit slot is near.
+	blockedUntil time.Time
+	// ready and parked count units that are in no lane.
+	ready, parked int
+	// begun are the units in lanes, with the times at which they entered them.
+	begun map[int64]time.Time
+	// hasEnded reports that a unit has left its lane: so long it took, as a running mean.
+	hasEnded bool
+	callTime time.Duration
+}
+
+func newLine(number int) *line { return &line{number: number, begun: map[int64]time.Time{}} }
+
+func (l *line) isDrained() bool { return time.Since(l.drainedAt) < drainedFor }
+
+func (l *line) begin(unit int64) { l.begun[unit] = time.Now() }
+
+// end reports whether another unit had ended before.
+func (l *line) end(unit int64, took time.Duration) (hadEnded bool) {
+	delete(l.begun, unit)
+	hadEnded = l.hasEnded
+	l.hasEnded, l.callTime = true, mean(l.callTime, took)
+	return hadEnded
+}
+
+// learn takes what a claim told of the target, of which it got so many units.
+func (l *line) learn(limit db.Limit, got int, now time.Time) {
+	l.isLimited = limit.IsLimited
+	if got < limit.Allowed {
+		l.drainedAt = now
+	}
+	if limit.Allowed == 0 {
+		l.blockedUntil = now.Add(limit.RetryAfter)
+	}
+}
+
+// pace is how long a call takes: the mean, or the age of the oldest in a lane where that is more.
+func (l *line) pace() time.Duration {
+	pace := max(l.callTime, leastPace)
+	for _, start := range l.begun {
+		pace = max(pace, time.Since(start))
+	}
+	return pace
+}
+
+// plan says of which targets to claim count units for so many lanes, of which some wait. Of several targets each gets as
+// many lanes as its calls are short: a target that is slow, or hangs, must not hold up the others. Until a call has
+// ended, a target gets no more than an eighth of an even share.
+func plan(lines []*line, count, waiting, lanes int) []db.Want {
+	var open []*line
+	left := 0 // targets that may have more units
+	for _, line := range lines {
+		if line.isDrained() {
+			continue
+		}
+		left++
+		if time.Now().Before(line.blockedUntil) || line.parked >= lanes {
+			continue
+		}
+		open = append(open, line)
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	horizon := db.RateHorizon
+	if left > 1 && len(open) > 1 {
+		horizon = besideOthers
+	}
+	wants, paces := make([]db.Want, len(open)), make([]time.Duration, len(open))
+	for n, line := range open {
+		wants[n] = db.Want{Target: line.number, Horizon: horizon}
+		if len(open) > 1 {
+			paces[n] = line.pace()
+		}
+	}
+	for range count {
+		best, least := -1, time.Duration(0)
+		for n, line := range open {
+			used := len(line.begun) + line.ready + wants[n].Units
+			switch {
+			case line.isLimited && wants[n].Units >= waiting:
+				continue
+			case left > 1 && !line.hasEnded && used >= max(1, lanes/(8*left)):
+				continue
+			}
+			cost := time.Duration(used+1) * paces[n]
+			if used == 0 && len(open) <= lanes/2 { // every target makes progress
+				cost = 0
+			}
+			if best < 0 || cost < least {
+				best, least = n, cost
+			}
+		}
+		if best < 0 {
+			break
+		}
+		wants[best].Units++
+	}
+	chosen := wants[:0]
+	for _, want := range wants {
+		if want.Units > 0 {
+			chosen = append(chosen, want)
+		}
+	}
+	return chosen
+}
