@@ -43,13 +43,26 @@ type Run struct {
 	ResponseLength int     `db:"response_length"`
 	Reasoning      *string `db:"reasoning"`
 	// ReasoningIsCut reports that Reasoning is only the beginning.
-	ReasoningIsCut bool      `db:"reasoning_is_cut"`
-	AnswerKey      []byte    `db:"answer_key"`
-	LatencyMS      *int      `db:"latency_ms"`
-	Attempts       int       `db:"attempts"`
-	ErrorCode      *string   `db:"error_code"`
-	ErrorMessage   *string   `db:"error_message"`
-	CreatedAt      time.Time `db:"created_at"`
+	ReasoningIsCut bool    `db:"reasoning_is_cut"`
+	AnswerKey      []byte  `db:"answer_key"`
+	LatencyMS      *int    `db:"latency_ms"`
+	Attempts       int     `db:"attempts"`
+	ErrorCode      *string `db:"error_code"`
+	ErrorMessage   *string `db:"error_message"`
+	Usage
+	CreatedAt time.Time `db:"created_at"`
+}
+
+// Usage is what a call took, as the agent says; nil means that it does not say.
+type Usage struct {
+	InputTokens     *int `db:"input_tokens"`
+	OutputTokens    *int `db:"output_tokens"`
+	ReasoningTokens *int `db:"reasoning_tokens"`
+	TotalTokens     *int `db:"total_tokens"`
+	// Cost is a decimal number in the currency of the target, by its prices; nil means that they or the tokens are unknown.
+	Cost *string `db:"cost"`
+	// FirstTokenMS is when the first piece of a streamed answer came.
+	FirstTokenMS *int `db:"first_token_ms"`
 }
 
 // WithMissing returns n runs in order of run_index; runs that never took place are STOPPED and have only their
@@ -80,6 +93,10 @@ type Result struct {
 	Attempts     int
 	ErrorCode    string
 	ErrorMessage string
+	// InputTokens and the others are what the agent says of the call; nil means that it does not say.
+	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
+	// FirstTokenMS is nil unless the answer was streamed.
+	FirstTokenMS *int
 }
 
 // supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
@@ -100,22 +117,28 @@ const recordResults = `
 			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:statuses AS text[]),
 			CAST(:bodies AS text[]), CAST(:has_body AS bool[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
 			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
-			CAST(:codes AS text[]), CAST(:messages AS text[]))
-		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message)),
+			CAST(:codes AS text[]), CAST(:messages AS text[]),
+			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]))
+		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
+			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms)),
 	done AS (
 		UPDATE units u
 		SET state = 'DONE', outcome = g.status, worker_id = NULL
 		FROM given g
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
-		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.run_index),` + supersede + `
+		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index),` + supersede + `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
-		answer_key, latency_ms, attempts, error_code, error_message)
+		answer_key, latency_ms, attempts, error_code, error_message,
+		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, cost)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
-		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, '')
+		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
+		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms,
+		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000
 	FROM given g
 	JOIN done d ON d.id = g.unit_id
+	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
 	CROSS JOIN superseded
 	RETURNING unit_id`
 
@@ -132,7 +155,9 @@ func (s *Store) RecordResults(ctx context.Context, taskID uuid.UUID, results []R
 	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
 	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
 	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
+	inputs, outputs, thoughts, totals, first := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
 	for n, r := range results {
+		inputs[n], outputs[n], thoughts[n], totals[n], first[n] = r.InputTokens, r.OutputTokens, r.ReasoningTokens, r.TotalTokens, r.FirstTokenMS
 		ids[n], epochs[n], statuses[n] = r.Unit.ID, int64(r.Unit.Epoch), string(r.Status)
 		response := string(r.Response)
 		bodies[n], hasBody[n] = storableText(response), r.Response != nil
@@ -148,6 +173,7 @@ func (s *Store) RecordResults(ctx context.Context, taskID uuid.UUID, results []R
 		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
 		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
 		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages,
+		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first),
 	})
 	if err != nil {
 		return nil, pg.Classify("record results", err)

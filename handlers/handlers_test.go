@@ -38,6 +38,7 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/blob"
+	"wending/jobs/guard"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
@@ -74,7 +75,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	queue, err := jobs.NewQueue(dbtest.Redis(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
-	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	guard, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)

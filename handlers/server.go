@@ -28,6 +28,7 @@ import (
 	"wending/handlers/web"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
+	"wending/jobs/guard"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -40,7 +41,7 @@ type Config struct {
 	Store  *db.Store
 	Queue  tasks.Waker
 	Agents *agent.Client
-	Guard  *agent.Guard
+	Guard  *guard.Guard
 	Sealer *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent"
+	"wending/jobs/guard"
+	"wending/jobs/protocol"
 )
 
 // A task over HTTP, from the upload of its file to SUCCEEDED, beside a bare client that makes the same calls at the
@@ -35,7 +37,7 @@ func BenchmarkTaskFromUploadToItsEnd(b *testing.B) {
 			}))
 			b.Cleanup(server.Close)
 			s := newSiteWith(b, 64)
-			guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+			guard, err := guard.New(guard.Config{AllowLoopback: true})
 			require.NoError(b, err)
 			client := agent.NewClient(guard, "")
 			file := strings.Builder{}
@@ -51,8 +53,8 @@ func BenchmarkTaskFromUploadToItsEnd(b *testing.B) {
 				for range concurrency {
 					lanes.Go(func() {
 						for n := next.Add(1); n <= items*runs; n = next.Add(1) {
-							answer := client.Ask(b.Context(), agent.Request{URL: server.URL, Question: "q", Stream: true, IdempotencyKey: fmt.Sprint(n), Timeout: 10 * time.Second})
-							if answer.Status != agent.Succeeded {
+							answer := client.Ask(b.Context(), protocol.Request{Protocol: protocol.Default, URL: server.URL, Question: "q", Stream: true, IdempotencyKey: fmt.Sprint(n), Timeout: 10 * time.Second})
+							if answer.Status != protocol.Succeeded {
 								b.Error(answer.ErrorMessage)
 							}
 						}

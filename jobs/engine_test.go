@@ -34,6 +34,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/guard"
 	"wending/jobs/secret"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
@@ -82,7 +83,7 @@ func (b *bench) newQueue(t testing.TB) *jobs.Queue {
 // startWorker runs a worker until the test ends or stop is called; stop returns when it has left.
 func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	t.Helper()
-	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	guard, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	queue := b.newQueue(t)
 	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""),
@@ -394,7 +395,7 @@ func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	sealed, err := b.sealer.Seal(map[string]string{"X": "y"}, "owner")
 	require.NoError(t, err)
 	fake := agenttest.New(t, answer)
-	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	guard, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	queue := b.newQueue(t)
 	reports := make(chan error, 100)

@@ -1,9 +1,9 @@
 package jobs
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"wending/jobs/protocol"
 
-	"wending/jobs/agent"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are what a worker reports to Prometheus.
@@ -37,7 +37,7 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 }
 
 // CallEnded implements crew.Observer.
-func (m *Metrics) CallEnded(answer agent.Answer) {
+func (m *Metrics) CallEnded(answer protocol.Answer) {
 	outcome := answer.ErrorCode
 	if outcome == "" {
 		outcome = string(answer.Status)

@@ -45,7 +45,7 @@ var rooms = []string{
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
 	"handlers/admission", "handlers/live", "handlers/relay",
-	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/export", "jobs/rating", "jobs/secret", "jobs/stability",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/export", "jobs/guard", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/secret", "jobs/stability", "jobs/wire",
 	"static", "views/paths", "views/text",
 }
 

@@ -25,6 +25,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
+	"wending/jobs/guard"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
@@ -42,7 +43,7 @@ type program struct {
 	// directURL is the address of the database itself, bypassing any pooler.
 	directURL string
 	queue     *jobs.Queue
-	guard     *agent.Guard
+	guard     *guard.Guard
 	agents    *agent.Client
 	sealer    *secret.Sealer
 	registry  *prometheus.Registry
@@ -149,7 +150,7 @@ func limitMemory() int64 {
 // itself serves on loopback: elsewhere loopback may be another machine's.
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
-	config := agent.GuardConfig{Allowlist: s.Allowlist, AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr)}
+	config := guard.Config{Allowlist: s.Allowlist, AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr)}
 	config.Own = slices.Concat(pg.Addresses(e.databaseURL), pg.Addresses(p.directURL), redisAddresses(e.redisURL))
 	if e.listener != nil {
 		config.Own = append(config.Own, e.listener.Addr().String()) // the port may have been chosen by the system
@@ -161,7 +162,7 @@ func (p *program) connectAgents(e endpoints) (err error) {
 		config.Always = []string{e.demo.address()}
 		p.demoURL = e.demo.url()
 	}
-	if p.guard, err = agent.NewGuard(config); err != nil {
+	if p.guard, err = guard.New(config); err != nil {
 		return err
 	}
 	p.agents = agent.NewClient(p.guard, s.AgentAPIKey)

@@ -114,9 +114,7 @@ type Run struct {
 }
 
 const listLaunchRuns = `
-	SELECT r.id, r.unit_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
-		coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
-		r.error_code, r.error_message, r.created_at, r.is_current, left(r.response_body, $2) AS response_body,
+	SELECT ` + report.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
 		i.question_id, i.question
 	FROM evaluation_runs r
 	JOIN evaluation_items i ON i.id = r.item_id
@@ -136,9 +134,7 @@ func (h History) Runs(ctx context.Context, launchID uuid.UUID, limit int, page d
 }
 
 const listNewestRuns = `
-	SELECT r.id, r.unit_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
-		coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
-		r.error_code, r.error_message, r.created_at, r.is_current, left(r.response_body, $2) AS response_body,
+	SELECT ` + report.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
 		i.question_id, i.question,
 		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND question_id <= i.question_id) AS number
 	FROM (

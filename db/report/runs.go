@@ -10,19 +10,21 @@ import (
 	"wending/db/pg"
 )
 
-const runColumns = `id, unit_id, item_id, variant, run_index, status, response_bytes IS NOT NULL AS is_replaced,
-	coalesce(char_length(response_body), 0) AS response_length, answer_key, latency_ms, attempts,
-	error_code, error_message, created_at`
+// RunColumns are those of a db.Run of evaluation_runs r but for the answer's text.
+const RunColumns = `r.id, r.unit_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
+	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
+	r.error_code, r.error_message, r.created_at,
+	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms`
 
 // CurrentRuns returns the current runs of these items with at most limit characters of each response, ordered by
 // item, variant and run_index.
 func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]db.Run, error) {
 	const query = `
-		SELECT ` + runColumns + `, left(response_body, $2) AS response_body, left(reasoning, $2) AS reasoning,
-			coalesce(char_length(reasoning) > $2, false) AS reasoning_is_cut
-		FROM evaluation_runs
-		WHERE item_id = ANY ($1) AND is_current
-		ORDER BY item_id, variant, run_index`
+		SELECT ` + RunColumns + `, left(r.response_body, $2) AS response_body, left(r.reasoning, $2) AS reasoning,
+			coalesce(char_length(r.reasoning) > $2, false) AS reasoning_is_cut
+		FROM evaluation_runs r
+		WHERE r.item_id = ANY ($1) AND r.is_current
+		ORDER BY r.item_id, r.variant, r.run_index`
 	var runs []db.Run
 	err := r.db.SelectContext(ctx, &runs, query, pq.Int64Array(itemIDs), limit)
 	return runs, pg.Classify("read the runs", err)
@@ -31,10 +33,10 @@ func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]
 // EachCurrentRun calls yield with the whole current runs of one item, in order of variant and run_index, one at a time.
 func (r Report) EachCurrentRun(ctx context.Context, itemID int64, yield func(db.Run) error) error {
 	const query = `
-		SELECT ` + runColumns + `, response_body, reasoning
-		FROM evaluation_runs
-		WHERE item_id = $1 AND is_current
-		ORDER BY variant, run_index`
+		SELECT ` + RunColumns + `, r.response_body, r.reasoning
+		FROM evaluation_runs r
+		WHERE r.item_id = $1 AND r.is_current
+		ORDER BY r.variant, r.run_index`
 	return pg.EachRow(ctx, r.db, "read the runs", query, []any{itemID}, yield)
 }
 
@@ -50,9 +52,7 @@ type WholeRun struct {
 // Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
 func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
 	const query = `
-		SELECT r.id, r.unit_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
-			coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
-			r.error_code, r.error_message, r.created_at, left(r.response_body, $3) AS response_body,
+		SELECT ` + RunColumns + `, left(r.response_body, $3) AS response_body,
 			i.question_id, i.question,
 			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND question_id <= i.question_id) AS number
 		FROM evaluation_runs r

@@ -75,6 +75,14 @@ func Status(code string) int { return statuses[code] }
 
 func notFoundCode(kind db.Kind) string { return strings.ToUpper(string(kind)) + "_NOT_FOUND" }
 
+// notFound returns the fault of an object that does not exist: kinds without a code of their own share one.
+func notFound(kind db.Kind) *Fault {
+	if _, hasOwn := statuses[notFoundCode(kind)]; hasOwn {
+		return New(notFoundCode(kind))
+	}
+	return New("NOT_FOUND")
+}
+
 // Fault is an error that a user or an API client sees. It does not change; With… return copies. The cause goes to
 // the log only.
 type Fault struct {
@@ -227,7 +235,7 @@ func Of(err error) *Fault {
 	var conflict *review.ConflictError
 	switch {
 	case errors.As(err, &missing):
-		return New(notFoundCode(missing.Kind)).WithCause(err)
+		return notFound(missing.Kind).WithCause(err)
 	case errors.Is(err, report.ErrSearchTooSlow):
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
 	case errors.Is(err, db.ErrNotFound):

@@ -20,6 +20,7 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
+	"wending/jobs/protocol"
 	"wending/jobs/tasks"
 	"wending/static"
 	"wending/views/paths"
@@ -474,8 +475,9 @@ func (p *Pages) probeAgent(c echo.Context) error {
 
 func (p *Pages) probe(c echo.Context, s *submission) (taskviews.Probe, error) {
 	ctx, n := c.Request().Context(), s.task
-	question := agent.Request{
-		URL: n.AgentURL, Headers: n.Headers, Question: s.Value("probe_question"), Stream: n.UseStream,
+	question := protocol.Request{
+		Protocol: protocol.Default,
+		URL:      n.AgentURL, Headers: n.Headers, Question: s.Value("probe_question"), Stream: n.UseStream,
 		IdempotencyKey: "wending-probe-" + uuid.NewString(), Timeout: time.Duration(n.TimeoutSeconds) * time.Second, RawLimit: 64 << 10,
 	}
 	switch {

@@ -1,4 +1,4 @@
-// Package agent asks an agent's HTTP API one question and reads the answer in any of the shapes of the default protocol.
+// Package agent asks an agent's or a model's HTTP API one question, in its protocol.
 package agent
 
 import (
@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,96 +17,35 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"wending/jobs/guard"
+	"wending/jobs/protocol"
 
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 )
 
-// Status is how a call ended.
-type Status string
-
-// The possible outcomes of a call.
-const (
-	Succeeded Status = "SUCCEEDED"
-	Failed    Status = "FAILED"
-	TimedOut  Status = "TIMEOUT"
-)
-
-// Error codes of calls that did not succeed; beside them HTTP_<status>.
-const (
-	CodeTimeout           = "TIMEOUT"
-	CodeNetwork           = "NETWORK_ERROR"
-	CodeAddressNotAllowed = "ADDRESS_NOT_ALLOWED"
-	CodeAgent             = "AGENT_ERROR"
-	CodeParse             = "PARSE_ERROR"
-	CodeIncomplete        = "INCOMPLETE_RESPONSE"
-	CodeTooLarge          = "RESPONSE_TOO_LARGE"
-)
-
-// Request is one question to one agent.
-type Request struct {
-	URL     string
-	Headers map[string]string
-	// Question and the rest of the body of spec/004; nil pointers become null.
-	Question       string
-	StandardAnswer string
-	SystemPrompt   *string
-	UserContext    *string
-	Stream         bool
-	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil means there are none.
-	ExtraPayload json.RawMessage
-	// IdempotencyKey lets the agent recognise a retried call.
-	IdempotencyKey string
-	// Timeout is the time from the call's start to the answer's last byte.
-	Timeout time.Duration
-	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
-	RawLimit int
-}
-
-// Answer is the outcome of a call.
-type Answer struct {
-	Status Status
-	// Text is the answer byte for byte, or the part that had arrived when the call failed; nil means nothing had arrived.
-	Text []byte
-	// Reasoning is the agent's reasoning text, kept separate from the answer.
-	Reasoning []byte
-	// ErrorCode and ErrorMessage are empty when Status is Succeeded.
-	ErrorCode, ErrorMessage string
-	Latency                 time.Duration
-	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
-	RetryAfter time.Duration
-	// HTTPStatus is zero when no response came.
-	HTTPStatus  int
-	ContentType string
-	// Raw is the beginning of the body, as far as the request's RawLimit goes.
-	Raw []byte
-}
-
-// Default is the name of the protocol of spec/004.
-const Default = "default"
-
 // Client calls agents through a Guard. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
-	guard *Guard
+	guard *guard.Guard
 	// apiKey goes to agents that the allowlist names.
 	apiKey string
 }
 
-// NewClient returns a client that reaches only what guard allows. apiKey, when it is not empty, is sent
+// NewClient returns a client that reaches only what allowed allows. apiKey, when it is not empty, is sent
 // as a bearer token to agents that the guard's allowlist names.
-func NewClient(guard *Guard, apiKey string) *Client {
+func NewClient(allowed *guard.Guard, apiKey string) *Client {
 	transport := &http.Transport{
 		Proxy:                  nil, // a proxy would resolve and connect behind the guard's back
-		DialContext:            guard.dial,
+		DialContext:            allowed.Dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    64,
 		IdleConnTimeout:        60 * time.Second,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &Client{guard: guard, apiKey: apiKey, http: &http.Client{
+	return &Client{guard: allowed, apiKey: apiKey, http: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // a redirect would carry the headers elsewhere
@@ -118,15 +56,17 @@ func NewClient(guard *Guard, apiKey string) *Client {
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ask makes one call. It never fails: the Answer describes any outcome.
-func (c *Client) Ask(ctx context.Context, q Request) Answer {
+// Ask makes one call. It never fails: the protocol.Answer describes any outcome.
+func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 	defer cancel()
-	answer := c.ask(ctx, q)
-	answer.Latency = time.Since(start)
-	if answer.Status != Succeeded && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		answer.Status, answer.ErrorCode = TimedOut, CodeTimeout
+	answer := c.ask(ctx, q, start)
+	if answer.Latency == 0 { // otherwise it ended before the connection did
+		answer.Latency = time.Since(start)
+	}
+	if answer.Status != protocol.Succeeded && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		answer.Status, answer.ErrorCode = protocol.TimedOut, protocol.CodeTimeout
 		answer.ErrorMessage = fmt.Sprintf("Agent request timed out after %s", formatSeconds(q.Timeout))
 	}
 	return answer
@@ -136,20 +76,27 @@ func formatSeconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }
 
-func (c *Client) ask(ctx context.Context, q Request) Answer {
-	body, err := q.body()
+func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) protocol.Answer {
+	spoken, isKnown := protocol.Of(q.Protocol)
+	if !isKnown {
+		return protocol.Failure(protocol.CodeParse, "There is no protocol of the name "+q.Protocol)
+	}
+	body, err := q.Body()
 	if err != nil {
-		return failed(CodeParse, "The request body cannot be built: "+err.Error())
+		return protocol.Failure(protocol.CodeParse, "The request body cannot be built: "+err.Error())
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, q.URL, bytes.NewReader(body))
 	if err != nil {
-		return failed(CodeNetwork, "The agent's URL cannot be used")
+		return protocol.Failure(protocol.CodeNetwork, "The agent's URL cannot be used")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "wending")
 	request.Header.Set("Accept", "application/json")
 	if q.Stream {
 		request.Header.Set("Accept", "text/event-stream, application/json")
+	}
+	for name, text := range spoken.Headers() {
+		request.Header.Set(name, text)
 	}
 	if c.apiKey != "" && c.guard.Names(request.URL) {
 		request.Header.Set("Authorization", "Bearer "+c.apiKey)
@@ -163,19 +110,15 @@ func (c *Client) ask(ctx context.Context, q Request) Answer {
 		return connectionFailure(err)
 	}
 	defer response.Body.Close() //nolint:errcheck // read to its end or abandoned
-	return read(response, q.RawLimit)
-}
-
-func failed(code, message string) Answer {
-	return Answer{Status: Failed, ErrorCode: code, ErrorMessage: message}
+	return read(response, spoken, q.RawLimit, start)
 }
 
 // connectionFailure names the cause without the URL, whose query may hold a secret.
-func connectionFailure(err error) Answer {
-	if refused := (*NotAllowedError)(nil); errors.As(err, &refused) {
-		return failed(CodeAddressNotAllowed, refused.Error())
+func connectionFailure(err error) protocol.Answer {
+	if refused := (*guard.NotAllowedError)(nil); errors.As(err, &refused) {
+		return protocol.Failure(protocol.CodeAddressNotAllowed, refused.Error())
 	}
-	return failed(CodeNetwork, networkReason(err))
+	return protocol.Failure(protocol.CodeNetwork, networkReason(err))
 }
 
 // networkReason says what is wrong with a connection. It names no resolved address, no name server and nothing that a
@@ -199,7 +142,7 @@ func networkReason(err error) string {
 	case errors.As(err, &misnamed):
 		return "The agent's certificate is for another name"
 	case errors.As(err, &untrue):
-		return "The agent's certificate is not valid: " + excerptOf([]byte(untrue.Err.Error()))
+		return "The agent's certificate is not valid: " + protocol.Excerpt([]byte(untrue.Err.Error()))
 	case errors.As(err, &noTLS):
 		return "The agent does not speak TLS"
 	case errors.As(err, &alert):
@@ -218,89 +161,38 @@ func networkReason(err error) string {
 	if errors.As(err, &wrongURL) {
 		err = wrongURL.Err
 	}
-	return excerptOf([]byte(err.Error()))
+	return protocol.Excerpt([]byte(err.Error()))
 }
 
+// lingerTime is how long what follows an answer's end is read: so the connection can be used again, and some servers send
+// usage only then.
+const lingerTime = 250 * time.Millisecond
+
 // read turns a response into an Answer.
-func read(response *http.Response, rawLimit int) Answer {
+func read(response *http.Response, spoken protocol.Protocol, rawLimit int, start time.Time) protocol.Answer {
 	raw := &prefix{limit: rawLimit}
-	tee := io.TeeReader(response.Body, raw)
-	answer := readBody(response, tee)
+	answer := readBody(response, spoken, io.TeeReader(response.Body, raw), start)
 	answer.HTTPStatus = response.StatusCode
 	answer.ContentType = response.Header.Get("Content-Type")
 	answer.Raw = raw.kept
 	return answer
 }
 
-func readBody(response *http.Response, body io.Reader) Answer {
-	d := decoder{}
+func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader, start time.Time) protocol.Answer {
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		begin, _ := io.ReadAll(io.LimitReader(decodedBody(response, body), 16<<10))
-		answer := failed(fmt.Sprintf("HTTP_%d", response.StatusCode), httpMessage(response.StatusCode, begin))
+		answer := protocol.Failure(fmt.Sprintf("HTTP_%d", response.StatusCode), httpMessage(response.StatusCode, begin))
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 			answer.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
 		}
 		return answer
 	}
-	err := d.decode(decodedBody(response, body))
-	answer := d.answer(err)
-	answer.Reasoning = d.reasoning
+	linger := func() { time.AfterFunc(lingerTime, func() { _ = response.Body.Close() }) }
+	answer := spoken.Read(decodedBody(response, body), start, linger, networkReason)
+	if answer.IsSilent && answer.Status != protocol.Succeeded {
+		return protocol.Failure(protocol.CodeNetwork, strings.TrimPrefix(answer.ErrorMessage, protocol.BrokenBefore))
+	}
 	return answer
-}
-
-// answer decides what the collected events amount to. broken is the transport's error, if any.
-func (d *decoder) answer(broken error) Answer {
-	text := d.chunks
-	if len(text) == 0 {
-		text = d.partial
-	}
-	if d.final != nil && (!d.isFinalBlank || len(d.chunks) == 0) {
-		text = d.final
-	} else if !d.sawFinal && !d.sawChunk && d.isOneEnvelope() {
-		text = d.envelope
-	}
-	switch {
-	case d.tooLarge:
-		text = append(text[:cutAtCharacter(text, MaxText):cutAtCharacter(text, MaxText)], "…[cut at 8 MiB]"...)
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}
-	case broken != nil && d.w.read == 0:
-		return connectionFailure(broken)
-	case broken != nil:
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
-			ErrorMessage: "The connection broke before the answer's end: " + networkReason(broken)}
-	case d.hasFailed:
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeAgent, ErrorMessage: d.failure}
-	case d.incomplete:
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: "The answer ends inside a JSON value"}
-	case d.sawFinal:
-		if text == nil {
-			text = []byte{}
-		}
-		return Answer{Status: Succeeded, Text: text}
-	case d.sawChunk:
-		message := "The stream ended without its final event"
-		if len(d.excerpt) > 0 {
-			message += "; it contains: " + excerptOf(d.excerpt)
-		}
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: message}
-	case d.isOneEnvelope():
-		return Answer{Status: Succeeded, Text: text}
-	case d.w.read == 0:
-		return failed(CodeParse, "The agent answered with an empty body")
-	case d.looksLike != "":
-		return failed(CodeParse, fmt.Sprintf("The response looks like the protocol of %s, which is not the one expected: %s",
-			d.looksLike, excerptOf(d.w.begin)))
-	case d.sawEnvelope:
-		return failed(CodeParse, "The response holds several values, none of which is marked as the whole answer: "+excerptOf(d.w.begin))
-	default:
-		return failed(CodeParse, "No answer can be read from: "+excerptOf(d.w.begin))
-	}
-}
-
-// isOneEnvelope reports whether the body is one JSON value that holds an answer. If the body has anything
-// else, such a value may be a fragment.
-func (d *decoder) isOneEnvelope() bool {
-	return d.sawEnvelope && d.values == 1 && len(d.excerpt) == 0
 }
 
 // decodedBody reads the body as UTF-8 where its Content-Type names another charset.
@@ -324,11 +216,10 @@ func httpMessage(status int, begin []byte) string {
 	if name := http.StatusText(status); name != "" {
 		message += " " + name
 	}
-	d := decoder{}
-	if d.decode(bytes.NewReader(begin)) == nil && d.hasFailed {
-		return message + ": " + d.failure
+	if failure := protocol.FailureIn(bytes.NewReader(begin)); failure != "" {
+		return message + ": " + failure
 	}
-	if text := excerptOf(begin); text != "" {
+	if text := protocol.Excerpt(begin); text != "" {
 		return message + ": " + text
 	}
 	return message
@@ -343,28 +234,6 @@ func retryAfter(header string, now time.Time) time.Duration {
 		return moment.Sub(now)
 	}
 	return 0
-}
-
-// body is the request's JSON: the members of spec/004, overridden by the extra payload.
-func (q Request) body() ([]byte, error) {
-	members := map[string]any{
-		"question": q.Question, "standard_answer": q.StandardAnswer,
-		"system_prompt": q.SystemPrompt, "user_context": q.UserContext, "stream": q.Stream,
-	}
-	if len(q.ExtraPayload) > 0 {
-		var extra map[string]json.RawMessage
-		if err := json.Unmarshal(q.ExtraPayload, &extra); err != nil {
-			return nil, err
-		}
-		for name, member := range extra {
-			members[name] = member
-		}
-	}
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(members)
-	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
 }
 
 // prefix keeps the first bytes that are written to it.

@@ -16,6 +16,8 @@ import (
 
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/guard"
+	"wending/jobs/protocol"
 )
 
 func TestWhatTheServerAnswersBecomesItsCode(t *testing.T) {
@@ -34,22 +36,22 @@ func TestWhatTheServerAnswersBecomesItsCode(t *testing.T) {
 			w.Header().Set("Location", "http://169.254.169.254/latest/meta-data")
 			w.WriteHeader(http.StatusFound)
 		}, "HTTP_302", "", false},
-		"dropped at once": {func(http.ResponseWriter, agenttest.Call) { panic(http.ErrAbortHandler) }, agent.CodeNetwork, "", true},
+		"dropped at once": {func(http.ResponseWriter, agenttest.Call) { panic(http.ErrAbortHandler) }, protocol.CodeNetwork, "", true},
 		"dropped on the way": {func(w http.ResponseWriter, _ agenttest.Call) {
 			_, _ = io.WriteString(w, "data: {\"event\":\"llm_chunk\",\"text\":\"half\"}\n\n")
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, agent.CodeIncomplete, "", false},
-		"html": {func(w http.ResponseWriter, _ agenttest.Call) { _, _ = io.WriteString(w, "<!DOCTYPE html><p>login") }, agent.CodeParse, "<!DOCTYPE html>", false},
+		}, protocol.CodeIncomplete, "", false},
+		"html": {func(w http.ResponseWriter, _ agenttest.Call) { _, _ = io.WriteString(w, "<!DOCTYPE html><p>login") }, protocol.CodeParse, "<!DOCTYPE html>", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fake := agenttest.New(t, test.script)
-			answer := client.Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 10 * time.Second})
-			require.Equal(t, agent.Failed, answer.Status)
+			answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 10 * time.Second})
+			require.Equal(t, protocol.Failed, answer.Status)
 			require.Equal(t, test.code, answer.ErrorCode)
 			require.Contains(t, answer.ErrorMessage, test.message)
-			require.Equal(t, test.retry, answer.MayRetry(agent.RetryTyped))
+			require.Equal(t, test.retry, agent.MayRetry(answer, agent.RetryTyped))
 			require.Len(t, fake.Calls(), 1, "redirects are not followed")
 		})
 	}
@@ -66,9 +68,9 @@ func TestADripDoesNotExtendTheDeadline(t *testing.T) {
 			time.Sleep(20 * time.Millisecond) // the drip itself
 		}
 	})
-	answer := newClient(t).Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 500 * time.Millisecond})
-	require.Equal(t, agent.TimedOut, answer.Status)
-	require.Equal(t, agent.CodeTimeout, answer.ErrorCode)
+	answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 500 * time.Millisecond})
+	require.Equal(t, protocol.TimedOut, answer.Status)
+	require.Equal(t, protocol.CodeTimeout, answer.ErrorCode)
 	require.Equal(t, "Agent request timed out after 0.5s", answer.ErrorMessage)
 	require.True(t, strings.HasPrefix(string(answer.Text), "0 1 2 "), "what came is kept")
 	require.Less(t, answer.Latency, 3*time.Second)
@@ -80,15 +82,15 @@ func TestRetryAfterIsRead(t *testing.T) {
 		w.Header().Set("Retry-After", "7")
 		http.Error(w, "busy", http.StatusTooManyRequests)
 	})
-	answer := newClient(t).Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second})
+	answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
 	require.Equal(t, "HTTP_429", answer.ErrorCode)
 	require.Equal(t, 7*time.Second, answer.RetryAfter)
 }
 
 func TestNoSecretOfTheURLReachesAMessage(t *testing.T) {
 	t.Parallel()
-	answer := newClient(t).Ask(t.Context(), agent.Request{URL: "http://127.0.0.1:1/run?key=tops3cret", Timeout: 5 * time.Second})
-	require.Equal(t, agent.CodeNetwork, answer.ErrorCode)
+	answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: "http://127.0.0.1:1/run?key=tops3cret", Timeout: 5 * time.Second})
+	require.Equal(t, protocol.CodeNetwork, answer.ErrorCode)
 	require.NotContains(t, answer.ErrorMessage, "tops3cret")
 }
 
@@ -128,73 +130,9 @@ func TestMessagesNameNoInnerAddress(t *testing.T) {
 		{"https://127.0.0.1:" + certifiedPort, "The agent's certificate is not valid: x509: certificate signed by unknown authority"},
 		{"https://localhost:" + otherPort, "The agent does not speak TLS"},
 	} {
-		answer := client.Ask(t.Context(), agent.Request{URL: test.url, Timeout: 10 * time.Second})
-		require.Equal(t, agent.CodeNetwork, answer.ErrorCode)
+		answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: test.url, Timeout: 10 * time.Second})
+		require.Equal(t, protocol.CodeNetwork, answer.ErrorCode)
 		require.Equal(t, test.message, answer.ErrorMessage, test.url)
-	}
-}
-
-func TestTheGuardDecidesByAddress(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		allowlist string
-		loopback  bool
-		url       string
-		isAllowed bool
-	}{
-		{"", false, "https://8.8.8.8/", true},
-		{"", false, "http://agent.example/", true}, // its address decides when it is called
-		{"", false, "http://127.0.0.1:9000/", false},
-		{"", true, "http://127.0.0.1:9000/", true},
-		{"", true, "http://localhost:9000/", true},
-		{"", false, "http://localhost:9000/", false},
-		{"", true, "http://[::1]:9000/", true},
-		{"", true, "http://10.0.0.1/", false},
-		{"", true, "http://192.168.1.1/", false},
-		{"", true, "http://169.254.169.254/", false},
-		{"", true, "http://168.63.129.16/", false},
-		{"", true, "http://100.100.100.200/", false},
-		{"", true, "http://[fe80::1]/", false},
-		{"", true, "http://[fd00:ec2::254]/", false},
-		{"", true, "http://[::ffff:169.254.169.254]/", false},
-		{"", true, "http://0.0.0.0:9000/", false},
-		{"", true, "http://127.0.0.1:8080/", false}, // our own server
-		{"127.0.0.0/8", false, "http://127.0.0.1:8080/", false},
-		{"127.0.0.0/8", false, "http://127.0.0.2:8080/", false}, // leads to our own server too
-		{"127.0.0.0/8, ::1", false, "http://[::1]:8080/", false},
-		{"127.0.0.0/8", false, "http://127.0.0.2:9000/", true},
-		{"", false, "http://[64:ff9b::a9fe:a9fe]/", false}, // 169.254.169.254 in IPv6
-		{"64:ff9b::/32", false, "http://[64:ff9b::a9fe:a9fe]/", false},
-		{"64:ff9b::/32", false, "http://[64:ff9b:1::a9fe:a9fe]/", false},
-		{"64:ff9b::/32", false, "http://[64:ff9b:1:a9fe:a9:fe00::]/", false},
-		{"64:ff9b::/32", false, "http://[64:ff9b::808:808]/", true},
-		{"::/0", false, "http://[::a9fe:a9fe]/", false},
-		{"::/0", false, "http://[2002:a9fe:a9fe::]/", false},
-		{"::/0", false, "http://[2001:0:a9fe:a9fe::1]/", false},
-		{"::/0", false, "http://[2001:0:808:808::5601:5601]/", false},
-		{"::/0", false, "http://[2001:db8::0:5efe:a9fe:a9fe]/", false},
-		{"::/0", false, "http://[2002:7f00:1::]:8080/", false},
-		{"", false, "http://[64:ff9b::a00:1]/", false},
-		{"169.254.0.0/16", false, "http://169.254.169.254/", false},
-		{"10.0.0.0/8", false, "http://10.1.2.3/", true},
-		{"10.0.0.0/8", false, "http://8.8.8.8/", false},
-		{"10.1.2.3:8000", false, "http://10.1.2.3:8000/", true},
-		{"10.1.2.3:8000", false, "http://10.1.2.3/", false},
-		{"*.corp.example, api.example:8443", false, "https://llm.corp.example/", true},
-		{"*.corp.example, api.example:8443", false, "https://corp.example/", false},
-		{"*.corp.example, api.example:8443", false, "https://api.example:8443/", true},
-		{"*.corp.example, api.example:8443", false, "https://api.example/", false},
-		{"api.example", true, "http://127.0.0.1:9000/", false},
-	} {
-		guard, err := agent.NewGuard(agent.GuardConfig{Allowlist: test.allowlist, AllowLoopback: test.loopback, Own: []string{"0.0.0.0:8080"}})
-		require.NoError(t, err)
-		u, err := url.Parse(test.url)
-		require.NoError(t, err)
-		require.Equal(t, test.isAllowed, guard.CheckURL(u) == nil, "%+v", test)
-	}
-	for _, bad := range []string{"http://x", "a b", "*.", "10.0.0.0/99", "x:99999"} {
-		_, err := agent.NewGuard(agent.GuardConfig{Allowlist: bad})
-		require.Error(t, err, bad)
 	}
 }
 
@@ -206,31 +144,31 @@ func TestTheGuardChecksTheResolvedAddress(t *testing.T) {
 	defer listener.Close()
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	guard, err := agent.NewGuard(agent.GuardConfig{})
+	allowed, err := guard.New(guard.Config{})
 	require.NoError(t, err)
-	client := agent.NewClient(guard, "")
-	answer := client.Ask(t.Context(), agent.Request{URL: "http://localhost:" + port + "/", Timeout: 5 * time.Second})
-	require.Equal(t, agent.CodeAddressNotAllowed, answer.ErrorCode)
+	client := agent.NewClient(allowed, "")
+	answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: "http://localhost:" + port + "/", Timeout: 5 * time.Second})
+	require.Equal(t, protocol.CodeAddressNotAllowed, answer.ErrorCode)
 	require.Equal(t, "The address localhost:"+port+" is not allowed for agents", answer.ErrorMessage, "not the address that it resolves to")
-	require.False(t, answer.MayRetry(agent.RetryTyped))
+	require.False(t, agent.MayRetry(answer, agent.RetryTyped))
 
-	guard, err = agent.NewGuard(agent.GuardConfig{Always: []string{"127.0.0.1:" + port}})
+	allowed, err = guard.New(guard.Config{Always: []string{"127.0.0.1:" + port}})
 	require.NoError(t, err)
 	u, err := url.Parse("http://127.0.0.1:" + port)
 	require.NoError(t, err)
-	require.NoError(t, guard.CheckURL(u), "the demo agent is always allowed")
+	require.NoError(t, allowed.CheckURL(u), "the demo agent is always allowed")
 }
 
 func TestTheAPIKeyGoesOnlyWhereTheAllowlistSays(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	named, err := agent.NewGuard(agent.GuardConfig{Allowlist: "127.0.0.1"})
+	named, err := guard.New(guard.Config{Allowlist: "127.0.0.1"})
 	require.NoError(t, err)
-	unnamed, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	unnamed, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
-	agent.NewClient(named, "k").Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second})
-	agent.NewClient(unnamed, "k").Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second})
-	agent.NewClient(named, "k").Ask(t.Context(), agent.Request{URL: fake.URL, Timeout: 5 * time.Second, Headers: map[string]string{"Authorization": "Basic own"}})
+	agent.NewClient(named, "k").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
+	agent.NewClient(unnamed, "k").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
+	agent.NewClient(named, "k").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second, Headers: map[string]string{"Authorization": "Basic own"}})
 	var sent []string
 	for _, call := range fake.Calls() {
 		sent = append(sent, call.Header.Get("Authorization"))

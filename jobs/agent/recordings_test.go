@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,11 +10,13 @@ import (
 
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/guard"
+	"wending/jobs/protocol"
 )
 
 func newClient(t *testing.T) *agent.Client {
 	t.Helper()
-	guard, err := agent.NewGuard(agent.GuardConfig{AllowLoopback: true})
+	guard, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	client := agent.NewClient(guard, "")
 	t.Cleanup(client.Close)
@@ -33,10 +36,10 @@ func TestRecordingsOfTheDefaultProtocolAreReadAsTheIndexSays(t *testing.T) {
 		tested++
 		t.Run(recording.File, func(t *testing.T) {
 			t.Parallel()
-			answer := client.Ask(t.Context(), agent.Request{URL: recording.Serve(t), Question: "法国的首都是哪里？",
+			answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: recording.Serve(t), Question: "法国的首都是哪里？",
 				Stream: recording.Protocol == "default-agent", Timeout: 20 * time.Second})
 			expect := recording.Expect
-			require.Equal(t, expect.Complete, answer.Status == agent.Succeeded, "%+v", answer)
+			require.Equal(t, expect.Complete, answer.Status == protocol.Succeeded, "%+v", answer)
 			if expect.Complete {
 				require.Empty(t, answer.ErrorCode)
 				require.NotNil(t, answer.Text)
@@ -60,62 +63,120 @@ func TestRecordingsOfTheDefaultProtocolAreReadAsTheIndexSays(t *testing.T) {
 
 // requireError holds an answer against the index's words for the failure: a code of ours for its
 // descriptions, the agent's own message otherwise.
-func requireError(t *testing.T, want string, recording agenttest.Recording, answer agent.Answer) {
+func requireError(t *testing.T, want string, recording agenttest.Recording, answer protocol.Answer) {
 	t.Helper()
 	switch want {
 	case "too large":
-		require.Equal(t, agent.CodeTooLarge, answer.ErrorCode)
+		require.Equal(t, protocol.CodeTooLarge, answer.ErrorCode)
 	case "empty answer":
-		require.Equal(t, agent.CodeParse, answer.ErrorCode)
+		require.Equal(t, protocol.CodeParse, answer.ErrorCode)
 	case "HTTP 500":
 		require.Equal(t, "HTTP_500", answer.ErrorCode)
 	default:
 		require.Contains(t, answer.ErrorMessage, want)
 		if recording.Status == 200 && !strings.Contains(want, "502") {
-			require.Equal(t, agent.CodeAgent, answer.ErrorCode)
+			require.Equal(t, protocol.CodeAgent, answer.ErrorCode)
 		}
 	}
 }
 
-// A recording of a protocol that the default reader does not know is read rightly or fails; it is never
-// taken for another text, and the failure says which protocol it looks like.
-func TestRecordingsOfOtherProtocolsAreNeverTakenForAnotherText(t *testing.T) {
+// protocolOf names the protocol of a recording: its label in the index may say more, and ends in how it was asked.
+func protocolOf(recording agenttest.Recording) (name string, isStream bool) {
+	label, isWhole := strings.CutSuffix(recording.Protocol, "-nonstream")
+	for prefix, protocol := range map[string]string{
+		"openai-chat": "openai", "openai-error": "openai", "openai-responses": "openai-responses", "anthropic-messages": "anthropic", "ollama": "ollama",
+		"dify-chat": "dify-chat", "dify-workflow": "dify-workflow", "coze-v3": "coze", "coze-workflow": "coze-workflow", "fastgpt": "fastgpt",
+		"ragflow-chat": "ragflow-chat", "ragflow-agent": "ragflow-agent", "langserve": "langserve", "langgraph": "langgraph", "a2a": "a2a", "ag-ui": "ag-ui",
+	} {
+		if label == prefix || strings.HasPrefix(label, prefix+"-") && prefix != "openai-chat" && prefix != "dify-chat" {
+			return protocol, !isWhole
+		}
+	}
+	return "", false
+}
+
+// Every recording is read in its protocol as the index says, over real HTTP with the recorded chunk boundaries.
+func TestRecordingsOfEveryProtocolAreReadAsTheIndexSays(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	protocols := map[string]string{"a2a": "A2A", "ag-ui": "AG-UI", "openai-responses": "OpenAI Responses", "openai-chat": "OpenAI chat completions",
-		"anthropic": "Anthropic Messages", "coze": "Coze", "fastgpt": "FastGPT", "langgraph": "LangGraph", "langserve": "LangServe",
-		"ragflow": "RAGFlow", "dify": "Dify", "ollama": "Ollama"}
-	tested := 0
+	tested := map[string]int{}
 	for _, recording := range agenttest.Recordings(t) {
-		if strings.HasPrefix(recording.Protocol, "default-agent") {
+		if strings.HasPrefix(recording.Protocol, "default-agent") || recording.Protocol == "ollama-progress" { // no chat
 			continue
 		}
-		tested++
+		name, isStream := protocolOf(recording)
+		require.NotEmpty(t, name, recording.Protocol)
+		tested[name]++
 		t.Run(recording.File, func(t *testing.T) {
 			t.Parallel()
-			answer := client.Ask(t.Context(), agent.Request{URL: recording.Serve(t), Question: "法国的首都是哪里？", Stream: true, Timeout: 20 * time.Second})
-			if answer.Status == agent.Succeeded {
-				require.True(t, recording.Expect.Complete)
-				if recording.Expect.Answer != nil {
-					require.Equal(t, *recording.Expect.Answer, string(answer.Text))
-				} else {
-					require.Equal(t, "captured/mockopenaiapi_chat.json", recording.File, "the text that was recorded there is read")
+			answer := client.Ask(t.Context(), protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "法国的首都是哪里？", Stream: isStream, Timeout: 20 * time.Second})
+			expect := recording.Expect
+			require.Equal(t, expect.Complete, answer.Status == protocol.Succeeded, "%+v", answer)
+			if expect.Answer != nil {
+				require.Equal(t, *expect.Answer, string(answer.Text))
+			}
+			if expect.Reasoning != nil {
+				require.Equal(t, *expect.Reasoning, string(answer.Reasoning))
+			}
+			if expect.Usage != nil {
+				require.Equal(t, expect.Usage.Input, answer.Usage.Input, "input tokens")
+				require.Equal(t, expect.Usage.Output, answer.Usage.Output, "output tokens")
+				require.Equal(t, expect.Usage.Total, answer.Usage.Total, "all tokens")
+			}
+			if expect.Complete {
+				require.NotNil(t, answer.Text)
+				if recording.Protocol == "openai-chat" && len(answer.Text) > 0 {
+					require.NotZero(t, answer.FirstToken)
 				}
 				return
 			}
-			require.NotEmpty(t, answer.ErrorMessage)
-			if answer.ErrorCode != agent.CodeParse || recording.Expect.Error != nil {
-				return
+			require.NotEmpty(t, answer.ErrorCode)
+			switch *expect.Error {
+			case "connection closed before [DONE]":
+				require.Equal(t, protocol.CodeIncomplete, answer.ErrorCode)
+			case "not JSON":
+				require.Equal(t, protocol.CodeParse, answer.ErrorCode)
+			default:
+				require.Contains(t, answer.ErrorMessage, *expect.Error)
 			}
-			for prefix, name := range protocols {
-				if strings.HasPrefix(recording.Protocol, prefix) {
-					require.Contains(t, answer.ErrorMessage, "the protocol of "+name)
-					require.Contains(t, answer.ErrorMessage, string(recording.Body(t)[:20]))
-					return
-				}
-			}
-			t.Fatal("no name is known for " + recording.Protocol)
 		})
 	}
-	require.GreaterOrEqual(t, tested, 50)
+	require.Len(t, tested, len(protocol.All)-1, "%v", tested)
+}
+
+// Whatever protocol a target has, an answer in another one is a failure, and the message says which it looks like.
+func TestAnAnswerInAnotherProtocolIsAFailureThatNamesIt(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	labels := map[string]string{"a2a": "A2A", "ag-ui": "AG-UI", "openai-responses": "OpenAI Responses", "openai": "OpenAI chat completions",
+		"anthropic": "Anthropic Messages", "coze": "Coze", "coze-workflow": "Coze Workflow", "langgraph": "LangGraph", "langserve": "LangServe",
+		"ragflow-chat": "RAGFlow Chat", "ragflow-agent": "RAGFlow Agent", "dify-chat": "Dify Chat", "dify-workflow": "Dify Workflow", "ollama": "Ollama", protocol.Default: "Wending"}
+	// Those that are near: one is read by the reader of the other, rightly or as its failure.
+	near := map[string][]string{"openai": {"fastgpt"}, "fastgpt": {"openai"}}
+	tested := 0
+	for _, recording := range agenttest.Recordings(t) {
+		name, isStream := protocolOf(recording)
+		if recording.Protocol == "default-agent" && strings.HasPrefix(recording.File, "composed/default_agent.") {
+			name, isStream = protocol.Default, true
+		}
+		if name == "" || !recording.Expect.Complete || labels[name] == "" {
+			continue
+		}
+		url := recording.Serve(t)
+		for _, other := range protocol.All {
+			if other.Name == name || slices.Contains(near[name], other.Name) {
+				continue
+			}
+			tested++
+			t.Run(recording.File+" as "+other.Name, func(t *testing.T) {
+				t.Parallel()
+				answer := client.Ask(t.Context(), protocol.Request{Protocol: other.Name, URL: url, Question: "法国的首都是哪里？", Stream: isStream, Timeout: 20 * time.Second})
+				require.Equal(t, protocol.Failed, answer.Status, "%q", answer.Text)
+				if answer.ErrorCode == protocol.CodeParse {
+					require.Contains(t, answer.ErrorMessage, "looks like "+labels[name]+"; choose "+labels[name])
+				}
+			})
+		}
+	}
+	require.Greater(t, tested, 400)
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"net/http"
 	"slices"
+	"wending/jobs/protocol"
 )
 
 // The kinds of failures that another attempt may mend.
@@ -20,12 +21,12 @@ var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerE
 var RetryTyped = []string{RetryTimeout, RetryNetwork}
 
 // MayRetry reports whether the call failed in one of the ways that another attempt is made after.
-func (a Answer) MayRetry(on []string) bool {
+func MayRetry(a protocol.Answer, on []string) bool {
 	kind := ""
 	switch {
-	case a.ErrorCode == CodeTimeout:
+	case a.ErrorCode == protocol.CodeTimeout:
 		kind = RetryTimeout
-	case a.ErrorCode == CodeNetwork:
+	case a.ErrorCode == protocol.CodeNetwork:
 		kind = RetryNetwork
 	case a.HTTPStatus == http.StatusTooManyRequests:
 		kind = RetryTooMany

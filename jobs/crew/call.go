@@ -10,7 +10,9 @@ import (
 
 	"wending/db"
 	"wending/jobs/agent"
+	"wending/jobs/protocol"
 	"wending/jobs/stability"
+	"wending/jobs/tasks"
 )
 
 // maxPostpone caps how long an agent's Retry-After may hold back calls to its origin.
@@ -36,7 +38,7 @@ func newRetry() retryClock {
 func (c *crew) attempt(unit claimed) (result *db.Result, isParked bool) {
 	ctx := c.calls
 	answer := c.ask(ctx, unit.Unit)
-	if ctx.Err() != nil && answer.Status != agent.Succeeded {
+	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
 		return nil, false
 	}
 	c.Observer.CallEnded(answer)
@@ -45,7 +47,7 @@ func (c *crew) attempt(unit claimed) (result *db.Result, isParked bool) {
 			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
-	if !answer.MayRetry(c.call.Task.Targets[unit.Target-1].RetryOn) || unit.attempt > c.call.Task.MaxRetries {
+	if !agent.MayRetry(answer, c.call.Task.Targets[unit.Target-1].RetryOn) || unit.attempt > c.call.Task.MaxRetries {
 		outcome := newResult(unit.Unit, answer, unit.attempt)
 		return &outcome, false
 	}
@@ -82,16 +84,13 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 
 // ask makes one call. If decoding the answer panics, the run is recorded as failed; otherwise the unit would
 // fail on one worker after another.
-func (c *crew) ask(ctx context.Context, unit db.Unit) (answer agent.Answer) {
-	task, target, start := c.call.Task, c.targets[unit.Target], time.Now()
-	request := agent.Request{
-		URL: target.URL, Headers: target.Headers, ExtraPayload: target.Payload, Question: unit.Question, StandardAnswer: unit.StandardAnswer,
-		SystemPrompt: unit.SystemPrompt, UserContext: unit.UserContext, Stream: task.UseStream,
-		IdempotencyKey: idempotencyKey(c.call, unit), Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
-	}
+func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
+	start, variant := time.Now(), c.call.Task.Variants[unit.Variant-1]
+	request := tasks.Request(c.call.Task, variant, c.targets[unit.Target], unit.Item)
+	request.IdempotencyKey = idempotencyKey(c.call, unit)
 	if c.contain("read an answer", func() { answer = c.Agents.Ask(ctx, request) }) {
-		answer = agent.Answer{
-			Status: agent.Failed, ErrorCode: codeInternal, Latency: time.Since(start),
+		answer = protocol.Answer{
+			Status: protocol.Failed, ErrorCode: codeInternal, Latency: time.Since(start),
 			ErrorMessage: "The answer could not be read because of an internal error",
 		}
 	}
@@ -104,11 +103,16 @@ func idempotencyKey(call db.Call, unit db.Unit) string {
 	return fmt.Sprintf("wending-%s-%d", call.LaunchID, unit.ID)
 }
 
-func newResult(unit db.Unit, answer agent.Answer, attempts int) db.Result {
+func newResult(unit db.Unit, answer protocol.Answer, attempts int) db.Result {
 	result := db.Result{
 		Unit: unit, Status: db.RunStatus(answer.Status), Response: answer.Text, Reasoning: answer.Reasoning,
 		LatencyMS: int(answer.Latency.Milliseconds()), Attempts: attempts,
 		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage,
+		InputTokens: answer.Usage.Input, OutputTokens: answer.Usage.Output, ReasoningTokens: answer.Usage.Reasoning, TotalTokens: answer.Usage.Total,
+	}
+	if answer.FirstToken > 0 {
+		first := int(answer.FirstToken.Milliseconds())
+		result.FirstTokenMS = &first
 	}
 	if result.Status == db.RunSucceeded {
 		result.AnswerKey = stability.Key(answer.Text)

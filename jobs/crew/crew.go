@@ -24,6 +24,7 @@ import (
 
 	"wending/db"
 	"wending/jobs/agent"
+	"wending/jobs/protocol"
 	"wending/jobs/tasks"
 )
 
@@ -44,7 +45,7 @@ type Config struct {
 
 // Observer counts what crews do.
 type Observer interface {
-	CallEnded(agent.Answer)
+	CallEnded(protocol.Answer)
 	LateResult()
 }
 

@@ -15,7 +15,7 @@ const (
 	unusedFor = 2 * time.Second
 	// shortCall is the duration of a call with its commit below which a lane begins its next call while the last
 	// result is being committed; below quickCall, while the last two are.
-	shortCall = 150 * time.Millisecond
+	shortCall = 60 * time.Millisecond
 	quickCall = 25 * time.Millisecond
 )
 

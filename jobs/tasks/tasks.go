@@ -24,6 +24,7 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
+	"wending/jobs/protocol"
 	"wending/jobs/secret"
 )
 
@@ -205,7 +206,7 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer,
 		Variants: []db.Variant{{Number: 1, Target: 1}},
 	}}
-	target := db.Target{TaskID: id, Number: 1, Kind: db.TargetURL, Protocol: agent.Default, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
+	target := db.Target{TaskID: id, Number: 1, Kind: db.TargetURL, Protocol: protocol.Default, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
 	secrets := Target{URL: n.AgentURL, Headers: n.Headers}
 	if n.Payload != nil {
 		secrets.Payload = *n.Payload

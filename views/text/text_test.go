@@ -16,7 +16,7 @@ import (
 	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/jobs"
-	"wending/jobs/agent"
+	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/views/comparison"
 	"wending/views/results"
@@ -193,8 +193,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "success", "latency")
 	add("failure.", jobs.FailureCodes...)
-	add("run.error.", agent.CodeTimeout, agent.CodeNetwork, agent.CodeAddressNotAllowed, agent.CodeAgent, agent.CodeParse,
-		agent.CodeIncomplete, agent.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")
+	add("run.error.", protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
+		protocol.CodeIncomplete, protocol.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")
 	for _, action := range []string{"run", "stop", "resume", "retry"} {
 		add("do."+action, "", ".title")
 		add("done.", action)

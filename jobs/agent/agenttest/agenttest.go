@@ -98,8 +98,11 @@ type Recording struct {
 	Expect      struct {
 		Answer    *string `json:"answer"`
 		Reasoning *string `json:"reasoning"`
-		Error     *string `json:"error"`
-		Complete  bool    `json:"complete"`
+		Usage     *struct {
+			Input, Output, Total *int
+		} `json:"usage"`
+		Error    *string `json:"error"`
+		Complete bool    `json:"complete"`
 	} `json:"expect"`
 }
 

@@ -1,4 +1,4 @@
-package agent
+package wire
 
 import (
 	"errors"
@@ -19,49 +19,57 @@ var (
 )
 
 const (
+	// MaxText is how much text of one answer is kept, in bytes.
+	MaxText = 8 << 20
 	// maxValueBytes bounds one JSON value. MaxText of Chinese, written as \u escapes, takes twice its size.
 	maxValueBytes = 2*MaxText + 64<<10
 	// maxNodes is how many parts of a value are kept: lists and objects after them are only passed over, and a value of
-	// twice as many is too large. Of a list the first maxItems are kept; one of more texts, which may be the answer, is
+	// twice as many is too large. Of a list the first MaxItems are kept; one of more texts, which may be the answer, is
 	// too large.
-	maxNodes, maxItems = 100_000, 10_000
-	// maxRead bounds all that an agent sends for one answer, with pings, blanks and events that nobody knows.
-	maxRead = 16 * MaxText
+	maxNodes = 100_000
+	// MaxItems is how many texts of a list are kept.
+	MaxItems = 10_000
+	// MaxRead bounds all that an agent sends for one answer, with pings, blanks and events that nobody knows.
+	MaxRead = 16 * MaxText
 	// maxTreeDepth is how deep a value is kept as a tree; what lies deeper is checked and kept as text.
 	maxTreeDepth = 64
 )
 
-type kind uint8
+// Kind is what a value is.
+type Kind uint8
 
+// The kinds of values.
 const (
-	kindNull kind = iota
-	kindLiteral
-	kindNumber
-	kindString
-	kindArray
-	kindObject
+	Null Kind = iota
+	Literal
+	Number
+	String
+	Array
+	Object
 )
 
-// value is one JSON value, valid until the next one is read. Where an object repeats a key, the first counts.
-type value struct {
-	kind   kind
-	text   []byte // a string's characters; for all others the source text
-	fields []field
-	items  []value
+// Value is one JSON value, valid until the next one is read. Where an object repeats a key, the first counts.
+type Value struct {
+	Kind   Kind
+	Text   []byte // a string's characters; for all others the source text
+	Fields []Field
+	Items  []Value
 }
 
-type field struct {
-	name  string
-	value value
+// Field is a member of an object.
+type Field struct {
+	Name  string
+	Value Value
 }
 
-func (v value) get(name string) (value, bool) {
-	for _, f := range v.fields {
-		if f.name == name {
-			return f.value, true
+// Get returns the member of an object.
+func (v Value) Get(name string) (Value, bool) {
+	for _, f := range v.Fields {
+		if f.Name == name {
+			return f.Value, true
 		}
 	}
-	return value{}, false
+	return Value{}, false
 }
 
 // window reads src through a buffer that keeps every byte from mark on, so that a value that turns out
@@ -112,7 +120,7 @@ func (w *window) more(ahead int) bool {
 			}
 		}
 		n, err := w.src.Read(w.buf[len(w.buf):cap(w.buf)])
-		if room := excerptBytes + utf8.UTFMax - len(w.begin); room > 0 {
+		if room := ExcerptBytes + utf8.UTFMax - len(w.begin); room > 0 {
 			w.begin = append(w.begin, w.buf[len(w.buf):len(w.buf)+min(n, room)]...)
 		}
 		w.buf = w.buf[:len(w.buf)+n]
@@ -120,7 +128,7 @@ func (w *window) more(ahead int) bool {
 		if err != nil {
 			w.err = err
 		}
-		if w.read > maxRead {
+		if w.read > MaxRead {
 			w.err = errTooLarge
 		}
 	}
@@ -198,16 +206,16 @@ func (w *window) skipSpace() {
 }
 
 // value reads the value at pos. The caller has set the mark.
-func (w *window) value(depth int) (value, error) {
+func (w *window) value(depth int) (Value, error) {
 	c, ok := w.peek()
 	if !ok {
-		return value{}, w.cut()
+		return Value{}, w.cut()
 	}
 	start := w.pos - w.mark
 	switch {
 	case c == '"':
 		text, err := w.string()
-		return value{kind: kindString, text: text}, err
+		return Value{Kind: String, Text: text}, err
 	case c == '{' || c == '[':
 		if depth >= maxTreeDepth || w.nodes > maxNodes {
 			w.isPassedOver = w.isPassedOver || depth < maxTreeDepth
@@ -256,8 +264,8 @@ func (w *window) member(closing byte, isFirst bool) (isEnd bool, err error) {
 	return false, nil
 }
 
-func (w *window) object(start, depth int) (value, error) {
-	v := value{kind: kindObject}
+func (w *window) object(start, depth int) (Value, error) {
+	v := Value{Kind: Object}
 	w.pos++
 	for isFirst := true; ; isFirst = false {
 		isEnd, err := w.member('}', isFirst)
@@ -265,7 +273,7 @@ func (w *window) object(start, depth int) (value, error) {
 			return v, err
 		}
 		if isEnd {
-			v.text = w.source(start)
+			v.Text = w.source(start)
 			return v, nil
 		}
 		if err := w.expect('"'); err != nil {
@@ -288,7 +296,7 @@ func (w *window) object(start, depth int) (value, error) {
 		if w.nodes++; w.nodes > 2*maxNodes {
 			return v, errTooLarge
 		}
-		v.fields = append(v.fields, field{string(name), member})
+		v.Fields = append(v.Fields, Field{string(name), member})
 	}
 }
 
@@ -304,8 +312,8 @@ func (w *window) expect(c byte) error {
 	return nil
 }
 
-func (w *window) array(start, depth int) (value, error) {
-	v := value{kind: kindArray}
+func (w *window) array(start, depth int) (Value, error) {
+	v := Value{Kind: Array}
 	w.pos++
 	for isFirst := true; ; isFirst = false {
 		isEnd, err := w.member(']', isFirst)
@@ -313,67 +321,67 @@ func (w *window) array(start, depth int) (value, error) {
 			return v, err
 		}
 		if isEnd {
-			v.text = w.source(start)
+			v.Text = w.source(start)
 			return v, nil
 		}
 		item, err := w.value(depth + 1)
 		if err != nil {
 			return v, err
 		}
-		if len(v.items) == maxItems && item.kind != kindString {
+		if len(v.Items) == MaxItems && item.Kind != String {
 			continue
 		}
-		if w.nodes++; w.nodes > 2*maxNodes || len(v.items) == maxItems {
+		if w.nodes++; w.nodes > 2*maxNodes || len(v.Items) == MaxItems {
 			return v, errTooLarge
 		}
-		v.items = append(v.items, item)
+		v.Items = append(v.Items, item)
 	}
 }
 
 // skipDeep passes over an object or array of any depth in constant stack, checking only that brackets
 // and strings close.
-func (w *window) skipDeep(open byte) (value, error) {
+func (w *window) skipDeep(open byte) (Value, error) {
 	start := w.pos - w.mark
-	kindOf := map[byte]kind{'{': kindObject, '[': kindArray}[open]
+	kindOf := map[byte]Kind{'{': Object, '[': Array}[open]
 	var closers []byte
 	for {
 		c, ok := w.peek()
 		if !ok {
-			return value{}, w.cut()
+			return Value{}, w.cut()
 		}
 		switch c {
 		case '"':
 			if _, err := w.string(); err != nil {
-				return value{}, err
+				return Value{}, err
 			}
 			continue
 		case '{', '[':
 			closers = append(closers, c+2) // '{'+2 is '}', '['+2 is ']'
 		case '}', ']':
 			if closers[len(closers)-1] != c {
-				return value{}, errSyntax
+				return Value{}, errSyntax
 			}
 			closers = closers[:len(closers)-1]
 			if len(closers) == 0 {
 				w.pos++
-				return value{kind: kindOf, text: w.source(start)}, nil
+				return Value{Kind: kindOf, Text: w.source(start)}, nil
 			}
 		}
 		w.pos++
 	}
 }
 
-func (w *window) number(start int) (value, error) {
+func (w *window) number(start int) (Value, error) {
 	for {
 		c, ok := w.peek()
 		if !ok || (c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E' && (c < '0' || c > '9')) {
-			return value{kind: kindNumber, text: w.source(start)}, nil
+			return Value{Kind: Number, Text: w.source(start)}, nil
 		}
 		w.pos++
 	}
 }
 
-func (w *window) literal(start int) (value, error) {
+func (w *window) literal(start int) (Value, error) {
 	for _, word := range []string{"true", "false", "null"} {
 		matched := 0
 		for matched < len(word) && w.more(matched) && w.buf[w.pos+matched] == word[matched] {
@@ -382,18 +390,18 @@ func (w *window) literal(start int) (value, error) {
 		if matched == len(word) {
 			w.pos += matched
 			if word == "null" {
-				return value{kind: kindNull}, nil
+				return Value{Kind: Null}, nil
 			}
-			return value{kind: kindLiteral, text: w.source(start)}, nil
+			return Value{Kind: Literal, Text: w.source(start)}, nil
 		}
 		if matched > 0 {
 			if !w.more(matched) {
-				return value{}, w.cut()
+				return Value{}, w.cut()
 			}
-			return value{}, errSyntax
+			return Value{}, errSyntax
 		}
 	}
-	return value{}, errSyntax
+	return Value{}, errSyntax
 }
 
 // string reads a string and resolves its escapes. Raw control characters are kept as they are (as

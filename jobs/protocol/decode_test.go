@@ -1,4 +1,4 @@
-package agent
+package protocol
 
 import (
 	"bytes"
@@ -15,15 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/wire"
 )
 
 // decodeBytes reads a body as if it came in one piece.
 func decodeBytes(body []byte) Answer {
-	d := decoder{}
-	err := d.decode(bytes.NewReader(body))
-	answer := d.answer(err)
-	answer.Reasoning = d.reasoning
-	return answer
+	return All[0].Read(bytes.NewReader(body), time.Now(), func() {}, error.Error)
 }
 
 func TestTheRulesOfTheDefaultProtocol(t *testing.T) {
@@ -93,42 +90,16 @@ func TestTextOverTheLimitIsCutAtACharacterAndMarked(t *testing.T) {
 	require.LessOrEqual(t, len(answer.Text), MaxText+40)
 }
 
-// A stream without end – pings, blanks, events that nobody knows – keeps memory flat and is left at maxRead.
-func TestAnEndlessStreamIsLeft(t *testing.T) {
-	t.Parallel()
-	for name, text := range map[string]string{
-		"pings": ": ping\n\ndata: {\"event\":\"ping\"}\n\n", "blanks": "      \n",
-	} {
-		d := decoder{}
-		source := &counting{Reader: endless(text)}
-		require.NoError(t, d.decode(source), name)
-		require.Less(t, cap(d.w.buf), 1<<20, name)
-		require.Equal(t, CodeTooLarge, d.answer(nil).ErrorCode, name)
-		require.Less(t, source.read, maxRead+1<<20, name)
-	}
-}
-
-// Just below maxRead pings harm nothing.
+// Just below wire.MaxRead pings harm nothing.
 func TestPingsBelowTheLimitArePassedOver(t *testing.T) {
 	t.Parallel()
 	last := `{"event":"node_finished","output":"x"}`
-	d := decoder{}
-	err := d.decode(io.MultiReader(io.LimitReader(endless(": ping\n\n"), maxRead-1024), strings.NewReader("\n"+last)))
+	d := newTranscript(All[0])
+	err := d.Read(io.MultiReader(io.LimitReader(endless(": ping\n\n"), wire.MaxRead-1024), strings.NewReader("\n"+last)), d)
 	require.NoError(t, err)
-	answer := d.answer(nil)
+	answer := d.reader.answer(nil)
 	require.Equal(t, "x", string(answer.Text))
 	require.Equal(t, Succeeded, answer.Status)
-}
-
-type counting struct {
-	io.Reader
-	read int
-}
-
-func (c *counting) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.read += n
-	return n, err
 }
 
 // What the reader does not keep may be the answer: more parts than it keeps are a failure, unless they are members of
@@ -149,10 +120,10 @@ func TestAnAnswerBehindTooManyPartsIsNotLost(t *testing.T) {
 	require.Equal(t, Succeeded, answer.Status)
 	answer = decodeBytes([]byte(`{"event":"node_finished","trace":[` + strings.Repeat(`[0,0,0,0,0,0,0,0,0,0,0,0],`, 9_000) + `0],"output":["THE","ANSWER"]}`))
 	require.Equal(t, CodeTooLarge, answer.ErrorCode, "never an empty success")
-	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, maxItems) + `"b"]}`))
+	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, wire.MaxItems) + `"b"]}`))
 	require.Equal(t, CodeTooLarge, answer.ErrorCode)
-	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, maxItems-1) + `"b"]}`))
-	require.Equal(t, strings.Repeat("a\n", maxItems-1)+"b", string(answer.Text))
+	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, wire.MaxItems-1) + `"b"]}`))
+	require.Equal(t, strings.Repeat("a\n", wire.MaxItems-1)+"b", string(answer.Text))
 }
 
 // Lines that each begin a value and never end it must not take time that grows with their square.
@@ -191,14 +162,13 @@ func (e endless) Read(p []byte) (int, error) {
 func TestABrokenConnectionIsIncompleteOnceSomethingCame(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset")
-	d := decoder{}
-	err := d.decode(io.MultiReader(strings.NewReader("{\"event\":\"node_finished\",\"output\":\"x\"}\n"), iotest.ErrReader(broken)))
+	d := newTranscript(All[0])
+	err := d.Read(io.MultiReader(strings.NewReader("{\"event\":\"node_finished\",\"output\":\"x\"}\n"), iotest.ErrReader(broken)), d)
 	require.ErrorIs(t, err, broken)
-	answer := d.answer(err)
+	answer := d.reader.answer(err)
 	require.Equal(t, CodeIncomplete, answer.ErrorCode)
 	require.Equal(t, "x", string(answer.Text))
-	d = decoder{}
-	require.Equal(t, CodeNetwork, d.answer(d.decode(iotest.ErrReader(broken))).ErrorCode)
+	require.True(t, All[0].Read(iotest.ErrReader(broken), time.Now(), func() {}, error.Error).IsSilent)
 }
 
 // FuzzDecode checks that no bytes bring the decoder down, and that it reads the same regardless of the chunking.
@@ -211,9 +181,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("data: {\"event\":\"llm_chunk\",\"content\":\"\\ud83d\\ude00\"}\r\r{\"output\":[{}]}\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		whole := decodeBytes(body)
-		d := decoder{}
-		err := d.decode(iotest.OneByteReader(bytes.NewReader(body)))
-		single := d.answer(err)
+		d := newTranscript(All[0])
+		err := d.Read(iotest.OneByteReader(bytes.NewReader(body)), d)
+		single := d.reader.answer(err)
 		if whole.ErrorCode != single.ErrorCode || !bytes.Equal(whole.Text, single.Text) {
 			t.Fatalf("chunking matters: %q %q, %q %q", whole.ErrorCode, whole.Text, single.ErrorCode, single.Text)
 		}

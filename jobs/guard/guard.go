@@ -1,4 +1,6 @@
-package agent
+// Package guard decides which addresses may be called: by allowlist, and never the machine's own services or those of an
+// inner network that nobody named.
+package guard
 
 import (
 	"context"
@@ -32,8 +34,8 @@ type Guard struct {
 	always []netip.AddrPort
 }
 
-// GuardConfig is what a Guard is made from.
-type GuardConfig struct {
+// Config is what a Guard is made from.
+type Config struct {
 	// Allowlist is comma-separated: host, host:port, *.domain, IP, CIDR. Empty means every public address.
 	Allowlist string
 	// AllowLoopback allows loopback addresses where there is no allowlist.
@@ -69,8 +71,8 @@ var neverCalled = []netip.Prefix{
 	netip.MustParsePrefix("fd20:ce::254/128"),
 }
 
-// NewGuard reads the allowlist; the error names the entry that cannot be read.
-func NewGuard(config GuardConfig) (*Guard, error) {
+// New reads the allowlist; the error names the entry that cannot be read.
+func New(config Config) (*Guard, error) {
 	guard := &Guard{allowLoopback: config.AllowLoopback, public: ssrf.New(ssrf.WithAnyPort())}
 	for entry := range strings.SplitSeq(config.Allowlist, ",") {
 		entry = strings.ToLower(strings.TrimSpace(entry))
@@ -240,8 +242,8 @@ func hostPort(u *url.URL) (host string, port uint16) {
 	return u.Hostname(), port
 }
 
-// dial connects to what the guard allows.
-func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects to what the guard allows.
+func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"wending/jobs/protocol"
+)
+
+// maxDetect is how many calls recognising a protocol takes at most.
+const maxDetect = 5
+
+// Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an answer. It
+// returns that protocol with the answer. If none does, it returns the one that the address suggests, where something is
+// there, with its failure; the name is empty if nothing suggests any.
+func (c *Client) Detect(ctx context.Context, q protocol.Request) (name string, answer protocol.Answer) {
+	queue := suggestedBy(q.URL)
+	suggested := len(queue)
+	if !slices.Contains(queue, protocol.Default) {
+		queue = append(queue, protocol.Default)
+	}
+	for n := 0; n < len(queue) && n < maxDetect; n++ {
+		q.Protocol = queue[n]
+		got := c.Ask(ctx, q)
+		if got.Status == protocol.Succeeded {
+			return queue[n], got
+		}
+		if n == 0 || got.LooksLike != "" && answer.LooksLike == "" {
+			answer = got
+		}
+		if n == 0 && suggested > 0 && got.HTTPStatus != http.StatusNotFound && got.HTTPStatus != 0 {
+			name = queue[0]
+		}
+		if likely := labelled(got.LooksLike); len(likely) > 0 {
+			name = likely[0]
+			rest := slices.DeleteFunc(likely, func(name string) bool { return slices.Contains(queue[:n+1], name) })
+			queue = append(append(slices.Clone(queue[:n+1]), rest...), slices.DeleteFunc(slices.Clone(queue[n+1:]), func(name string) bool { return slices.Contains(rest, name) })...)
+		}
+		if got.ErrorCode == protocol.CodeAddressNotAllowed || got.ErrorCode == protocol.CodeNetwork || ctx.Err() != nil {
+			break // the next one would fare no better
+		}
+	}
+	return name, answer
+}
+
+// suggestedBy returns the protocols whose addresses look like this one, the most telling first.
+func suggestedBy(address string) (names []string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil
+	}
+	type match struct {
+		name   string
+		length int
+	}
+	var found []match
+	for _, one := range protocol.All {
+		if length := one.Suggests(u.Path); length > 0 {
+			found = append(found, match{one.Name, length})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b match) int { return b.length - a.length })
+	for _, one := range found {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// labelled returns the protocols that a label names.
+func labelled(label string) (names []string) {
+	if label == "" {
+		return nil
+	}
+	for _, one := range protocol.All {
+		if one.Label == label || label == "OpenAI chat completions" && one.Name == "fastgpt" {
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,151 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+	"wending/jobs/protocol"
+)
+
+// Each protocol's request, as a server gets it, is the one that is recorded: with what names the bot, the model or the
+// graph in the extra payload, and ids that are new for each call in their places.
+func TestTheRequestOfEveryProtocol(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	brief, id := "简短回答", "wending-1-1"
+	for file, test := range map[string]struct {
+		protocol, extra, model string
+		system                 *string
+		ids                    map[string]string // members that hold an id, and how the recording has them
+		more                   []string          // members beyond the recording
+	}{
+		"default_agent.json":                   {protocol: protocol.Default},
+		"dify_chat_messages.json":              {protocol: "dify-chat", ids: map[string]string{"user": "eval-1"}},
+		"dify_workflows_run.json":              {protocol: "dify-workflow", ids: map[string]string{"user": "eval-1"}},
+		"coze_v3_chat.json":                    {protocol: "coze", extra: `{"bot_id":"7379462189365198898"}`, ids: map[string]string{"user_id": "eval-1"}},
+		"coze_workflow_stream_run.json":        {protocol: "coze-workflow", extra: `{"workflow_id":"73664689170551xxxxx"}`},
+		"fastgpt_chat_completions.json":        {protocol: "fastgpt", ids: map[string]string{"chatId": "eval-1"}},
+		"ragflow_chat_completions.json":        {protocol: "ragflow-chat", extra: `{"chat_id":"c1"}`, more: []string{"question"}},
+		"ragflow_agents_chat_completions.json": {protocol: "ragflow-agent", extra: `{"agent_id":"A"}`, more: []string{"question"}},
+		"langserve_stream.json":                {protocol: "langserve"},
+		"langgraph_runs_stream.json":           {protocol: "langgraph"},
+		"agui_run.json":                        {protocol: "ag-ui", ids: map[string]string{"threadId": "t1", "runId": "r1"}},
+		"openai_chat_completions.json":         {protocol: "openai", model: "gpt-4.1", system: &brief},
+		"openai_responses.json":                {protocol: "openai-responses", model: "gpt-4.1", system: &brief},
+		"anthropic_messages.json":              {protocol: "anthropic", model: "claude-sonnet-4-5", system: &brief, extra: `{"max_tokens":1024}`},
+		"ollama_api_chat.json":                 {protocol: "ollama", model: "stories260k"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { w.WriteHeader(http.StatusNoContent) })
+			request := protocol.Request{
+				Protocol: test.protocol, URL: fake.URL, Question: "法国的首都是哪里？", SystemPrompt: test.system, Model: test.model,
+				ExtraPayload: json.RawMessage(test.extra), Stream: true, IdempotencyKey: id, Timeout: 10 * time.Second,
+			}
+			if test.protocol == protocol.Default {
+				request.StandardAnswer = "巴黎"
+			}
+			client.Ask(t.Context(), request)
+			call := fake.Calls()[0]
+			for member, recorded := range test.ids {
+				require.Contains(t, call.Body[member], id)
+				call.Body[member] = recorded
+			}
+			for _, member := range test.more {
+				require.Contains(t, call.Body, member)
+				delete(call.Body, member)
+			}
+			require.Equal(t, recordedRequest(t, file), call.Body)
+			require.Equal(t, "application/json", call.Header.Get("Content-Type"))
+			require.Equal(t, id, call.Header.Get("Idempotency-Key"))
+			require.Equal(t, "wending", call.Header.Get("User-Agent"))
+			require.Contains(t, call.Header.Get("Accept"), "text/event-stream")
+			if test.protocol == "anthropic" {
+				require.Equal(t, "2023-06-01", call.Header.Get("anthropic-version"))
+			}
+		})
+	}
+}
+
+func recordedRequest(t *testing.T, file string) (body map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("agenttest", "testdata", "wire", "requests", file))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &body))
+	return body
+}
+
+// A2A has two versions: the one that the extra payload's method belongs to, otherwise 0.3.
+func TestTheRequestOfA2A(t *testing.T) {
+	t.Parallel()
+	for file, extra := range map[string]string{"a2a_v03_message_stream.json": "", "a2a_v1_SendStreamingMessage.json": `{"method":"SendStreamingMessage"}`} {
+		body, err := protocol.Request{Protocol: "a2a", Question: "法国的首都是哪里？", ExtraPayload: json.RawMessage(extra), Stream: true, IdempotencyKey: "m-1"}.Body()
+		require.NoError(t, err)
+		var sent map[string]any
+		require.NoError(t, json.Unmarshal(body, &sent))
+		require.Equal(t, "m-1", sent["id"])
+		sent["id"] = 1.0
+		require.Equal(t, recordedRequest(t, file), sent)
+	}
+}
+
+// What goes with the question has a place in every protocol: nothing that a prompt says is lost.
+func TestThePromptReachesTheAgentInEveryProtocol(t *testing.T) {
+	t.Parallel()
+	system, background := "SYSTEM TEXT", "BACKGROUND TEXT"
+	for _, one := range protocol.All {
+		for _, isStream := range []bool{true, false} {
+			body, err := protocol.Request{Protocol: one.Name, Question: "QUESTION", SystemPrompt: &system, UserContext: &background, Model: "m", Stream: isStream, IdempotencyKey: "k"}.Body()
+			require.NoError(t, err)
+			for _, text := range []string{system, background, "QUESTION"} {
+				require.Contains(t, string(body), text, one.Name)
+			}
+			empty := ""
+			without, err := protocol.Request{Protocol: one.Name, Question: "QUESTION", SystemPrompt: &empty, Stream: isStream, IdempotencyKey: "k"}.Body()
+			require.NoError(t, err)
+			require.NotContains(t, string(without), `"content":""`, one.Name)
+		}
+	}
+}
+
+// A template takes the place of the protocol's body; its strings hold the values, and nothing in a value is a template.
+func TestATemplateIsTheBody(t *testing.T) {
+	t.Parallel()
+	body, err := protocol.Request{
+		Protocol: "dify-chat", Question: `他说"{{level}}"`, Variables: map[string]string{"level": "高", "question": "not this one"}, SessionID: "s-1", Model: "m",
+		Template:     json.RawMessage(`{"query":"[{{level}}] {{question}}","doc_list":[],"session_id":"{{session_id}}","n":12345678901234567890.5,"deep":{"a":["{{model}}","{{unknown}}"]}}`),
+		ExtraPayload: json.RawMessage(`{"stream":true}`),
+	}.Body()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"query":"[高] 他说\"{{level}}\"","doc_list":[],"session_id":"s-1","n":12345678901234567890.5,"deep":{"a":["m","{{unknown}}"]},"stream":true}`, string(body))
+	for _, broken := range []string{`[]`, `"{{question}}"`, `{`} {
+		_, err := protocol.Request{Protocol: protocol.Default, Template: json.RawMessage(broken)}.Body()
+		require.Error(t, err, broken)
+	}
+}
+
+func TestAKeyGoesWhereTheProtocolHasIt(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]map[string]string{
+		"openai":    {"Authorization": "Bearer k"},
+		"anthropic": {"x-api-key": "k"},
+	} {
+		one, isKnown := protocol.Of(name)
+		require.True(t, isKnown)
+		headers := map[string]string{}
+		one.SetKey(headers, "k")
+		require.Equal(t, want, headers)
+	}
+	own := map[string]string{"authorization": "Basic x"}
+	openai, _ := protocol.Of("openai")
+	openai.SetKey(own, "k")
+	require.Equal(t, map[string]string{"authorization": "Basic x"}, own, "a header that was typed counts")
+	require.Equal(t, "https://a.example/v1/chat/completions", openai.ModelURL("https://a.example/v1/"))
+}

@@ -1,0 +1,91 @@
+package protocol
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Status is how a call ended.
+type Status string
+
+// The possible outcomes of a call.
+const (
+	Succeeded Status = "SUCCEEDED"
+	Failed    Status = "FAILED"
+	TimedOut  Status = "TIMEOUT"
+)
+
+// Error codes of calls that did not succeed; beside them HTTP_<status>.
+const (
+	CodeTimeout           = "TIMEOUT"
+	CodeNetwork           = "NETWORK_ERROR"
+	CodeAddressNotAllowed = "ADDRESS_NOT_ALLOWED"
+	CodeAgent             = "AGENT_ERROR"
+	CodeParse             = "PARSE_ERROR"
+	CodeIncomplete        = "INCOMPLETE_RESPONSE"
+	CodeTooLarge          = "RESPONSE_TOO_LARGE"
+)
+
+// Request is one question to one agent.
+type Request struct {
+	// Protocol is the name of one.
+	Protocol string
+	URL      string
+	Headers  map[string]string
+	// Question and the texts that go with it; nil pointers mean that there is none.
+	Question       string
+	StandardAnswer string
+	SystemPrompt   *string
+	UserContext    *string
+	// Variables are the row's other values, for Template.
+	Variables map[string]string
+	SessionID string
+	Stream    bool
+	// Model is the name of the model, for protocols that have one.
+	Model string
+	// Template is a JSON object that takes the place of the protocol's body: its strings may hold {{question}}, {{session_id}}
+	// and other names; nil means there is none.
+	Template json.RawMessage
+	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil means there are none.
+	ExtraPayload json.RawMessage
+	// IdempotencyKey lets the agent recognise a retried call.
+	IdempotencyKey string
+	// Timeout is the time from the call's start to the answer's last byte.
+	Timeout time.Duration
+	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
+	RawLimit int
+}
+
+// CallID is new for each call and the same for each of its attempts.
+func (q Request) CallID() string { return q.IdempotencyKey }
+
+// Answer is the outcome of a call.
+type Answer struct {
+	Status Status
+	// Text is the answer byte for byte, or the part that had arrived when the call failed; nil means nothing had arrived.
+	Text []byte
+	// Reasoning is the agent's reasoning text, kept separate from the answer.
+	Reasoning []byte
+	// ErrorCode and ErrorMessage are empty when Status is Succeeded.
+	ErrorCode, ErrorMessage string
+	Latency                 time.Duration
+	// FirstToken is when the first piece of a streamed answer came; zero means that it was not streamed.
+	FirstToken time.Duration
+	Usage      Usage
+	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
+	RetryAfter time.Duration
+	// HTTPStatus is zero when no response came.
+	HTTPStatus  int
+	ContentType string
+	// LooksLike is the label of the protocol that an answer belongs to which was not read; empty means that none is known.
+	LooksLike string
+	// IsSilent reports that the connection broke before anything came.
+	IsSilent bool
+	// Raw is the beginning of the body, as far as the request's RawLimit goes.
+	Raw []byte
+}
+
+// Failure is the answer of a call that failed.
+func Failure(code, message string) Answer {
+	return Answer{Status: Failed, ErrorCode: code, ErrorMessage: message}
+}

@@ -1,0 +1,62 @@
+package protocol
+
+import "wending/jobs/wire"
+
+// anthropic is the protocol of Anthropic's Messages API. Source: docs.anthropic.com/en/api/messages.
+var anthropic = Protocol{
+	Name: "anthropic", Label: "Anthropic Messages", path: "/messages", paths: []string{"/v1/messages"},
+	headers: map[string]string{"anthropic-version": "2023-06-01"}, keyHeader: "x-api-key",
+	body: func(q Request) map[string]any {
+		body := map[string]any{
+			"max_tokens": 4096, // the protocol demands a number; parameters may give another
+			"messages":   []map[string]string{{"role": "user", "content": q.User()}}, "stream": q.Stream,
+		}
+		if q.SystemPrompt != nil && *q.SystemPrompt != "" {
+			body["system"] = *q.SystemPrompt
+		}
+		return q.withModel(body)
+	},
+	reader: func(t *transcript) reader { return &anthropicReader{strict{transcript: t, end: "message_stop"}} },
+}
+
+type anthropicReader struct{ strict }
+
+func (r *anthropicReader) take(e wire.Event) {
+	v := e.Value
+	switch textOf(v, "type") {
+	case "message_start":
+		r.isOwn = true
+		r.usage.set(at(v, "message", "usage"), "input_tokens", "output_tokens", "")
+	case "content_block_start":
+		r.text(bytesOf(at(v, "content_block"), "text"))
+	case "content_block_delta":
+		delta := at(v, "delta")
+		r.text(bytesOf(delta, "text"))
+		r.think(bytesOf(delta, "thinking"))
+	case "message_delta":
+		r.isOwn = true
+		r.usage.set(at(v, "usage"), "input_tokens", "output_tokens", "") // cumulative
+	case "message_stop":
+		r.close()
+	case "error":
+		r.isOwn = true
+		r.fail(v)
+	case "message":
+		if !r.body(e) || textOf(v, "role") != "assistant" {
+			return
+		}
+		var text, thinking []byte
+		for _, block := range at(v, "content").Items {
+			switch textOf(block, "type") {
+			case "text":
+				text = append(text, bytesOf(block, "text")...)
+			case "thinking":
+				thinking = append(thinking, bytesOf(block, "thinking")...)
+			}
+		}
+		r.usage.set(at(v, "usage"), "input_tokens", "output_tokens", "")
+		r.replace(text)
+		r.replaceReasoning(thinking)
+		r.close()
+	}
+}

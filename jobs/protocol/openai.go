@@ -1,0 +1,74 @@
+package protocol
+
+import "wending/jobs/wire"
+
+// openAI is the protocol of OpenAI's chat completions, which many servers speak.
+// Source: platform.openai.com/docs/api-reference/chat.
+var openAI = Protocol{
+	Name: "openai", Label: "OpenAI chat completions", path: "/chat/completions", paths: []string{"/chat/completions"},
+	body: func(q Request) map[string]any {
+		body := map[string]any{"messages": q.messages(), "stream": q.Stream}
+		if q.Stream {
+			body["stream_options"] = map[string]any{"include_usage": true}
+		}
+		return q.withModel(body)
+	},
+	reader: func(t *transcript) reader { return &openAIReader{strict{transcript: t, end: "[DONE]"}} },
+}
+
+type openAIReader struct{ strict }
+
+func (r *openAIReader) take(e wire.Event) {
+	if e.IsDone {
+		if r.isOwn {
+			r.close()
+		}
+		return
+	}
+	r.takeChat(e)
+}
+
+// takeChat reads a chunk or a whole completion.
+func (r *openAIReader) takeChat(e wire.Event) {
+	v := e.Value
+	choices, hasChoices := v.Get("choices")
+	if failure, ok := v.Get("error"); ok && failure.Kind != wire.Null {
+		r.isOwn = true
+		r.fail(v)
+		return
+	}
+	if usage := at(v, "usage"); usage.Kind == wire.Object {
+		r.usage.set(usage, "prompt_tokens", "completion_tokens", "total_tokens")
+		if reasoning := numberOf(at(usage, "completion_tokens_details"), "reasoning_tokens"); reasoning != nil {
+			r.usage.Reasoning = reasoning
+		}
+	}
+	if !hasChoices || choices.Kind != wire.Array {
+		return
+	}
+	r.isOwn = true
+	for place, choice := range choices.Items {
+		index := numberOf(choice, "index")
+		if index != nil && *index != 0 || index == nil && place != 0 {
+			continue // of several answers the first counts
+		}
+		delta := at(choice, "delta")
+		r.think(reasoningOf(delta))
+		r.text(contentText(at(delta, "content")))
+		if message := at(choice, "message"); message.Kind == wire.Object && r.body(e) {
+			r.replaceReasoning(reasoningOf(message))
+			r.replace(contentText(at(message, "content")))
+			r.close()
+		}
+	}
+}
+
+// reasoningOf returns the reasoning under the names that servers give it.
+func reasoningOf(message wire.Value) []byte {
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		if text := bytesOf(message, name); len(text) > 0 {
+			return text
+		}
+	}
+	return nil
+}

@@ -1,0 +1,406 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"wending/jobs/prompt"
+	"wending/jobs/wire"
+)
+
+// Default is the name of the protocol of spec/004.
+const Default = "default"
+
+// Protocol is one way of talking to an agent or a model.
+type Protocol struct {
+	// Name is what the API and the database call it, Label what people do.
+	Name, Label string
+	// path follows the base URL of a provider of models; empty means that providers cannot have the protocol.
+	path string
+	// paths are what URLs of the protocol contain, for recognising it.
+	paths []string
+	// body returns the members of the request's JSON, headers those that every request has.
+	body    func(Request) map[string]any
+	headers map[string]string
+	// keyHeader takes a provider's API key; empty means Authorization: Bearer.
+	keyHeader string
+	// namesContext reports that the row's context has a place of its own; otherwise it stands before the question.
+	namesContext bool
+	// reader reads an answer.
+	reader func(*transcript) reader
+}
+
+// All are all protocols, in the order in which they are offered.
+var All = []Protocol{
+	{Name: Default, Label: "Wending", body: defaultBody, namesContext: true, reader: func(t *transcript) reader { return &defaultReader{transcript: t} }},
+	openAI, responses, anthropic, ollama,
+	difyChat, difyWorkflow, coze, cozeWorkflow, fastGPT, ragflowChat, ragflowAgent,
+	langServe, langGraph, a2a, agUI,
+}
+
+// Of returns a protocol by its name.
+func Of(name string) (protocol Protocol, isKnown bool) {
+	n := slices.IndexFunc(All, func(p Protocol) bool { return p.Name == name })
+	if n < 0 {
+		return Protocol{}, false
+	}
+	return All[n], true
+}
+
+// IsOfModels reports whether providers of models can have the protocol.
+func (p Protocol) IsOfModels() bool { return p.path != "" }
+
+// NamesContext reports whether the row's context has a place of its own beside the question.
+func (p Protocol) NamesContext() bool { return p.namesContext }
+
+// ModelURL is the address of a model at a provider's base URL.
+func (p Protocol) ModelURL(base string) string { return strings.TrimSuffix(base, "/") + p.path }
+
+// SetKey puts a provider's API key where the protocol has it, unless the headers say otherwise.
+func (p Protocol) SetKey(headers map[string]string, key string) {
+	name, value := p.keyHeader, key
+	if name == "" {
+		name, value = "Authorization", "Bearer "+key
+	}
+	for given := range headers {
+		if http.CanonicalHeaderKey(given) == http.CanonicalHeaderKey(name) {
+			return
+		}
+	}
+	headers[name] = value
+}
+
+// Usage is how many tokens a call took, as the agent says; nil means that it does not say.
+type Usage struct {
+	Input, Output, Reasoning, Total *int
+}
+
+// set takes the numbers that v holds under these names; empty names take none.
+func (u *Usage) set(v wire.Value, input, output, total string) {
+	for name, into := range map[string]**int{input: &u.Input, output: &u.Output, total: &u.Total} {
+		if number := numberOf(v, name); number != nil {
+			*into = number
+		}
+	}
+}
+
+// sum is the usage with the total that follows where none was given.
+func (u Usage) sum() Usage {
+	if u.Total == nil && u.Input != nil && u.Output != nil {
+		total := *u.Input + *u.Output
+		u.Total = &total
+	}
+	return u
+}
+
+// maxTokens is more than any call takes: what lies above is no count.
+const maxTokens = 1_000_000_000
+
+// numberOf returns the count that v holds under a name; nil if it holds none.
+func numberOf(v wire.Value, name string) *int {
+	member, _ := v.Get(name)
+	if name == "" || member.Kind != wire.Number {
+		return nil
+	}
+	var number float64
+	if json.Unmarshal(member.Text, &number) != nil || number < 0 || number > maxTokens {
+		return nil
+	}
+	count := int(number)
+	return &count
+}
+
+// User is the text of the user's turn where context and question are one text.
+func (q Request) User() string {
+	if q.UserContext == nil || *q.UserContext == "" {
+		return q.Question
+	}
+	return *q.UserContext + "\n\n" + q.Question
+}
+
+// whole is the text where there is no place for a system prompt either.
+func (q Request) whole() string {
+	if q.SystemPrompt == nil || *q.SystemPrompt == "" {
+		return q.User()
+	}
+	return *q.SystemPrompt + "\n\n" + q.User()
+}
+
+// messages are those of the chat protocols.
+func (q Request) messages() (messages []map[string]string) {
+	if q.SystemPrompt != nil && *q.SystemPrompt != "" {
+		messages = append(messages, map[string]string{"role": "system", "content": *q.SystemPrompt})
+	}
+	return append(messages, map[string]string{"role": "user", "content": q.User()})
+}
+
+// inputs are the texts beside the question for platforms that have named inputs.
+func (q Request) inputs() map[string]string {
+	inputs := map[string]string{}
+	for name, text := range map[string]*string{"system_prompt": q.SystemPrompt, "user_context": q.UserContext} {
+		if text != nil && *text != "" {
+			inputs[name] = *text
+		}
+	}
+	return inputs
+}
+
+// withModel adds the model's name to a body if there is one.
+func (q Request) withModel(body map[string]any) map[string]any {
+	if q.Model != "" {
+		body["model"] = q.Model
+	}
+	return body
+}
+
+// Body is the JSON that is sent: the protocol's, or the template in its place, with the extra payload merged into it.
+func (q Request) Body() ([]byte, error) {
+	protocol, isKnown := Of(q.Protocol)
+	if !isKnown {
+		return nil, fmt.Errorf("no such protocol: %s", q.Protocol)
+	}
+	var members map[string]any
+	if len(q.Template) > 0 {
+		var template any
+		decoder := json.NewDecoder(bytes.NewReader(q.Template))
+		decoder.UseNumber()
+		if err := decoder.Decode(&template); err != nil {
+			return nil, err
+		}
+		rendered, isObject := render(template, q.values()).(map[string]any)
+		if !isObject {
+			return nil, fmt.Errorf("the template is no JSON object")
+		}
+		members = rendered
+	} else {
+		members = protocol.body(q)
+	}
+	if len(q.ExtraPayload) > 0 {
+		var extra map[string]json.RawMessage
+		if err := json.Unmarshal(q.ExtraPayload, &extra); err != nil {
+			return nil, err
+		}
+		for name, member := range extra {
+			members[name] = member
+		}
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(members)
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
+}
+
+// values are what a template may hold: the request's texts over the row's variables.
+func (q Request) values() map[string]string {
+	values := map[string]string{}
+	for name, text := range q.Variables {
+		values[name] = text
+	}
+	values["question"], values["standard_answer"], values["session_id"], values["model"] = q.Question, q.StandardAnswer, q.SessionID, q.Model
+	for name, text := range map[string]*string{"system_prompt": q.SystemPrompt, "user_context": q.UserContext} {
+		values[name] = ""
+		if text != nil {
+			values[name] = *text
+		}
+	}
+	return values
+}
+
+// render puts values into the strings of a JSON value.
+func render(template any, values map[string]string) any {
+	switch v := template.(type) {
+	case string:
+		return prompt.Render(v, values)
+	case []any:
+		for n := range v {
+			v[n] = render(v[n], values)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = render(v[name], values)
+		}
+	}
+	return template
+}
+
+// strict is what all protocols but the default one share: an answer is what came before the protocol's own end.
+type strict struct {
+	*transcript
+	// end is what the protocol's end is called in messages.
+	end string
+	// isOwn reports that something of the protocol came.
+	isOwn bool
+	// hasEnded reports that the protocol's own end came: of what follows only usage counts.
+	hasEnded bool
+	// final replaces the pieces of the answer; nil means that they are it.
+	final []byte
+	// isBody reports that the first value was no part of a stream.
+	isBody bool
+}
+
+// text adds a piece to the answer.
+func (s *strict) text(piece []byte) {
+	s.isOwn = true
+	if !s.hasEnded {
+		s.add(&s.chunks, piece)
+	}
+}
+
+// think adds a piece to the reasoning.
+func (s *strict) think(piece []byte) {
+	s.isOwn = true
+	if !s.hasEnded {
+		s.add(&s.transcript.reasoning, piece)
+	}
+}
+
+// replace makes text the whole answer.
+func (s *strict) replace(text []byte) {
+	s.isOwn = true
+	if !s.hasEnded {
+		s.final = append([]byte{}, s.transcript.whole(text)...)
+	}
+}
+
+// replaceReasoning makes text the whole reasoning.
+func (s *strict) replaceReasoning(text []byte) {
+	if !s.hasEnded {
+		s.transcript.reasoning = s.transcript.whole(text)
+	}
+}
+
+// close notes the protocol's own end.
+func (s *strict) close() {
+	s.isOwn, s.hasEnded = true, true
+	s.transcript.ended()
+}
+
+// body reports whether a value may be the whole answer, as one JSON: it is if nothing else comes.
+func (s *strict) body(e wire.Event) bool {
+	isBody := !e.IsPrefixed && s.Values == 1
+	s.isBody = s.isBody || isBody
+	return isBody
+}
+
+func (s *strict) answer(broken error) Answer {
+	text := s.chunks
+	if s.final != nil {
+		text = s.final
+	}
+	if s.hasEnded && s.isBody && !s.hasFailed && (s.Values > 1 || len(s.Excerpt) > 0) {
+		return Failure(CodeParse, "The response holds more than one value: "+Excerpt(s.Begin()))
+	}
+	if s.hasEnded && !s.TooLarge && !s.hasFailed {
+		if text == nil {
+			text = []byte{}
+		}
+		return Answer{Status: Succeeded, Text: text}
+	}
+	if answer, isCut := s.cutShort(text, broken); isCut {
+		return answer
+	}
+	if s.isOwn {
+		return s.withoutEnd(text, s.end)
+	}
+	return s.unread()
+}
+
+// Text of parts: a string, or a list of objects each of which may hold text, as chat protocols write content.
+func contentText(v wire.Value) []byte {
+	if v.Kind == wire.String {
+		return v.Text
+	}
+	var all []byte
+	for _, part := range v.Items {
+		switch kind := textOf(part, "type"); kind {
+		case "", "text", "output_text":
+			if text, ok := part.Get("text"); ok && text.Kind == wire.String {
+				all = append(all, text.Text...)
+			}
+		}
+	}
+	return all
+}
+
+// bytesOf returns the string that v holds under a name; nil if it holds none.
+func bytesOf(v wire.Value, name string) []byte {
+	member, _ := v.Get(name)
+	if member.Kind != wire.String {
+		return nil
+	}
+	return member.Text
+}
+
+// at follows names into a value.
+func at(v wire.Value, names ...string) wire.Value {
+	for _, name := range names {
+		v, _ = v.Get(name)
+	}
+	return v
+}
+
+// isTrue reports whether v is the literal true.
+func isTrue(v wire.Value) bool { return v.Kind == wire.Literal && string(v.Text) == "true" }
+
+// defaultBody is that of spec/004.
+func defaultBody(q Request) map[string]any {
+	return map[string]any{
+		"question": q.Question, "standard_answer": q.StandardAnswer,
+		"system_prompt": q.SystemPrompt, "user_context": q.UserContext, "stream": q.Stream,
+	}
+}
+
+// Headers are those that every request of the protocol has.
+func (p Protocol) Headers() map[string]string { return p.headers }
+
+// Suggests returns how telling it is for the protocol that a URL has this path; 0 means not at all.
+func (p Protocol) Suggests(path string) (length int) {
+	for _, mark := range p.paths {
+		if strings.Contains(path+"/", mark) {
+			length = max(length, len(mark))
+		}
+	}
+	return length
+}
+
+// Read reads the body of an answer. onEnd is called when the protocol's own end has come: what follows it is read too, for
+// a while.  reason says in words what broke the connection, where something did.
+func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string) Answer {
+	t := &transcript{protocol: p, onEnd: onEnd}
+	t.reader = p.reader(t)
+	var broken error
+	if err := t.Read(body, t); err != nil {
+		broken = errors.New(reason(err))
+	}
+	answer := t.reader.answer(broken)
+	answer.IsSilent = broken != nil && t.Length() == 0
+	answer.Reasoning = t.reasoning
+	answer.Usage = t.usage.sum()
+	if answer.Status != Succeeded {
+		answer.LooksLike = t.looksLike
+	}
+	if !t.endedAt.IsZero() {
+		answer.Latency = t.endedAt.Sub(start)
+	}
+	if !t.firstAt.IsZero() && t.Values > 1 {
+		answer.FirstToken = t.firstAt.Sub(start)
+	}
+	return answer
+}
+
+// FailureIn returns the message of a failure that a body tells of, in whatever protocol; empty means that it tells of none.
+func FailureIn(body io.Reader) string {
+	t := newTranscript(All[0])
+	if t.Read(body, t) != nil || !t.hasFailed {
+		return ""
+	}
+	return t.failure
+}

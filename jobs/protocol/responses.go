@@ -1,0 +1,89 @@
+package protocol
+
+import "wending/jobs/wire"
+
+// responses is the protocol of OpenAI's Responses API. Source: platform.openai.com/docs/api-reference/responses.
+var responses = Protocol{
+	Name: "openai-responses", Label: "OpenAI Responses", path: "/responses", paths: []string{"/v1/responses"},
+	body: func(q Request) map[string]any {
+		body := map[string]any{"input": q.User(), "stream": q.Stream}
+		if q.SystemPrompt != nil && *q.SystemPrompt != "" {
+			body["instructions"] = *q.SystemPrompt
+		}
+		return q.withModel(body)
+	},
+	reader: func(t *transcript) reader { return &responsesReader{strict{transcript: t, end: "response.completed"}} },
+}
+
+type responsesReader struct{ strict }
+
+func (r *responsesReader) take(e wire.Event) {
+	v := e.Value
+	kind := textOf(v, "type")
+	switch kind {
+	case "response.output_text.delta":
+		r.text(bytesOf(v, "delta"))
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		r.think(bytesOf(v, "delta"))
+	case "response.completed", "response.incomplete":
+		r.takeResponse(at(v, "response"))
+	case "response.failed":
+		r.isOwn = true
+		r.failResponse(at(v, "response"))
+	case "error":
+		r.isOwn = true
+		r.fail(v)
+	case "":
+		switch {
+		case textOf(v, "object") == "response" && r.body(e):
+			if status := textOf(v, "status"); status == "failed" || status == "cancelled" {
+				r.isOwn = true
+				r.failResponse(v)
+			} else if status == "completed" || status == "incomplete" || status == "" {
+				r.takeResponse(v)
+			} else { // queued or in progress
+				r.isOwn = true
+			}
+		case at(v, "error").Kind == wire.Object:
+			r.isOwn = true
+			r.fail(v)
+		}
+	default:
+		r.isOwn = r.isOwn || hasPrefixAny(kind, "response.")
+	}
+}
+
+func (r *responsesReader) failResponse(response wire.Value) {
+	if at(response, "error").Kind == wire.Object {
+		r.fail(response)
+		return
+	}
+	r.failWith("The response has failed")
+}
+
+// takeResponse takes a response that has ended: its output where it lists any, otherwise the pieces are the answer.
+func (r *responsesReader) takeResponse(response wire.Value) {
+	r.isOwn = true
+	r.usage.set(at(response, "usage"), "input_tokens", "output_tokens", "total_tokens")
+	if reasoning := numberOf(at(response, "usage", "output_tokens_details"), "reasoning_tokens"); reasoning != nil {
+		r.usage.Reasoning = reasoning
+	}
+	var text, reasoning []byte
+	for _, item := range at(response, "output").Items {
+		switch textOf(item, "type") {
+		case "message":
+			text = append(text, contentText(at(item, "content"))...)
+		case "reasoning":
+			for _, part := range at(item, "summary").Items {
+				reasoning = append(reasoning, bytesOf(part, "text")...)
+			}
+		}
+	}
+	if len(text) > 0 {
+		r.replace(text)
+	}
+	if len(reasoning) > 0 {
+		r.replaceReasoning(reasoning)
+	}
+	r.close()
+}

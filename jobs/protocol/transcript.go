@@ -1,0 +1,173 @@
+// Package protocol knows the protocols of agents and models: what a request's body is, and what in an answer is the answer.
+package protocol
+
+import (
+	"bytes"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"wending/jobs/wire"
+)
+
+// MaxText is how much text of one answer is kept, in bytes; more makes the answer RESPONSE_TOO_LARGE.
+const MaxText = wire.MaxText
+
+// BrokenBefore begins the message of an answer that a broken connection cut.
+const BrokenBefore = "The connection broke before the answer's end: "
+
+// reader makes an answer of what an agent sends in one protocol.
+type reader interface {
+	// take processes what came next.
+	take(wire.Event)
+	// answer decides what the whole amounts to. broken is the transport's error, if any.
+	answer(broken error) Answer
+}
+
+// transcript is what the protocols share: the framing, and what has come of the answer so far.
+type transcript struct {
+	wire.Stream
+	protocol Protocol
+	reader   reader
+
+	chunks    []byte // pieces of the answer
+	reasoning []byte // pieces of the reasoning
+	firstAt   time.Time
+	usage     Usage
+
+	isOver bool // nothing that follows is read
+
+	// endedAt is when the protocol's own end came, and onEnd is called then, where the protocol has one.
+	endedAt time.Time
+	onEnd   func()
+
+	looksLike string // the protocol that the values belong to; "" means none that we know of
+
+	failure   string // the agent's own error message
+	hasFailed bool
+}
+
+// newTranscript returns an empty transcript of an answer in a protocol.
+func newTranscript(protocol Protocol) *transcript {
+	t := &transcript{protocol: protocol, onEnd: func() {}}
+	t.reader = protocol.reader(t)
+	return t
+}
+
+// ended notes that the protocol's own end has come.
+func (t *transcript) ended() {
+	if t.endedAt.IsZero() {
+		t.endedAt = time.Now()
+		t.onEnd()
+	}
+}
+
+// Open implements wire.Handler.
+func (t *transcript) Open(name string) {
+	if opener, ok := t.reader.(interface{ open(name string) }); ok {
+		opener.open(name)
+	}
+}
+
+// Take implements wire.Handler.
+func (t *transcript) Take(e wire.Event) (more bool) {
+	if t.looksLike == "" && !e.IsDone {
+		t.looksLike = foreignProtocol(e.Name, e.Value)
+	}
+	t.reader.take(e)
+	return !t.isOver
+}
+
+// TakeText implements wire.Handler: the message of an error event may be plain text.
+func (t *transcript) TakeText(event string, text []byte) {
+	if isErrorEvent(strings.ToLower(event)) {
+		t.fail(wire.Value{Kind: wire.String, Text: text})
+	}
+}
+
+func (t *transcript) fail(v wire.Value) { t.failWith(failureMessage(v)) }
+
+// failWith notes a failure; the first one counts.
+func (t *transcript) failWith(message string) {
+	if !t.hasFailed {
+		t.failure = message
+	}
+	t.hasFailed = true
+}
+
+// add appends text to chunks or reasoning as far as MaxText goes for both, never cutting a character.
+func (t *transcript) add(to *[]byte, text []byte) {
+	if len(text) > 0 && t.firstAt.IsZero() {
+		t.firstAt = time.Now()
+	}
+	*to = t.fit(*to, text, MaxText-len(t.chunks)-len(t.reasoning))
+}
+
+// whole copies a complete text, up to MaxText bytes.
+func (t *transcript) whole(text []byte) []byte { return t.fit(nil, text, MaxText) }
+
+func (t *transcript) fit(to, text []byte, room int) []byte {
+	cut := cutAtCharacter(text, room)
+	t.TooLarge = t.TooLarge || cut < len(text)
+	return append(to, text[:cut]...)
+}
+
+// cutAtCharacter returns the greatest length up to limit at which no character is cut.
+func cutAtCharacter(text []byte, limit int) int {
+	if limit >= len(text) {
+		return len(text)
+	}
+	for back := 0; back < utf8.UTFMax && limit-back > 0; back++ {
+		if utf8.RuneStart(text[limit-back]) {
+			return limit - back
+		}
+	}
+	return limit // not UTF-8: any place will do
+}
+
+// cutShort is the answer where the text that came is not the whole, for a reason that no protocol knows; ok is false if
+// there is none.
+func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool) {
+	switch {
+	case t.TooLarge:
+		text = append(text[:cutAtCharacter(text, MaxText):cutAtCharacter(text, MaxText)], "…[cut at 8 MiB]"...)
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
+	case broken != nil:
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
+			ErrorMessage: BrokenBefore + broken.Error()}, true
+	case t.hasFailed:
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeAgent, ErrorMessage: t.failure}, true
+	case t.Incomplete:
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: "The answer ends inside a JSON value"}, true
+	}
+	return Answer{}, false
+}
+
+// withoutEnd is the answer of a stream whose protocol's own end did not come.
+func (t *transcript) withoutEnd(text []byte, end string) Answer {
+	message := "The stream ended without " + end
+	if len(t.Excerpt) > 0 {
+		message += "; it contains: " + Excerpt(t.Excerpt)
+	}
+	return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: message}
+}
+
+// unread is the answer where nothing of the protocol came.
+func (t *transcript) unread() Answer {
+	switch {
+	case t.Length() == 0:
+		return Failure(CodeParse, "The agent answered with an empty body")
+	case t.looksLike != "" && t.protocol.Label != t.looksLike:
+		return Failure(CodeParse, "The response looks like "+t.looksLike+"; choose "+t.looksLike+" as the agent's protocol: "+Excerpt(t.Begin()))
+	}
+	return Failure(CodeParse, "No answer can be read from: "+Excerpt(t.Begin()))
+}
+
+// Excerpt returns the beginning of text in one line that can be shown.
+func Excerpt(text []byte) string {
+	cut := cutAtCharacter(text, wire.ExcerptBytes)
+	shown := strings.ToValidUTF8(string(bytes.TrimSpace(text[:cut])), "\uFFFD")
+	if cut < len(text) {
+		shown += "…"
+	}
+	return shown
+}

@@ -1,0 +1,200 @@
+// Package wire reads what agents send, in any framing – server-sent events, NDJSON, one JSON value, or a mixture of them –
+// as JSON values, one after another.
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+)
+
+// ExcerptBytes is how much of an unreadable answer is kept to be shown.
+const ExcerptBytes = 300
+
+// Event is what came next: a JSON value or [DONE].
+type Event struct {
+	// Name is that of the line "event:", if there is one.
+	Name string
+	// IsPrefixed reports that the value came after "data:" or another one: it belongs to a stream.
+	IsPrefixed bool
+	// Value is valid until the next one is read.
+	Value  Value
+	IsDone bool
+}
+
+// Handler takes what a Stream reads.
+type Handler interface {
+	// Open takes the name of an event that begins; it may have no data.
+	Open(name string)
+	// Take takes a value and reports whether to read on.
+	Take(Event) (more bool)
+	// TakeText takes the beginning of data that is not JSON.
+	TakeText(event string, text []byte)
+}
+
+// Stream is a source that was read.
+type Stream struct {
+	w       *window
+	handler Handler
+	isOver  bool
+	// Values is how many JSON values came, of any kind.
+	Values int
+	// Incomplete reports that the source ended inside a value, of which Partial is the beginning.
+	Incomplete bool
+	Partial    []byte
+	TooLarge   bool
+	// Excerpt is the beginning of what could not be read.
+	Excerpt []byte
+}
+
+// Length is how many bytes came.
+func (t *Stream) Length() int { return t.w.read }
+
+// Begin is how the source begins, a little more than ExcerptBytes.
+func (t *Stream) Begin() []byte { return t.w.begin }
+
+// IsPassedOver reports that parts of the last value were not kept.
+func (t *Stream) IsPassedOver() bool { return t.w.isPassedOver }
+
+// Parse reads a text that is one JSON value.
+func Parse(text []byte) (v Value, ok bool) {
+	w := newWindow(bytes.NewReader(text))
+	w.skipSpace()
+	w.mark = w.pos
+	v, err := w.value(0)
+	if err != nil {
+		return Value{}, false
+	}
+	w.skipSpace()
+	_, hasMore := w.peek()
+	return v, !hasMore
+}
+
+// Read reads src to its end. The error is the transport's; nil at a clean end.
+func (t *Stream) Read(src io.Reader, handler Handler) error {
+	t.w, t.handler = newWindow(src), handler
+	w := t.w
+	if w.hasPrefix("\uFEFF") {
+		w.pos += len("\uFEFF")
+	}
+	eventName := ""
+	for !t.TooLarge && !t.isOver {
+		w.skipBlanks()
+		c, ok := w.peek()
+		if !ok {
+			break
+		}
+		switch {
+		case c == '\r' || c == '\n': // an empty line ends an event
+			eventName = ""
+		case c == '{' || c == '[' || c == '"':
+			t.payload(eventName, false)
+		case w.hasPrefix("data:"):
+			w.pos += len("data:")
+			w.skipBlanks()
+			t.payload(eventName, true)
+		case w.hasPrefix("event:"):
+			w.pos += len("event:")
+			eventName = strings.TrimSpace(string(t.line(256)))
+			t.handler.Open(eventName)
+		case c == ':' || w.hasPrefix("id:") || w.hasPrefix("retry:"):
+			t.line(0)
+		default:
+			t.unreadable()
+		}
+		t.endLine()
+	}
+	if errors.Is(w.err, errTooLarge) {
+		t.TooLarge = true
+	}
+	if w.err == nil || t.TooLarge || errors.Is(w.err, io.EOF) {
+		return nil
+	}
+	return w.err
+}
+
+// endLine takes the end of the line that was read: LF, CR or CRLF, whose halves may arrive apart.
+func (t *Stream) endLine() {
+	c, ok := t.w.peek()
+	if ok && c == '\r' {
+		t.w.pos++
+		c, ok = t.w.peek()
+	}
+	if ok && c == '\n' {
+		t.w.pos++
+	}
+}
+
+// payload reads the values on the rest of a line, after "data:" when isPrefixed.
+func (t *Stream) payload(eventName string, isPrefixed bool) {
+	w := t.w
+	for {
+		c, ok := w.peek()
+		if !ok || c == '\r' || c == '\n' {
+			return
+		}
+		if c == '[' && w.hasPrefix("[done]") {
+			t.line(0)
+			t.isOver = !t.handler.Take(Event{Name: eventName, IsDone: true})
+			return
+		}
+		w.mark, w.nodes, w.isPassedOver = w.pos, 0, false
+		v, err := w.value(0)
+		switch {
+		case err == nil:
+			t.Values++
+			t.isOver = !t.handler.Take(Event{Name: eventName, IsPrefixed: isPrefixed, Value: v})
+			w.mark = -1
+		case errors.Is(err, errSyntax):
+			if !w.rewind() {
+				t.TooLarge = true
+				return
+			}
+			w.mark = -1
+			t.handler.TakeText(eventName, t.unreadable())
+			return
+		default: // cut off or too large
+			t.Partial = append([]byte(nil), w.buf[w.mark:]...)
+			w.mark = -1
+			t.TooLarge = errors.Is(err, errTooLarge)
+			t.Incomplete = true
+			return
+		}
+		if t.TooLarge || t.isOver {
+			return
+		}
+		w.skipBlanks()
+		isPrefixed = true // a second value on the line is not a bare body
+	}
+}
+
+// line takes the rest of the line and returns its first bytes.
+func (t *Stream) line(keep int) []byte {
+	var kept []byte
+	for {
+		c, ok := t.w.peek()
+		if !ok || c == '\r' || c == '\n' {
+			return kept
+		}
+		if len(kept) < keep {
+			kept = append(kept, c)
+		}
+		t.w.pos++
+	}
+}
+
+// unreadable takes a line that is neither a field nor JSON, and remembers how the first ones begin.
+func (t *Stream) unreadable() (begin []byte) {
+	room := ExcerptBytes - len(t.Excerpt)
+	line := t.line(ExcerptBytes)
+	begin = line
+	line = line[:min(len(line), max(room, 0))]
+	if len(line) > 0 {
+		if len(t.Excerpt) > 0 {
+			t.Excerpt = append(t.Excerpt, '\n')
+		}
+		t.Excerpt = append(t.Excerpt, line...)
+	}
+	return begin
+}
