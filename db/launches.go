@@ -15,16 +15,17 @@ import (
 // LaunchKind is why a launch was made.
 type LaunchKind string
 
-// The kinds of launches. SUBMIT and RESUME run what has no run yet; RETRY_FAILED runs everything that did not
+// The kinds of launches. SUBMIT, RESUME and EXTEND run what has no run yet; RETRY_FAILED runs everything that did not
 // succeed.
 const (
 	LaunchSubmit LaunchKind = "SUBMIT"
 	LaunchRetry  LaunchKind = "RETRY_FAILED"
 	LaunchResume LaunchKind = "RESUME"
+	LaunchExtend LaunchKind = "EXTEND"
 )
 
 // LaunchKinds are all kinds.
-var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume}
+var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume, LaunchExtend}
 
 // LaunchStatus is the state of a launch: PENDING → RUNNING (→ STOPPING) → SUCCEEDED, STOPPED or FAILED.
 type LaunchStatus string
@@ -153,6 +154,35 @@ func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind Launch
 			return err
 		}
 		if launchID, err = insertLaunch(ctx, tx, row); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
+			return pg.Classify("reopen the task", err)
+		}
+		return Notify(ctx, tx, taskID)
+	})
+	return launchID, err
+}
+
+// ExtendTask raises the runs of each question of a task that has ended, and starts those that are missing. It returns
+// ErrConflict if the task is active or was never started, and ErrNothingToRun if it has as many runs already.
+func (s *Store) ExtendTask(ctx context.Context, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
+	const raise = `UPDATE evaluation_tasks SET runs_per_item = $2 WHERE id = $1`
+	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
+		task, err := lockTask(ctx, tx, taskID)
+		if err != nil {
+			return err
+		}
+		if task.Status.IsActive() {
+			return fmt.Errorf("an extension of a task that is %s: %w", task.Status, ErrConflict)
+		}
+		if runsPerItem <= task.RunsPerItem {
+			return ErrNothingToRun
+		}
+		if _, err := tx.ExecContext(ctx, raise, taskID, runsPerItem); err != nil {
+			return pg.Classify("raise the runs", err)
+		}
+		if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n}); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {

@@ -73,7 +73,10 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, "", false); return err }},
 		{"ItemsByID", func() error { _, err := report.New(store).ItemsByID(ctx, items); return err }},
-		{"Items", func() error { _, _, err := report.New(store).Items(ctx, large, "", true, page); return err }},
+		{"Items", func() error {
+			_, _, err := report.New(store).Items(ctx, large, report.Filter{OnlyAssessed: true}, page)
+			return err
+		}},
 		{"CurrentRuns", func() error { _, err := report.New(store).CurrentRuns(ctx, items, 100); return err }},
 		{"EachCurrentRun", func() error {
 			return report.New(store).EachCurrentRun(ctx, items[0], func(db.Run) error { return nil })
@@ -88,7 +91,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"LatencyBars", func() error { _, err := monitor.New(store).LatencyBars(ctx, large); return err }},
 		{"OutcomeBars", func() error { _, err := monitor.New(store).OutcomeBars(ctx, large); return err }},
 		{"TaskProgress", func() error { _, err := monitor.New(store).TaskProgress(ctx, large); return err }},
-		{"Workers", func() error { _, err := store.Workers(ctx); return err }},
+		{"Workers", func() error { _, err := monitor.New(store).Workers(ctx); return err }},
 		{"RequestLaunch", func() (err error) {
 			retry, err = store.RequestLaunch(ctx, large, db.LaunchRetry, db.Scope{}, newLaunch)
 			return err

@@ -65,16 +65,16 @@ type Usage struct {
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 
-// WithMissing returns n runs in order of run_index; runs that never took place are STOPPED and have only their
-// index. taken is ordered by run_index.
-func WithMissing(taken []Run, n int) []Run {
-	runs := make([]Run, n)
+// WithMissing returns the runs of a question of a task in order of variant and run_index; runs that never took place are
+// STOPPED and have only these.
+func (t Task) WithMissing(taken []Run) []Run {
+	runs := make([]Run, t.RunsOfItem())
 	for i := range runs {
-		runs[i] = Run{RunIndex: i + 1, Status: RunStopped}
+		runs[i] = Run{Variant: i/t.RunsPerItem + 1, RunIndex: i%t.RunsPerItem + 1, Status: RunStopped}
 	}
 	for _, run := range taken {
-		if run.RunIndex <= n {
-			runs[run.RunIndex-1] = run
+		if run.RunIndex <= t.RunsPerItem && run.Variant <= t.TotalVariants {
+			runs[(run.Variant-1)*t.RunsPerItem+run.RunIndex-1] = run
 		}
 	}
 	return runs

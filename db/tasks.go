@@ -49,6 +49,9 @@ type Task struct {
 	// empty means those of that name.
 	QuestionColumn string `db:"question_column"`
 	AnswerColumn   string `db:"answer_column"`
+	// DatasetID and DatasetVersion are those of the saved dataset that the questions were copied from; nil means an upload.
+	DatasetID      *uuid.UUID `db:"dataset_id"`
+	DatasetVersion *int       `db:"dataset_version"`
 	// VariableNames are the dataset's further columns, in the file's order.
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
@@ -80,6 +83,11 @@ type Task struct {
 // IsDraft reports whether the task waits for a user to start it.
 func (t Task) IsDraft() bool { return t.Status == TaskPending && !t.IsLaunched }
 
+// IsPlain reports whether the task calls one typed address with its questions as they are.
+func (t Task) IsPlain() bool {
+	return len(t.Targets) == 1 && t.Targets[0].Kind == TargetURL && len(t.Variants) == 1 && t.Variants[0].PromptID == nil
+}
+
 // RunsOfItem is how many runs a question has when it is complete.
 func (t Task) RunsOfItem() int { return t.RunsPerItem * t.TotalVariants }
 
@@ -89,7 +97,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 // taskColumns are the columns of a Task that are stored, of the table t.
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.variable_names, t.total_items, t.total_variants,
+		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants,
 		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -148,10 +156,10 @@ func (n NewTask) row() Task {
 const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
-		question_column, answer_column, variable_names, total_items, total_variants, created_by)
+		question_column, answer_column, dataset_id, dataset_version, variable_names, total_items, total_variants, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
-		:question_column, :answer_column, :variable_names, :total_items, :total_variants, :created_by)`
+		:question_column, :answer_column, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants, :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
@@ -181,7 +189,7 @@ const updateDraft = `
 	UPDATE evaluation_tasks t
 	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
-		question_column = :question_column, answer_column = :answer_column, variable_names = :variable_names, total_items = :total_items,
+		question_column = :question_column, answer_column = :answer_column, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
 		total_variants = :total_variants, updated_at = now()
 	WHERE t.id = :id
 	  AND t.status = 'PENDING'

@@ -60,36 +60,6 @@ func (s *Store) Beat(ctx context.Context, w Worker) (lease Lease, since time.Dur
 	return Lease{w.ID, row.Lease}, time.Duration(row.Since) * time.Microsecond, pg.Classify("record the heartbeat", err)
 }
 
-// WorkerState is a worker as the page shows it.
-type WorkerState struct {
-	ID        uuid.UUID `db:"id"`
-	Host      string    `db:"host"`
-	ProcessID int       `db:"process_id"`
-	Lanes     int       `db:"lanes"`
-	BusyLanes int       `db:"busy_lanes"`
-	// Units is how many units the worker holds: calls in flight, about to begin or being stored.
-	Units     int       `db:"units"`
-	StartedAt time.Time `db:"started_at"`
-	// SilentSeconds is the time since the last heartbeat, by the database's clock.
-	SilentSeconds float64 `db:"silent_seconds"`
-	IsAlive       bool    `db:"is_alive"`
-}
-
-// Workers returns every worker that has not left, the living ones first.
-func (s *Store) Workers(ctx context.Context) ([]WorkerState, error) {
-	const query = `
-		SELECT w.id, w.host, w.process_id, w.lanes, w.started_at,
-			extract(epoch FROM now() - w.beat_at) AS silent_seconds,
-			w.beat_at > now() - $1 * interval '1 second' AS is_alive,
-			(SELECT count(*) FROM lanes WHERE worker_id = w.id) AS busy_lanes,
-			(SELECT count(*) FROM units WHERE worker_id = w.id AND state = 'RUNNING') AS units
-		FROM workers w
-		ORDER BY is_alive DESC, w.host, w.started_at, w.id`
-	var workers []WorkerState
-	err := s.db.SelectContext(ctx, &workers, query, WorkerDeadAfter.Seconds())
-	return workers, pg.Classify("list the workers", err)
-}
-
 // RemoveWorker removes a worker that has left, with its lanes; units it still held count as lost.
 func (s *Store) RemoveWorker(ctx context.Context, id uuid.UUID) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM workers WHERE id = $1`, id)

@@ -125,7 +125,7 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	}{
 		{"?a=" + a, "PARAMETER_INVALID", http.StatusUnprocessableEntity},
 		{"?a=" + a + "&b=" + strings.Repeat("0", 8), "TASK_NOT_FOUND", http.StatusNotFound},
-		{"?a=" + a + "&b=" + b + ":2", "TASK_NOT_FOUND", http.StatusNotFound},
+		{"?a=" + a + "&b=" + b + ":2", "NOT_FOUND", http.StatusNotFound},
 		{"?a=" + a + "&b=" + s.create(t, first.URL, map[string]string{"start": "false"}), "TASK_NOT_FINISHED", http.StatusConflict},
 	} {
 		answer := s.get(t, "/api/v1/comparison"+test.path)

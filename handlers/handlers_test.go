@@ -84,7 +84,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	client := agent.NewClient(guard, "")
 	registry := prometheus.NewRegistry()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Guard: guard, Sealer: sealer, Files: files,
+	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard, Sealer: sealer, Files: files,
 		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
 		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: quiet,
 		Report: func(error, map[string]string) { s.reports.Add(1) }})
@@ -97,7 +97,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	require.NoError(t, err)
 	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if lanes > 0 {
-		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Sealer: sealer,
+		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
 			Metrics: jobs.NewMetrics(registry, queue), Log: quiet})
 		ctx, cancel := context.WithCancel(context.Background())
 		left := make(chan error, 1)

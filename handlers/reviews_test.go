@@ -135,7 +135,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.Len(t, rows, 4)
 	require.Equal(t, []string{"1", awkward, "", "李雷", "PASS"}, rows[1][:5])
 	require.Equal(t, []string{"2", "q2", "3", "李雷", "UNSURE", "", "true"}, rows[3][:7])
-	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"reviews":[{"run_index":3,"reviewer":"李雷","verdict":"UNSURE"`)
+	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"reviews":[{"variant":1,"run_index":3,"reviewer":"李雷","verdict":"UNSURE"`)
 
 	// A sign-off counts the verdicts on questions; what is changed later is seen.
 	signed := s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷", "note": "可以上线"})

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	entries "wending/db/library"
 	"wending/db/monitor"
 	"wending/handlers/admission"
 	"wending/handlers/api"
@@ -25,10 +26,12 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/live"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/handlers/web"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/guard"
+	"wending/jobs/library"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -41,8 +44,11 @@ type Config struct {
 	Store  *db.Store
 	Queue  tasks.Waker
 	Agents *agent.Client
-	Guard  *guard.Guard
-	Sealer *secret.Sealer
+	// Models calls saved models, under rules of their own.
+	Models     *agent.Client
+	Guard      *guard.Guard
+	ModelGuard *guard.Guard
+	Sealer     *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk
 	// Defaults are the settings of a task whose creator does not set them.
@@ -77,6 +83,7 @@ type Server struct {
 	progress  *live.Hub[uuid.UUID, monitor.Progress]
 	gates     *admission.Gates
 	tasks     *tasks.Service
+	library   *library.Service
 	// document returns the OpenAPI document, made once.
 	document func() ([]byte, error)
 }
@@ -93,7 +100,11 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(monitor.New(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
-	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, Log: s.Log}
+	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, DefaultRate: s.Defaults.RateLimit, Log: s.Log}
+	s.library = &library.Service{
+		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
+		DefaultRate: s.Defaults.RateLimit, Log: s.Log,
+	}
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}
 	}
@@ -119,6 +130,7 @@ func (s *Server) mount(e *echo.Echo) {
 	plain := e.Group("")
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
 	checkURL := func(u *url.URL) error { return s.Guard.CheckURL(u) }
+	checkModelURL := func(u *url.URL) error { return s.ModelGuard.CheckURL(u) }
 
 	plain.Match([]string{http.MethodGet, http.MethodHead}, paths.Health, s.health)
 	if s.Registry != nil {
@@ -126,11 +138,11 @@ func (s *Server) mount(e *echo.Echo) {
 	}
 	compressed.Match([]string{http.MethodGet, http.MethodHead}, static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	s.pages = web.Register(compressed, plain, web.Config{
-		Store: s.Store, Tasks: s.tasks, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Progress: s.progress, CheckURL: checkURL,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, CheckURL: checkURL, CheckModelURL: checkModelURL,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })
@@ -212,7 +224,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	case r.Method == http.MethodHead:
 		failure = c.NoContent(f.Status())
 	case isAPI(r):
-		status, body := api.Failure(r.Context(), err)
+		status, body := rest.Failure(r.Context(), err)
 		failure = c.JSON(status, body)
 	default:
 		failure = s.pages.ShowError(c, f)

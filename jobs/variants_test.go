@@ -15,7 +15,10 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/report"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/stability"
+	"wending/jobs/tasks"
 )
 
 // variants makes a plain task one of so many targets, each at its URL, with a variant each.
@@ -247,4 +250,84 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	var open int
 	require.NoError(t, b.tables.Get(&open, `SELECT count(*) FROM units WHERE launch_id = $1 AND state <> 'STOPPED'`, launchID))
 	require.Zero(t, open)
+}
+
+// The worked example of metrics.md, from stored runs: text, latency in ms; ✗ is a run that failed.
+func TestTheWorkedExampleOfVariants(t *testing.T) {
+	t.Parallel()
+	type run struct {
+		text    string
+		latency int
+	}
+	same := func(text string, latency int) []run {
+		return []run{{text, latency}, {text, latency}, {text, latency}, {text, latency}, {text, latency}}
+	}
+	failed := run{"✗", 0}
+	examples := [][][]run{
+		{
+			{{"Paris", 100}, {"Paris ", 110}, {"Paris", 120}, {"Lyon", 130}, {"paris", 140}}, same("42", 50),
+			{{"yes", 200}, {"no", 210}, failed, {"yes", 190}, failed},
+		},
+		{
+			same("Paris", 90), {{"42", 60}, {"42", 60}, {"42", 60}, {"42", 60}, {"41", 60}},
+			{{"yes", 100}, {"yes", 100}, {"yes", 100}, {"yes", 100}, failed},
+		},
+	}
+	b := newBench(t)
+	taskID, launchID := b.task(t, "", 3, func(n *db.NewTask) { variants(n, "http://127.0.0.1:9", "http://127.0.0.1:10") })
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	call, err := b.store.LaunchCall(t.Context(), launchID)
+	require.NoError(t, err)
+	claim, err := b.store.ClaimUnits(t.Context(), call, b.beat(t, uuid.New()), []db.Want{{Target: 1, Units: 15}, {Target: 2, Units: 15}})
+	require.NoError(t, err)
+	require.Len(t, claim.Units, 30)
+	var results []db.Result
+	for _, unit := range claim.Units {
+		one := examples[unit.Variant-1][unit.QuestionID[len(unit.QuestionID)-1]-'1'][unit.RunIndex-1]
+		result := db.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(one.text), AnswerKey: stability.Key([]byte(one.text)), LatencyMS: one.latency, Attempts: 1}
+		if one == failed {
+			result = db.Result{Unit: unit, Status: db.RunFailed, ErrorCode: "AGENT_ERROR", Attempts: 1}
+		}
+		results = append(results, result)
+	}
+	refused, err := b.store.RecordResults(t.Context(), taskID, results)
+	require.NoError(t, err)
+	require.Empty(t, refused)
+	finished, err := tasks.FinishLaunch(t.Context(), b.store, launchID)
+	require.NoError(t, err)
+	require.True(t, finished)
+
+	numbers, err := report.New(b.store).VariantStatistics(t.Context(), taskID)
+	require.NoError(t, err)
+	for n, want := range []struct {
+		succeeded                                                                 int
+		success, identical, agreement, se, consensus, distinct, similar, avg, p90 float64
+	}{
+		{13, 0.8667, 0.3333, 0.4667, 0.2728, 0.6667, 2.0, 0.6244, 111.5385, 198},
+		{14, 0.9333, 0.3333, 0.7333, 0.1333, 0.8667, 1.3333, 0.9333, 82.1429, 100},
+	} {
+		got := numbers[n]
+		require.Equal(t, want.succeeded, got.Succeeded)
+		for name, pair := range map[string][2]float64{
+			"success": {want.success, *got.SuccessRate}, "identical": {want.identical, *got.IdenticalRate}, "agreement": {want.agreement, *got.Agreement},
+			"se": {want.se, *got.AgreementSE}, "consensus": {want.consensus, *got.Consensus}, "distinct": {want.distinct, *got.DistinctMean},
+			"similarity": {want.similar, *got.Similarity}, "average": {want.avg, *got.LatencyAvg}, "P90": {want.p90, *got.LatencyP90},
+		} {
+			require.InDelta(t, pair[0], pair[1], 0.00005, "%s of variant %d", name, n+1)
+		}
+		require.Nil(t, got.Cost)
+		require.Nil(t, got.TotalTokens)
+		require.Nil(t, got.FirstTokenP50)
+	}
+	compared, err := report.New(b.store).Compare(t.Context(), report.Side{TaskID: taskID, Variant: 1}, report.Side{TaskID: taskID, Variant: 2})
+	require.NoError(t, err)
+	for name, pair := range map[string][2]float64{
+		"agreement": {0.2667, *compared.Agreement.Mean}, "its se": {0.3383, *compared.Agreement.SE}, "low": {-1.1889, *compared.Agreement.Low},
+		"high": {1.7222, *compared.Agreement.High}, "p": {0.5131, *compared.Agreement.P},
+		"latency": {-40, *compared.LatencyMS.Mean}, "se of latency": {32.1455, *compared.LatencyMS.SE},
+		"low latency": {-178.3109, *compared.LatencyMS.Low}, "high latency": {98.3109, *compared.LatencyMS.High}, "p of latency": {0.3394, *compared.LatencyMS.P},
+	} {
+		require.InDelta(t, pair[0], pair[1], 0.00005, name)
+	}
 }

@@ -58,10 +58,12 @@ type heartbeat struct {
 // WorkerConfig is what a Worker is made from.
 type WorkerConfig struct {
 	// Lanes is how many lanes run at once.
-	Lanes   int
-	Store   *db.Store
-	Queue   *Queue
+	Lanes int
+	Store *db.Store
+	Queue *Queue
+	// Agents calls agents, Models calls models: each has its own rules about addresses.
 	Agents  *agent.Client
+	Models  *agent.Client
 	Sealer  *secret.Sealer
 	Metrics *Metrics
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
@@ -86,7 +88,7 @@ func NewWorker(config WorkerConfig) *Worker {
 	w.Log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	w.crews = crew.New(crew.Config{
-		Store: w.Store, Agents: w.Agents, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
+		Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
 		Report: func(err error) { w.report(err) }, Log: w.Log,
 	})
 	return w

@@ -20,6 +20,8 @@ var rooms = []string{
 	"handlers",
 	"handlers/web",
 	"handlers/api",
+	"handlers/api/library",
+	"handlers/rest",
 	"handlers/form",
 	"handlers/fault",
 	"handlers/reading",
@@ -29,9 +31,11 @@ var rooms = []string{
 	"views/ui",
 	"jobs",
 	"jobs/crew",
+	"jobs/library",
 	"jobs/tasks",
 	"db/dbtest",
 	"db/history",
+	"db/library",
 	"db/monitor",
 	"db/report",
 	"db/review",
@@ -46,19 +50,19 @@ var rooms = []string{
 var leaves = []string{
 	"handlers/admission", "handlers/live", "handlers/relay",
 	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/export", "jobs/guard", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/secret", "jobs/stability", "jobs/wire",
-	"static", "views/paths", "views/text",
+	"static", "views/markdown", "views/paths", "views/text",
 }
 
 // strangers are libraries with the packages that alone may import them.
 var strangers = map[string][]string{
-	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/api", "handlers/fault"},
-	"github.com/danielgtaylor/huma/v2":    {"handlers/api"},
-	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/history", "db/monitor", "db/pg", "db/report", "db/review", "db/sealed"},
-	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/monitor", "db/pg", "db/report", "db/review", "db/tasklist"},
+	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/api", "handlers/fault", "handlers/rest"},
+	"github.com/danielgtaylor/huma/v2":    {"handlers/api", "handlers/api/library", "handlers/rest"},
+	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/history", "db/library", "db/monitor", "db/pg", "db/report", "db/review", "db/sealed"},
+	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/library", "db/monitor", "db/pg", "db/report", "db/review", "db/tasklist"},
 	"github.com/hibiken/asynq":            {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},
 	"github.com/getsentry/sentry-go":      {"cmd/wending"},
-	"github.com/a-h/templ":                {"handlers/web", "views/ui", "views/comparison", "views/tasks", "views/results", "views/system"},
+	"github.com/a-h/templ":                {"handlers/web", "views/ui", "views/comparison", "views/tasks", "views/results", "views/system", "views/markdown"},
 	"github.com/klauspost/compress/flate": {"jobs/export"},
 	"github.com/xuri/excelize/v2":         {"jobs/dataset", "jobs/dataset/datasettest"},
 }

@@ -44,12 +44,15 @@ type program struct {
 	directURL string
 	queue     *jobs.Queue
 	guard     *guard.Guard
-	agents    *agent.Client
-	sealer    *secret.Sealer
-	registry  *prometheus.Registry
-	metrics   *jobs.Metrics
-	demoURL   string
-	log       *slog.Logger
+	// modelGuard and models are those of saved models.
+	modelGuard *guard.Guard
+	models     *agent.Client
+	agents     *agent.Client
+	sealer     *secret.Sealer
+	registry   *prometheus.Registry
+	metrics    *jobs.Metrics
+	demoURL    string
+	log        *slog.Logger
 }
 
 // endpoints are the servers and sockets that a process uses.
@@ -146,7 +149,7 @@ func limitMemory() int64 {
 	return debug.SetMemoryLimit(-1)
 }
 
-// connectAgents sets up the guard and the client for agents. Loopback is allowed by default only in a process that
+// connectAgents sets up the guards and the clients for agents and models. Loopback is allowed by default only in a process that
 // itself serves on loopback: elsewhere loopback may be another machine's.
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
@@ -166,12 +169,20 @@ func (p *program) connectAgents(e endpoints) (err error) {
 		return err
 	}
 	p.agents = agent.NewClient(p.guard, s.AgentAPIKey)
+	config.Allowlist = s.ModelList
+	if p.modelGuard, err = guard.New(config); err != nil {
+		return fmt.Errorf("MODEL_API_ALLOWLIST: %w", err)
+	}
+	p.models = agent.NewClient(p.modelGuard, "")
 	return nil
 }
 
 func (p *program) close() {
 	if p.agents != nil {
 		p.agents.Close()
+	}
+	if p.models != nil {
+		p.models.Close()
 	}
 	if p.queue != nil {
 		_ = p.queue.Close()
@@ -197,7 +208,7 @@ func report(err error, tags map[string]string) {
 
 func (p *program) worker() *jobs.Worker {
 	return jobs.NewWorker(jobs.WorkerConfig{
-		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Sealer: p.sealer, Metrics: p.metrics,
+		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
 		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
 	})
 }
@@ -210,7 +221,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
-		Store: p.store, Queue: p.queue, Agents: p.agents, Guard: p.guard, Sealer: p.sealer, Files: files,
+		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sealer: p.sealer, Files: files,
 		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, DemoURL: p.demoURL, Hosts: p.settings.hosts(),
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
 	})

@@ -12,6 +12,7 @@ import (
 
 	"wending/db"
 	"wending/db/embedded"
+	"wending/db/monitor"
 	"wending/jobs/tasks"
 )
 
@@ -78,11 +79,11 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 // addFreshKey puts a fresh key before those in the data folder. Processes that run would not know it.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
 	if s.DatabaseURL != "" { // otherwise the lock of the data folder is ours: none runs
-		workers, err := store.Workers(ctx)
+		workers, err := monitor.New(store).Workers(ctx)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(workers, func(w db.WorkerState) bool { return w.IsAlive }) {
+		if slices.ContainsFunc(workers, func(w monitor.Worker) bool { return w.IsAlive }) {
 			return errors.New("stop all processes first: they would not know the new key in the data folder")
 		}
 	}

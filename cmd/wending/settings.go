@@ -26,6 +26,7 @@ type Settings struct {
 	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Retries after a timeout or network error ($AGENT_MAX_RETRIES)."`
 	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream ($AGENT_USE_STREAM)."`
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
+	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Where saved models may be, written as the agents' allowlist ($MODEL_API_ALLOWLIST)."`
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
 	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers, payloads and queries; if unset, a key is generated in the data folder ($SECRET_KEY)."`
 	PreviousKey  string `name:"secret-key-previous" from:"SECRET_KEY_PREVIOUS" help:"What SECRET_KEY was before: it still opens what it sealed ($SECRET_KEY_PREVIOUS)."`

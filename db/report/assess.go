@@ -103,11 +103,30 @@ type Question struct {
 	Number int `db:"number"`
 	// ID is the item's.
 	ID int64 `db:"id"`
-	Likeness
+	// Variants are in the order of their numbers; empty while the item is not assessed.
+	Variants []VariantLikeness
+	// Differences say how the answer A becomes each of the others.
 	Differences *string `db:"differences"`
-	// NewestRunID and Runs tell which current runs it was computed from; nil while the item is not assessed.
+	// NewestRunID and Runs tell which current runs it was computed from, of all variants; nil while the item is not
+	// assessed.
 	NewestRunID *int64 `db:"newest_run_id"`
 	Runs        *int   `db:"runs"`
+}
+
+// VariantLikeness is how alike the answers of one variant to an item are.
+type VariantLikeness struct {
+	Variant int `db:"variant"`
+	Likeness
+}
+
+// Likeness returns that of a variant, by its number; its fields are nil while the item is not assessed.
+func (q Question) Likeness(variant int) Likeness {
+	for _, one := range q.Variants {
+		if one.Variant == variant {
+			return one.Likeness
+		}
+	}
+	return Likeness{}
 }
 
 // Of reports whether it was computed from these current runs of the item.
@@ -143,17 +162,28 @@ func (q Question) ParseDifferences() (all []stability.Difference, err error) {
 // Questions returns what reports say of items of a task, by their ids.
 func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
 	const read = `
-		SELECT n.number, n.id, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences, q.newest_run_id, q.runs
+		SELECT n.number, n.id, coalesce(q.variant, 0) AS variant, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences, q.newest_run_id, q.runs
 		FROM (SELECT id, row_number() OVER (ORDER BY question_id) AS number FROM evaluation_items WHERE task_id = $1) n
-		LEFT JOIN question_statistics q ON q.item_id = n.id AND q.variant = 1
-		WHERE n.id = ANY ($2)`
-	var questions []Question
-	if err := r.db.SelectContext(ctx, &questions, read, taskID, pq.Int64Array(itemIDs)); err != nil {
+		LEFT JOIN question_statistics q ON q.item_id = n.id
+		WHERE n.id = ANY ($2)
+		ORDER BY n.id, q.variant`
+	var rows []struct {
+		Question
+		VariantLikeness
+	}
+	if err := r.db.SelectContext(ctx, &rows, read, taskID, pq.Int64Array(itemIDs)); err != nil {
 		return nil, pg.Classify("read how alike answers are", err)
 	}
-	byID := make(map[int64]Question, len(questions))
-	for _, question := range questions {
-		byID[question.ID] = question
+	byID := make(map[int64]Question, len(itemIDs))
+	for _, row := range rows {
+		question, isThere := byID[row.ID]
+		if !isThere {
+			question = row.Question // of the first variant, at which the differences stand
+		}
+		if row.Variant > 0 {
+			question.Variants = append(question.Variants, row.VariantLikeness)
+		}
+		byID[row.ID] = question
 	}
 	return byID, nil
 }

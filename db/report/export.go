@@ -11,9 +11,11 @@ import (
 	"wending/jobs/stability"
 )
 
-// Row is one item with all its current runs.
+// Row is one item with all its current runs of one variant.
 type Row struct {
 	db.Item
+	// Variant is its number.
+	Variant int
 	Likeness
 	Runs []Run
 }
@@ -37,22 +39,26 @@ type Run struct {
 	LatencyMS    *int
 	ErrorCode    *string
 	ErrorMessage *string
+	db.Usage
 }
 
 const readExport = `
-	SELECT ` + db.ItemColumns + `, r.run_index, r.status,
+	SELECT ` + db.ItemColumns + `, v.number AS variant, r.run_index, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message,
+		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 		q.level, q.agreement, q.similarity, q.answers, q.letters
 	FROM evaluation_items i
-	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
-	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
+	JOIN task_variants v ON v.task_id = i.task_id
+	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = v.number
+	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.variant = v.number AND r.is_current
 	WHERE i.task_id = $1
-	ORDER BY i.question_id, r.run_index`
+	ORDER BY i.question_id, v.number, r.run_index`
 
 // exportLine is a row of readExport; the run's fields are nil for an item without runs.
 type exportLine struct {
 	db.Item
+	Variant int `db:"variant"`
 	Likeness
 	RunIndex     *int          `db:"run_index"`
 	Status       *db.RunStatus `db:"status"`
@@ -61,16 +67,17 @@ type exportLine struct {
 	LatencyMS    *int          `db:"latency_ms"`
 	ErrorCode    *string       `db:"error_code"`
 	ErrorMessage *string       `db:"error_message"`
+	db.Usage
 }
 
 func (l exportLine) run() Run {
 	return Run{
 		RunIndex: *l.RunIndex, Status: *l.Status, Response: l.Response, Exact: l.Exact,
-		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage,
+		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage, Usage: l.Usage,
 	}
 }
 
-// EachRow calls yield with every item of the task and its current runs, in the order of pages. limit is how
+// EachRow calls yield with every item of the task and its current runs, variant by variant, in the order of pages. limit is how
 // many characters of each response are read, without Exact; nil means all of it. Rows come from the server as they
 // are read, so memory holds one item at a time, all of one snapshot.
 func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield func(Row) error) error {
@@ -82,14 +89,14 @@ func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield
 		}
 		var current *Row
 		err := pg.EachRow(ctx, tx, "read the report", readExport, []any{taskID, limit}, func(line exportLine) error {
-			if current != nil && current.ID != line.ID {
+			if current != nil && (current.ID != line.ID || current.Variant != line.Variant) {
 				if err := yield(*current); err != nil {
 					return err
 				}
 				current = nil
 			}
 			if current == nil {
-				current = &Row{Item: line.Item, Likeness: line.Likeness}
+				current = &Row{Item: line.Item, Variant: line.Variant, Likeness: line.Likeness}
 			}
 			if line.RunIndex != nil {
 				current.Runs = append(current.Runs, line.run())

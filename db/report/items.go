@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -26,22 +28,82 @@ func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 	return items, pg.Classify("read the questions", err)
 }
 
-// Items returns one page of a task's items and how many there are. A questionID that is not empty keeps only the
-// item that has it; onlyAssessed leaves out those whose runs have not all ended.
-func (r Report) Items(ctx context.Context, taskID uuid.UUID, questionID string, onlyAssessed bool, page db.Page) (items []db.Item, total int, err error) {
-	const wanted = `
-		WHERE i.task_id = $1
-		  AND ($2 = '' OR i.question_id = $2)
-		  AND (NOT $3 OR EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.variant = 1))`
-	const count = `SELECT count(*) FROM evaluation_items i` + wanted
-	const list = `
-		SELECT ` + db.ItemColumns + `
-		FROM evaluation_items i` + wanted + `
-		ORDER BY i.question_id
-		LIMIT $4 OFFSET $5`
-	if err := r.db.GetContext(ctx, &total, count, taskID, questionID, onlyAssessed); err != nil {
+// Filter narrows and orders a task's items; its zero value takes all of them in the order of pages.
+type Filter struct {
+	// QuestionID keeps only the item that has it.
+	QuestionID string
+	// OnlyAssessed leaves out items whose runs have not all ended.
+	OnlyAssessed bool
+	// Variant is the number of the one whose runs count; 0 means all.
+	Variant int
+	// Statuses keeps items of which a run has one of them; STOPPED is that of a run that never took place.
+	Statuses []db.RunStatus
+	// Unstable keeps items that a variant answered in more than one way.
+	Unstable bool
+	// Sort is one of Sorts, with a - before it in descending order; empty is question_id.
+	Sort string
+}
+
+// sorts are what items may be ordered by. No evaluator judges yet, so a pass rate is unknown.
+var sorts = map[string]string{
+	"question_id": "i.question_id",
+	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
+	"pass_rate":   "CAST(NULL AS float8)",
+	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
+}
+
+// Sorts are what items may be ordered by.
+var Sorts = []string{"question_id", "agreement", "pass_rate", "latency"}
+
+func (f Filter) where() string {
+	where := `
+		WHERE i.task_id = :task
+		  AND (:question = '' OR i.question_id = :question)
+		  AND (NOT :assessed OR EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.variant = 1))`
+	if f.Unstable {
+		where += `
+		  AND EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.answers > 1 AND (:variant = 0 OR q.variant = :variant))`
+	}
+	if len(f.Statuses) > 0 {
+		where += `
+		  AND (EXISTS (
+				SELECT FROM evaluation_runs r
+				WHERE r.item_id = i.id AND r.is_current AND r.status = ANY (:statuses) AND (:variant = 0 OR r.variant = :variant))`
+		if slices.Contains(f.Statuses, db.RunStopped) {
+			where += `
+			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))
+				< (SELECT runs_per_item * CASE WHEN :variant = 0 THEN total_variants ELSE 1 END FROM evaluation_tasks WHERE id = :task)`
+		}
+		where += `)`
+	}
+	return where
+}
+
+// Items returns one page of a task's items that a filter takes, and how many it takes.
+func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (items []db.Item, total int, err error) {
+	arguments := map[string]any{
+		"task": taskID, "question": filter.QuestionID, "assessed": filter.OnlyAssessed, "variant": filter.Variant, "statuses": pq.Array(filter.Statuses),
+		"size": page.Size, "offset": page.Offset(),
+	}
+	if err := pg.GetNamed(ctx, r.db, &total, `SELECT count(*) FROM evaluation_items i`+filter.where(), arguments); err != nil {
 		return nil, 0, pg.Classify("count the questions", err)
 	}
-	err = r.db.SelectContext(ctx, &items, list, taskID, questionID, onlyAssessed, page.Size, page.Offset())
+	name, isDescending := strings.CutPrefix(filter.Sort, "-")
+	order := sorts["question_id"]
+	if by, isKnown := sorts[name]; isKnown {
+		order = by
+	}
+	if isDescending {
+		order += " DESC"
+	}
+	list := `
+		SELECT ` + db.ItemColumns + `
+		FROM evaluation_items i` + filter.where() + `
+		ORDER BY ` + order + ` NULLS LAST, i.question_id
+		LIMIT :size OFFSET :offset`
+	if name == "" || name == "question_id" { // the index has no nulls
+		list = strings.Replace(list, order+" NULLS LAST, i.question_id", order, 1)
+	}
+	err = pg.SelectNamed(ctx, r.db, &items, list, arguments)
 	return items, total, pg.Classify("read the questions", err)
 }

@@ -76,7 +76,13 @@ func summariseItems(measures, like string) string {
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current
 		GROUP BY item_id) r ON r.item_id = i.id
-	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
+	LEFT JOIN ( -- of several variants the least alike, and the mean
+		SELECT q.item_id, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
+			string_agg(q.letters, '' ORDER BY q.variant) AS letters
+		FROM question_statistics q
+		JOIN evaluation_items own ON own.id = q.item_id
+		WHERE own.task_id = $1
+		GROUP BY q.item_id) q ON q.item_id = i.id
 	WHERE i.task_id = $1
 	ORDER BY i.question_id`
 }

@@ -61,7 +61,7 @@ type Reviews struct{ db *pg.Pool }
 func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 
 // judged is the newest current run that a review is about: the item's, or that of one run_index.
-const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
+const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
 const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.note, v.version, v.created_at,
 	v.judged_run_id IS DISTINCT FROM ` + judged + ` AS is_outdated`
@@ -80,8 +80,8 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, verdict
 		const insert = `
 			WITH v AS (
 				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, note, version, is_withdrawn, judged_run_id)
-				SELECT i.id, $2, v.run_index, $4, $5, $6, $7, false, ` + judged + `
-				FROM evaluation_items i, (SELECT $3::int AS run_index) v
+				SELECT i.id, v.variant, v.run_index, $4, $5, $6, $7, false, ` + judged + `
+				FROM evaluation_items i, (SELECT $2::int AS variant, $3::int AS run_index) v
 				WHERE i.id = $1
 				RETURNING *)
 			SELECT ` + columns + `
@@ -110,7 +110,7 @@ func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, ve
 // change lets one author at a time change a review that is as version says.
 func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int, store func(tx *sqlx.Tx, item int64, current *stored) error) error {
 	const lock = `
-		SELECT i.id, $3::int IS NULL OR $3 BETWEEN 1 AND t.runs_per_item AS has_run
+		SELECT i.id, ($3::int IS NULL OR $3 BETWEEN 1 AND t.runs_per_item) AND $4::int BETWEEN 1 AND t.total_variants AS has_run
 		FROM evaluation_items i
 		JOIN evaluation_tasks t ON t.id = i.task_id
 		WHERE i.task_id = $1 AND i.question_id = $2
@@ -125,7 +125,7 @@ func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, vers
 			ID     int64 `db:"id"`
 			HasRun bool  `db:"has_run"`
 		}
-		err := tx.GetContext(ctx, &item, lock, taskID, place.QuestionID, place.RunIndex)
+		err := tx.GetContext(ctx, &item, lock, taskID, place.QuestionID, place.RunIndex, place.Variant)
 		if pg.IsNoRows(err) {
 			return &db.NotFoundError{Kind: db.KindQuestion}
 		}

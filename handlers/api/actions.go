@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"wending/handlers/rest"
+	"wending/jobs/tasks"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -38,7 +40,7 @@ func (i *retryInput) Resolve(ctx huma.Context) []error {
 	c := humaecho.Unwrap(ctx)
 	var err error
 	if i.scope, err = RetryScope(c.Response(), c.Request()); err != nil {
-		return []error{newFailure(ctx.Context(), err)}
+		return []error{rest.NewFailure(ctx.Context(), err)}
 	}
 	return nil
 }
@@ -104,7 +106,7 @@ func (h *handler) registerActions(api huma.API) {
 		"stop":   {"Stop a task; calls in flight may finish for up to 30 s", h.Tasks.Stop},
 		"resume": {"Continue with the runs that never took place", h.Tasks.Resume},
 	} {
-		register(api, h, endpoint{
+		rest.Register(api, h.Failed, rest.Endpoint{
 			Method: http.MethodPost, Path: tasksPath + "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
 			Summary: action.summary, Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
 		}, func(ctx context.Context, input *taskInput) (*createdOutput, error) {
@@ -119,9 +121,9 @@ func (h *handler) registerActions(api huma.API) {
 		})
 	}
 	schema := api.OpenAPI().Components.Schemas
-	body := multipart[retryFields](schema, false)
+	body := rest.Multipart[retryFields](schema, false)
 	body.Content["application/json"] = body.Content["multipart/form-data"]
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
 		Description: "Successful results are kept. 409 if nothing is left to retry.", Body: body,
@@ -136,4 +138,49 @@ func (h *handler) registerActions(api huma.API) {
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
 	})
+	extension := rest.JSONBody[extendFields](schema)
+	extension.Content["multipart/form-data"] = extension.Content["application/json"]
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
+		Summary:     "Raise the runs of each question of a task that has ended",
+		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.", Body: extension,
+		Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID"},
+	}, func(ctx context.Context, input *extendInput) (*createdOutput, error) {
+		task, err := h.task(ctx, input.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		runs, err := ExtendedRuns(input.Form, task)
+		if err != nil {
+			return nil, err
+		}
+		if task, err = h.Tasks.Extend(ctx, request.From(ctx).Actor, task, runs); err != nil {
+			return nil, err
+		}
+		return &createdOutput{Body: newCreated(task)}, nil
+	})
 }
+
+type extendFields struct {
+	RunsPerItem int `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
+}
+
+type extendInput struct {
+	TaskPath
+	rest.FormInput
+}
+
+// ExtendedRuns reads to how many runs of each question a task is to be extended.
+func ExtendedRuns(submitted *form.Upload, task db.Task) (int, error) {
+	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
+	if err != nil || runs < 1 || runs > maxRuns {
+		return 0, fault.Field("runs_per_item", fault.Between(1, maxRuns))
+	}
+	if (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > tasks.MaxCalls {
+		return 0, fault.New("TASK_TOO_LARGE")
+	}
+	return runs, nil
+}
+
+// maxRuns is how often a question may be asked.
+const maxRuns = 20

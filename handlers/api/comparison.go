@@ -3,9 +3,9 @@ package api
 import (
 	"context"
 	"net/http"
+	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"wending/db/report"
 	"wending/handlers/fault"
@@ -16,7 +16,7 @@ import (
 )
 
 func (h *handler) registerComparison(api huma.API) {
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
 		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
@@ -65,8 +65,8 @@ func newChange(c comparison.Change) Change {
 }
 
 type comparisonInput struct {
-	A string `query:"a" required:"true" doc:"Id of the first task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	B string `query:"b" required:"true" doc:"Id of the second task" example:"0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02"`
+	A string `query:"a" required:"true" doc:"The first task, <id> or <id>:<variant>" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	B string `query:"b" required:"true" doc:"The second task, or another variant of the first" example:"0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02"`
 }
 
 type comparisonOutput struct {
@@ -81,21 +81,25 @@ type comparisonOutput struct {
 }
 
 func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*comparisonOutput, error) {
-	var ids [2]uuid.UUID
+	var sides [2]report.Side
 	for n, side := range []struct{ name, value string }{{"a", input.A}, {"b", input.B}} {
 		if side.value == "" {
 			return nil, fault.Parameter(side.name, fault.NonEmpty())
 		}
-		id, err := request.ComparedTask(side.value)
+		id, variant, err := request.Compared(side.value)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := h.resultsTask(ctx, id.String(), false); err != nil {
+		task, err := h.resultsTask(ctx, id.String(), false)
+		if err == nil {
+			err = request.HasVariant(task, variant)
+		}
+		if err != nil {
 			return nil, err
 		}
-		ids[n] = id
+		sides[n] = report.Side{TaskID: id, Variant: variant}
 	}
-	compared, err := report.New(h.Store).Compare(ctx, ids[0], ids[1])
+	compared, err := report.New(h.Store).Compare(ctx, sides[0], sides[1])
 	if err != nil {
 		return nil, err
 	}

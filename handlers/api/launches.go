@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -23,9 +24,9 @@ type launch struct {
 	RequestedVia string        `json:"requested_via" enum:"page,api," example:"api"`
 	StoppedBy    string        `json:"stopped_by" doc:"Address that stopped it; empty if it was not stopped" example:""`
 	Units        int           `json:"units" doc:"Runs that the launch makes" example:"15"`
-	CreatedAt    moment        `json:"created_at"`
-	StartedAt    *moment       `json:"started_at"`
-	FinishedAt   *moment       `json:"finished_at"`
+	CreatedAt    rest.Moment   `json:"created_at"`
+	StartedAt    *rest.Moment  `json:"started_at"`
+	FinishedAt   *rest.Moment  `json:"finished_at"`
 	Statistics   db.Statistics `json:"statistics"`
 }
 
@@ -33,7 +34,7 @@ func newLaunch(l history.Launch) launch {
 	return launch{
 		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID,
 		RequestedBy: l.RequestedBy, RequestedVia: l.RequestedVia, StoppedBy: l.StoppedBy, Units: l.TotalUnits,
-		CreatedAt: moment(l.CreatedAt), StartedAt: momentOf(l.StartedAt), FinishedAt: momentOf(l.FinishedAt), Statistics: l.Statistics,
+		CreatedAt: rest.Moment(l.CreatedAt), StartedAt: rest.MomentOf(l.StartedAt), FinishedAt: rest.MomentOf(l.FinishedAt), Statistics: l.Statistics,
 	}
 }
 
@@ -45,13 +46,13 @@ type LaunchPath struct {
 
 type launchesInput struct {
 	TaskPath
-	PageQuery
+	rest.PageQuery
 }
 
 type launchesOutput struct {
 	Body struct {
-		Items      []launch   `json:"items"`
-		Pagination pagination `json:"pagination"`
+		Items      []launch        `json:"items"`
+		Pagination rest.Pagination `json:"pagination"`
 	}
 }
 
@@ -59,7 +60,7 @@ type launchOutput struct{ Body launch }
 
 type launchRunsInput struct {
 	LaunchPath
-	PageQuery
+	rest.PageQuery
 }
 
 // launchRun is a run in the history of its launch.
@@ -72,8 +73,8 @@ type launchRun struct {
 
 type launchRunsOutput struct {
 	Body struct {
-		Items      []launchRun `json:"items"`
-		Pagination pagination  `json:"pagination"`
+		Items      []launchRun     `json:"items"`
+		Pagination rest.Pagination `json:"pagination"`
 	}
 }
 
@@ -81,15 +82,15 @@ type launchRunsOutput struct {
 const historyCut = 20_000
 
 func (h *handler) registerLaunches(api huma.API) {
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches", ID: "list-launches", Tag: "launches",
 		Summary: "List a task's starts, newest first", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.listLaunches)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}", ID: "get-launch", Tag: "launches",
 		Summary: "Get one start of a task", Faults: []string{"TASK_NOT_FOUND", "LAUNCH_NOT_FOUND"},
 	}, h.getLaunch)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs", Tag: "launches",
 		Summary:     "List the runs of a launch in the order they ended",
 		Description: "Runs that later launches replaced are listed as long as their history is kept. Responses are cut at 20,000 characters.",
@@ -102,12 +103,12 @@ func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*laun
 	if err != nil {
 		return nil, err
 	}
-	launches, total, err := history.New(h.Store).Launches(ctx, task.ID, input.page())
+	launches, total, err := history.New(h.Store).Launches(ctx, task.ID, input.Window())
 	if err != nil {
 		return nil, err
 	}
 	output := &launchesOutput{}
-	output.Body.Items, output.Body.Pagination = []launch{}, newPagination(input.page(), total)
+	output.Body.Items, output.Body.Pagination = []launch{}, rest.NewPagination(input.Window(), total)
 	for _, one := range launches {
 		output.Body.Items = append(output.Body.Items, newLaunch(one))
 	}
@@ -140,15 +141,19 @@ func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*
 	if err != nil {
 		return nil, err
 	}
-	runs, total, err := history.New(h.Store).Runs(ctx, found.ID, historyCut, input.page())
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	runs, total, err := history.New(h.Store).Runs(ctx, found.ID, historyCut, input.Window())
 	if err != nil {
 		return nil, err
 	}
 	output := &launchRunsOutput{}
-	output.Body.Items, output.Body.Pagination = []launchRun{}, newPagination(input.page(), total)
+	output.Body.Items, output.Body.Pagination = []launchRun{}, rest.NewPagination(input.Window(), total)
 	for _, one := range runs {
 		output.Body.Items = append(output.Body.Items, launchRun{
-			QuestionID: one.QuestionID, Run: newRun(one.Run), IsCurrent: one.IsCurrent, IsCut: one.ResponseLength > historyCut,
+			QuestionID: one.QuestionID, Run: newRun(one.Run, task), IsCurrent: one.IsCurrent, IsCut: one.ResponseLength > historyCut,
 		})
 	}
 	return output, nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"wending/jobs/library"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/labstack/echo/v4"
@@ -17,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite openapi.json")
 // The document is written down, so that a change of the API shows in a review. `make generate` writes it.
 func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 	e := echo.New()
-	document, err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""), Config{}), "", "  ")
+	document, err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}}), "", "  ")
 	require.NoError(t, err)
 	if *update {
 		require.NoError(t, os.WriteFile("openapi.json", append(document, '\n'), 0o600))
@@ -31,7 +32,7 @@ func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	document := Register(e, e.Group(""), e.Group(""), Config{})
+	document := Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}})
 	operations := 0
 	for path, item := range document.Paths {
 		for _, operation := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {

@@ -1,8 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strings"
+	"wending/handlers/fault"
+	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -16,26 +21,43 @@ import (
 
 // Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
 type Run struct {
-	RunID        *int64       `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
-	UnitID       *int64       `json:"unit_id" example:"4708"`
-	RunIndex     int          `json:"run_index" doc:"1, 2, 3 …" example:"1"`
-	Status       db.RunStatus `json:"status" enum:"SUCCEEDED,FAILED,TIMEOUT,STOPPED" example:"SUCCEEDED"`
-	ResponseBody *string      `json:"response_body" example:"北京"`
-	Reasoning    *string      `json:"reasoning"`
-	LatencyMS    *int         `json:"latency_ms" doc:"Of the last attempt" example:"812"`
-	Attempts     *int         `json:"attempts" example:"1"`
-	ErrorCode    *string      `json:"error_code" example:"HTTP_502"`
-	ErrorMessage *string      `json:"error_message"`
-	CreatedAt    *moment      `json:"created_at"`
+	RunID           *int64       `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
+	UnitID          *int64       `json:"unit_id" example:"4708"`
+	Variant         int          `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
+	RunIndex        int          `json:"run_index" doc:"1, 2, 3 …" example:"1"`
+	Status          db.RunStatus `json:"status" enum:"SUCCEEDED,FAILED,TIMEOUT,STOPPED" example:"SUCCEEDED"`
+	ResponseBody    *string      `json:"response_body" example:"北京"`
+	Reasoning       *string      `json:"reasoning"`
+	LatencyMS       *int         `json:"latency_ms" doc:"Of the last attempt" example:"812"`
+	Attempts        *int         `json:"attempts" example:"1"`
+	ErrorCode       *string      `json:"error_code" example:"HTTP_502"`
+	ErrorMessage    *string      `json:"error_message"`
+	CreatedAt       *rest.Moment `json:"created_at"`
+	InputTokens     *int         `json:"input_tokens" doc:"As the agent says; null: it does not" example:"120"`
+	OutputTokens    *int         `json:"output_tokens" example:"35"`
+	ReasoningTokens *int         `json:"reasoning_tokens"`
+	TotalTokens     *int         `json:"total_tokens" example:"155"`
+	Cost            *string      `json:"cost" doc:"Decimal number, by the prices that the task was created with; null: unknown" example:"0.00065"`
+	Currency        *string      `json:"currency" example:"USD"`
+	FirstTokenMS    *int         `json:"first_token_ms" doc:"null unless the answer was streamed" example:"310"`
+	Evaluations     []struct{}   `json:"evaluations"`
 }
 
-func newRun(r db.Run) Run {
+// newRun describes a run of a task.
+func newRun(r db.Run, task db.Task) Run {
+	r.Variant = max(1, r.Variant)
 	if r.Status == db.RunStopped {
-		return Run{RunIndex: r.RunIndex, Status: r.Status}
+		return Run{Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, Evaluations: []struct{}{}}
+	}
+	var currency *string
+	if r.Cost != nil && r.Variant <= len(task.Variants) {
+		currency = task.Targets[task.Variants[r.Variant-1].Target-1].Currency
 	}
 	return Run{
+		InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
+		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: []struct{}{}, Variant: r.Variant,
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
-		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, CreatedAt: momentOf(&r.CreatedAt),
+		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
 }
 
@@ -72,15 +94,41 @@ type Likeness struct {
 	Letters    *string          `json:"letters" doc:"One per run: equal answers have the same letter, A the most common; - is a run without an answer" example:"ABBBC"`
 }
 
-func newLikeness(q report.Question) Likeness {
-	return Likeness{Number: q.Number, Level: q.Level, Agreement: q.Agreement, Similarity: q.Similarity, Distinct: q.Answers, Letters: q.Letters}
+// newLikeness is that of a question with one variant; with several, each has its own.
+func newLikeness(q report.Question, variants int) Likeness {
+	if variants > 1 {
+		return Likeness{Number: q.Number}
+	}
+	one := q.Likeness(1)
+	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters}
+}
+
+// VariantLikeness says how alike the answers of one variant to a question are. Letters are shared by all variants.
+type VariantLikeness struct {
+	Number     int              `json:"number" example:"1"`
+	Level      *stability.Level `json:"level" example:"wording"`
+	Agreement  *float64         `json:"agreement" example:"0.4"`
+	Similarity *float64         `json:"similarity" example:"0.93"`
+	Distinct   *int             `json:"distinct" example:"3"`
+	Letters    *string          `json:"letters" example:"ABBBC"`
+	PassShare  *float64         `json:"pass_share" doc:"Share of the judged runs that pass; null without evaluators"`
+}
+
+func newVariantLikeness(q report.Question, variants []db.Variant) []VariantLikeness {
+	list := make([]VariantLikeness, len(variants))
+	for n, variant := range variants {
+		one := q.Likeness(variant.Number)
+		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, nil}
+	}
+	return list
 }
 
 // itemWithRuns is a question with its answers.
 type itemWithRuns struct {
 	Item
 	Likeness
-	Runs []Run `json:"runs" doc:"One per run_index, in order"`
+	Variants []VariantLikeness `json:"variants"`
+	Runs     []Run             `json:"runs" doc:"One per variant and run_index, in order"`
 }
 
 // resultsTask is what results say of their task.
@@ -93,17 +141,44 @@ type resultsTask struct {
 
 // results are a page of a task's answers.
 type results struct {
-	Task       resultsTask    `json:"task"`
-	IsFinal    bool           `json:"is_final" doc:"False while a later launch is active, so that results may still change"`
-	Items      []itemWithRuns `json:"items" doc:"Ordered by question_id"`
-	Pagination pagination     `json:"pagination"`
+	Task       resultsTask     `json:"task"`
+	IsFinal    bool            `json:"is_final" doc:"False while a later launch is active, so that results may still change"`
+	Items      []itemWithRuns  `json:"items" doc:"Ordered by question_id"`
+	Pagination rest.Pagination `json:"pagination"`
 }
 
 type resultsInput struct {
 	TaskPath
-	PageQuery
-	QuestionID string `query:"question_id" doc:"Only the question with this id" example:"q1"`
-	Partial    bool   `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
+	rest.PageQuery
+	QuestionID string   `query:"question_id" doc:"Only the question with this id" example:"q1"`
+	Variant    int      `query:"variant" minimum:"0" maximum:"20" doc:"Only this variant's runs" example:"2"`
+	Status     []string `query:"status,explode" doc:"Only questions of which a run has one of these; repeatable or comma-separated" example:"FAILED"`
+	Unstable   bool     `query:"unstable" doc:"Only questions that a variant answered in more than one way"`
+	Sort       string   `query:"sort" doc:"question_id, agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
+	Partial    bool     `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
+}
+
+// filter is what the query asks for.
+func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
+	filter := report.Filter{
+		QuestionID: request.SearchText(i.QuestionID), OnlyAssessed: !task.HasResults, Variant: i.Variant, Unstable: i.Unstable, Sort: i.Sort,
+	}
+	if err := request.HasVariant(task, i.Variant); err != nil {
+		return filter, err
+	}
+	for _, list := range i.Status {
+		for name := range strings.SplitSeq(list, ",") {
+			if status := db.RunStatus(strings.TrimSpace(name)); slices.Contains(db.RunStatuses, status) {
+				filter.Statuses = append(filter.Statuses, status)
+			} else if status != "" {
+				return filter, fault.Parameter("status", fault.OneOf("SUCCEEDED", "FAILED", "TIMEOUT", "STOPPED"))
+			}
+		}
+	}
+	if !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(i.Sort, "question_id"), "-")) {
+		return filter, fault.Parameter("sort", fault.OneOf(report.Sorts...))
+	}
+	return filter, nil
 }
 
 // getResults streams a page of results, one answer at a time: a hundred questions with twenty answers of megabytes
@@ -113,7 +188,11 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
-	items, total, err := report.New(h.Store).Items(ctx, task.ID, request.SearchText(input.QuestionID), !task.HasResults, input.page())
+	filter, err := input.filter(task)
+	if err != nil {
+		return nil, err
+	}
+	items, total, err := report.New(h.Store).Items(ctx, task.ID, filter, input.Window())
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +204,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
-	return h.stream(func(ctx huma.Context) error {
+	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		c.Response().Header().Set("Content-Type", "application/json")
 		c.Response().WriteHeader(http.StatusOK)
@@ -140,42 +219,48 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 			if n > 0 {
 				stream.Text(",")
 			}
-			if err := h.streamItem(ctx.Context(), stream, task, item, questions[item.ID]); err != nil {
+			if err := h.streamItem(ctx.Context(), stream, task, item, questions[item.ID], input.Variant); err != nil {
 				return err
 			}
 		}
 		stream.Text(`],"pagination":`)
-		stream.Value(newPagination(input.page(), total))
+		stream.Value(rest.NewPagination(input.Window(), total))
 		stream.Text("}\n")
 		return stream.Err()
 	}), nil
 }
 
-// streamItem writes a question with its runs. Runs that never took place fill the gaps.
-func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item, q report.Question) error {
+// streamItem writes a question with its runs, those of one variant if it is not 0. Runs that never took place fill the
+// gaps.
+func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item, q report.Question, variant int) error {
 	stream.Open(struct {
 		Item
 		Likeness
-	}{newItem(i, task.VariableNames), newLikeness(q)})
+		Variants []VariantLikeness `json:"variants"`
+	}{newItem(i, task.VariableNames), newLikeness(q, task.TotalVariants), newVariantLikeness(q, task.Variants)})
 	stream.Text(`,"runs":[`)
-	index := 0
+	place, isFirst := 0, true // among all runs that the question is to have
 	write := func(r db.Run) {
-		if index++; index > 1 {
+		if place++; variant != 0 && r.Variant != variant {
+			return
+		}
+		if !isFirst {
 			stream.Text(",")
 		}
-		stream.Value(newRun(r))
+		isFirst = false
+		stream.Value(newRun(r, task))
 	}
 	fillTo := func(end int) {
-		for index+1 < end {
-			write(db.Run{RunIndex: index + 1, Status: db.RunStopped})
+		for place < end {
+			write(db.Run{Variant: place/task.RunsPerItem + 1, RunIndex: place%task.RunsPerItem + 1, Status: db.RunStopped})
 		}
 	}
 	err := report.New(h.Store).EachCurrentRun(ctx, i.ID, func(r db.Run) error {
-		fillTo(r.RunIndex)
+		fillTo((r.Variant-1)*task.RunsPerItem + r.RunIndex - 1)
 		write(r)
 		return stream.Err()
 	})
-	fillTo(task.RunsPerItem + 1)
+	fillTo(task.RunsOfItem())
 	stream.Text("]}")
 	return err
 }

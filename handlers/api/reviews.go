@@ -2,11 +2,13 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
+	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -19,34 +21,34 @@ import (
 )
 
 func (h *handler) registerReviews(api huma.API) {
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews", Summary: "Store a person's verdict on a question or an answer",
 		Description: "version is the one that its author has seen, 0 for the first. If it is not the latest, nothing is stored, and the error carries the current review.",
 		Faults:      []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "RUN_NOT_FOUND", "REVIEW_CONFLICT", "PARAMETER_INVALID"},
 	}, h.putReview)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "withdraw-review", Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
 		Description: "The next verdict is stored with the version that was withdrawn.",
 		Faults:      []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "RUN_NOT_FOUND", "NOT_FOUND", "REVIEW_CONFLICT", "PARAMETER_INVALID"},
 	}, h.withdrawReview)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews", Summary: "List the verdicts on a task's questions and answers",
 		Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.listReviews)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews", Summary: "Give a task's questions to reviewers",
 		Description: "Replaces what was assigned before; no reviewers take everything back, and every question is everybody's again.",
 		Faults:      []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.assignReviews)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews", Summary: "List which questions were given to which reviewers",
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.listAssignments)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign a task's report off", Status: http.StatusCreated,
 		Faults: []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
 	}, h.signOff)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed a task's report off",
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.listSignOffs)
@@ -62,13 +64,13 @@ type Review struct {
 	Note       string         `json:"note" example:"第二次回答引用了旧法条"`
 	Version    int            `json:"version" doc:"Counts the changes, from 1" example:"1"`
 	IsOutdated bool           `json:"is_outdated" doc:"True if a run that was judged has been replaced since"`
-	CreatedAt  *moment        `json:"created_at"`
+	CreatedAt  *rest.Moment   `json:"created_at"`
 }
 
 func newReview(r review.Review) Review {
 	return Review{
 		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict, Note: r.Note,
-		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: momentOf(&r.CreatedAt),
+		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
 }
 
@@ -80,10 +82,10 @@ type ReviewPath struct {
 
 // Resolve implements huma.Resolver: an id may hold anything, slashes and percent signs too, and is decoded exactly once.
 func (p *ReviewPath) Resolve(ctx huma.Context) []error {
-	_, rest, _ := strings.Cut(humaecho.Unwrap(ctx).Request().URL.EscapedPath(), "/items/")
-	id, err := url.PathUnescape(strings.TrimSuffix(rest, "/review"))
+	_, tail, _ := strings.Cut(humaecho.Unwrap(ctx).Request().URL.EscapedPath(), "/items/")
+	id, err := url.PathUnescape(strings.TrimSuffix(tail, "/review"))
 	if err != nil {
-		return []error{newFailure(ctx.Context(), fault.New("REQUEST_INVALID").WithCause(err))}
+		return []error{rest.NewFailure(ctx.Context(), fault.New("REQUEST_INVALID").WithCause(err))}
 	}
 	p.QuestionID = id
 	return nil
@@ -119,9 +121,17 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	place := review.Place{QuestionID: request.StorableText(input.QuestionID), Variant: max(1, input.Body.Variant), RunIndex: input.Body.RunIndex, Reviewer: reviewer}
 	stored, err := review.New(h.Store).Put(ctx, task.ID, place, input.Body.Verdict, note, input.Body.Version)
 	if err != nil {
-		return nil, err
+		return nil, conflicting(err)
 	}
 	return &reviewOutput{newReview(stored)}, nil
+}
+
+// conflicting adds to a conflict the review as it is.
+func conflicting(err error) error {
+	if conflict := (*review.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current != nil {
+		return rest.NewConflict(err, newReview(*conflict.Current))
+	}
+	return err
 }
 
 // maxReviewerLength is how many characters a reviewer's name may have.
@@ -172,7 +182,7 @@ func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput
 	if input.RunIndex > 0 {
 		place.RunIndex = &input.RunIndex
 	}
-	return nil, review.New(h.Store).Withdraw(ctx, task.ID, place, input.Version)
+	return nil, conflicting(review.New(h.Store).Withdraw(ctx, task.ID, place, input.Version))
 }
 
 type listReviewsInput struct {
@@ -206,18 +216,18 @@ func (h *handler) listReviews(ctx context.Context, input *listReviewsInput) (*re
 
 // SignOff is that somebody has finished a report.
 type SignOff struct {
-	ID        int64   `json:"id" example:"1"`
-	Reviewer  string  `json:"reviewer" example:"李雷"`
-	Note      string  `json:"note"`
-	Passed    int     `json:"passed" doc:"Verdicts on questions at that time" example:"90"`
-	Failed    int     `json:"failed" example:"8"`
-	Unsure    int     `json:"unsure" example:"2"`
-	IsChanged bool    `json:"is_changed" doc:"True if verdicts were changed since"`
-	CreatedAt *moment `json:"created_at"`
+	ID        int64        `json:"id" example:"1"`
+	Reviewer  string       `json:"reviewer" example:"李雷"`
+	Note      string       `json:"note"`
+	Passed    int          `json:"passed" doc:"Verdicts on questions at that time" example:"90"`
+	Failed    int          `json:"failed" example:"8"`
+	Unsure    int          `json:"unsure" example:"2"`
+	IsChanged bool         `json:"is_changed" doc:"True if verdicts were changed since"`
+	CreatedAt *rest.Moment `json:"created_at"`
 }
 
 func newSignOff(s review.SignOff) SignOff {
-	return SignOff{s.ID, s.Reviewer, s.Note, s.Passed, s.Failed, s.Unsure, s.IsChanged, momentOf(&s.CreatedAt)}
+	return SignOff{s.ID, s.Reviewer, s.Note, s.Passed, s.Failed, s.Unsure, s.IsChanged, rest.MomentOf(&s.CreatedAt)}
 }
 
 type signOffInput struct {

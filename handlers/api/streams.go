@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -44,63 +45,42 @@ var exportTypes = map[string]string{
 
 func (h *handler) registerStreams(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
 		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
-		Responses:   map[string]*huma.Response{"200": content[results](schemas, "A page of answers", "application/json")},
+		Responses:   map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
 		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
-		Responses: map[string]*huma.Response{"200": download("The report", map[string]string{
+		Responses: map[string]*huma.Response{"200": rest.Download("The report", map[string]string{
 			exportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
 				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
 			exportTypes["xlsx"]: "",
 			exportTypes["html"]: "<!DOCTYPE html>…",
 			exportTypes["jsonl"]: `{"question_id":"q1","question":"中国的首都是哪里？","standard_answer":"北京","system_prompt":null,"user_context":null,"runs":[` +
-				`{"run_index":1,"output":"北京","status":"SUCCEEDED","latency_ms":812,"error_code":null,"error_message":null}],` +
+				`{"variant":1,"run_index":1,"output":"北京","status":"SUCCEEDED","latency_ms":812,"error_code":null,"error_message":null}],` +
 				`"created_at":"2026-11-21T22:50:00+08:00","completed_at":"2026-11-21T22:55:08+08:00"}`,
 		})},
 	}, h.exportResults)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
 		Description: "`progress` at every change, then one of `completed`, `stopped`, `failed`, with which the stream ends. Every event is the whole " +
 			"state. A client that reconnects after the end gets 204.",
 		Faults: []string{"TASK_NOT_FOUND"},
 		Responses: map[string]*huma.Response{
-			"200": content[progressEvent](schemas, "Events", "text/event-stream"),
+			"200": rest.Content[progressEvent](schemas, "Events", "text/event-stream"),
 			"204": {Description: "The client has seen the end (Last-Event-ID)"},
 		},
 	}, h.followProgress)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
 		Description: "Byte for byte, also of a run that a later launch replaced.",
 		Faults:      []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
-		Responses:   map[string]*huma.Response{"200": download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},
+		Responses:   map[string]*huma.Response{"200": rest.Download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},
 	}, h.getRunText)
-}
-
-// stream runs write when it has a place, which it releases when everything is read from the database, even if the
-// client is slow. A failure midway breaks the connection, so that no client mistakes a partial response for a
-// complete one.
-func (h *handler) stream(write func(ctx huma.Context) error) *huma.StreamResponse {
-	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		c, gates := humaecho.Unwrap(ctx), request.From(ctx.Context()).Gates
-		leave, err := gates.Exports.Enter(ctx.Context())
-		if err != nil {
-			c.Error(err)
-			return
-		}
-		defer leave()
-		if err := gates.Responses.Through(&c.Response().Writer, func() error { return write(ctx) }, leave); err != nil {
-			if ctx.Context().Err() == nil { // a disconnected client is not a server error
-				h.Failed(ctx.Context(), err)
-			}
-			panic(http.ErrAbortHandler)
-		}
-	}}
 }
 
 func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutput, error) {
@@ -152,7 +132,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	}
 	head := newReport(task, statistics, input.IncludeErrors)
 	head.HasReviews = len(reviews) > 0
-	return h.stream(func(ctx huma.Context) error {
+	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
 		header.Set("Content-Type", exportTypes[input.Format])
@@ -171,14 +151,21 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 			most := export.MaxCellText
 			limit = &most
 		}
-		number := 0
+		number, last := 0, ""
 		err = report.New(h.Store).EachRow(ctx.Context(), task.ID, limit, func(row report.Row) error {
 			item, err := exportItem(task, row)
 			if err != nil {
 				return err
 			}
-			number++
-			item.Number, item.Reviews = number, reviews[item.QuestionID]
+			if number == 0 || item.QuestionID != last {
+				number, last = number+1, item.QuestionID
+			}
+			item.Number = number
+			for _, one := range reviews[item.QuestionID] {
+				if one.Variant == item.Variant {
+					item.Reviews = append(item.Reviews, one)
+				}
+			}
 			return writer.Write(item)
 		})
 		if err != nil {
@@ -197,7 +184,7 @@ func (h *handler) exportDocument(ctx context.Context, task db.Task) (*huma.Strea
 	if err != nil {
 		return nil, err
 	}
-	return h.stream(func(ctx huma.Context) error {
+	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
 		header.Set("Content-Type", exportTypes["html"])
@@ -223,19 +210,41 @@ func newWriter(w io.Writer, format string, report export.Report, texts func() ex
 
 func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) export.Report {
 	report := export.Report{
-		TaskName: task.Name, AgentURL: task.Targets[0].URL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
+		TaskName: task.Name, AgentURL: typed(task).URL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
 		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
 	}
-	if task.Targets[0].Model != nil {
-		report.AgentModel = *task.Targets[0].Model
+	if !task.IsPlain() {
+		report.Variants = exportVariants(task)
+	}
+	if model := typed(task).Model; model != nil {
+		report.AgentModel = *model
 	}
 	return report
 }
 
+// exportVariants are the variants of a task that compares some.
+func exportVariants(task db.Task) []export.Variant {
+	list := make([]export.Variant, len(task.Variants))
+	for n, variant := range task.Variants {
+		target := task.Targets[variant.Target-1]
+		list[n] = export.Variant{Number: variant.Number, Name: variant.Name, Target: target.Name}
+		if target.Kind == db.TargetURL {
+			list[n].Target = target.URL
+		}
+		if target.Currency != nil {
+			list[n].Currency = *target.Currency
+		}
+		if variant.PromptVersion != nil {
+			list[n].Prompt, _, _ = strings.Cut(variant.Name, " × ")
+		}
+	}
+	return list
+}
+
 // exportTexts are the information page of a workbook and the names of its sheets.
 func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics) export.Texts {
-	moment := func(t *time.Time) string {
+	shown := func(t *time.Time) string {
 		if t == nil {
 			return ""
 		}
@@ -255,8 +264,8 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.levels"), levelCounts(locale, statistics)},
 			{locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
 			{locale.Text("export.info.created"), beijing.RFC3339(task.CreatedAt)},
-			{locale.Text("export.info.started"), moment(task.StartedAt)},
-			{locale.Text("export.info.completed"), moment(task.CompletedAt)},
+			{locale.Text("export.info.started"), shown(task.StartedAt)},
+			{locale.Text("export.info.completed"), shown(task.CompletedAt)},
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
 		},
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
@@ -273,7 +282,7 @@ func (h *handler) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[
 	reviews := map[string][]export.Review{}
 	for _, r := range found {
 		reviews[r.QuestionID] = append(reviews[r.QuestionID], export.Review{
-			RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: string(r.Verdict), Note: r.Note, Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: r.CreatedAt,
+			Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: string(r.Verdict), Note: r.Note, Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: r.CreatedAt,
 		})
 	}
 	return reviews, nil
@@ -295,7 +304,7 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables), len(task.VariableNames))
 	}
 	item := export.Item{
-		QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
+		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 		Variables: row.Variables,
 		Likeness:  export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers},
 	}
@@ -306,6 +315,10 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 		item.Runs = append(item.Runs, export.Run{
 			Index: run.RunIndex, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
 			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
+			Usage: export.Usage{
+				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
+				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
+			},
 		})
 	}
 	return item, nil
@@ -376,7 +389,7 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 		defer watcher.Close()
 		progress, err := watcher.Fresh(ctx.Context())
 		if err != nil {
-			status, body := Failure(ctx.Context(), err)
+			status, body := rest.Failure(ctx.Context(), err)
 			_ = c.JSON(status, body)
 			return
 		}

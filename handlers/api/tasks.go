@@ -5,15 +5,17 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
+	"wending/db/report"
 	"wending/db/tasklist"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
 
@@ -33,11 +35,11 @@ type processed struct {
 // Summary is a task in a list.
 type Summary struct {
 	Created
-	TaskName    string    `json:"task_name" example:"A模型V1.2稳定性测试"`
-	FailureCode *string   `json:"failure_code" doc:"Internal fault; null unless the task FAILED" example:"SECRET_KEY_CHANGED"`
-	Progress    processed `json:"progress"`
-	CreatedAt   moment    `json:"created_at"`
-	UpdatedAt   moment    `json:"updated_at"`
+	TaskName    string      `json:"task_name" example:"A模型V1.2稳定性测试"`
+	FailureCode *string     `json:"failure_code" doc:"Internal fault; null unless the task FAILED" example:"SECRET_KEY_CHANGED"`
+	Progress    processed   `json:"progress"`
+	CreatedAt   rest.Moment `json:"created_at"`
+	UpdatedAt   rest.Moment `json:"updated_at"`
 }
 
 func newSummary(task db.Task) Summary {
@@ -48,7 +50,7 @@ func newSummary(task db.Task) Summary {
 	return Summary{
 		Created: newCreated(task), TaskName: task.Name, FailureCode: task.FailureCode,
 		Progress:  processed{Processed: done, Total: task.TotalItems},
-		CreatedAt: moment(task.CreatedAt), UpdatedAt: moment(task.UpdatedAt),
+		CreatedAt: rest.Moment(task.CreatedAt), UpdatedAt: rest.Moment(task.UpdatedAt),
 	}
 }
 
@@ -58,6 +60,9 @@ func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(),
 // presence is reported.
 type detail struct {
 	Summary
+	Variants        []Variant         `json:"variants"`
+	Evaluators      []struct{}        `json:"evaluators"`
+	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
 	AgentModel      *string           `json:"agent_model" example:"v1.2"`
 	HasHeaders      bool              `json:"has_agent_api_headers"`
@@ -70,15 +75,25 @@ type detail struct {
 	RateLimit       string            `json:"rate_limit" example:"10/s"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
-	StartedAt       *moment           `json:"started_at"`
-	CompletedAt     *moment           `json:"completed_at"`
+	StartedAt       *rest.Moment      `json:"started_at"`
+	CompletedAt     *rest.Moment      `json:"completed_at"`
 	IsFinal         bool              `json:"is_final" doc:"False while a launch is active, so that results may still change"`
 	Statistics      db.TaskStatistics `json:"statistics"`
 }
 
-// ShownURL is a task's address as users see it: of its query, in which keys are often written, only that it has one.
+// typed is the target that was typed as an address; the zero value if there is none.
+func typed(task db.Task) db.Target {
+	for _, target := range task.Targets {
+		if target.Kind == db.TargetURL {
+			return target
+		}
+	}
+	return db.Target{}
+}
+
+// ShownURL is a task's typed address as users see it: of its query, in which keys are often written, only that it has one.
 func ShownURL(task db.Task) string {
-	target := task.Targets[0]
+	target := typed(task)
 	if target.SealedQuery != nil {
 		return target.URL + "?…"
 	}
@@ -86,20 +101,22 @@ func ShownURL(task db.Task) string {
 }
 
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
+	target := typed(task)
 	return detail{
-		Summary: newSummary(task), AgentURL: ShownURL(task), AgentModel: task.Targets[0].Model, HasHeaders: task.Targets[0].SealedHeaders != nil,
-		HasExtraPayload: task.Targets[0].SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
-		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: task.Targets[0].RateLimit,
+		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: []struct{}{}, TotalRuns: task.TotalRuns(),
+		AgentURL: ShownURL(task), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
+		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
+		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit,
 		DatasetName: task.DatasetName, CreatedBy: task.CreatedBy,
-		StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
+		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
 
 // TaskFields are the fields of a form for a task.
 type taskFields struct {
 	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
-	AgentURL     string `json:"agent_api_url" doc:"Address that takes POST requests, http or https" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
-	DatasetFile  string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" contentMediaType:"application/octet-stream"`
+	AgentURL     string `json:"agent_api_url,omitempty" doc:"Address that takes POST requests, http or https; required unless models or agents are given" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
+	DatasetFile  string `json:"dataset_file,omitempty" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" contentMediaType:"application/octet-stream"`
 	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
 	Answer       string `json:"column_standard_answer,omitempty" doc:"Column of the file that holds the standard answers, if it is not standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty" doc:"JSON object mapping header names to values; stored encrypted, never returned" example:"{\"Authorization\": \"Bearer …\"}"`
@@ -112,6 +129,15 @@ type taskFields struct {
 	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
+	librarySelection
+}
+
+// librarySelection is what a task takes from the library.
+type librarySelection struct {
+	Dataset string   `json:"dataset,omitempty" doc:"Saved dataset instead of dataset_file: <id> or <id>@<version>"`
+	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
+	Models  []string `json:"models,omitempty" doc:"Saved models, by their ids"`
+	Agents  []string `json:"agents,omitempty" doc:"Saved agents, by their ids"`
 }
 
 // changeFields are the fields of taskFields that replace those of the task that is copied; none is required.
@@ -131,31 +157,19 @@ type changeFields struct {
 	RateLimit    string `json:"rate_limit,omitempty"`
 	ExtraPayload string `json:"extra_payload,omitempty"`
 	Start        bool   `json:"start,omitempty"`
-}
-
-// FormInput is a submitted form.
-type FormInput struct{ form *form.Upload }
-
-// Resolve implements huma.Resolver: it reads the form as a stream.
-func (i *FormInput) Resolve(ctx huma.Context) []error {
-	c := humaecho.Unwrap(ctx)
-	var err error
-	if i.form, err = form.Read(c.Response(), c.Request(), request.From(ctx.Context()).Gates.Files); err != nil {
-		return []error{newFailure(ctx.Context(), err)}
-	}
-	return nil
+	librarySelection
 }
 
 type listInput struct {
-	PageQuery
+	rest.PageQuery
 	Status []string `query:"status,explode" doc:"Only tasks in these states; repeatable or comma-separated" example:"RUNNING"`
 	Query  string   `query:"query" doc:"Only tasks whose name contains this text, without regard to case" example:"V1.2"`
 }
 
 type listOutput struct {
 	Body struct {
-		Items      []Summary  `json:"items"`
-		Pagination pagination `json:"pagination"`
+		Items      []Summary       `json:"items"`
+		Pagination rest.Pagination `json:"pagination"`
 	}
 }
 
@@ -165,59 +179,62 @@ type taskOutput struct{ Body detail }
 
 type cloneInput struct {
 	TaskPath
-	FormInput
+	rest.FormInput
 }
 
 // createFaults are the codes that creating a task may answer.
 var createFaults = []string{
 	"TASK_NAME_REQUIRED", "TASK_NAME_TOO_LONG", "AGENT_URL_REQUIRED", "AGENT_URL_INVALID", "AGENT_URL_NOT_ALLOWED", "AGENT_HEADERS_INVALID",
 	"DATASET_REQUIRED", "DATASET_TOO_LARGE", "DATASET_FORMAT_UNSUPPORTED", "DATASET_UNREADABLE", "DATASET_TOO_COMPLEX", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY",
-	"DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID", "DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "PARAMETER_INVALID",
+	"DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID", "DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "TASK_TOO_LARGE", "PARAMETER_INVALID",
 	"REQUEST_INVALID", "REQUEST_TOO_LARGE",
 }
 
 func (h *handler) registerTasks(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
-	register(api, h, endpoint{
+	body := rest.Multipart[taskFields](schemas, true)
+	body.Content["application/json"] = body.Content["multipart/form-data"]
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath, ID: "create-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task from a file of questions",
 		Description: "The task starts at once unless `start` is false. A file that is refused comes with everything that is wrong with its rows.",
-		Faults:      createFaults, Body: multipart[taskFields](schemas, true),
+		Faults:      createFaults, Body: body,
 	}, h.createTask)
-	register(api, h, endpoint{
+	h.registerEstimate(api)
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{"PARAMETER_INVALID"},
 	}, h.listTasks)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}", ID: "get-task", Tag: "tasks", Summary: "Get a task with its settings and statistics",
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.getTask)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
 		Faults: []string{"TASK_NOT_FOUND"},
 	}, h.getStatistics)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
 		Summary: "Delete a task and all its data", Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
 	}, h.deleteTask)
-	register(api, h, endpoint{
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task with the settings and questions of another",
 		Description: "Fields that are sent replace the other task's. Headers, payload and the URL's query go to an agent at the same origin only.",
-		Faults:      append([]string{"TASK_NOT_FOUND"}, createFaults...), Body: multipart[changeFields](schemas, false),
+		Faults:      append([]string{"TASK_NOT_FOUND"}, createFaults...), Body: rest.Multipart[changeFields](schemas, false),
 	}, h.cloneTask)
 }
 
-func (h *handler) createTask(ctx context.Context, input *FormInput) (*createdOutput, error) {
-	return h.create(ctx, input.form, tasks.New{Settings: h.Defaults})
+func (h *handler) createTask(ctx context.Context, input *rest.FormInput) (*createdTaskOutput, error) {
+	return h.create(ctx, input.Form, tasks.New{Settings: h.Defaults})
 }
 
 // cloneTask copies a task; its name gets a suffix unless one is sent.
-func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdOutput, error) {
+func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdTaskOutput, error) {
 	source, err := h.task(ctx, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	if err := admit(ctx, input.form); err != nil {
+	if err := rest.Admit(ctx, input.Form); err != nil {
 		return nil, err
 	}
 	base, err := h.Tasks.Copy(ctx, source)
@@ -225,7 +242,7 @@ func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdOut
 		return nil, err
 	}
 	base.Name = CopyName(ctx, source.Name)
-	return h.create(ctx, input.form, base)
+	return h.create(ctx, input.Form, base)
 }
 
 // CopyName is the name of a copy, within the limit of names.
@@ -237,27 +254,18 @@ func CopyName(ctx context.Context, name string) string {
 	return copied
 }
 
-// admit takes a place for reading files, or returns why there is none.
-func admit(ctx context.Context, submitted *form.Upload) error {
-	if err := submitted.Admit(ctx, request.From(ctx).Gates.Files); err != nil {
-		return err
-	}
-	return submitted.Refused
-}
-
-func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks.New) (*createdOutput, error) {
-	if err := admit(ctx, submitted); err != nil {
+func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks.New) (*createdTaskOutput, error) {
+	n, err := h.read(ctx, submitted, base)
+	if err != nil {
 		return nil, err
-	}
-	n, faults := form.Task(ctx, submitted, base, form.Rules{CheckURL: h.CheckURL})
-	if len(faults) > 0 {
-		return nil, faults[0].Fault
 	}
 	id, err := h.Tasks.Create(ctx, request.From(ctx).Actor, n)
 	if err != nil {
 		return nil, err
 	}
-	return &createdOutput{Body: Created{TaskID: id.String(), Status: db.TaskPending}}, nil
+	return &createdTaskOutput{createdTask{
+		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
+	}}, nil
 }
 
 func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput, error) {
@@ -274,12 +282,12 @@ func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput,
 			filter.Statuses = append(filter.Statuses, status)
 		}
 	}
-	found, total, err := tasklist.Tasks(ctx, h.Store, filter, input.page())
+	found, total, err := tasklist.Tasks(ctx, h.Store, filter, input.Window())
 	if err != nil {
 		return nil, err
 	}
 	output := &listOutput{}
-	output.Body.Items, output.Body.Pagination = []Summary{}, newPagination(input.page(), total)
+	output.Body.Items, output.Body.Pagination = []Summary{}, rest.NewPagination(input.Window(), total)
 	for _, task := range found {
 		output.Body.Items = append(output.Body.Items, newSummary(task))
 	}
@@ -305,16 +313,17 @@ func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, e
 	return &taskOutput{Body: newDetail(task, statistics)}, nil
 }
 
-// variantStatistics are the statistics of one variant.
+// variantStatistics are the numbers of one variant.
 type variantStatistics struct {
-	Number int `json:"number" doc:"1 for a task with one variant" example:"1"`
-	db.TaskStatistics
+	report.VariantStatistics
+	Levels map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, wording, different, empty, unknown"`
 }
 
 type statisticsOutput struct {
 	Body struct {
 		IsFinal     bool                `json:"is_final" doc:"False while a launch is active, so that results may still change"`
 		Variants    []variantStatistics `json:"variants"`
+		Evaluators  []struct{}          `json:"evaluators"`
 		ItemsShared int                 `json:"items_shared" doc:"Questions that all variants have" example:"100"`
 	}
 }
@@ -324,13 +333,26 @@ func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statist
 	if err != nil {
 		return nil, err
 	}
-	statistics, err := h.Store.TaskStatistics(ctx, task)
+	numbers, err := report.New(h.Store).VariantStatistics(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	levels, err := report.New(h.Store).Levels(ctx, task.ID)
 	if err != nil {
 		return nil, err
 	}
 	output := &statisticsOutput{}
-	output.Body.IsFinal, output.Body.ItemsShared = !task.Status.IsActive(), task.TotalItems
-	output.Body.Variants = []variantStatistics{{1, statistics}}
+	output.Body.IsFinal, output.Body.ItemsShared, output.Body.Evaluators = !task.Status.IsActive(), task.TotalItems, []struct{}{}
+	for _, one := range numbers {
+		counts := map[string]int{}
+		known := 0
+		for _, level := range stability.Levels {
+			counts[string(level)] = levels[one.Number][level]
+			known += levels[one.Number][level]
+		}
+		counts[string(stability.Unknown)] += task.TotalItems - known
+		output.Body.Variants = append(output.Body.Variants, variantStatistics{one, counts})
+	}
 	return output, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/library"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/admission"
@@ -41,6 +42,7 @@ var statuses = map[string]int{
 	dataset.CodeDuplicateID:       http.StatusUnprocessableEntity,
 	dataset.CodeRowInvalid:        http.StatusUnprocessableEntity,
 	"PARAMETER_INVALID":           http.StatusUnprocessableEntity,
+	"TASK_TOO_LARGE":              http.StatusUnprocessableEntity,
 	"REQUEST_INVALID":             http.StatusUnprocessableEntity,
 	"REQUEST_TOO_LARGE":           http.StatusRequestEntityTooLarge,
 	notFoundCode(db.KindTask):     http.StatusNotFound,
@@ -92,7 +94,11 @@ type Fault struct {
 	args  map[string]any
 	limit *Limit
 	// rows are what is wrong with single rows of a dataset.
-	rows   []dataset.RowError
+	rows []dataset.RowError
+	// field is the one that is wrong; empty means that the code says which.
+	field string
+	// others are about further fields.
+	others []*Fault
 	status int
 	cause  error
 }
@@ -166,6 +172,12 @@ type RowDetail struct {
 
 // Details returns what is wrong with rows, and how many rows are wrong, listed or not.
 func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
+	if f.field != "" {
+		details = append(details, RowDetail{Column: f.field, Message: f.Message(locale)})
+	}
+	for _, other := range f.others {
+		details = append(details, RowDetail{Column: other.field, Message: other.Message(locale)})
+	}
 	for _, row := range f.rows {
 		details = append(details, RowDetail{row.Row, row.Column, locale.TextWith("dataset.row."+row.Problem, row.Args)})
 	}
@@ -201,6 +213,27 @@ func JSONObject() Limit { return Limit{key: "error.range.json"} }
 // Rate allows N/s, N/m or unlimited.
 func Rate() Limit { return Limit{key: "error.range.rate"} }
 
+// LongTextUpTo allows texts of at most so many characters, on several lines.
+func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
+
+// Unique allows a name that no other entry of the kind has.
+func Unique() Limit { return Limit{key: "error.range.unique"} }
+
+// Address allows an http or https address.
+func Address() Limit { return Limit{key: "error.range.address"} }
+
+// Reachable allows an address that the rules permit.
+func Reachable() Limit { return Limit{key: "error.range.reachable"} }
+
+// Price allows a decimal number that is not negative.
+func Price() Limit { return Limit{key: "error.range.price"} }
+
+// Headers allows a JSON object of header names and values.
+func Headers() Limit { return Limit{key: "error.range.headers"} }
+
+// Saved allows what is in the library.
+func Saved() Limit { return Limit{key: "error.range.saved"} }
+
 // NonEmpty allows one value that is not empty.
 func NonEmpty() Limit { return Limit{key: "error.range.one"} }
 
@@ -209,6 +242,24 @@ func Parameter(name string, limit Limit) *Fault {
 	f := New("PARAMETER_INVALID")
 	f.args, f.limit = map[string]any{"Name": name}, &limit
 	return f
+}
+
+// Field is Parameter for a field of the library: it stands in the details too.
+func Field(name string, limit Limit) *Fault {
+	f := Parameter(name, limit)
+	f.field = name
+	return f
+}
+
+// Join returns the first of faults with what the others say of further fields.
+func Join(faults ...*Fault) *Fault {
+	first := *faults[0]
+	for _, other := range faults[1:] {
+		if other.field != "" {
+			first.others = append(first.others, other)
+		}
+	}
+	return &first
 }
 
 // Dataset returns the fault of an error of the reader of datasets.
@@ -240,6 +291,8 @@ func Of(err error) *Fault {
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
 	case errors.Is(err, db.ErrNotFound):
 		return New("NOT_FOUND").WithCause(err)
+	case errors.Is(err, library.ErrNameTaken):
+		return Field("name", Unique()).WithCause(err)
 	case errors.Is(err, db.ErrNothingToRun):
 		return New("TASK_STATE_CONFLICT").WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
 	case errors.Is(err, db.ErrConflict):

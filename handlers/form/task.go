@@ -4,16 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
+	entries "wending/db/library"
 	"wending/handlers/fault"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
+	"wending/jobs/library"
 	"wending/jobs/tasks"
+	"wending/views/text"
 )
 
 // FieldFault is what is wrong with one field.
@@ -22,8 +28,19 @@ type FieldFault struct {
 	*fault.Fault
 }
 
+// Library is what tasks may name: saved targets, prompts and datasets.
+type Library interface {
+	ModelTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
+	AgentTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
+	Prompt(ctx context.Context, r library.Reference) (tasks.NewPrompt, error)
+	Dataset(ctx context.Context, r library.Reference) (entries.Dataset, error)
+	ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error)
+}
+
 // Rules are what a task's fields are checked against.
 type Rules struct {
+	// Library is what the task's references name.
+	Library Library
 	// CheckURL refuses agents that may not be called.
 	CheckURL func(*url.URL) error
 	// SealedHeaders are the headers that came back sealed with the form, now opened; they are used if none were typed.
@@ -37,8 +54,9 @@ const MaxNameLength = 64
 // absent keep what base has: the defaults, or the task that the form is a copy of. What may be secret in base –
 // headers, payload, the URL's query – is used only for an agent at the same origin.
 func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
-	c := checker{form: form, n: base}
+	c := checker{fields{form: form}, base}
 	c.name()
+	c.references(ctx, rules.Library)
 	origin := c.url(base, rules)
 	if origin != Origin(base.AgentURL) {
 		c.n.Headers, c.n.Payload = nil, nil
@@ -54,18 +72,16 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
 	c.rate()
 	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
+	if len(c.faults) == 0 && (len(c.n.AllVariants()) > tasks.MaxVariants || c.n.Calls() > tasks.MaxCalls) {
+		c.fail("", fault.New("TASK_TOO_LARGE"))
+	}
 	return c.n, c.faults
 }
 
 // checker collects the fields of a task and what is wrong with them.
 type checker struct {
-	form   *Upload
-	n      tasks.New
-	faults []FieldFault
-}
-
-func (c *checker) fail(field string, f *fault.Fault) {
-	c.faults = append(c.faults, FieldFault{field, f})
+	fields
+	n tasks.New
 }
 
 func (c *checker) name() {
@@ -101,11 +117,13 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 		c.n.AgentURL = withQueryOf(strings.TrimSpace(typed), base.AgentURL, c.form.Value("keep_query") == "true")
 	}
 	if c.n.AgentURL == "" {
-		c.fail("agent_api_url", fault.New("AGENT_URL_REQUIRED"))
+		if len(c.n.Targets) == 0 && !c.hasFault("models", "agents") {
+			c.fail("agent_api_url", fault.New("AGENT_URL_REQUIRED"))
+		}
 		return ""
 	}
-	u, err := url.Parse(c.n.AgentURL)
-	if err != nil || !isAgentURL(u) || len(c.n.AgentURL) > 2048 || hasControl(c.n.AgentURL) {
+	u := parseAddress(c.n.AgentURL)
+	if u == nil {
 		c.fail("agent_api_url", fault.New("AGENT_URL_INVALID"))
 		return ""
 	}
@@ -114,6 +132,15 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 		return ""
 	}
 	return tasks.Origin(u)
+}
+
+// parseAddress reads an address that may be called; nil if it is none.
+func parseAddress(text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil || !isAgentURL(u) || len(text) > 2048 || hasControl(text) {
+		return nil
+	}
+	return u
 }
 
 func isAgentURL(u *url.URL) bool {
@@ -144,7 +171,7 @@ func Origin(address string) string {
 
 func (c *checker) file(ctx context.Context) {
 	if c.form.File != nil {
-		c.n.File, c.n.Dataset = c.form.File.File, nil
+		c.n.File, c.n.Dataset, c.n.DatasetID, c.n.DatasetVersion = c.form.File.File, nil, nil, nil
 		c.n.Columns = dataset.Columns{Question: c.form.Value("column_question"), Answer: c.form.Value("column_standard_answer")}
 	}
 	switch {
@@ -154,7 +181,9 @@ func (c *checker) file(ctx context.Context) {
 		c.fail("dataset_file", fault.New("DATASET_TOO_LARGE"))
 		return
 	case c.n.Dataset != nil:
-		return // the base's, already read
+		return // the base's or a saved one, already read
+	case c.hasFault("dataset"):
+		return
 	case c.form.File == nil && c.form.Value("dataset_token") != "":
 		c.fail("dataset_file", fault.New("DATASET_REQUIRED").WithMessage("error.DATASET_STAGED_GONE"))
 		return
@@ -208,41 +237,23 @@ func (c *checker) payload() {
 	if typed == "" {
 		return
 	}
-	var members map[string]json.RawMessage
-	var compact bytes.Buffer
-	if json.Unmarshal([]byte(typed), &members) != nil || members == nil || json.Compact(&compact, []byte(typed)) != nil ||
-		compact.Len() > maxPayloadBytes || hasControl(compact.String()) {
+	payload := jsonObject(typed)
+	if payload == nil {
 		c.fail("extra_payload", fault.Parameter("extra_payload", fault.JSONObject()))
 		return
 	}
-	payload := json.RawMessage(compact.Bytes())
 	c.n.Payload = &payload
 }
 
-func (c *checker) number(field string, least, most int, to *int) {
-	typed := c.form.Value(field)
-	if typed == "" {
-		return
+// jsonObject returns a JSON object without what does not matter in it; nil if text is none.
+func jsonObject(text string) json.RawMessage {
+	var members map[string]json.RawMessage
+	var compact bytes.Buffer
+	if json.Unmarshal([]byte(text), &members) != nil || members == nil || json.Compact(&compact, []byte(text)) != nil ||
+		compact.Len() > maxPayloadBytes || hasControl(compact.String()) {
+		return nil
 	}
-	number, err := strconv.Atoi(typed)
-	if err != nil || number < least || number > most {
-		c.fail(field, fault.Parameter(field, fault.Between(least, most)))
-		return
-	}
-	*to = number
-}
-
-func (c *checker) boolean(field string, set func(bool)) {
-	typed := c.form.Value(field)
-	if typed == "" {
-		return
-	}
-	is, err := strconv.ParseBool(typed)
-	if err != nil {
-		c.fail(field, fault.Parameter(field, fault.Boolean()))
-		return
-	}
-	set(is)
+	return compact.Bytes()
 }
 
 func (c *checker) rate() {
@@ -252,4 +263,77 @@ func (c *checker) rate() {
 	if _, err := tasks.ParseRate(c.n.RateLimit); err != nil {
 		c.fail("rate_limit", fault.Parameter("rate_limit", fault.Rate()))
 	}
+}
+
+// references resolves what the form names of the library.
+func (c *checker) references(ctx context.Context, saved Library) {
+	failed := func(field string, err error) {
+		if errors.Is(err, library.ErrUnknownReference) {
+			c.fail(field, fault.Parameter(field, fault.Saved()).WithCause(err))
+			return
+		}
+		c.fail(field, fault.Of(err))
+	}
+	if c.form.Has("models") || c.form.Has("agents") {
+		c.n.Targets = nil
+	}
+	for _, kind := range []struct {
+		field string
+		find  func(context.Context, library.Reference) (tasks.NewTarget, bool, error)
+	}{{"models", saved.ModelTarget}, {"agents", saved.AgentTarget}} {
+		for _, text := range c.form.List(kind.field) {
+			reference, err := library.ParseReference(text)
+			if err == nil && reference.Version != 0 {
+				err = library.ErrUnknownReference // targets have no versions
+			}
+			var target tasks.NewTarget
+			var hasFailed bool
+			if err == nil {
+				target, hasFailed, err = kind.find(ctx, reference)
+			}
+			if err != nil {
+				failed(kind.field, err)
+				break
+			}
+			if hasFailed {
+				c.n.Untested = append(c.n.Untested, target.Name)
+			}
+			c.n.Targets = append(c.n.Targets, target)
+		}
+	}
+	if c.form.Has("prompts") {
+		c.n.Prompts = nil
+	}
+	for _, text := range c.form.List("prompts") {
+		reference, err := library.ParseReference(text)
+		var prompt tasks.NewPrompt
+		if err == nil {
+			prompt, err = saved.Prompt(ctx, reference)
+		}
+		if err != nil {
+			failed("prompts", err)
+			break
+		}
+		c.n.Prompts = append(c.n.Prompts, prompt)
+	}
+	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
+		reference, err := library.ParseReference(text)
+		var found entries.Dataset
+		if err == nil {
+			found, err = saved.Dataset(ctx, reference)
+		}
+		if err == nil {
+			c.n.File, c.n.Dataset, err = saved.ReadDataset(ctx, found.ID, found.DatasetVersion)
+			c.n.Columns = dataset.Columns{Question: found.QuestionColumn, Answer: found.AnswerColumn}
+			c.n.DatasetID, c.n.DatasetVersion = &found.ID, &found.Version
+		}
+		if err != nil {
+			failed("dataset", err)
+		}
+	}
+}
+
+// WarningText says a warning in a locale's words.
+func WarningText(locale text.Locale, w tasks.Warning) string {
+	return locale.Text("warning."+w.Code, "Names", strings.Join(w.Names, ", "))
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"wending/handlers/admission"
@@ -23,6 +24,8 @@ import (
 // Upload is a submitted form: its texts, and the file that came with it.
 type Upload struct {
 	Values map[string]string
+	// IsJSON reports that it was written as JSON.
+	IsJSON bool
 	// File is nil if none came.
 	File *File
 	// Refused is why nothing that a file takes may be done for this form now.
@@ -61,9 +64,14 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 			return nil, unreadable(err)
 		}
 		for name, texts := range r.PostForm {
-			form.Values[name] = texts[len(texts)-1]
+			for _, text := range texts {
+				form.set(name, text)
+			}
 		}
 		return form, nil
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		return readJSON(w, r)
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
 	reader, err := r.MultipartReader()
@@ -99,8 +107,11 @@ func unreadable(err error) error {
 	return fault.New("REQUEST_INVALID").WithCause(err)
 }
 
+// fileFields are the fields that a file may come in.
+var fileFields = []string{"dataset_file", "file"}
+
 func (u *Upload) add(part *multipart.Part) (err error) {
-	if part.FormName() == "dataset_file" && part.FileName() != "" {
+	if slices.Contains(fileFields, part.FormName()) && part.FileName() != "" {
 		if u.File != nil {
 			return errors.New("two files")
 		}
@@ -108,7 +119,7 @@ func (u *Upload) add(part *multipart.Part) (err error) {
 		return err
 	}
 	value, err := io.ReadAll(io.LimitReader(part, maxFieldBytes))
-	u.Values[part.FormName()] = string(value)
+	u.set(part.FormName(), string(value))
 	return err
 }
 

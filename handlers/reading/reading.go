@@ -80,7 +80,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	}
 	byID := make(map[int64]results.Card, len(items))
 	for _, item := range items {
-		card := newCard(item, db.WithMissing(runsOf[item.ID], task.RunsPerItem), questions[item.ID].Number)
+		card := newCard(item, task.WithMissing(runsOf[item.ID]), questions[item.ID].Number)
 		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {
 			card.Question = question
 			if card.Differences, err = question.ParseDifferences(); err != nil {
@@ -90,7 +90,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
 		card.Withdrawn = reviews.Withdrawn[item.QuestionID]
 		// Not before the new runs are compared.
-		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || card.Question.Level == nil) {
+		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry
 		}
 		byID[item.ID] = card

@@ -92,11 +92,22 @@ func RunID(text string) (int64, error) {
 	return id, nil
 }
 
-// ComparedTask reads which task a comparison is with: its id, which the number of a variant may follow.
-func ComparedTask(text string) (uuid.UUID, error) {
-	text, variant, hasVariant := strings.Cut(text, ":")
-	if hasVariant && variant != "1" { // no task has several yet
-		return uuid.Nil, &db.NotFoundError{Kind: db.KindTask}
+// Compared reads what a comparison is with: a task's id, which the number of a variant may follow; 1 is the first.
+func Compared(text string) (taskID uuid.UUID, variant int, err error) {
+	text, number, hasVariant := strings.Cut(text, ":")
+	if variant = 1; hasVariant {
+		if variant, err = strconv.Atoi(number); err != nil || variant < 1 {
+			return uuid.Nil, 0, &db.NotFoundError{Kind: db.KindVariant}
+		}
 	}
-	return ID(text, db.KindTask)
+	taskID, err = ID(text, db.KindTask)
+	return taskID, variant, err
+}
+
+// HasVariant returns a NotFoundError unless a task has the variant.
+func HasVariant(task db.Task, variant int) error {
+	if variant > task.TotalVariants {
+		return &db.NotFoundError{Kind: db.KindVariant}
+	}
+	return nil
 }

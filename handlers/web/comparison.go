@@ -46,23 +46,26 @@ func (p *Pages) compare(c echo.Context) error {
 }
 
 // comparedTask returns a task whose results can be compared.
-func (p *Pages) comparedTask(c echo.Context, text string) (db.Task, error) {
-	id, err := request.ComparedTask(text)
+func (p *Pages) comparedTask(c echo.Context, text string) (views.Side, error) {
+	id, variant, err := request.Compared(text)
 	if err != nil {
-		return db.Task{}, err
+		return views.Side{}, err
 	}
 	task, err := p.Store.Task(c.Request().Context(), id)
 	if err == nil && !task.HasResults {
 		err = fault.New("TASK_NOT_FINISHED")
 	}
-	return task, err
+	if err == nil {
+		err = request.HasVariant(task, variant)
+	}
+	return views.Side{Task: task, Variant: variant}, err
 }
 
 func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 	if len(ticked) > 2 {
 		return fault.Parameter("task", fault.Between(1, 2))
 	}
-	tasks := make([]db.Task, len(ticked))
+	tasks := make([]views.Side, len(ticked))
 	for n, text := range ticked {
 		task, err := p.comparedTask(c, text)
 		if err != nil {
@@ -70,16 +73,16 @@ func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 		}
 		tasks[n] = task
 	}
-	slices.SortFunc(tasks, func(a, b db.Task) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	query := url.Values{"a": {tasks[0].ID.String()}}
+	slices.SortFunc(tasks, func(a, b views.Side) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	query := url.Values{"a": {tasks[0].Ref()}}
 	if len(tasks) == 2 {
-		query.Set("b", tasks[1].ID.String())
+		query.Set("b", tasks[1].Ref())
 	}
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Comparison, query))
 }
 
 // chooseCompared lists the tasks that a task can be compared with.
-func (p *Pages) chooseCompared(c echo.Context, a db.Task) error {
+func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
 	page, err := pageOf(c)
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func (p *Pages) chooseCompared(c echo.Context, a db.Task) error {
 	if err != nil {
 		return err
 	}
-	query := url.Values{"a": {a.ID.String()}}
+	query := url.Values{"a": {a.Ref()}}
 	if choice.Search != "" {
 		query.Set("query", choice.Search)
 	}
@@ -99,13 +102,13 @@ func (p *Pages) chooseCompared(c echo.Context, a db.Task) error {
 		return err
 	}
 	title := locale(c).Text("compare.choose")
-	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, a, ui.Crumb{Text: title})...)
+	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
 	return render(c, http.StatusOK, views.ChoicePage(frame, choice))
 }
 
 // showComparison shows a page of the questions of one part of a comparison.
-func (p *Pages) showComparison(c echo.Context, a, b db.Task) error {
+func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	ctx := c.Request().Context()
 	page, err := pageOf(c)
 	if err != nil {
@@ -120,7 +123,7 @@ func (p *Pages) showComparison(c echo.Context, a, b db.Task) error {
 		return err
 	}
 	defer leave()
-	if shown.Comparison, err = p.report.Compare(ctx, a.ID, b.ID); err != nil {
+	if shown.Comparison, err = p.report.Compare(ctx, a.Side(), b.Side()); err != nil {
 		return err
 	}
 	alone := map[string][]comparison.Question{views.OnlyInA: shown.OnlyA, views.OnlyInB: shown.OnlyB}[shown.Show]
@@ -129,13 +132,13 @@ func (p *Pages) showComparison(c echo.Context, a, b db.Task) error {
 	if redirected, err := redirectPastEnd(c, shown.Pager); redirected {
 		return err
 	}
-	if shown.Pairs, err = p.comparedPairs(ctx, part(pairs, page)); err != nil {
+	if shown.Pairs, err = p.comparedPairs(ctx, a, b, part(pairs, page)); err != nil {
 		return err
 	}
 	if shown.Alone, err = p.report.ItemsByID(ctx, idsOf(part(alone, page))); err != nil {
 		return err
 	}
-	frame := p.frame(c, locale(c).Text("compare.title"), ui.SectionTasks, taskCrumbs(c, a, ui.Crumb{Text: locale(c).Text("compare.title")})...)
+	frame := p.frame(c, locale(c).Text("compare.title"), ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: locale(c).Text("compare.title")})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return render(c, http.StatusOK, views.ComparisonPage(frame, shown))
@@ -160,7 +163,7 @@ func idsOf(questions []comparison.Question) []int64 {
 const comparingTime = time.Second
 
 // comparedPairs reads the most common answers of both sides and compares them.
-func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]views.ComparedPair, error) {
+func (p *Pages) comparedPairs(ctx context.Context, a, b views.Side, pairs []comparison.Pair) ([]views.ComparedPair, error) {
 	var ofA, ofB []comparison.Question
 	for _, pair := range pairs {
 		ofA, ofB = append(ofA, pair.A), append(ofB, pair.B)
@@ -173,7 +176,11 @@ func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]v
 	for _, item := range items {
 		byID[item.ID] = item
 	}
-	answers, err := p.report.CommonAnswers(ctx, append(idsOf(ofA), idsOf(ofB)...), results.Shown(2*len(pairs)))
+	answersA, err := p.report.CommonAnswers(ctx, idsOf(ofA), a.Variant, results.Shown(2*len(pairs)))
+	if err != nil {
+		return nil, err
+	}
+	answersB, err := p.report.CommonAnswers(ctx, idsOf(ofB), b.Variant, results.Shown(2*len(pairs)))
 	if err != nil {
 		return nil, err
 	}
@@ -181,10 +188,10 @@ func (p *Pages) comparedPairs(ctx context.Context, pairs []comparison.Pair) ([]v
 	deadline := time.Now().Add(comparingTime)
 	for n, pair := range pairs {
 		shown[n] = views.ComparedPair{Pair: pair, Question: byID[pair.A.ID], IsOther: pair.A.Text != pair.B.Text}
-		if answer, has := answers[pair.A.ID]; has {
+		if answer, has := answersA[pair.A.ID]; has {
 			shown[n].AnswerA = &answer
 		}
-		if answer, has := answers[pair.B.ID]; has {
+		if answer, has := answersB[pair.B.ID]; has {
 			shown[n].AnswerB = &answer
 		}
 		if a, b := shown[n].AnswerA, shown[n].AnswerB; a != nil && b != nil && !bytes.Equal(a.Key, b.Key) {

@@ -14,6 +14,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/ui"
@@ -62,7 +63,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	for n, item := range here {
 		ids[n] = item.ID
 	}
-	if report.Cards, err = p.reader.Cards(ctx, task, ids, reviews, results.Shown(len(ids)*task.RunsPerItem)); err != nil {
+	if report.Cards, err = p.reader.Cards(ctx, task, ids, reviews, results.Shown(len(ids)*task.RunsOfItem())); err != nil {
 		return err
 	}
 	return p.renderReport(c, locale(c).Text("results.title", "Name", task.Name), task, leave, func(frame ui.Frame) templ.Component {
@@ -129,7 +130,7 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		return reviews, err
 	}
 	if shownAs == results.Formatted {
-		report.Format = results.NewFormatter()
+		report.Format = markdown.New()
 	}
 	report.Reviewer = reviewer(c)
 	if report.All, err = p.report.Summaries(ctx, report.Task.ID, report.Search, report.NeedsMeasures()); err != nil {
@@ -230,7 +231,7 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 	if err != nil || number < 1 || number > task.TotalItems {
 		return task, item, 0, fault.New("QUESTION_NOT_FOUND")
 	}
-	items, _, err := p.report.Items(c.Request().Context(), task.ID, "", false, db.Page{Number: number, Size: 1})
+	items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{}, db.Page{Number: number, Size: 1})
 	if err == nil && len(items) == 0 {
 		err = fault.New("QUESTION_NOT_FOUND")
 	}
@@ -268,7 +269,7 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 	if err != nil {
 		return r, card, err
 	}
-	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{item}, reviews, results.Shown(task.RunsPerItem))
+	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{item}, reviews, results.Shown(task.RunsOfItem()))
 	if err != nil {
 		return r, card, err
 	}

@@ -77,7 +77,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Cards, err = p.reader.Cards(ctx, task, []int64{item.ID}, reviews, results.Shown(task.RunsPerItem)); err != nil {
+	if r.Cards, err = p.reader.Cards(ctx, task, []int64{item.ID}, reviews, results.Shown(task.RunsOfItem())); err != nil {
 		return err
 	}
 	if len(r.Cards) == 0 {

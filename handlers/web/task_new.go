@@ -122,7 +122,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	}
 	if submitted.Refused != nil {
 		s.system = submitted.Refused
-		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.CheckURL})
+		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.CheckURL, Library: p.Library})
 		return s, nil
 	}
 	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
@@ -152,7 +152,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			defer func() { submitted.File = nil }() // it is staged already
 		}
 	}
-	rules := form.Rules{CheckURL: p.CheckURL, SealedHeaders: p.openHeaders(c, submitted)}
+	rules := form.Rules{CheckURL: p.CheckURL, Library: p.Library, SealedHeaders: p.openHeaders(c, submitted)}
 	s.task, s.faults = form.Task(ctx, submitted, base, rules)
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/report"
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/request"
@@ -134,7 +135,7 @@ func (p *Pages) retryTask(c echo.Context) error {
 		return err
 	}
 	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report goes on where it is
-		items, _, err := p.report.Items(c.Request().Context(), task.ID, scope.QuestionID, false, db.Page{Number: 1, Size: 1})
+		items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{QuestionID: scope.QuestionID}, db.Page{Number: 1, Size: 1})
 		if err != nil || len(items) == 0 {
 			return err
 		}
@@ -236,7 +237,7 @@ func (p *Pages) showLaunch(c echo.Context) error {
 
 // listWorkers shows the worker processes.
 func (p *Pages) listWorkers(c echo.Context) error {
-	workers, err := p.Store.Workers(c.Request().Context())
+	workers, err := p.monitor.Workers(c.Request().Context())
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/agent"
+	"wending/jobs/library"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -38,6 +39,7 @@ type Config struct {
 	Store   *db.Store
 	Tasks   *tasks.Service
 	Staging form.Staging
+	Library *library.Service
 	Agents  *agent.Client
 	Sealer  *secret.Sealer
 	// CheckURL refuses agents that may not be called.

@@ -88,7 +88,11 @@ func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
 	start, variant := time.Now(), c.call.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.call.Task, variant, c.targets[unit.Target], unit.Item)
 	request.IdempotencyKey = idempotencyKey(c.call, unit)
-	if c.contain("read an answer", func() { answer = c.Agents.Ask(ctx, request) }) {
+	client := c.Agents
+	if c.call.Task.Targets[unit.Target-1].Kind == db.TargetModel {
+		client = c.Models
+	}
+	if c.contain("read an answer", func() { answer = client.Ask(ctx, request) }) {
 		answer = protocol.Answer{
 			Status: protocol.Failed, ErrorCode: codeInternal, Latency: time.Since(start),
 			ErrorMessage: "The answer could not be read because of an internal error",

@@ -30,8 +30,10 @@ import (
 
 // Config is what all crews of a worker share.
 type Config struct {
-	Store    *db.Store
+	Store *db.Store
+	// Agents calls agents, Models calls models: each has its own rules about addresses.
 	Agents   *agent.Client
+	Models   *agent.Client
 	Holdings *Holdings
 	Observer Observer
 	// Leaving is closed when no further unit may be claimed.

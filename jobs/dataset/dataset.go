@@ -47,6 +47,12 @@ const (
 	CodeRowInvalid        = "DATASET_ROW_INVALID"
 )
 
+// Codes are all of them.
+var Codes = []string{
+	CodeFormatUnsupported, CodeUnreadable, CodeTooComplex, CodeSchemaInvalid, CodeEmpty, CodeTooManyRows, CodeEncodingInvalid, CodeDuplicateID,
+	CodeRowInvalid,
+}
+
 // The columns the product knows; all others are variables.
 const (
 	columnID       = "question_id"

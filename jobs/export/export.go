@@ -25,12 +25,24 @@ type Report struct {
 	IncludeErrors bool
 	// HasReviews adds people's verdicts: there are some.
 	HasReviews bool
+	// Variants are what the task compares; empty for a plain task.
+	Variants []Variant
 	// Items and the runs that succeeded, failed and never took place are counted for the information page.
 	Items, Succeeded, Failed, Stopped int
 }
 
-// Item is one question with its runs.
+// Variant is one of the things that a task compares.
+type Variant struct {
+	Number               int
+	Name, Prompt, Target string
+	// Currency is that of its runs' costs; empty if they have none.
+	Currency string
+}
+
+// Item is one question with the runs of one variant.
 type Item struct {
+	// Variant is its number; 1 for a plain task.
+	Variant                              int
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
 	// Variables are the values of Report.VariableNames, in their order.
@@ -45,6 +57,8 @@ type Item struct {
 
 // Review is a person's verdict.
 type Review struct {
+	// Variant is the number of the variant that it is about.
+	Variant int
 	// RunIndex is the answer's; nil means the question as a whole.
 	RunIndex                *int
 	Reviewer, Verdict, Note string
@@ -87,6 +101,15 @@ type Run struct {
 	LatencyMS    *int
 	ErrorCode    *string
 	ErrorMessage *string
+	Usage
+}
+
+// Usage is what a run took; nil means unknown.
+type Usage struct {
+	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
+	// Cost is a decimal number in the variant's currency.
+	Cost         *string
+	FirstTokenMS *int
 }
 
 // columns are the report's columns (spec/004 US-04): the item's, four for each run, the task's times, and
@@ -101,6 +124,12 @@ func (r Report) columns() []string {
 	columns = append(columns, "_created_at", "_completed_at")
 	for _, name := range r.VariableNames {
 		columns = append(columns, "var_"+name)
+	}
+	if len(r.Variants) > 0 {
+		columns = append(columns, "_variant", "_prompt", "_target")
+		for n := 1; n <= r.RunsPerItem; n++ {
+			columns = append(columns, fmt.Sprintf("run_%d_total_tokens", n), fmt.Sprintf("run_%d_cost", n))
+		}
 	}
 	if r.HasReviews {
 		columns = append(columns, "_verdict", "_verdict_note", "_verdict_by")
@@ -118,6 +147,16 @@ func (r Report) runColumns() []string {
 
 // stopped is the status of a run that never took place.
 const stopped = "STOPPED"
+
+// variant is that of an item.
+func (r Report) variant(item Item) Variant {
+	for _, variant := range r.Variants {
+		if variant.Number == item.Variant {
+			return variant
+		}
+	}
+	return Variant{Number: item.Variant}
+}
 
 // runs are an item's runs in order of their index; one that never took place has its status and nothing else.
 func (r Report) runs(item Item) []Run {
@@ -152,6 +191,13 @@ func (r Report) cells(item Item) []string {
 	}
 	cells = append(cells, beijing.RFC3339(r.CreatedAt), completed)
 	cells = append(cells, item.Variables...)
+	if len(r.Variants) > 0 {
+		variant := r.variant(item)
+		cells = append(cells, strconv.Itoa(variant.Number), variant.Prompt, variant.Target)
+		for _, run := range r.runs(item) {
+			cells = append(cells, count(run.TotalTokens), deref(run.Cost))
+		}
+	}
 	if r.HasReviews {
 		cells = append(cells, item.verdicts()...)
 	}

@@ -14,6 +14,8 @@ type JSONL struct {
 	report  Report
 	w       *bufio.Writer
 	encoder *json.Encoder
+	// line is the item that is being collected, whose variants come one after another.
+	line *jsonItem
 }
 
 // NewJSONL begins a report.
@@ -37,13 +39,25 @@ type jsonItem struct {
 	Similarity     *float64          `json:"similarity"`
 	Distinct       *int              `json:"distinct"`
 	Letters        *string           `json:"letters"`
+	Variants       []jsonVariant     `json:"variants"`
 	Runs           []jsonRun         `json:"runs"`
 	Reviews        []jsonReview      `json:"reviews,omitempty"`
 	CreatedAt      string            `json:"created_at"`
 	CompletedAt    *string           `json:"completed_at"`
 }
 
+type jsonVariant struct {
+	Number     int      `json:"number"`
+	Name       string   `json:"name"`
+	Level      *string  `json:"level"`
+	Agreement  *float64 `json:"agreement"`
+	Similarity *float64 `json:"similarity"`
+	Distinct   *int     `json:"distinct"`
+	Letters    *string  `json:"letters"`
+}
+
 type jsonReview struct {
+	Variant    int    `json:"variant"`
 	RunIndex   *int   `json:"run_index"`
 	Reviewer   string `json:"reviewer"`
 	Verdict    string `json:"verdict"`
@@ -54,13 +68,23 @@ type jsonReview struct {
 }
 
 type jsonRun struct {
+	Variant  int     `json:"variant"`
 	RunIndex int     `json:"run_index"`
 	Output   *string `json:"output"`
 	// OutputBase64 has the exact bytes where the output is not valid UTF-8.
-	OutputBase64 []byte `json:"output_base64,omitempty"`
-	Status       string `json:"status"`
-	LatencyMS    *int   `json:"latency_ms"`
-	*jsonError          // nil leaves the columns out
+	OutputBase64    []byte  `json:"output_base64,omitempty"`
+	Status          string  `json:"status"`
+	LatencyMS       *int    `json:"latency_ms"`
+	*jsonError              // nil leaves the columns out
+	InputTokens     *int    `json:"input_tokens"`
+	OutputTokens    *int    `json:"output_tokens"`
+	ReasoningTokens *int    `json:"reasoning_tokens"`
+	TotalTokens     *int    `json:"total_tokens"`
+	Cost            *string `json:"cost"`
+	Currency        *string `json:"currency"`
+	FirstTokenMS    *int    `json:"first_token_ms"`
+	// Evaluations are the verdicts of evaluators.
+	Evaluations []struct{} `json:"evaluations"`
 }
 
 type jsonError struct {
@@ -80,21 +104,35 @@ func (r Report) variables(item Item) map[string]string {
 	return variables
 }
 
-// Write adds an item.
+// Write adds an item, or one more variant of the last one.
 func (j *JSONL) Write(item Item) error {
-	line := jsonItem{QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
-		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
-		Number: item.Number, Agreement: item.Agreement, Similarity: item.Similarity, Distinct: item.Distinct,
-		CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{}}
+	if j.line != nil && j.line.QuestionID != item.QuestionID {
+		if err := j.flush(); err != nil {
+			return err
+		}
+	}
+	if j.line == nil {
+		j.line = j.begin(item)
+	}
+	line := j.line
+	var level, letters *string
 	if item.Level != "" {
-		line.Level, line.Letters = &item.Level, &item.Letters
+		level, letters = &item.Level, &item.Letters
 	}
-	if j.report.CompletedAt != nil {
-		completed := beijing.RFC3339(*j.report.CompletedAt)
-		line.CompletedAt = &completed
+	if len(j.report.Variants) <= 1 {
+		line.Level, line.Agreement, line.Similarity, line.Distinct, line.Letters = level, item.Agreement, item.Similarity, item.Distinct, letters
 	}
+	variant := j.report.variant(item)
+	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters})
 	for _, run := range j.report.runs(item) {
-		out := jsonRun{RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS}
+		out := jsonRun{
+			Variant: variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
+			InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
+			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: []struct{}{},
+		}
+		if run.Cost != nil && variant.Currency != "" {
+			out.Currency = &variant.Currency
+		}
 		if run.Exact != nil {
 			if utf8.Valid(run.Exact) { // only a NUL, which JSON can hold
 				exact := string(run.Exact)
@@ -109,10 +147,41 @@ func (j *JSONL) Write(item Item) error {
 		line.Runs = append(line.Runs, out)
 	}
 	for _, r := range item.Reviews {
-		line.Reviews = append(line.Reviews, jsonReview{r.RunIndex, r.Reviewer, r.Verdict, r.Note, r.Version, r.IsOutdated, beijing.RFC3339(r.CreatedAt)})
+		line.Reviews = append(line.Reviews, jsonReview{r.Variant, r.RunIndex, r.Reviewer, r.Verdict, r.Note, r.Version, r.IsOutdated, beijing.RFC3339(r.CreatedAt)})
+	}
+	if len(line.Variants) >= len(j.report.Variants) { // with the last of its variants it can go
+		return j.flush()
+	}
+	return nil
+}
+
+// begin is an item without its runs.
+func (j *JSONL) begin(item Item) *jsonItem {
+	line := &jsonItem{
+		QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
+		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
+		Number: item.Number, CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{},
+	}
+	if j.report.CompletedAt != nil {
+		completed := beijing.RFC3339(*j.report.CompletedAt)
+		line.CompletedAt = &completed
+	}
+	return line
+}
+
+func (j *JSONL) flush() error {
+	line := j.line
+	j.line = nil
+	if line == nil {
+		return nil
 	}
 	return j.encoder.Encode(line)
 }
 
 // Close ends the report.
-func (j *JSONL) Close() error { return j.w.Flush() }
+func (j *JSONL) Close() error {
+	if err := j.flush(); err != nil {
+		return err
+	}
+	return j.w.Flush()
+}

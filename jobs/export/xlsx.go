@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,7 +14,6 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"wending/jobs/beijing"
-	"wending/jobs/stability"
 )
 
 // maxCellUnits is Excel's limit of a cell, in UTF-16 code units.
@@ -146,9 +146,14 @@ func (x *XLSX) begin(name string) error {
 
 // Write adds an item.
 func (x *XLSX) Write(item Item) error {
-	x.stability = append(x.stability, []string{
+	alike := []string{
 		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement), decimal(item.Similarity), count(item.Distinct), item.Letters,
-	})
+	}
+	if len(x.report.Variants) > 0 {
+		variant := x.report.variant(item)
+		alike = append(alike, strconv.Itoa(variant.Number), variant.Name)
+	}
+	x.stability = append(x.stability, alike)
 	for _, r := range item.Reviews {
 		x.reviews = append(x.reviews, []string{
 			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.Note, strconv.FormatBool(r.IsOutdated), beijing.RFC3339(r.CreatedAt),
@@ -175,7 +180,11 @@ func count(number *int) string {
 // Close ends the workbook. Without it the file is damaged, and known to be.
 func (x *XLSX) Close() error {
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
-	if err := x.table("xl/worksheets/sheet3.xml", stabilityColumns, x.stability); err != nil {
+	columns := stabilityColumns
+	if len(x.report.Variants) > 0 {
+		columns = append(slices.Clone(columns), "variant", "variant_name")
+	}
+	if err := x.table("xl/worksheets/sheet3.xml", columns, x.stability); err != nil {
 		return err
 	}
 	if x.report.HasReviews {
@@ -208,7 +217,7 @@ func (x *XLSX) cells(cells []string, style int) error {
 	x.row++
 	row := strconv.Itoa(x.row)
 	for n := len(x.columns); n < len(cells); n++ {
-		x.columns = append(x.columns, stability.Letter(n))
+		x.columns = append(x.columns, columnName(n))
 	}
 	x.scratch = append(append(append(x.scratch[:0], `<row r="`...), row...), `">`...)
 	_, _ = x.w.Write(x.scratch)
@@ -224,6 +233,15 @@ func (x *XLSX) cells(cells []string, style int) error {
 	}
 	_, err := x.w.WriteString(`</row>`)
 	return err
+}
+
+// columnName is how spreadsheets name the nth column, counted from 0: A to Z, then AA, AB …
+func columnName(n int) string {
+	name := string(rune('A' + n%26))
+	if n >= 26 {
+		return columnName(n/26-1) + name
+	}
+	return name
 }
 
 // cutCell cuts a text that Excel would refuse, visibly: it ends with mark.

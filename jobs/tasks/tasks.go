@@ -24,7 +24,6 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
-	"wending/jobs/protocol"
 	"wending/jobs/secret"
 )
 
@@ -41,6 +40,8 @@ type Service struct {
 	Sealer *secret.Sealer
 	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
+	// DefaultRate is the rate limit of addresses that have none of their own.
+	DefaultRate string
 	Log         *slog.Logger
 }
 
@@ -113,7 +114,19 @@ type New struct {
 	// Columns are those of the file that hold questions and standard answers.
 	Columns dataset.Columns
 	Dataset *dataset.Dataset
+	// DatasetID and DatasetVersion are those of the saved dataset that the file is of; nil means that it was uploaded.
+	DatasetID      *uuid.UUID
+	DatasetVersion *int
+	// Targets are saved agents and models that are called beside AgentURL, which may be empty then; Prompts are what
+	// questions are put into, none means as they are.
+	Targets []NewTarget
+	Prompts []NewPrompt
+	// Untested are the names of the targets whose last test failed.
+	Untested []string
 }
+
+// typedRetry are the failures that are retried of an address that was typed.
+var typedRetry = agent.RetryTyped
 
 // Origin returns scheme://host:port of an agent's URL: the key of its rate limit. All spellings of one address –
 // of its port, its case, a dot at its end, IPv4 written as IPv6 – have one origin.
@@ -127,6 +140,15 @@ func Origin(u *url.URL) string {
 		host = ip.Unmap().String()
 	}
 	return u.Scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// Host is the host of an address, with its port.
+func Host(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return u.Host
 }
 
 // ParseRate reads a rate: N/s, N/m or unlimited. It returns the least time between two calls; zero means
@@ -202,22 +224,17 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		ID: id, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
 		UseStream: n.UseStream, Concurrency: n.Concurrency,
-		DatasetName: storableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
+		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer,
-		Variants: []db.Variant{{Number: 1, Target: 1}},
+		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
 	}}
-	target := db.Target{TaskID: id, Number: 1, Kind: db.TargetURL, Protocol: protocol.Default, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
-	secrets := Target{URL: n.AgentURL, Headers: n.Headers}
-	if n.Payload != nil {
-		secrets.Payload = *n.Payload
+	for _, target := range n.AllTargets() {
+		target.TaskID = id
+		if err := Seal(s.Sealer, target.Secrets, &target.Target); err != nil {
+			return db.NewTask{}, err
+		}
+		record.Task.Targets = append(record.Task.Targets, target.Target)
 	}
-	if err := Seal(s.Sealer, secrets, &target); err != nil {
-		return db.NewTask{}, err
-	}
-	if n.AgentModel != "" {
-		target.Model = &n.AgentModel
-	}
-	record.Task.Targets = []db.Target{target}
 	if !n.IsDraft {
 		launch, err := s.newLaunch(by, record.Task)
 		if err != nil {
@@ -251,8 +268,8 @@ func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
 	return launch, nil
 }
 
-// storableName makes a file's name fit for storage and pages: no control characters, and its last 200 characters.
-func storableName(name string) string {
+// StorableName makes a file's name fit for storage and pages: no control characters, and its last 200 characters.
+func StorableName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1
@@ -279,6 +296,21 @@ func (s *Service) Resume(ctx context.Context, by db.Actor, task db.Task) (db.Tas
 // Retry repeats everything within scope that did not succeed.
 func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db.Scope) (db.Task, error) {
 	return s.launch(ctx, by, task, db.LaunchRetry, scope)
+}
+
+// Extend raises the runs of each question of a task that has ended; only the missing ones are asked.
+func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPerItem int) (db.Task, error) {
+	launch, err := s.newLaunch(by, task)
+	if err != nil {
+		return task, err
+	}
+	launchID, err := s.Store.ExtendTask(ctx, task.ID, runsPerItem, launch)
+	if err != nil {
+		return task, err
+	}
+	s.Log.InfoContext(ctx, "extension requested", "task_id", task.ID, "launch_id", launchID, "runs_per_item", runsPerItem)
+	s.wake(ctx, task.ID, launchID)
+	return s.Store.Task(ctx, task.ID)
 }
 
 func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Scope) (db.Task, error) {
@@ -320,26 +352,40 @@ func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-// CopySettings returns a new task with the settings and secrets of another, without its questions.
+// CopySettings returns a new task with the settings, targets, prompts and secrets of another, without its questions.
 func (s *Service) CopySettings(source db.Task) (New, error) {
-	target := source.Targets[0]
 	n := New{
-		Name: source.Name, AgentURL: target.URL,
+		Name: source.Name,
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
-			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: target.RateLimit,
+			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
 		},
+		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}
-	if target.Model != nil {
-		n.AgentModel = *target.Model
+	for _, target := range source.Targets {
+		secrets, err := Open(s.Sealer, target)
+		if target.Kind != db.TargetURL {
+			n.Targets = append(n.Targets, NewTarget{target, secrets})
+		} else {
+			n.AgentURL, n.Headers, n.RateLimit = secrets.URL, secrets.Headers, target.RateLimit
+			if target.Model != nil {
+				n.AgentModel = *target.Model
+			}
+			if secrets.Payload != nil {
+				n.Payload = &secrets.Payload
+			}
+		}
+		if err != nil {
+			return n, err
+		}
 	}
-	secrets, err := Open(s.Sealer, target)
-	if err != nil {
-		return n, err
-	}
-	n.AgentURL, n.Headers = secrets.URL, secrets.Headers
-	if secrets.Payload != nil {
-		n.Payload = &secrets.Payload
+	for _, variant := range source.Variants {
+		if variant.Target == 1 && variant.PromptID != nil {
+			name, _, _ := strings.Cut(variant.Name, " v"+strconv.Itoa(*variant.PromptVersion))
+			n.Prompts = append(n.Prompts, NewPrompt{
+				ID: *variant.PromptID, Version: *variant.PromptVersion, Name: name, System: textOf(variant.SystemTemplate), User: textOf(variant.UserTemplate),
+			})
+		}
 	}
 	return n, nil
 }

@@ -22,6 +22,8 @@ const (
 	Health   = "/healthz"
 	Metrics  = "/metrics"
 	OpenAPI  = "/api/openapi.json"
+	// API is where the API's collections are.
+	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
 	APITasks = "/api/v1/evaluation-tasks"
 	// APIComparison compares two tasks.

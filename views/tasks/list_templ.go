@@ -1183,7 +1183,7 @@ func row(task db.Task) templ.Component {
 			}
 		}
 		done, failed := barParts(task)
-		templ_7745c5c3_Err = ui.Bar(text.T(ctx, "tasks.bar", "Done", done, "Total", task.TotalItems, "Failed", task.Unsuccessful), task.TotalRuns(), done*task.RunsPerItem-failed, failed).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Bar(text.T(ctx, "tasks.bar", "Done", done, "Total", task.TotalItems, "Failed", task.Unsuccessful), task.TotalRuns(), done*task.RunsOfItem()-failed, failed).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1299,7 +1299,7 @@ func barParts(task db.Task) (done, failed int) {
 	if task.Status == db.TaskPending {
 		return 0, 0
 	}
-	return task.Processed, min(task.Unsuccessful, task.Processed*task.RunsPerItem)
+	return task.Processed, min(task.Unsuccessful, task.Processed*task.RunsOfItem())
 }
 
 // TaskTag shows a task's state.

@@ -18,6 +18,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
+	"wending/jobs/tasks"
 	"wending/views/comparison"
 	"wending/views/results"
 	"wending/views/text"
@@ -186,6 +187,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, level := range stability.Levels {
 		add("level.", string(level))
 	}
+	add("warning.", tasks.WarningCodes...)
 	for _, part := range comparison.Parts()[1:] {
 		add("compare.", part)
 	}

@@ -80,7 +80,7 @@
     return last && here && task(last.judge) === task(here.dataset.judge) ? last : null;
   }
   function send(place, name, verdict, note, version) {
-    const run = place.dataset.run ? { run_index: Number(place.dataset.run) } : {};
+    const run = place.dataset.run ? { run_index: Number(place.dataset.run), variant: Number(place.dataset.variant) } : {};
     if (verdict) {
       return fetch(place.dataset.judge, {
         method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: name, verdict, note, version: Number(version), ...run }),

@@ -1,4 +1,5 @@
-package results
+// Package markdown shows texts of agents as their authors meant them: Markdown and JSON.
+package markdown
 
 import (
 	"bytes"
@@ -42,8 +43,8 @@ type Formatter struct {
 	left     int // bytes of HTML
 }
 
-// NewFormatter returns a formatter for one page.
-func NewFormatter() *Formatter { return &Formatter{time.Now().Add(formattingTime), maxFormattedPage} }
+// New returns a formatter for one page.
+func New() *Formatter { return &Formatter{time.Now().Add(formattingTime), maxFormattedPage} }
 
 // Definitions of links are left out: their text would vanish.
 func markdownParser(extensions ...goldmark.Extender) parser.Parser {

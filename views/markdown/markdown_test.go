@@ -1,4 +1,4 @@
-package results
+package markdown
 
 import (
 	"strings"
@@ -19,12 +19,12 @@ func TestHostileTextsAreNotFormatted(t *testing.T) {
 		"emphasis":           strings.Repeat("*a_", 3300),
 		"too long":           strings.Repeat("长", maxFormatted+1),
 	} {
-		html := NewFormatter().HTML(content)
+		html := New().HTML(content)
 		require.LessOrEqual(t, len(html), maxGrowth*len(content)+1024, name)
 		require.Less(t, strings.Count(html, "<"), 6*maxCells, name)
 	}
-	require.Empty(t, NewFormatter().HTML(strings.Repeat("长", maxFormatted+1)))
-	formatter := NewFormatter()
+	require.Empty(t, New().HTML(strings.Repeat("长", maxFormatted+1)))
+	formatter := New()
 	formatter.left = 10
 	require.Empty(t, formatter.HTML("# a long heading"), "a page has its budget")
 }
@@ -43,6 +43,6 @@ func TestEveryTextStays(t *testing.T) {
 		"~~a~~ **b** *c*":          "<p><s>a</s> <strong>b</strong> <em>c</em></p>",
 		"```html\n<i>\n```":        `<pre class="mono">&lt;i&gt;` + "\n</pre>",
 	} {
-		require.Equal(t, html, NewFormatter().HTML(content), content)
+		require.Equal(t, html, New().HTML(content), content)
 	}
 }

@@ -1,8 +1,7 @@
-package api
+package rest
 
 import (
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,9 +11,6 @@ import (
 
 	"wending/handlers/fault"
 )
-
-// CheckURL refuses agents that may not be called.
-type CheckURL func(*url.URL) error
 
 // anyFaults are the codes that every endpoint may answer.
 var anyFaults = []string{"FORBIDDEN", "METHOD_NOT_ALLOWED", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"}
@@ -76,8 +72,8 @@ func limitOf(operation *huma.Operation, name string) fault.Limit {
 	return fault.NonEmpty()
 }
 
-// download describes a response that is a file, with an example of each content type; "" for binary ones.
-func download(description string, examples map[string]string) *huma.Response {
+// Download describes a response that is a file, with an example of each content type; "" for binary ones.
+func Download(description string, examples map[string]string) *huma.Response {
 	response := &huma.Response{Description: description, Content: map[string]*huma.MediaType{}}
 	for contentType, example := range examples {
 		media := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
@@ -89,15 +85,15 @@ func download(description string, examples map[string]string) *huma.Response {
 	return response
 }
 
-// content describes a response of a JSON type that is written as a stream.
-func content[T any](schemas huma.Registry, description, contentType string) *huma.Response {
+// Content describes a response of a JSON type that is written as a stream.
+func Content[T any](schemas huma.Registry, description, contentType string) *huma.Response {
 	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{
 		contentType: {Schema: schemas.Schema(reflect.TypeFor[T](), true, reflect.TypeFor[T]().Name())},
 	}}
 }
 
-// multipart describes a request body of form fields: the fields of T, and a file.
-func multipart[T any](schemas huma.Registry, isRequired bool) *huma.RequestBody {
+// Multipart describes a request body of form fields: the fields of T, and a file.
+func Multipart[T any](schemas huma.Registry, isRequired bool) *huma.RequestBody {
 	schema := schemas.Schema(reflect.TypeFor[T](), true, reflect.TypeFor[T]().Name())
 	return &huma.RequestBody{Required: isRequired, Content: map[string]*huma.MediaType{"multipart/form-data": {Schema: schema}}}
 }

@@ -1,0 +1,315 @@
+// Package library stores what is saved to be used in tasks: providers and their models, agents, prompts and datasets.
+// Tasks keep copies: nothing here reaches one that exists.
+package library
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// ErrNameTaken means that another entry of the kind, which is not archived, has the name.
+var ErrNameTaken = errors.New("the name is taken")
+
+// Entry is what all kinds have.
+type Entry struct {
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	CreatedAt time.Time `db:"created_at"`
+	UpdatedAt time.Time `db:"updated_at"`
+	// ArchivedAt is set for an entry that is kept for its uses and no longer offered.
+	ArchivedAt *time.Time `db:"archived_at"`
+}
+
+// Test is how the last test call of a target ended.
+type Test struct {
+	TestedAt *time.Time `db:"tested_at"`
+	// TestCode is the error code; nil means that it succeeded, or that there was none.
+	TestCode *string `db:"test_code"`
+}
+
+// HasFailed reports whether the last test failed.
+func (t Test) HasFailed() bool { return t.TestCode != nil }
+
+// Provider is a row of providers: an account at which models are called.
+type Provider struct {
+	Entry
+	Protocol string `db:"protocol"`
+	BaseURL  string `db:"base_url"`
+	// SealedKey is the API key, SealedHeaders are further headers, both encrypted; nil means there is none.
+	SealedKey     []byte `db:"sealed_key"`
+	SealedHeaders []byte `db:"sealed_headers"`
+	// RateLimit is N/s, N/m or unlimited; nil means the default.
+	RateLimit *string        `db:"rate_limit"`
+	RetryOn   pq.StringArray `db:"retry_on"`
+}
+
+// Model is a row of models.
+type Model struct {
+	Entry
+	ProviderID uuid.UUID `db:"provider_id"`
+	// ModelID is what the provider calls it.
+	ModelID string `db:"model_id"`
+	// SealedParameters is a JSON object merged into every request, encrypted; nil means there is none.
+	SealedParameters []byte `db:"sealed_parameters"`
+	// InputPrice and OutputPrice are decimal numbers, per million tokens; nil means unknown.
+	InputPrice  *string `db:"input_price"`
+	OutputPrice *string `db:"output_price"`
+	Currency    *string `db:"currency"`
+	Test
+}
+
+// Agent is a row of agents.
+type Agent struct {
+	Entry
+	Protocol string `db:"protocol"`
+	// URL is without its query, which SealedQuery holds.
+	URL            string         `db:"url"`
+	SealedQuery    []byte         `db:"sealed_query"`
+	SealedHeaders  []byte         `db:"sealed_headers"`
+	SealedPayload  []byte         `db:"sealed_payload"`
+	SealedTemplate []byte         `db:"sealed_template"`
+	RateLimit      *string        `db:"rate_limit"`
+	RetryOn        pq.StringArray `db:"retry_on"`
+	Test
+}
+
+// Prompt is a row of prompts with its newest version.
+type Prompt struct {
+	Entry
+	Description string `db:"description"`
+	PromptVersion
+}
+
+// PromptVersion is a row of prompt_versions; rows are never changed.
+type PromptVersion struct {
+	Version int    `db:"version"` // from 1
+	System  string `db:"system_template"`
+	User    string `db:"user_template"`
+	Note    string `db:"note"`
+	// SavedAt is when the version was made.
+	SavedAt time.Time `db:"saved_at"`
+}
+
+// Dataset is a row of datasets with its newest version.
+type Dataset struct {
+	Entry
+	Description string `db:"description"`
+	DatasetVersion
+}
+
+// DatasetVersion is a row of dataset_versions; rows are never changed.
+type DatasetVersion struct {
+	Version   int    `db:"version"` // from 1
+	FileName  string `db:"file_name"`
+	Extension string `db:"extension"`
+	Size      int    `db:"size"`
+	SHA256    []byte `db:"sha256"`
+	// QuestionColumn and AnswerColumn are the columns that take the places of question and standard_answer; empty means
+	// those of that name.
+	QuestionColumn string         `db:"question_column"`
+	AnswerColumn   string         `db:"answer_column"`
+	Columns        pq.StringArray `db:"columns"`
+	TotalItems     int            `db:"total_items"`
+	Note           string         `db:"note"`
+	SavedAt        time.Time      `db:"saved_at"`
+}
+
+// table is one kind of entry: its name, its columns beside those of an Entry, where its rows come from, and what uses one
+// of them (as a subquery over the id $1).
+type table[T any] struct {
+	name     string
+	kind     db.Kind
+	columns  []string
+	from     string
+	selected string
+	uses     string
+}
+
+const newestVersion = ` JOIN LATERAL (
+	SELECT *, created_at AS saved_at FROM %s WHERE entry_id = e.id ORDER BY version DESC LIMIT 1) v ON true`
+
+const (
+	entryColumns         = "e.id, e.name, e.created_at, e.updated_at, e.archived_at, "
+	promptVersionColumns = "v.version, v.system_template, v.user_template, v.note, v.saved_at"
+	datasetVersion       = `v.version, v.file_name, v.extension, v.size, v.sha256, v.question_column, v.answer_column, v.columns,
+		v.total_items, v.note, v.saved_at`
+	usedAsTarget = `SELECT task_id FROM task_targets WHERE library_id = $1`
+)
+
+// KindEntry is what errors call an entry that does not exist.
+const KindEntry db.Kind = "entry"
+
+func newTable[T any](name string, columns []string, selected, from, uses string) table[T] {
+	t := table[T]{name: name, kind: KindEntry, columns: columns, from: name + " e" + from, selected: selected, uses: uses}
+	if selected == "" {
+		t.selected = "e." + strings.Join(columns, ", e.")
+	}
+	return t
+}
+
+var (
+	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "", "")
+	models    = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
+		`e.provider_id, e.model_id, e.sealed_parameters, trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency,
+			e.tested_at, e.test_code`, "", usedAsTarget)
+	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "rate_limit", "retry_on",
+		"tested_at", "test_code"}, "", "", usedAsTarget)
+	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
+		`SELECT task_id FROM task_variants WHERE prompt_id = $1`)
+	datasets = newTable[Dataset]("datasets", []string{"description"}, "e.description, "+datasetVersion, strings.ReplaceAll(newestVersion, "%s", "dataset_versions"),
+		`SELECT id AS task_id FROM evaluation_tasks WHERE dataset_id = $1`)
+)
+
+// Library reads and writes entries.
+type Library struct {
+	db        *pg.Pool
+	Providers Kind[Provider]
+	Models    Kind[Model]
+	Agents    Kind[Agent]
+	Prompts   Kind[Prompt]
+	Datasets  Kind[Dataset]
+}
+
+// New returns the library of a store.
+func New(store *db.Store) Library {
+	pool := store.Pool()
+	return Library{
+		pool, Kind[Provider]{pool, providers}, Kind[Model]{pool, models}, Kind[Agent]{pool, agents}, Kind[Prompt]{pool, prompts}, Kind[Dataset]{pool, datasets},
+	}
+}
+
+// Kind reads and writes the entries of one kind.
+type Kind[T any] struct {
+	db *pg.Pool
+	table[T]
+}
+
+// Filter narrows a list; its zero value takes what is offered.
+type Filter struct {
+	// NameContains is matched anywhere in the name, without regard to case.
+	NameContains string
+	// Archived takes the archived entries instead of the others.
+	Archived bool
+}
+
+// List returns one page of the entries that match, newest first, and how many match in all.
+func (k Kind[T]) List(ctx context.Context, filter Filter, page db.Page) (entries []T, total int, err error) {
+	const where = ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2)`
+	name := db.Containing(filter.NameContains)
+	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name); err != nil {
+		return nil, 0, pg.Classify("count "+k.name, err)
+	}
+	list := `SELECT ` + entryColumns + k.selected + ` FROM ` + k.from + where + ` ORDER BY e.created_at DESC, e.id DESC LIMIT $3 OFFSET $4`
+	err = k.db.SelectContext(ctx, &entries, list, filter.Archived, name, page.Size, page.Offset())
+	return entries, total, pg.Classify("list "+k.name, err)
+}
+
+// Get returns one entry, archived or not, or ErrNotFound.
+func (k Kind[T]) Get(ctx context.Context, id uuid.UUID) (T, error) {
+	var found T
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1`, id)
+	return found, db.NotFound(k.kind, pg.Classify("read "+k.name, err))
+}
+
+// Insert stores a new entry. It returns ErrNameTaken if another has its name.
+func (k Kind[T]) Insert(ctx context.Context, entry T) error {
+	return k.insert(ctx, k.db, entry)
+}
+
+func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, entry T) error {
+	columns := append([]string{"id", "name"}, k.columns...)
+	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `) VALUES (:` + strings.Join(columns, ", :") + `)`
+	_, err := sqlx.NamedExecContext(ctx, tx, casted(statement), entry)
+	return taken(pg.Classify("store into "+k.name, err))
+}
+
+// Update replaces what an entry holds. It returns ErrNotFound if it is gone.
+func (k Kind[T]) Update(ctx context.Context, entry T) error {
+	set := []string{"name = :name", "updated_at = now()"}
+	for _, column := range k.columns {
+		set = append(set, column+" = :"+column)
+	}
+	result, err := k.db.NamedExecContext(ctx, casted(`UPDATE `+k.name+` SET `+strings.Join(set, ", ")+` WHERE id = :id`), entry)
+	changed, err := pg.Affected("change "+k.name, result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: k.kind}
+	}
+	return taken(err)
+}
+
+// casted says of parameters that are numbers written as texts that they are numbers.
+func casted(statement string) string {
+	for _, column := range []string{"input_price", "output_price"} {
+		statement = strings.ReplaceAll(statement, ":"+column, "CAST(:"+column+" AS numeric)")
+	}
+	return statement
+}
+
+func taken(err error) error {
+	if errors.Is(err, db.ErrConflict) {
+		return ErrNameTaken
+	}
+	return err
+}
+
+// Remove removes an entry that nothing used, and archives any other. isGone reports that it was removed.
+func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err error) {
+	err = k.db.InTx(ctx, "remove from "+k.name, func(tx *sqlx.Tx) error {
+		var used bool
+		if err := tx.GetContext(ctx, &used, `SELECT EXISTS (`+k.usedBy()+`) FROM `+k.name+` WHERE id = $1 FOR UPDATE`, id); err != nil {
+			return db.NotFound(k.kind, pg.Classify("read "+k.name, err))
+		}
+		statement := `DELETE FROM ` + k.name + ` WHERE id = $1`
+		if isGone = !used; used {
+			statement = `UPDATE ` + k.name + ` SET archived_at = coalesce(archived_at, now()), updated_at = now() WHERE id = $1`
+		}
+		_, err := tx.ExecContext(ctx, statement, id)
+		return pg.Classify("remove from "+k.name, err)
+	})
+	return isGone && err == nil, err
+}
+
+func (k Kind[T]) usedBy() string {
+	if k.uses == "" {
+		return `SELECT FROM models WHERE provider_id = $1`
+	}
+	return k.uses
+}
+
+// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now.
+func (k Kind[T]) Restore(ctx context.Context, id uuid.UUID) error {
+	result, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET archived_at = NULL, updated_at = now() WHERE id = $1`, id)
+	changed, err := pg.Affected("restore in "+k.name, result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: k.kind}
+	}
+	return taken(err)
+}
+
+// Tasks returns the newest tasks that use an entry, and how many there are.
+func (k Kind[T]) Tasks(ctx context.Context, id uuid.UUID, limit int) (ids []uuid.UUID, total int, err error) {
+	if k.uses == "" {
+		return nil, 0, nil
+	}
+	if err := k.db.GetContext(ctx, &total, `SELECT count(DISTINCT task_id) FROM (`+k.uses+`) used`, id); err != nil {
+		return nil, 0, pg.Classify("count the uses", err)
+	}
+	list := `SELECT t.id FROM evaluation_tasks t WHERE t.id IN (` + k.uses + `) ORDER BY t.created_at DESC LIMIT $2`
+	err = k.db.SelectContext(ctx, &ids, list, id, limit)
+	return ids, total, pg.Classify("list the uses", err)
+}
+
+// NoteTest stores how a test call of a target ended; an empty code means that it succeeded.
+func (k Kind[T]) NoteTest(ctx context.Context, id uuid.UUID, code string) error {
+	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1`, id, code)
+	return pg.Classify("note a test", err)
+}

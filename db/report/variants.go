@@ -1,0 +1,132 @@
+package report
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+	"wending/jobs/stability"
+)
+
+// VariantStatistics are the numbers of one variant, by its current runs (metrics.md). A number is nil while it is unknown.
+type VariantStatistics struct {
+	Number      int    `db:"number" json:"number" doc:"1 for a plain task" example:"1"`
+	Name        string `db:"name" json:"name" doc:"Empty for a plain task"`
+	RunsPerItem int    `db:"runs_per_item" json:"runs_per_item" example:"5"`
+
+	Items        int `db:"items" json:"items" doc:"Questions" example:"100"`
+	RunsExpected int `db:"runs_expected" json:"runs_expected" example:"500"`
+	Runs         int `db:"runs" json:"runs" doc:"Runs that have ended" example:"500"`
+	Succeeded    int `db:"succeeded" json:"succeeded" example:"493"`
+	Failed       int `db:"failed" json:"failed" example:"5"`
+	TimedOut     int `db:"timed_out" json:"timed_out" example:"2"`
+	Missing      int `db:"missing" json:"missing" doc:"runs_expected − runs" example:"0"`
+	Attempts     int `db:"attempts" json:"attempts" doc:"Calls made, retries included" example:"509"`
+
+	SuccessRate   *float64 `db:"success_rate" json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
+	IdenticalRate *float64 `db:"identical_rate" json:"identical_rate" doc:"Share of questions whose answers are all there and all equal" example:"0.42"`
+	Agreement     *float64 `db:"agreement" json:"agreement" doc:"Mean share of pairs of runs of a question that gave equal answers" example:"0.71"`
+	AgreementSE   *float64 `db:"agreement_se" json:"agreement_se" doc:"Standard error of agreement; null with fewer than two questions" example:"0.03"`
+	Consensus     *float64 `db:"consensus" json:"consensus" doc:"Mean share of runs that gave their question's most common answer" example:"0.83"`
+	DistinctMean  *float64 `db:"distinct_mean" json:"distinct_mean" doc:"Mean number of different answers to a question" example:"1.9"`
+	Similarity    *float64 `db:"similarity" json:"similarity" doc:"Mean similarity of pairs of answers" example:"0.94"`
+
+	LatencyAvg      *float64 `db:"latency_avg_ms" json:"latency_avg_ms" example:"812.4"`
+	LatencyP50      *float64 `db:"latency_p50_ms" json:"latency_p50_ms" example:"640"`
+	LatencyP90      *float64 `db:"latency_p90_ms" json:"latency_p90_ms" example:"1730.5"`
+	LatencyP99      *float64 `db:"latency_p99_ms" json:"latency_p99_ms" example:"4210"`
+	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Over streamed answers" example:"210"`
+	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of output tokens / (latency − first token)" example:"48.2"`
+
+	InputTokens     *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over the runs that tell theirs; null if none does" example:"60000"`
+	OutputTokens    *int64  `db:"output_tokens" json:"output_tokens" example:"17500"`
+	ReasoningTokens *int64  `db:"reasoning_tokens" json:"reasoning_tokens"`
+	TotalTokens     *int64  `db:"total_tokens" json:"total_tokens" example:"77500"`
+	RunsWithUsage   int     `db:"runs_with_usage" json:"runs_with_usage" example:"500"`
+	Cost            *string `db:"cost" json:"cost" doc:"Decimal number; sum over the runs whose cost is known" example:"0.295"`
+	Currency        *string `db:"currency" json:"currency" example:"USD"`
+	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" example:"500"`
+}
+
+const readVariantStatistics = `
+	SELECT v.number, v.name, t.runs_per_item, t.total_items AS items, t.total_items * t.runs_per_item AS runs_expected,
+		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed, coalesce(r.timed_out, 0) AS timed_out,
+		t.total_items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
+		coalesce(r.succeeded, 0) / nullif(t.total_items * t.runs_per_item, 0)::float8 AS success_rate,
+		q.identical_rate, q.agreement, q.agreement_se, q.consensus, q.distinct_mean, q.similarity,
+		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second,
+		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
+		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost
+	FROM evaluation_tasks t
+	JOIN task_variants v ON v.task_id = t.id
+	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
+	LEFT JOIN (
+		SELECT variant, count(*) AS runs, sum(attempts) AS attempts,
+			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
+			count(*) FILTER (WHERE status = 'FAILED') AS failed,
+			count(*) FILTER (WHERE status = 'TIMEOUT') AS timed_out,
+			avg(latency_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS latency_avg_ms,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p50_ms,
+			percentile_cont(0.9) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p90_ms,
+			percentile_cont(0.99) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p99_ms,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS first_token_p50_ms,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY output_tokens * 1000.0 / nullif(latency_ms - first_token_ms, 0))
+				FILTER (WHERE status = 'SUCCEEDED' AND latency_ms > first_token_ms) AS tokens_per_second,
+			sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(reasoning_tokens) AS reasoning_tokens,
+			sum(total_tokens) AS total_tokens,
+			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
+			sum(cost) AS cost, count(cost) AS runs_with_cost
+		FROM evaluation_runs
+		WHERE task_id = $1 AND is_current
+		GROUP BY variant) r ON r.variant = v.number
+	LEFT JOIN (
+		SELECT s.variant, avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement,
+			stddev_samp(s.agreement) / sqrt(nullif(count(s.agreement), 0)) AS agreement_se, avg(s.consensus) AS consensus,
+			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity
+		FROM evaluation_items i
+		JOIN question_statistics s ON s.item_id = i.id
+		WHERE i.task_id = $1
+		GROUP BY s.variant) q ON q.variant = v.number
+	WHERE t.id = $1
+	ORDER BY v.number`
+
+// VariantStatistics returns the numbers of each variant of a task, in their order.
+func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (variants []VariantStatistics, err error) {
+	err = r.db.InTx(ctx, "compute the variants' statistics", func(tx *sqlx.Tx) error {
+		err := tx.SelectContext(ctx, &variants, readVariantStatistics, taskID)
+		return pg.Classify("compute the variants' statistics", err)
+	})
+	if err == nil && len(variants) == 0 {
+		err = &db.NotFoundError{Kind: db.KindTask}
+	}
+	return variants, err
+}
+
+// Levels returns how many questions have each level, by the variants' numbers. Questions that are not assessed have none.
+func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (map[int]map[stability.Level]int, error) {
+	const read = `
+		SELECT q.variant, q.level, count(*) AS count
+		FROM evaluation_items i
+		JOIN question_statistics q ON q.item_id = i.id
+		WHERE i.task_id = $1
+		GROUP BY q.variant, q.level`
+	var rows []struct {
+		Variant int
+		Level   stability.Level
+		Count   int
+	}
+	if err := r.db.SelectContext(ctx, &rows, read, taskID); err != nil {
+		return nil, pg.Classify("count the levels", err)
+	}
+	counts := map[int]map[stability.Level]int{}
+	for _, row := range rows {
+		if counts[row.Variant] == nil {
+			counts[row.Variant] = map[stability.Level]int{}
+		}
+		counts[row.Variant][row.Level] = row.Count
+	}
+	return counts, nil
+}

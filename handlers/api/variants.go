@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/tasks"
+)
+
+// Variant is one of the things that a task compares: a version of a prompt, or none, put to a target.
+type Variant struct {
+	Number        int           `json:"number" doc:"1, 2, 3 …" example:"1"`
+	Name          string        `json:"name" doc:"Empty for a plain task" example:"简短 v2 × GPT-4.1"`
+	Kind          db.TargetKind `json:"kind" enum:"model,agent,url" example:"model"`
+	TargetID      *uuid.UUID    `json:"target_id" nullable:"true" doc:"The saved model or agent; null for a typed URL"`
+	TargetName    string        `json:"target_name" example:"GPT-4.1"`
+	Protocol      string        `json:"protocol" example:"openai"`
+	PromptID      *uuid.UUID    `json:"prompt_id" nullable:"true"`
+	PromptVersion *int          `json:"prompt_version" example:"2"`
+}
+
+func newVariants(variants []db.Variant, targets []db.Target) []Variant {
+	list := make([]Variant, len(variants))
+	for n, variant := range variants {
+		target := targets[variant.Target-1]
+		list[n] = Variant{
+			variant.Number, variant.Name, target.Kind, target.LibraryID, target.Name, target.Protocol, variant.PromptID, variant.PromptVersion,
+		}
+	}
+	return list
+}
+
+// createdTask is the response to creating a task.
+type createdTask struct {
+	Created
+	Calls    int       `json:"calls" doc:"Calls that the task makes, without retries" example:"400"`
+	Variants []Variant `json:"variants"`
+}
+
+type createdTaskOutput struct{ Body createdTask }
+
+// warning is something to know before the start.
+type warning struct {
+	Code    string   `json:"code" enum:"UNKNOWN_VARIABLES,PRICE_MISSING,TEST_FAILED,CURRENCIES_DIFFER" example:"PRICE_MISSING"`
+	Names   []string `json:"names" doc:"The variables, targets or currencies that it is about"`
+	Message string   `json:"message" example:"未设置价格：GPT-4.1"`
+}
+
+type estimateOutput struct {
+	Body struct {
+		Calls           int       `json:"calls" example:"400"`
+		DurationSeconds *float64  `json:"duration_seconds" doc:"By rate limits and what earlier runs took; null: unknown" example:"96.5"`
+		Cost            *string   `json:"cost" doc:"Decimal number, by the tokens of earlier runs; null: unknown" example:"0.42"`
+		Currency        *string   `json:"currency" example:"USD"`
+		Variants        []Variant `json:"variants"`
+		Warnings        []warning `json:"warnings"`
+	}
+}
+
+func (h *handler) registerEstimate(api huma.API) {
+	body := rest.Multipart[taskFields](api.OpenAPI().Components.Schemas, true)
+	body.Content["application/json"] = body.Content["multipart/form-data"]
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: tasksPath + "/estimate", ID: "estimate-task", Tag: "tasks", Summary: "Say what a task would take",
+		Description: "The same body as that of creating a task; nothing is created.", Faults: createFaults, Body: body,
+	}, h.estimateTask)
+}
+
+func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*estimateOutput, error) {
+	if !input.Form.Has("task_name") { // it may not have one yet
+		input.Form.Values["task_name"] = "-"
+	}
+	n, err := h.read(ctx, input.Form, tasks.New{Settings: h.Defaults})
+	if err != nil {
+		return nil, err
+	}
+	estimate, err := h.Tasks.Estimate(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	output := &estimateOutput{}
+	body := &output.Body
+	body.Calls, body.Variants, body.Warnings = estimate.Calls, newVariants(estimate.Variants, bare(n.AllTargets())), []warning{}
+	if estimate.Duration != nil {
+		seconds := estimate.Duration.Round(time.Millisecond).Seconds()
+		body.DurationSeconds = &seconds
+	}
+	if estimate.Cost != nil {
+		cost := estimate.Cost.String()
+		body.Cost = &cost
+	}
+	if estimate.Currency != "" {
+		body.Currency = &estimate.Currency
+	}
+	locale := request.From(ctx).Locale
+	for _, one := range estimate.Warnings {
+		body.Warnings = append(body.Warnings, warning{one.Code, one.Names, form.WarningText(locale, one)})
+	}
+	return output, nil
+}
+
+// bare are targets without their secrets.
+func bare(targets []tasks.NewTarget) (list []db.Target) {
+	for _, target := range targets {
+		list = append(list, target.Target)
+	}
+	return list
+}
+
+// read reads a task of a form.
+func (h *handler) read(ctx context.Context, submitted *form.Upload, base tasks.New) (tasks.New, error) {
+	if err := rest.Admit(ctx, submitted); err != nil {
+		return base, err
+	}
+	n, faults := form.Task(ctx, submitted, base, form.Rules{CheckURL: h.CheckURL, Library: h.Library})
+	if len(faults) > 0 {
+		return n, faults[0].Fault
+	}
+	return n, nil
+}

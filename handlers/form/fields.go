@@ -1,0 +1,77 @@
+package form
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"wending/handlers/fault"
+)
+
+// fields checks the fields of a form and collects what is wrong with them.
+type fields struct {
+	form   *Upload
+	faults []FieldFault
+}
+
+func (c *fields) fail(field string, f *fault.Fault) {
+	c.faults = append(c.faults, FieldFault{field, f})
+}
+
+// hasFault reports whether something is wrong with one of the fields.
+func (c *fields) hasFault(names ...string) bool {
+	for _, f := range c.faults {
+		for _, name := range names {
+			if f.Field == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// text takes a text of at most so many characters; a required one may not be empty.
+func (c *fields) text(field string, most int, isRequired bool, to *string) {
+	if c.form.Has(field) {
+		*to = strings.TrimSpace(c.form.Values[field])
+	}
+	if isRequired && *to == "" || utf8.RuneCountInString(*to) > most || hasControl(*to) {
+		c.fail(field, fault.Field(field, fault.TextUpTo(most)))
+	}
+}
+
+// long is text for several lines.
+func (c *fields) long(field string, most int, to *string) {
+	if c.form.Has(field) {
+		*to = strings.ReplaceAll(c.form.Values[field], "\r\n", "\n")
+	}
+	if utf8.RuneCountInString(*to) > most || strings.ContainsRune(*to, 0) || !utf8.ValidString(*to) {
+		c.fail(field, fault.Field(field, fault.LongTextUpTo(most)))
+	}
+}
+
+func (c *fields) number(field string, least, most int, to *int) {
+	typed := c.form.Value(field)
+	if typed == "" {
+		return
+	}
+	number, err := strconv.Atoi(typed)
+	if err != nil || number < least || number > most {
+		c.fail(field, fault.Parameter(field, fault.Between(least, most)))
+		return
+	}
+	*to = number
+}
+
+func (c *fields) boolean(field string, set func(bool)) {
+	typed := c.form.Value(field)
+	if typed == "" {
+		return
+	}
+	is, err := strconv.ParseBool(typed)
+	if err != nil {
+		c.fail(field, fault.Parameter(field, fault.Boolean()))
+		return
+	}
+	set(is)
+}

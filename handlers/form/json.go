@@ -1,0 +1,73 @@
+package form
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"wending/handlers/fault"
+)
+
+// maxJSONBytes is how large a form written as JSON may be.
+const maxJSONBytes = 4 << 20
+
+// readJSON reads a JSON object as if it were a form: texts as they are, numbers and truth values as they are written,
+// objects as their JSON, lists of texts joined by commas, null as an empty text.
+func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
+	form := &Upload{Values: map[string]string{}, IsJSON: true, leave: func() {}}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
+	if err != nil {
+		return nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return nil, fault.New("REQUEST_INVALID").WithCause(err)
+	}
+	for name, member := range members {
+		form.Values[name] = formValue(member)
+	}
+	return form, nil
+}
+
+// formValue writes a member of a JSON object as a form has it.
+func formValue(member json.RawMessage) string {
+	member = bytes.TrimSpace(member)
+	var one string
+	if json.Unmarshal(member, &one) == nil {
+		return one
+	}
+	var list []string
+	if json.Unmarshal(member, &list) == nil {
+		return strings.Join(list, ",")
+	}
+	return string(member) // null was the empty text
+}
+
+// lists are the fields that may be repeated.
+var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true}
+
+// set stores a field: a list takes every value, other fields the last.
+func (u *Upload) set(name, value string) {
+	if before, isRepeated := u.Values[name]; isRepeated && lists[name] && before != "" {
+		value = before + "," + value
+	}
+	u.Values[name] = value
+}
+
+// List returns the values of a field that may be repeated.
+func (u *Upload) List(name string) (values []string) {
+	for value := range strings.SplitSeq(u.Values[name], ",") {
+		if value = strings.TrimSpace(value); value != "" {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// Has reports whether a field was sent.
+func (u *Upload) Has(name string) bool {
+	_, isThere := u.Values[name]
+	return isThere
+}

@@ -1,0 +1,303 @@
+package form
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/jobs/agent"
+	"wending/jobs/dataset"
+	"wending/jobs/library"
+	"wending/jobs/protocol"
+	"wending/jobs/tasks"
+)
+
+// Limits of texts in the library, in characters.
+const (
+	MaxEntryName   = 64
+	MaxDescription = 1000
+	MaxTemplate    = 100_000
+)
+
+// entryName takes an entry's name.
+func (c *fields) entryName(to *string) {
+	if c.form.Has("name") {
+		*to = visibleName(c.form.Values["name"])
+	}
+	c.form.Values["name"] = *to
+	c.text("name", MaxEntryName, true, to)
+}
+
+// choice takes one of the choices.
+func (c *fields) choice(field string, choices []string, to *string) {
+	if c.form.Has(field) {
+		*to = c.form.Value(field)
+	}
+	if !slices.Contains(choices, *to) {
+		c.fail(field, fault.Field(field, fault.OneOf(choices...)))
+	}
+}
+
+// headers takes a JSON object of headers; an empty one takes them away.
+func (c *fields) headers(to *map[string]string) {
+	typed := c.form.Value("headers")
+	switch {
+	case !c.form.Has("headers"):
+	case typed == "" && !c.form.IsJSON: // a page shows none that are saved
+	case typed == "" || typed == "{}":
+		*to = nil
+	default:
+		headers, err := agent.ParseHeaders(typed)
+		if err != nil {
+			c.fail("headers", fault.Field("headers", fault.Headers()))
+			return
+		}
+		*to = headers
+	}
+}
+
+// object takes a JSON object; an empty text takes it away.
+func (c *fields) object(field string, to *json.RawMessage) {
+	if !c.form.Has(field) {
+		return
+	}
+	typed := c.form.Value(field)
+	if typed == "" {
+		*to = nil
+		return
+	}
+	if *to = jsonObject(typed); *to == nil {
+		c.fail(field, fault.Field(field, fault.JSONObject()))
+	}
+}
+
+// rate takes a rate limit; empty means the default.
+func (c *fields) rate(to *string) {
+	if c.form.Has("rate_limit") {
+		*to = c.form.Value("rate_limit")
+	}
+	if *to == "" {
+		return
+	}
+	if _, err := tasks.ParseRate(*to); err != nil {
+		c.fail("rate_limit", fault.Field("rate_limit", fault.Rate()))
+	}
+}
+
+// retryOn takes the kinds of failures that are retried.
+func (c *fields) retryOn(to *[]string) {
+	if !c.form.Has("retry_on") {
+		return
+	}
+	*to = []string{}
+	for _, kind := range c.form.List("retry_on") {
+		if kind == "none" { // how a form says that nothing is chosen
+			continue
+		}
+		if !slices.Contains(agent.RetryKinds, kind) {
+			c.fail("retry_on", fault.Field("retry_on", fault.OneOf(agent.RetryKinds...)))
+			return
+		}
+		*to = append(*to, kind)
+	}
+}
+
+// address takes an address that may be called.
+func (c *fields) address(field string, check func(*url.URL) error, to *string) {
+	u := parseAddress(*to)
+	if u == nil {
+		c.fail(field, fault.Field(field, fault.Address()))
+		return
+	}
+	if err := check(u); err != nil {
+		c.fail(field, fault.Field(field, fault.Reachable()).WithCause(err))
+	}
+}
+
+// protocolNames are the names of the protocols, or only of those that models speak.
+func protocolNames(onlyModels bool) (names []string) {
+	for _, one := range protocol.All {
+		if !onlyModels || one.IsOfModels() {
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}
+
+// AgentProtocols and ProviderProtocols are the names of the protocols that agents and providers may have.
+func AgentProtocols() []string { return protocolNames(false) }
+
+// ProviderProtocols are the names of the protocols that providers may have.
+func ProviderProtocols() []string { return protocolNames(true) }
+
+// Provider checks a form for a provider; fields that are absent keep what base has. Secrets of base stay with its origin.
+func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
+	c, p := fields{form: form}, base
+	if p.RetryOn == nil {
+		p.RetryOn = agent.RetryKinds
+	}
+	c.entryName(&p.Name)
+	c.choice("protocol", ProviderProtocols(), &p.Protocol)
+	if form.Has("base_url") {
+		p.BaseURL = strings.TrimRight(form.Value("base_url"), "/")
+	}
+	if library.Origin(p.BaseURL) != library.Origin(base.BaseURL) {
+		p.APIKey, p.Headers = "", nil
+	}
+	c.address("base_url", check, &p.BaseURL)
+	if key := form.Value("api_key"); form.Has("api_key") && (key != "" || form.IsJSON) { // a page shows none that is saved
+		p.APIKey = key
+		c.text("api_key", 4096, false, &p.APIKey)
+	}
+	c.headers(&p.Headers)
+	c.rate(&p.RateLimit)
+	c.retryOn(&p.RetryOn)
+	return p, c.faults
+}
+
+var (
+	price    = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.[0-9]{1,8})?$`)
+	currency = regexp.MustCompile(`^[A-Z]{3}$`)
+)
+
+// Model checks a form for a model. find returns a provider.
+func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provider, error)) (m library.Model, faults []FieldFault, err error) {
+	c, m := fields{form: form}, base
+	if form.Has("provider_id") {
+		if m.ProviderID, err = uuid.Parse(form.Value("provider_id")); err != nil {
+			m.ProviderID = uuid.Nil
+		}
+	}
+	provider, err := find(m.ProviderID)
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return m, nil, err
+	}
+	if err != nil || provider.ArchivedAt != nil && m.ProviderID != base.ProviderID {
+		c.fail("provider_id", fault.Field("provider_id", fault.Saved()))
+	}
+	c.text("model_id", 200, true, &m.ModelID)
+	if m.Name == "" && !form.Has("name") {
+		m.Name = m.ModelID
+	}
+	c.entryName(&m.Name)
+	c.object("parameters", &m.Parameters)
+	for field, to := range map[string]*string{"input_price": &m.InputPrice, "output_price": &m.OutputPrice} {
+		if form.Has(field) {
+			*to = form.Value(field)
+		}
+		if *to != "" && !price.MatchString(*to) {
+			c.fail(field, fault.Field(field, fault.Price()))
+		}
+	}
+	if form.Has("currency") {
+		m.Currency = strings.ToUpper(form.Value("currency"))
+	}
+	if m.Currency != "" && !currency.MatchString(m.Currency) || m.Currency == "" && (m.InputPrice != "" || m.OutputPrice != "") && form.Has("currency") {
+		c.fail("currency", fault.Field("currency", fault.OneOf("CNY", "USD", "EUR", "…")))
+	}
+	return m, c.faults, nil
+}
+
+// Agent checks a form for an agent. Secrets of base stay with its origin.
+func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
+	c, a := fields{form: form}, base
+	if a.RetryOn == nil {
+		a.RetryOn = agent.RetryKinds
+	}
+	c.entryName(&a.Name)
+	c.choice("protocol", AgentProtocols(), &a.Protocol)
+	c.agentAddress(base, check, &a)
+	c.object("extra_payload", &a.ExtraPayload)
+	c.object("body_template", &a.Template)
+	c.rate(&a.RateLimit)
+	c.retryOn(&a.RetryOn)
+	return a, c.faults
+}
+
+// agentAddress takes an agent's address with what may be secret about it.
+func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a *library.Agent) {
+	if c.form.Has("url") {
+		typed := c.form.Value("url")
+		a.URL = withQueryOf(typed, base.URL, c.form.Value("keep_query") == "true")
+	}
+	if library.Origin(a.URL) != library.Origin(base.URL) {
+		a.Headers = nil
+	}
+	c.address("url", check, &a.URL)
+	c.headers(&a.Headers)
+}
+
+// Address checks what recognising a protocol takes: an address, with headers and a payload.
+func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
+	c, a := fields{form: form}, base
+	c.agentAddress(base, check, &a)
+	c.object("extra_payload", &a.ExtraPayload)
+	return a, c.faults
+}
+
+// Prompt checks a form for a prompt.
+func Prompt(form *Upload, base entries.Prompt) (p entries.Prompt, faults []FieldFault) {
+	c, p := fields{form: form}, base
+	c.entryName(&p.Name)
+	c.long("description", MaxDescription, &p.Description)
+	c.templates(&p)
+	return p, c.faults
+}
+
+// PromptVersion checks a form for the next version of a prompt.
+func PromptVersion(form *Upload, base entries.Prompt) (p entries.Prompt, faults []FieldFault) {
+	c, p := fields{form: form}, base
+	p.Note = ""
+	c.templates(&p)
+	return p, c.faults
+}
+
+func (c *fields) templates(p *entries.Prompt) {
+	c.long("system", MaxTemplate, &p.System)
+	c.long("user", MaxTemplate, &p.User)
+	c.long("note", MaxDescription, &p.Note)
+	if strings.TrimSpace(p.System) == "" && strings.TrimSpace(p.User) == "" {
+		c.fail("user", fault.Field("user", fault.NonEmpty()))
+	}
+}
+
+// Dataset checks a form for a dataset, or for its next version, whose name then stays.
+func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n library.NewDataset, faults []FieldFault) {
+	c, n := fields{form: form}, base
+	c.entryName(&n.Name)
+	c.long("description", MaxDescription, &n.Description)
+	c.long("note", MaxDescription, &n.Note)
+	n.Columns = dataset.Columns{Question: form.Value("column_question"), Answer: form.Value("column_standard_answer")}
+	switch {
+	case form.File == nil:
+		c.fail("file", fault.New("DATASET_REQUIRED"))
+		return n, c.faults
+	case form.File.IsTooLarge:
+		c.fail("file", fault.New("DATASET_TOO_LARGE"))
+		return n, c.faults
+	}
+	n.File = form.File.File
+	set, err := dataset.Read(ctx, n.File.Name, n.File.Content, n.Columns)
+	if err != nil {
+		c.fail("file", fault.Dataset(err))
+	}
+	n.Set = set
+	return n, c.faults
+}
+
+// DatasetFields checks the name and description of a dataset.
+func DatasetFields(form *Upload, base entries.Dataset) (d entries.Dataset, faults []FieldFault) {
+	c, d := fields{form: form}, base
+	c.entryName(&d.Name)
+	c.long("description", MaxDescription, &d.Description)
+	return d, c.faults
+}

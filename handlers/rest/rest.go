@@ -1,0 +1,237 @@
+// Package rest is what the endpoints of the API share: how one is registered and described, errors, pages, times, forms.
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/jobs/beijing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/labstack/echo/v4"
+)
+
+// Conflict is an error whose answer says what is there.
+type Conflict struct {
+	error
+	Current any
+}
+
+// NewConflict adds to an error what is there.
+func NewConflict(err error, current any) *Conflict { return &Conflict{err, current} }
+
+// Unwrap returns the error.
+func (c *Conflict) Unwrap() error { return c.error }
+
+// failure is the body of every error. Details are what is wrong with rows of a dataset.
+type failure struct {
+	status  int
+	Code    string            `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
+	Message string            `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
+	Details []fault.RowDetail `json:"details,omitempty" doc:"Rows of the dataset that are wrong, at most 20, or fields; then row is 0 and column the field"`
+	Current any               `json:"current,omitempty" doc:"Of REVIEW_CONFLICT: the review as it is; absent if it was withdrawn, or there is none"`
+}
+
+// Error implements error.
+func (f *failure) Error() string { return f.Code + ": " + f.Message }
+
+// GetStatus implements huma.StatusError.
+func (f *failure) GetStatus() int { return f.status }
+
+// GetHeaders implements huma.HeadersError.
+func (f *failure) GetHeaders() http.Header {
+	if f.status != http.StatusServiceUnavailable {
+		return nil
+	}
+	return http.Header{"Retry-After": {fault.RetryAfter}}
+}
+
+// Failure is the status and body of an error under /api.
+func Failure(ctx context.Context, err error) (status int, body any) {
+	f := newFailure(ctx, err)
+	return f.status, f
+}
+
+// NewFailure is an error as an endpoint answers it.
+func NewFailure(ctx context.Context, err error) huma.StatusError { return newFailure(ctx, err) }
+
+func newFailure(ctx context.Context, err error) *failure {
+	f, locale := fault.Of(err), request.From(ctx).Locale
+	details, _ := f.Details(locale)
+	body := &failure{status: f.Status(), Code: f.Code(), Message: f.Message(locale), Details: details}
+	if conflict := (*Conflict)(nil); errors.As(err, &conflict) {
+		body.Current = conflict.Current
+	}
+	return body
+}
+
+// InstallErrors makes huma's own errors – a parameter outside its limits – look like all others.
+var InstallErrors = sync.OnceFunc(func() {
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		for _, err := range errs {
+			if known := (*failure)(nil); errors.As(err, &known) {
+				return known
+			}
+			if detail := (*huma.ErrorDetail)(nil); errors.As(err, &detail) {
+				return NewFailure(ctx.Context(), parameterFault(ctx.Operation(), detail))
+			}
+		}
+		return NewFailure(ctx.Context(), echo.NewHTTPError(status, message))
+	}
+})
+
+// Endpoint describes one endpoint.
+type Endpoint struct {
+	Method, Path, ID, Summary, Description, Tag string
+	// Status is that of a success; 0 means 200.
+	Status int
+	// Faults are the codes of the errors that it may answer, besides PARAMETER_INVALID and what any may.
+	Faults []string
+	// Body is the request's body; nil means none.
+	Body *huma.RequestBody
+	// Responses are further or other responses by status.
+	Responses map[string]*huma.Response
+}
+
+// Register adds an endpoint. Errors of handle become faults.
+func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(context.Context, *I) (*O, error)) {
+	operation := huma.Operation{
+		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description, Tags: []string{e.Tag},
+		DefaultStatus: e.Status, Responses: map[string]*huma.Response{},
+	}
+	for status, response := range e.Responses {
+		operation.Responses[status] = response
+	}
+	describeFaults(&operation, api.OpenAPI().Components.Schemas, e.Faults)
+	huma.Register(api, operation, func(ctx context.Context, input *I) (*O, error) {
+		output, err := handle(ctx, input)
+		if err != nil {
+			return nil, failed.Refuse(ctx, err)
+		}
+		return output, nil
+	})
+	// Only now: huma reads the bodies that it knows of, and these are read as streams.
+	if e.Body != nil {
+		item := api.OpenAPI().Paths[operation.Path]
+		if e.Method == http.MethodPatch {
+			item.Patch.RequestBody = e.Body
+		} else {
+			item.Post.RequestBody = e.Body
+		}
+	}
+}
+
+// Failed logs and reports an internal error.
+type Failed func(ctx context.Context, err error)
+
+// Refuse turns an error into its response, and logs it if it is the server's own.
+func (failed Failed) Refuse(ctx context.Context, err error) error {
+	if fault.IsOurs(err) {
+		failed(ctx, err)
+	}
+	return NewFailure(ctx, err)
+}
+
+// PageQuery is a page of a list.
+type PageQuery struct {
+	Page     int `query:"page" doc:"Page number" minimum:"1" maximum:"1000000" default:"1" example:"1"`
+	PageSize int `query:"page_size" doc:"Items per page" minimum:"1" maximum:"100" default:"20" example:"20"`
+}
+
+// Window is the page as the store takes it.
+func (q PageQuery) Window() db.Page { return db.Page{Number: q.Page, Size: q.PageSize} }
+
+// Pagination is the page of a list in a response.
+type Pagination struct {
+	Page     int `json:"page" example:"1"`
+	PageSize int `json:"page_size" example:"20"`
+	Total    int `json:"total" doc:"Number of items on all pages" example:"57"`
+}
+
+// NewPagination is a page of a list of so many items.
+func NewPagination(page db.Page, total int) Pagination {
+	return Pagination{Page: page.Number, PageSize: page.Size, Total: total}
+}
+
+// Moment is a time in RFC 3339 at +08:00.
+type Moment time.Time
+
+// MarshalText implements encoding.TextMarshaler.
+func (m Moment) MarshalText() ([]byte, error) { return []byte(beijing.RFC3339(time.Time(m))), nil }
+
+// Schema implements huma.SchemaProvider.
+func (Moment) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "RFC 3339, +08:00", Examples: []any{"2026-11-21T22:55:08+08:00"}}
+}
+
+// MomentOf is a time that may not have come; nil is null.
+func MomentOf(t *time.Time) *Moment {
+	if t == nil {
+		return nil
+	}
+	m := Moment(*t)
+	return &m
+}
+
+// FormInput is a submitted form.
+type FormInput struct{ Form *form.Upload }
+
+// Resolve implements huma.Resolver: it reads the form as a stream.
+func (i *FormInput) Resolve(ctx huma.Context) []error {
+	c := humaecho.Unwrap(ctx)
+	var err error
+	if i.Form, err = form.Read(c.Response(), c.Request(), request.From(ctx.Context()).Gates.Files); err != nil {
+		return []error{NewFailure(ctx.Context(), err)}
+	}
+	return nil
+}
+
+// Admit takes a place for reading files, or returns why there is none.
+func Admit(ctx context.Context, submitted *form.Upload) error {
+	if err := submitted.Admit(ctx, request.From(ctx).Gates.Files); err != nil {
+		return err
+	}
+	return submitted.Refused
+}
+
+// JSONBody describes a request body of JSON.
+func JSONBody[T any](schemas huma.Registry) *huma.RequestBody {
+	body := Multipart[T](schemas, true)
+	body.Content = map[string]*huma.MediaType{"application/json": body.Content["multipart/form-data"]}
+	return body
+}
+
+// OptionalBody is jsonBody for a body that may be absent.
+func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
+	body := JSONBody[T](schemas)
+	body.Required = false
+	return body
+}
+
+// Stream runs write when it has a place, which it releases when everything is read from the database, even if the
+// client is slow. A failure midway breaks the connection, so that no client mistakes a partial response for a
+// complete one.
+func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		c, gates := humaecho.Unwrap(ctx), request.From(ctx.Context()).Gates
+		leave, err := gates.Exports.Enter(ctx.Context())
+		if err != nil {
+			c.Error(err)
+			return
+		}
+		defer leave()
+		if err := gates.Responses.Through(&c.Response().Writer, func() error { return write(ctx) }, leave); err != nil {
+			if ctx.Context().Err() == nil { // a disconnected client is not a server error
+				failed(ctx.Context(), err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+	}}
+}

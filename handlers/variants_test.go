@@ -1,0 +1,271 @@
+package handlers_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// compared is a small library: two prompts, two models and a dataset of three questions.
+type compared struct {
+	steady, unsteady *agenttest.Agent
+	prompts, models  []string
+	dataset          string
+}
+
+func newCompared(t *testing.T, s *site) compared {
+	t.Helper()
+	var calls atomic.Int64
+	c := compared{
+		steady: agenttest.New(t, openAIChat("42")),
+		unsteady: agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+			openAIChat([]string{"42", "41", "43"}[calls.Add(1)%3])(w, call)
+		}),
+	}
+	for name, user := range map[string]string{"简短": "简短回答：{{question}}", "详细": "{{level}} 详细回答：{{question}}"} {
+		saved := s.entry(t, "POST", "prompts", object{"name": name, "system": "你是" + name + "的助手", "user": user}, 201)
+		c.prompts = append(c.prompts, saved["id"].(string))
+	}
+	if s.entry(t, "GET", "prompts/"+c.prompts[0], nil, 200)["name"] != "简短" { // a map has no order
+		c.prompts[0], c.prompts[1] = c.prompts[1], c.prompts[0]
+	}
+	for n, model := range []*agenttest.Agent{c.steady, c.unsteady} {
+		name := []string{"steady", "unsteady"}[n]
+		provider := s.entry(t, "POST", "providers", object{"name": name, "protocol": "openai", "base_url": model.URL, "api_key": "canary-key", "rate_limit": "unlimited"}, 201)
+		saved := s.entry(t, "POST", "models", object{"provider_id": provider["id"], "model_id": name, "input_price": "2", "output_price": "10", "currency": "USD"}, 201)
+		c.models = append(c.models, saved["id"].(string))
+	}
+	saved := object{}
+	s.post(t, libraryAPI+"datasets", map[string]string{"name": "题库", "file@q.csv": "question_id,question,standard_answer,level\nq1,一,42,高\nq2,二,42,低\nq3,三,42,低\n"}).into(t, &saved)
+	c.dataset = saved["id"].(string)
+	return c
+}
+
+func (c compared) task() object {
+	return object{"task_name": "对比", "dataset": c.dataset, "prompts": c.prompts, "models": c.models, "runs_per_item": 5, "concurrency": 4}
+}
+
+func TestATaskComparesPromptsAndModels(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	c := newCompared(t, s)
+	estimate := s.entry(t, "POST", "evaluation-tasks/estimate", c.task(), 200)
+	require.EqualValues(t, 60, estimate["calls"])
+	require.Empty(t, estimate["warnings"])
+	require.Nil(t, estimate["cost"], "no run tells yet")
+	require.Equal(t, "USD", estimate["currency"])
+	created := s.entry(t, "POST", "evaluation-tasks", c.task(), 201)
+	require.EqualValues(t, 60, created["calls"])
+	variants := created["variants"].([]any)
+	require.Len(t, variants, 4)
+	var names []string
+	for n, one := range variants {
+		variant := one.(object)
+		require.EqualValues(t, n+1, variant["number"])
+		require.Equal(t, "model", variant["kind"])
+		require.Equal(t, "openai", variant["protocol"])
+		require.EqualValues(t, 1, variant["prompt_version"])
+		names = append(names, variant["name"].(string))
+	}
+	require.Equal(t, []string{"简短 v1 × steady", "简短 v1 × unsteady", "详细 v1 × steady", "详细 v1 × unsteady"}, names)
+	id := created["task_id"].(string)
+	path := "evaluation-tasks/" + id
+	s.awaitDone(t, id)
+	detail := s.entry(t, "GET", path, nil, 200)
+	require.EqualValues(t, 60, detail["total_runs"])
+	require.Equal(t, "", detail["agent_api_url"])
+	require.Len(t, detail["variants"], 4)
+	require.Empty(t, detail["evaluators"])
+
+	// The prompt is what the model gets.
+	for _, call := range c.steady.Calls() {
+		messages := call.Body["messages"].([]any)
+		require.Len(t, messages, 2)
+		system, user := messages[0].(object)["content"].(string), messages[1].(object)["content"].(string)
+		if strings.Contains(system, "简短") {
+			require.Contains(t, []string{"简短回答：一", "简短回答：二", "简短回答：三"}, user)
+		} else {
+			require.Contains(t, []string{"高 详细回答：一", "低 详细回答：二", "低 详细回答：三"}, user)
+		}
+		require.Equal(t, "Bearer canary-key", call.Header.Get("Authorization"))
+	}
+
+	results := s.entry(t, "GET", path+"/results", nil, 200)
+	items := results["items"].([]any)
+	require.Len(t, items, 3, "one item a question")
+	first := items[0].(object)
+	require.Equal(t, "q1", first["question_id"])
+	require.Nil(t, first["level"], "each variant has its own")
+	runs := first["runs"].([]any)
+	require.Len(t, runs, 20)
+	for n, one := range runs {
+		run := one.(object)
+		require.EqualValues(t, n/5+1, run["variant"])
+		require.EqualValues(t, n%5+1, run["run_index"])
+		require.EqualValues(t, 7, run["input_tokens"])
+		require.EqualValues(t, 12, run["total_tokens"])
+		require.Equal(t, "0.000064", run["cost"], "7 × 2 + 5 × 10, a millionth of it")
+		require.Equal(t, "USD", run["currency"])
+		require.NotNil(t, run["first_token_ms"])
+		require.Empty(t, run["evaluations"])
+	}
+	alike := first["variants"].([]any)
+	require.Len(t, alike, 4)
+	require.Equal(t, "identical", alike[0].(object)["level"])
+	require.Equal(t, "AAAAA", alike[0].(object)["letters"])
+	require.Equal(t, "AAAAA", alike[2].(object)["letters"], "A is the same answer everywhere")
+	require.Contains(t, alike[1].(object)["letters"], "A")
+	require.Greater(t, alike[1].(object)["distinct"], 1.0)
+
+	report := s.get(t, api+"/"+id+"/export?format=csv")
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(report.body, []byte("\uFEFF")))).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, 13, "a row for each question and variant")
+	column := map[string]int{}
+	for n, name := range rows[0] {
+		column[name] = n
+	}
+	require.Less(t, column["var_level"], column["_variant"])
+	require.Equal(t, "2", rows[2][column["_variant"]])
+	require.Equal(t, "简短 v1", rows[2][column["_prompt"]])
+	require.Equal(t, "unsteady", rows[2][column["_target"]])
+	require.Equal(t, "12", rows[2][column["run_5_total_tokens"]])
+	require.Equal(t, "0.000064", rows[2][column["run_1_cost"]])
+	lines := strings.Split(strings.TrimSpace(string(s.get(t, api+"/"+id+"/export?format=jsonl").body)), "\n")
+	require.Len(t, lines, 3, "a line for each question")
+	line := object{}
+	require.NoError(t, json.Unmarshal([]byte(lines[2]), &line))
+	require.Len(t, line["runs"], 20)
+	require.Len(t, line["variants"], 4)
+	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/export?format=xlsx").StatusCode)
+
+	for _, page := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/results?view=merged", "/tasks/" + id + "/results?format=formatted", "/tasks/" + id + "/results/print", "/tasks/" + id + "/review"} {
+		answer := s.get(t, page)
+		require.Less(t, answer.StatusCode, 400, page)
+		require.NotContains(t, string(answer.body), "canary", page)
+	}
+	shown := s.get(t, "/tasks/"+id+"/results?view=columns").page(t)
+	require.Equal(t, 12, shown.Find("details.variant").Length())
+	require.Equal(t, 60, shown.Find("details.variant .run").Length())
+
+	statistics := s.entry(t, "GET", path+"/statistics", nil, 200)
+	require.Equal(t, true, statistics["is_final"])
+	require.EqualValues(t, 3, statistics["items_shared"])
+	numbers := statistics["variants"].([]any)
+	require.Len(t, numbers, 4)
+	steady, unsteady := numbers[0].(object), numbers[1].(object)
+	require.EqualValues(t, 15, steady["succeeded"])
+	require.EqualValues(t, 1, steady["identical_rate"])
+	require.Less(t, unsteady["agreement"], 1.0)
+	require.EqualValues(t, 15*12, steady["total_tokens"])
+	require.EqualValues(t, 15, steady["runs_with_cost"])
+	require.Equal(t, "0.00096", steady["cost"])
+	require.Equal(t, "USD", steady["currency"])
+	require.EqualValues(t, 3, steady["levels"].(object)["identical"])
+
+	compared := s.entry(t, "GET", "comparison?a="+id+":1&b="+id+":2", nil, 200)
+	require.Len(t, compared["items"], 3)
+	difference := compared["differences"].(object)["agreement"].(object)
+	require.EqualValues(t, 3, difference["n"])
+	require.Less(t, difference["difference"], 0.0)
+	s.entry(t, "GET", "comparison?a="+id+":1&b="+id+":5", nil, 404)
+	page := s.get(t, "/comparison?a="+id+":1&b="+id+":2").page(t)
+	require.Contains(t, page.Find("main").Text(), "简短 v1 × unsteady")
+	choice := s.get(t, "/comparison?a="+id+":2").page(t)
+	require.Equal(t, 3, choice.Find(".choices a").Length(), "its own variants")
+
+	count := func(query string) int {
+		return len(s.entry(t, "GET", path+"/results?"+query, nil, 200)["items"].([]any))
+	}
+	require.Equal(t, 3, count("status=SUCCEEDED"))
+	require.Zero(t, count("status=FAILED,STOPPED"))
+	require.Zero(t, count("unstable=true&variant=1"))
+	require.Equal(t, 3, count("unstable=true"))
+	require.Equal(t, 3, count("sort=-agreement&variant=2"))
+	one := s.entry(t, "GET", path+"/results?variant=2&sort=latency", nil, 200)["items"].([]any)[0].(object)["runs"].([]any)
+	require.Len(t, one, 5)
+	require.EqualValues(t, 2, one[0].(object)["variant"])
+	s.entry(t, "GET", path+"/results?sort=name", nil, 422)
+	s.entry(t, "GET", path+"/results?variant=9", nil, 404)
+
+	// What is in the library may change: the task keeps what it had. A clone has it too.
+	s.entry(t, "DELETE", "models/"+c.models[0], nil, 204)
+	s.entry(t, "PATCH", "prompts/"+c.prompts[0], object{"user": "anders"}, 200)
+	require.Len(t, s.entry(t, "GET", "models?archived=true", nil, 200)["items"], 1)
+	clone := s.entry(t, "POST", path+"/clone", object{"start": false, "runs_per_item": 1}, 201)
+	require.Equal(t, variants, clone["variants"])
+	require.EqualValues(t, 12, clone["calls"])
+	again := s.entry(t, "POST", "evaluation-tasks/estimate", object{"dataset": c.dataset, "models": c.models[1:], "prompts": c.prompts[1:]}, 200)
+	require.Equal(t, "0.00096", again["cost"], "15 calls as before")
+	require.NotNil(t, again["duration_seconds"])
+}
+
+func TestWhatATaskNamesMustBeInTheLibrary(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	c := newCompared(t, s)
+	for name, test := range map[string]struct {
+		change object
+		code   string
+	}{
+		"an unknown model":       {object{"models": []string{"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, "PARAMETER_INVALID"},
+		"no id":                  {object{"prompts": []string{"x"}}, "PARAMETER_INVALID"},
+		"an unknown version":     {object{"prompts": []string{c.prompts[0] + "@2"}}, "PARAMETER_INVALID"},
+		"a version of a model":   {object{"models": []string{c.models[0] + "@1"}}, "PARAMETER_INVALID"},
+		"an unknown dataset":     {object{"dataset": c.dataset + "@7"}, "PARAMETER_INVALID"},
+		"nobody to ask":          {object{"models": []string{}}, "AGENT_URL_REQUIRED"},
+		"no questions":           {object{"dataset": ""}, "DATASET_REQUIRED"},
+		"too many variants":      {object{"models": strings.Split(strings.Repeat(c.models[0]+" ", 11)[:11*37-1], " ")}, "TASK_TOO_LARGE"},
+		"an address beside them": {object{"agent_api_url": "ftp://x"}, "AGENT_URL_INVALID"},
+	} {
+		body := c.task()
+		for field, value := range test.change {
+			body[field] = value
+		}
+		require.Equal(t, test.code, s.entry(t, "POST", "evaluation-tasks", body, 422)["code"], name)
+	}
+	body := c.task()
+	body["agent_api_url"], body["start"] = c.steady.URL+"/x", false
+	created := s.entry(t, "POST", "evaluation-tasks", body, 201)
+	require.Len(t, created["variants"], 6, "an address is the last target")
+	last := created["variants"].([]any)[5].(object)
+	require.Equal(t, "url", last["kind"])
+	require.Equal(t, "default", last["protocol"])
+	warned := s.entry(t, "POST", "evaluation-tasks/estimate", object{"agent_api_url": c.steady.URL, "dataset": c.dataset,
+		"prompts": s.entry(t, "POST", "prompts", object{"name": "x", "user": "{{nowhere}} {{question}}"}, 201)["id"]}, 200)
+	require.Equal(t, "UNKNOWN_VARIABLES", warned["warnings"].([]any)[0].(object)["code"])
+
+	// The same in a form, where a field is repeated.
+	answer := s.post(t, api, map[string]string{"task_name": "f", "dataset": c.dataset, "models": strings.Join(c.models, ","), "start": "false"})
+	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
+}
+
+// More runs are asked of a task that has ended, and only those that are missing.
+func TestATaskIsExtended(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2"})
+	s.awaitDone(t, id)
+	asked := len(fake.Calls())
+	path := "evaluation-tasks/" + id + "/extend"
+	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", path, object{"runs_per_item": 21}, 422)["code"])
+	require.Equal(t, "TASK_STATE_CONFLICT", s.entry(t, "POST", path, object{"runs_per_item": 2}, 409)["code"])
+	require.Equal(t, "RUNNING", s.entry(t, "POST", path, object{"runs_per_item": 5}, 202)["status"])
+	s.awaitDone(t, id)
+	require.Len(t, fake.Calls(), asked/2*5)
+	task := s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)
+	require.EqualValues(t, 5, task["runs_per_item"])
+	item := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)
+	require.Equal(t, "AAAAA", item["letters"])
+	launches := s.entry(t, "GET", "evaluation-tasks/"+id+"/launches", nil, 200)["items"].([]any)
+	require.Equal(t, "EXTEND", launches[0].(object)["kind"])
+}

@@ -1,0 +1,486 @@
+// Package library implements the operations on what is saved to be used in tasks: save, test, copy into a task. Pages and
+// API call the same functions; none of these depends on HTTP.
+package library
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/jobs/agent"
+	"wending/jobs/blob"
+	"wending/jobs/dataset"
+	"wending/jobs/protocol"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
+)
+
+// Service performs the operations on the library.
+type Service struct {
+	Entries entries.Library
+	Files   *blob.Disk
+	Sealer  *secret.Sealer
+	Tasks   *tasks.Service
+	// Agents calls agents, Models calls models: each has its own rules about addresses.
+	Agents *agent.Client
+	Models *agent.Client
+	// DefaultRate is the rate limit of targets that have none of their own.
+	DefaultRate string
+	Log         *slog.Logger
+}
+
+// Provider is an account at which models are called, with its secrets.
+type Provider struct {
+	Name, Protocol, BaseURL, APIKey string
+	Headers                         map[string]string
+	// RateLimit is empty for the default.
+	RateLimit string
+	RetryOn   []string
+}
+
+// Model is a model of a provider.
+type Model struct {
+	Name       string
+	ProviderID uuid.UUID
+	ModelID    string
+	// Parameters is a JSON object; nil means there are none.
+	Parameters json.RawMessage
+	// InputPrice and OutputPrice are decimal numbers per million tokens; empty means unknown.
+	InputPrice, OutputPrice, Currency string
+}
+
+// Agent is an agent with its secrets.
+type Agent struct {
+	Name, Protocol string
+	// URL has its query.
+	URL     string
+	Headers map[string]string
+	// ExtraPayload and Template are JSON objects; nil means there is none.
+	ExtraPayload, Template json.RawMessage
+	RateLimit              string
+	RetryOn                []string
+}
+
+// Each secret is sealed for its entry and its place.
+const (
+	keyPlace        = "/key"
+	headersPlace    = "/headers"
+	parametersPlace = "/parameters"
+	payloadPlace    = "/payload"
+	templatePlace   = "/template"
+	queryPlace      = "/query"
+)
+
+// seal seals a value unless it is empty.
+func (s *Service) seal(has bool, value any, id uuid.UUID, place string, into *[]byte) (err error) {
+	if *into = nil; has {
+		*into, err = s.Sealer.Seal(value, id.String()+place)
+	}
+	return err
+}
+
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func textOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// SaveProvider stores a provider, a new one if id is uuid.Nil, and returns its id.
+func (s *Service) SaveProvider(ctx context.Context, id uuid.UUID, p Provider) (uuid.UUID, error) {
+	isNew := id == uuid.Nil
+	if isNew {
+		id = uuid.New()
+	}
+	row := entries.Provider{
+		Entry: entries.Entry{ID: id, Name: p.Name}, Protocol: p.Protocol, BaseURL: p.BaseURL, RateLimit: optional(p.RateLimit), RetryOn: p.RetryOn,
+	}
+	err := errors.Join(s.seal(p.APIKey != "", p.APIKey, id, keyPlace, &row.SealedKey), s.seal(len(p.Headers) > 0, p.Headers, id, headersPlace, &row.SealedHeaders))
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return id, save(ctx, s.Entries.Providers, row, isNew)
+}
+
+func save[T any](ctx context.Context, kind entries.Kind[T], row T, isNew bool) error {
+	if isNew {
+		return kind.Insert(ctx, row)
+	}
+	return kind.Update(ctx, row)
+}
+
+// OpenProvider opens a provider's secrets.
+func (s *Service) OpenProvider(row entries.Provider) (p Provider, err error) {
+	p = Provider{Name: row.Name, Protocol: row.Protocol, BaseURL: row.BaseURL, RateLimit: textOf(row.RateLimit), RetryOn: row.RetryOn}
+	err = errors.Join(
+		s.Sealer.Open(row.SealedKey, row.ID.String()+keyPlace, &p.APIKey), s.Sealer.Open(row.SealedHeaders, row.ID.String()+headersPlace, &p.Headers))
+	return p, err
+}
+
+// SaveModel stores a model, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
+func (s *Service) SaveModel(ctx context.Context, id uuid.UUID, m Model) (uuid.UUID, error) {
+	isNew := id == uuid.Nil
+	if isNew {
+		id = uuid.New()
+	}
+	row := entries.Model{
+		Entry: entries.Entry{ID: id, Name: m.Name}, ProviderID: m.ProviderID, ModelID: m.ModelID,
+		InputPrice: optional(m.InputPrice), OutputPrice: optional(m.OutputPrice), Currency: optional(m.Currency),
+	}
+	if err := s.seal(m.Parameters != nil, m.Parameters, id, parametersPlace, &row.SealedParameters); err != nil {
+		return uuid.Nil, err
+	}
+	return id, save(ctx, s.Entries.Models, row, isNew)
+}
+
+// OpenModel opens what a model has sealed.
+func (s *Service) OpenModel(row entries.Model) (m Model, err error) {
+	m = Model{
+		Name: row.Name, ProviderID: row.ProviderID, ModelID: row.ModelID, InputPrice: textOf(row.InputPrice), OutputPrice: textOf(row.OutputPrice),
+		Currency: textOf(row.Currency),
+	}
+	return m, s.Sealer.Open(row.SealedParameters, row.ID.String()+parametersPlace, &m.Parameters)
+}
+
+// SaveAgent stores an agent, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
+func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UUID, error) {
+	isNew := id == uuid.Nil
+	if isNew {
+		id = uuid.New()
+	}
+	address, query, hasQuery := strings.Cut(a.URL, "?")
+	row := entries.Agent{Entry: entries.Entry{ID: id, Name: a.Name}, Protocol: a.Protocol, URL: address, RateLimit: optional(a.RateLimit), RetryOn: a.RetryOn}
+	err := errors.Join(
+		s.seal(hasQuery, query, id, queryPlace, &row.SealedQuery), s.seal(len(a.Headers) > 0, a.Headers, id, headersPlace, &row.SealedHeaders),
+		s.seal(a.ExtraPayload != nil, a.ExtraPayload, id, payloadPlace, &row.SealedPayload), s.seal(a.Template != nil, a.Template, id, templatePlace, &row.SealedTemplate))
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return id, save(ctx, s.Entries.Agents, row, isNew)
+}
+
+// OpenAgent opens an agent's secrets.
+func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
+	owner := row.ID.String()
+	a = Agent{Name: row.Name, Protocol: row.Protocol, URL: row.URL, RateLimit: textOf(row.RateLimit), RetryOn: row.RetryOn}
+	var query *string
+	err = errors.Join(
+		s.Sealer.Open(row.SealedQuery, owner+queryPlace, &query), s.Sealer.Open(row.SealedHeaders, owner+headersPlace, &a.Headers),
+		s.Sealer.Open(row.SealedPayload, owner+payloadPlace, &a.ExtraPayload), s.Sealer.Open(row.SealedTemplate, owner+templatePlace, &a.Template))
+	if query != nil {
+		a.URL += "?" + *query
+	}
+	return a, err
+}
+
+// Target is the copy of an agent that a task keeps.
+func (s *Service) agentTarget(row entries.Agent) (tasks.NewTarget, error) {
+	a, err := s.OpenAgent(row)
+	if err != nil {
+		return tasks.NewTarget{}, err
+	}
+	return tasks.NewTarget{
+		Target: db.Target{
+			Kind: db.TargetAgent, LibraryID: &row.ID, Name: row.Name, Protocol: row.Protocol, RateLimit: s.rate(row.RateLimit), RetryOn: row.RetryOn,
+		},
+		Secrets: tasks.Target{URL: a.URL, Headers: a.Headers, Payload: a.ExtraPayload, Template: a.Template},
+	}, nil
+}
+
+func (s *Service) rate(own *string) string {
+	if own == nil {
+		return s.DefaultRate
+	}
+	return *own
+}
+
+// modelTarget is the copy of a model that a task keeps, with what its provider adds.
+func (s *Service) modelTarget(ctx context.Context, row entries.Model) (tasks.NewTarget, error) {
+	provider, err := s.Entries.Providers.Get(ctx, row.ProviderID)
+	if err != nil {
+		return tasks.NewTarget{}, err
+	}
+	p, err := s.OpenProvider(provider)
+	if err != nil {
+		return tasks.NewTarget{}, err
+	}
+	m, err := s.OpenModel(row)
+	if err != nil {
+		return tasks.NewTarget{}, err
+	}
+	spoken, _ := protocol.Of(p.Protocol)
+	headers := map[string]string{}
+	for name, value := range p.Headers {
+		headers[name] = value
+	}
+	if p.APIKey != "" {
+		spoken.SetKey(headers, p.APIKey)
+	}
+	return tasks.NewTarget{
+		Target: db.Target{
+			Kind: db.TargetModel, LibraryID: &row.ID, Name: row.Name, Protocol: p.Protocol, Model: &row.ModelID, RateLimit: s.rate(provider.RateLimit),
+			RetryOn: provider.RetryOn, InputPrice: row.InputPrice, OutputPrice: row.OutputPrice, Currency: row.Currency,
+		},
+		Secrets: tasks.Target{URL: spoken.ModelURL(p.BaseURL), Headers: headers, Payload: m.Parameters},
+	}, nil
+}
+
+// testTimeout is how long a test call may take.
+const testTimeout = 60 * time.Second
+
+// Tested is how a test call ended.
+type Tested struct {
+	// Protocol is the one that was spoken; of a detection, the one that was recognised, empty if none was.
+	Protocol string
+	protocol.Answer
+}
+
+// TestAgent asks a saved agent a question and notes how that ended.
+func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question string, rawLimit int) (Tested, error) {
+	target, err := s.agentTarget(row)
+	if err != nil {
+		return Tested{}, err
+	}
+	tested, err := s.try(ctx, s.Agents, target, question, rawLimit)
+	if err != nil {
+		return Tested{}, err
+	}
+	return tested, s.Entries.Agents.NoteTest(ctx, row.ID, tested.ErrorCode)
+}
+
+// TestModel asks a saved model a question and notes how that ended.
+func (s *Service) TestModel(ctx context.Context, row entries.Model, question string, rawLimit int) (Tested, error) {
+	target, err := s.modelTarget(ctx, row)
+	if err != nil {
+		return Tested{}, err
+	}
+	tested, err := s.try(ctx, s.Models, target, question, rawLimit)
+	if err != nil {
+		return Tested{}, err
+	}
+	return tested, s.Entries.Models.NoteTest(ctx, row.ID, tested.ErrorCode)
+}
+
+// TryAgent asks an agent that is not saved.
+func (s *Service) TryAgent(ctx context.Context, a Agent, question string, rawLimit int) (Tested, error) {
+	target := tasks.NewTarget{
+		Target:  db.Target{Kind: db.TargetAgent, Protocol: a.Protocol, RateLimit: s.rate(optional(a.RateLimit))},
+		Secrets: tasks.Target{URL: a.URL, Headers: a.Headers, Payload: a.ExtraPayload, Template: a.Template},
+	}
+	return s.try(ctx, s.Agents, target, question, rawLimit)
+}
+
+func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.NewTarget, question string, rawLimit int) (Tested, error) {
+	if err := s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience); err != nil {
+		return Tested{}, err
+	}
+	return Tested{target.Protocol, client.Ask(ctx, testRequest(target, question, rawLimit))}, nil
+}
+
+// slotPatience is how long a test waits for the target's rate limit.
+const slotPatience = 10 * time.Second
+
+func testRequest(target tasks.NewTarget, question string, rawLimit int) protocol.Request {
+	request := protocol.Request{
+		Protocol: target.Protocol, URL: target.Secrets.URL, Headers: target.Secrets.Headers, Template: target.Secrets.Template, ExtraPayload: target.Secrets.Payload,
+		Question: question, Stream: true, Model: textOf(target.Model), IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout, RawLimit: rawLimit,
+	}
+	return request
+}
+
+// Detect recognises the protocol of an agent at an address.
+func (s *Service) Detect(ctx context.Context, address string, headers map[string]string, payload json.RawMessage, question string, rawLimit int) (Tested, error) {
+	if err := s.Tasks.AwaitSlot(ctx, address, s.DefaultRate, slotPatience); err != nil {
+		return Tested{}, err
+	}
+	target := tasks.NewTarget{Secrets: tasks.Target{URL: address, Headers: headers, Payload: payload}}
+	name, answer := s.Agents.Detect(ctx, testRequest(target, question, rawLimit))
+	return Tested{name, answer}, nil
+}
+
+// ErrUnknownReference means that what a task names is not in the library, or is archived.
+var ErrUnknownReference = errors.New("not in the library")
+
+// Reference names an entry of the library: <id> or <id>@<version>.
+type Reference struct {
+	ID uuid.UUID
+	// Version is 0 for the newest.
+	Version int
+}
+
+// ParseReference reads a reference.
+func ParseReference(text string) (r Reference, err error) {
+	id, version, hasVersion := strings.Cut(strings.TrimSpace(text), "@")
+	if r.ID, err = uuid.Parse(id); err != nil || len(id) != 36 {
+		return r, ErrUnknownReference
+	}
+	if hasVersion {
+		if r.Version, err = strconv.Atoi(version); err != nil || r.Version < 1 {
+			return r, ErrUnknownReference
+		}
+	}
+	return r, nil
+}
+
+// offered turns an entry that is not there, or not offered, into ErrUnknownReference.
+func offered(archivedAt *time.Time, err error) error {
+	if errors.Is(err, db.ErrNotFound) || err == nil && archivedAt != nil {
+		return ErrUnknownReference
+	}
+	return err
+}
+
+// ModelTarget returns the copy of a saved model that a task keeps, and whether its last test failed.
+func (s *Service) ModelTarget(ctx context.Context, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+	row, err := s.Entries.Models.Get(ctx, r.ID)
+	if err := offered(row.ArchivedAt, err); err != nil {
+		return target, false, err
+	}
+	target, err = s.modelTarget(ctx, row)
+	return target, row.HasFailed(), err
+}
+
+// AgentTarget returns the copy of a saved agent that a task keeps, and whether its last test failed.
+func (s *Service) AgentTarget(ctx context.Context, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+	row, err := s.Entries.Agents.Get(ctx, r.ID)
+	if err := offered(row.ArchivedAt, err); err != nil {
+		return target, false, err
+	}
+	target, err = s.agentTarget(row)
+	return target, row.HasFailed(), err
+}
+
+// Prompt returns a version of a saved prompt as a task keeps it.
+func (s *Service) Prompt(ctx context.Context, r Reference) (tasks.NewPrompt, error) {
+	row, err := s.Entries.Prompts.Get(ctx, r.ID)
+	if err := offered(row.ArchivedAt, err); err != nil {
+		return tasks.NewPrompt{}, err
+	}
+	version := row.PromptVersion
+	if r.Version != 0 {
+		versions, err := s.Entries.PromptVersions(ctx, r.ID, r.Version)
+		if err := offered(nil, err); err != nil {
+			return tasks.NewPrompt{}, err
+		}
+		version = versions[0]
+	}
+	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System, User: version.User}, nil
+}
+
+func datasetKey(id uuid.UUID, version int, extension string) string {
+	return fmt.Sprintf("datasets/%s/%d/dataset.%s", id, version, extension)
+}
+
+// NewDataset is a version of a dataset to store: its file, read.
+type NewDataset struct {
+	Name, Description, Note string
+	File                    tasks.File
+	Columns                 dataset.Columns
+	Set                     *dataset.Dataset
+}
+
+func (n NewDataset) row(id uuid.UUID) entries.Dataset {
+	sum := sha256.Sum256(n.File.Content)
+	return entries.Dataset{
+		Entry: entries.Entry{ID: id, Name: n.Name}, Description: n.Description,
+		DatasetVersion: entries.DatasetVersion{
+			FileName: tasks.StorableName(n.File.Name), Extension: n.Set.Extension, Size: len(n.File.Content), SHA256: sum[:],
+			QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer, Columns: n.Set.Columns, TotalItems: len(n.Set.Rows), Note: n.Note,
+		},
+	}
+}
+
+// CreateDataset stores a dataset with its first version.
+func (s *Service) CreateDataset(ctx context.Context, n NewDataset) (entries.Dataset, error) {
+	row := n.row(uuid.New())
+	err := s.Entries.InsertDataset(ctx, row, func(version int) error {
+		return s.Files.Put(ctx, datasetKey(row.ID, version, row.Extension), n.File.Content)
+	})
+	if err != nil {
+		return entries.Dataset{}, err
+	}
+	return s.Entries.Datasets.Get(ctx, row.ID)
+}
+
+// AddDatasetVersion stores the next version of a dataset.
+func (s *Service) AddDatasetVersion(ctx context.Context, id uuid.UUID, n NewDataset) (entries.Dataset, error) {
+	row := n.row(id)
+	return s.Entries.AddDatasetVersion(ctx, row, func(version int) error {
+		return s.Files.Put(ctx, datasetKey(id, version, row.Extension), n.File.Content)
+	})
+}
+
+// DatasetFile returns the file of a dataset's version. The caller closes it.
+func (s *Service) DatasetFile(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (io.ReadSeekCloser, error) {
+	return s.Files.Open(ctx, datasetKey(id, version.Version, version.Extension))
+}
+
+// ReadDataset reads a version of a dataset.
+func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error) {
+	file, err := s.DatasetFile(ctx, id, version)
+	if err != nil {
+		return tasks.File{}, nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(file)
+	if err != nil {
+		return tasks.File{}, nil, fmt.Errorf("read a dataset: %w", err)
+	}
+	set, err := dataset.Read(ctx, version.FileName, content, dataset.Columns{Question: version.QuestionColumn, Answer: version.AnswerColumn})
+	return tasks.File{Name: version.FileName, Content: content}, set, err
+}
+
+// Dataset returns the version of a saved dataset that a reference names.
+func (s *Service) Dataset(ctx context.Context, r Reference) (entries.Dataset, error) {
+	row, err := s.Entries.Datasets.Get(ctx, r.ID)
+	if err := offered(row.ArchivedAt, err); err != nil {
+		return row, err
+	}
+	if r.Version != 0 {
+		versions, err := s.Entries.DatasetVersions(ctx, r.ID, r.Version)
+		if err := offered(nil, err); err != nil {
+			return row, err
+		}
+		row.DatasetVersion = versions[0]
+	}
+	return row, nil
+}
+
+// RemoveDataset removes a dataset with its files, or archives it where tasks used it.
+func (s *Service) RemoveDataset(ctx context.Context, id uuid.UUID) error {
+	isGone, err := s.Entries.Datasets.Remove(ctx, id)
+	if isGone {
+		if err := s.Files.Delete(context.WithoutCancel(ctx), "datasets/"+id.String()); err != nil {
+			s.Log.WarnContext(ctx, "could not remove the files of a dataset", "dataset_id", id, "error", err)
+		}
+	}
+	return err
+}
+
+// Origin is the origin of an address; empty if it is none.
+func Origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return tasks.Origin(u)
+}

@@ -1,0 +1,106 @@
+package tasks
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/jobs/protocol"
+)
+
+// Limits of what a task may compare.
+const (
+	MaxVariants = 20
+	MaxCalls    = 200_000
+)
+
+// NewTarget is whom a new task calls, with its secrets.
+type NewTarget struct {
+	db.Target
+	Secrets Target
+}
+
+// NewPrompt is a version of a prompt that a new task puts its questions into.
+type NewPrompt struct {
+	ID      uuid.UUID
+	Version int
+	Name    string
+	// System and User are templates; empty means that the row's own text stands there.
+	System, User string
+}
+
+// IsPlain reports whether the task calls one typed address with its questions as they are.
+func (n New) IsPlain() bool { return len(n.Targets) == 0 && len(n.Prompts) == 0 }
+
+// AllTargets are the task's targets in their order: saved ones, then the address that was typed.
+func (n New) AllTargets() []NewTarget {
+	targets := append([]NewTarget{}, n.Targets...)
+	if n.AgentURL != "" {
+		typed := NewTarget{
+			Target:  db.Target{Kind: db.TargetURL, Protocol: protocol.Default, RateLimit: n.RateLimit, RetryOn: typedRetry},
+			Secrets: Target{URL: n.AgentURL, Headers: n.Headers},
+		}
+		if n.AgentModel != "" {
+			typed.Model = &n.AgentModel
+		}
+		if n.Payload != nil {
+			typed.Secrets.Payload = *n.Payload
+		}
+		targets = append(targets, typed)
+	}
+	for place := range targets {
+		targets[place].Number = place + 1
+	}
+	return targets
+}
+
+// AllVariants are what the task compares: each prompt, or none, put to each target.
+func (n New) AllVariants() (variants []db.Variant) {
+	targets := n.AllTargets()
+	add := func(variant db.Variant, prompt string) {
+		for _, target := range targets {
+			variant.Number, variant.Target = len(variants)+1, target.Number
+			variant.Name = variantName(prompt, target)
+			variants = append(variants, variant)
+		}
+	}
+	if len(n.Prompts) == 0 {
+		add(db.Variant{}, "")
+	}
+	for _, prompt := range n.Prompts {
+		add(db.Variant{PromptID: &prompt.ID, PromptVersion: &prompt.Version, SystemTemplate: given(prompt.System), UserTemplate: given(prompt.User)},
+			fmt.Sprintf("%s v%d", prompt.Name, prompt.Version))
+	}
+	return variants
+}
+
+// variantName tells a variant from the others: its prompt and its target. That of a plain task is empty.
+func variantName(prompt string, target NewTarget) string {
+	name := target.Name
+	if target.Kind == db.TargetURL && prompt != "" {
+		name = Host(target.Secrets.URL)
+	}
+	switch {
+	case prompt == "":
+		return name
+	case name == "":
+		return prompt
+	}
+	return prompt + " × " + name
+}
+
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// Calls is how many calls the task makes at its start, without retries.
+func (n New) Calls() int {
+	if n.Dataset == nil {
+		return 0
+	}
+	return len(n.Dataset.Rows) * n.RunsPerItem * max(1, len(n.Prompts)) * len(n.AllTargets())
+}
