@@ -64,6 +64,18 @@ const enterLanes = `
 		WHERE l.id = :launch)
 	RETURNING id`
 
+// The origins are locked in their order, as wherever several are.
+const noteServed = `
+	UPDATE origins
+	SET served_at = clock_timestamp()
+	WHERE origin IN (
+		SELECT o.origin
+		FROM origins o
+		JOIN launch_targets g ON g.origin = o.origin
+		WHERE g.launch_id = $1
+		ORDER BY o.origin
+		FOR UPDATE OF o)`
+
 // EnterLanes admits lanes to a launch that is RUNNING, as many of them as its concurrency, the worker and others that
 // wait leave room for, and returns their ids. A lane makes one call at a time, so this keeps a launch within its
 // concurrency over all workers.
@@ -83,8 +95,11 @@ func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid
 		arguments := sharingOf(launchID)
 		arguments["lanes"], arguments["worker"], arguments["lease"] = pq.Array(lanes), lease.WorkerID, lease.Number
 		arguments["expired"] = leaseDuration.Seconds()
-		err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, arguments)
-		return pg.Classify("enter lanes", err)
+		if err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, arguments); err != nil || len(admitted) == 0 {
+			return pg.Classify("enter lanes", err)
+		}
+		_, err = tx.ExecContext(ctx, noteServed, launchID)
+		return pg.Classify("note whose turn it was", err)
 	})
 	if err != nil {
 		return nil, err
@@ -132,7 +147,8 @@ func (s *Store) LeaveLane(ctx context.Context, laneID uuid.UUID) error {
 	return pg.Classify("leave a lane", err)
 }
 
-// An agent that hangs has few turns while others wait: first come the launches whose agents have the fewest lanes.
+// An agent that hangs has few turns while others wait: first come the launches whose agents have the fewest lanes, and of
+// those the ones whose agents were given one longest ago. Of lanes that time out together, one is an agent's that waits.
 const nextInTurn = `
 	WITH ` + sharing + `
 	SELECT id
@@ -144,7 +160,11 @@ const nextInTurn = `
 			SELECT
 			FROM launch_targets his
 			JOIN launch_targets own ON own.origin = his.origin
-			WHERE his.launch_id = held.launch_id AND own.launch_id = waiting.id)), waits_since, id
+			WHERE his.launch_id = held.launch_id AND own.launch_id = waiting.id)), (
+		SELECT max(origins.served_at)
+		FROM launch_targets own
+		JOIN origins ON origins.origin = own.origin
+		WHERE own.launch_id = waiting.id) NULLS FIRST, waits_since, id
 	LIMIT 1`
 
 // NextInTurn returns the launch that is to get the next free lane; uuid.Nil if none waits.

@@ -71,7 +71,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, _, err := tasklist.Tasks(ctx, store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
-		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, "", false); return err }},
+		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, 0, "", false); return err }},
 		{"ItemsByID", func() error { _, err := report.New(store).ItemsByID(ctx, items); return err }},
 		{"Items", func() error {
 			_, _, err := report.New(store).Items(ctx, large, report.Filter{OnlyAssessed: true}, page)
@@ -119,7 +119,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"TaskHindrance", func() error { _, err := monitor.New(store).TaskHindrance(ctx, large); return err }},
 		{"Questions", func() error { _, err := report.New(store).Questions(ctx, large, items); return err }},
 		{"Unassessed", func() error { _, err := store.Unassessed(ctx, large, 100); return err }},
-		{"UnassessedTask", func() error { _, err := store.UnassessedTask(ctx); return err }},
+		{"UnassessedTask", func() error { _, err := report.New(store).UnassessedTask(ctx); return err }},
 		{"Whole", func() error { _, err := report.New(store).Whole(ctx, items, 20); return err }},
 		{"EachAnsweredRun", func() error {
 			return report.New(store).EachAnsweredRun(ctx, items, 100, func(report.AnsweredRun) error { return nil })

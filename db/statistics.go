@@ -225,22 +225,6 @@ func (s *Store) Unassessed(ctx context.Context, taskID uuid.UUID, limit int) (it
 	return itemIDs, err
 }
 
-// UnassessedTask returns a task that ended before all its questions were assessed – an earlier version ended it, or an
-// internal fault did; uuid.Nil if there is none.
-func (s *Store) UnassessedTask(ctx context.Context) (taskID uuid.UUID, err error) {
-	const find = `
-		SELECT id
-		FROM evaluation_tasks
-		WHERE NOT is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED')
-		ORDER BY id
-		LIMIT 1`
-	err = s.db.GetContext(ctx, &taskID, find)
-	if pg.IsNoRows(err) {
-		return uuid.Nil, nil
-	}
-	return taskID, pg.Classify("look for tasks to assess", err)
-}
-
 // MarkAssessed notes that all questions of a task that has ended are assessed, and stores its statistics with that.
 func (s *Store) MarkAssessed(ctx context.Context, taskID uuid.UUID) error {
 	const mark = `

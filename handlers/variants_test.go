@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
@@ -268,4 +269,45 @@ func TestATaskIsExtended(t *testing.T) {
 	require.Equal(t, "AAAAA", item["letters"])
 	launches := s.entry(t, "GET", "evaluation-tasks/"+id+"/launches", nil, 200)["items"].([]any)
 	require.Equal(t, "EXTEND", launches[0].(object)["kind"])
+}
+
+// The page of variants has their numbers, what each says of each question, and marks what is better beyond chance.
+func TestVariantsStandSideBySide(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	c := newCompared(t, s)
+	task := c.task()
+	delete(task, "prompts")
+	id := s.entry(t, "POST", "evaluation-tasks", task, 201)["task_id"].(string)
+	s.awaitDone(t, id)
+	path := "/tasks/" + id
+
+	page := s.get(t, path+"/variants").page(t)
+	rows := page.Find(".variants-table tbody tr")
+	require.Equal(t, 2, rows.Length())
+	require.Contains(t, rows.Eq(0).Text(), "100.0 %")
+	require.Equal(t, 3, page.Find(".variants-questions tbody tr").Length())
+	require.Equal(t, "AAAAA", page.Find(".variants-questions tbody tr").First().Find(".strip").First().Text())
+	require.Zero(t, rows.Eq(1).Find(".is-best").FilterFunction(func(_ int, cell *goquery.Selection) bool { return strings.Contains(cell.Text(), "%") }).Length())
+	require.Equal(t, []string{id + ":1", id + ":2"}, page.Find("[name=task]").Map(func(_ int, box *goquery.Selection) string { return box.AttrOr("value", "") }))
+	require.Equal(t, "/comparison?a="+id+"%3A1&b="+id+"%3A2", s.get(t, "/comparison?task="+id+":1&task="+id+":2").Header.Get("Location"))
+
+	// The report has the numbers too, without the questions; each leads to its runs.
+	part := s.fragment(t, path+"/variants").page(t)
+	require.Equal(t, 2, part.Find(".variants-table tbody tr").Length())
+	require.Zero(t, part.Find(".variants-questions").Length())
+	require.Equal(t, path+"/variants", s.get(t, path+"/results").page(t).Find(".variants-part").AttrOr("hx-get", ""))
+	steady := s.get(t, path+"/results?variant=1&filter=unstable").page(t)
+	require.Zero(t, steady.Find("article.result").Length(), "the first variant never differs")
+	unsteady := s.get(t, path+"/results?variant=2&filter=unstable").page(t)
+	require.Equal(t, 3, unsteady.Find("article.result").Length())
+	require.Equal(t, []string{"2"}, unsteady.Find("article.result").First().Find("details.variant[open]").Map(func(_ int, row *goquery.Selection) string {
+		return row.AttrOr("data-variant", "")
+	}))
+
+	for _, wrong := range []string{"/variants?sort=name", "/results?variant=3", "/results?variant=x"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path+wrong).StatusCode, wrong)
+	}
+	draft := s.create(t, c.steady.URL, map[string]string{"start": "false"})
+	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+draft+"/variants").StatusCode)
 }

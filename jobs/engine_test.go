@@ -780,6 +780,40 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	require.True(t, admitted, "lanes end with their worker")
 }
 
+// Of launches that wait, those of the agent that was served longest ago are next, also when agents hold as many lanes.
+func TestAgentsTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: uuid.New(), Lanes: 8})
+	require.NoError(t, err)
+	start := func(url string) uuid.UUID {
+		_, launchID := b.task(t, url, 5, nil)
+		_, err := b.store.StartLaunch(t.Context(), launchID)
+		require.NoError(t, err)
+		return launchID
+	}
+	served, older, younger := start("http://127.0.0.1:9"), start("http://127.0.0.1:9"), start("http://127.0.0.1:10")
+	next := func() uuid.UUID {
+		id, err := b.store.NextInTurn(t.Context())
+		require.NoError(t, err)
+		return id
+	}
+	lane := uuid.New()
+	enter := func(launchID uuid.UUID) {
+		lanes, err := b.store.EnterLanes(t.Context(), []uuid.UUID{lane}, launchID, lease)
+		require.NoError(t, err)
+		require.Len(t, lanes, 1)
+	}
+	require.Equal(t, served, next(), "the one that waits longest")
+	enter(served)
+	require.Equal(t, younger, next(), "the agent without a lane")
+	require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+	require.Equal(t, younger, next(), "the agent that had none yet")
+	enter(younger)
+	require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+	require.Equal(t, older, next(), "the agent that was served before the other")
+}
+
 // A worker's last lane is for a task that has none, and while tasks wait none gets more than its share.
 func TestLanesAreSharedFairly(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ var rooms = []string{
 	"handlers/fault",
 	"handlers/reading",
 	"handlers/request",
-	"views/comparison",
+	"views/comparison", "views/variants",
 	"views/tasks", "views/results", "views/system",
 	"views/ui",
 	"jobs",
@@ -62,7 +62,7 @@ var strangers = map[string][]string{
 	"github.com/hibiken/asynq":            {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},
 	"github.com/getsentry/sentry-go":      {"cmd/wending"},
-	"github.com/a-h/templ":                {"handlers/web", "views/ui", "views/comparison", "views/tasks", "views/results", "views/system", "views/markdown"},
+	"github.com/a-h/templ":                {"handlers/web", "views/ui", "views/comparison", "views/variants", "views/tasks", "views/results", "views/system", "views/markdown"},
 	"github.com/klauspost/compress/flate": {"jobs/export"},
 	"github.com/xuri/excelize/v2":         {"jobs/dataset", "jobs/dataset/datasettest"},
 }

@@ -187,3 +187,19 @@ func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64
 	}
 	return byID, nil
 }
+
+// UnassessedTask returns a task that ended before all its questions were assessed – an earlier version ended it, or an
+// internal fault did; uuid.Nil if there is none.
+func (r Report) UnassessedTask(ctx context.Context) (taskID uuid.UUID, err error) {
+	const find = `
+		SELECT id
+		FROM evaluation_tasks
+		WHERE NOT is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED')
+		ORDER BY id
+		LIMIT 1`
+	err = r.db.GetContext(ctx, &taskID, find)
+	if pg.IsNoRows(err) {
+		return uuid.Nil, nil
+	}
+	return taskID, pg.Classify("look for tasks to assess", err)
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"wending/db"
 	"wending/db/pg"
 	"wending/jobs/comparison"
 	"wending/jobs/stability"
@@ -14,35 +15,47 @@ import (
 
 // compared is a row of readComparable.
 type compared struct {
-	ID          int64            `db:"id"`
-	Number      int              `db:"number"`
-	QuestionID  string           `db:"question_id"`
-	Text        string           `db:"text"`
-	Level       *stability.Level `db:"level"`
-	Agreement   *float64         `db:"agreement"`
-	Letters     *string          `db:"letters"`
-	SuccessRate float64          `db:"success_rate"`
-	LatencyMS   *float64         `db:"latency_ms"`
+	ID           int64            `db:"id"`
+	Number       int              `db:"number"`
+	QuestionID   string           `db:"question_id"`
+	Text         string           `db:"text"`
+	Variant      int              `db:"variant"`
+	Level        *stability.Level `db:"level"`
+	Agreement    *float64         `db:"agreement"`
+	Similarity   *float64         `db:"similarity"`
+	Answers      *float64         `db:"answers"`
+	Letters      *string          `db:"letters"`
+	SuccessRate  float64          `db:"success_rate"`
+	LatencyMS    *float64         `db:"latency_ms"`
+	FirstTokenMS *float64         `db:"first_token_ms"`
+	TotalTokens  *float64         `db:"total_tokens"`
+	Cost         *float64         `db:"cost"`
 }
 
 const readComparable = `
-	SELECT i.id, row_number() OVER (ORDER BY i.question_id) AS number, i.question_id,
-		md5(normalize(btrim(i.question, E' \t\r\n'))) AS text,
-		q.level, q.agreement, q.letters,
-		coalesce(r.succeeded, 0) / t.runs_per_item::float8 AS success_rate,
-		r.latency_ms
-	FROM evaluation_items i
-	JOIN evaluation_tasks t ON t.id = i.task_id
-	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = $2
+	SELECT i.id, i.number, i.question_id, i.text, v.variant,
+		q.level, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
+		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
+		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost
+	FROM (
+		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
+			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		WHERE i.task_id = $1) i
+	CROSS JOIN unnest(CAST($2 AS int[])) v (variant)
+	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = v.variant
 	LEFT JOIN (
-		SELECT item_id,
+		SELECT item_id, variant,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
-			avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms
+			avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
+			avg(first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS first_token_ms,
+			avg(total_tokens) FILTER (WHERE status = 'SUCCEEDED') AS total_tokens,
+			avg(cost) FILTER (WHERE status = 'SUCCEEDED') AS cost
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND variant = $2
-		GROUP BY item_id) r ON r.item_id = i.id
-	WHERE i.task_id = $1
-	ORDER BY i.question_id`
+		WHERE task_id = $1 AND is_current AND variant = ANY ($2)
+		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
+	ORDER BY i.number, v.variant`
 
 // Side is what is compared: a variant of a task; 1 is the only one of a plain task.
 type Side struct {
@@ -52,26 +65,43 @@ type Side struct {
 
 // Compare compares two variants, of one task or of two, by their current runs.
 func (r Report) Compare(ctx context.Context, a, b Side) (comparison.Comparison, error) {
-	ofA, err := r.comparable(ctx, a)
+	ofA, err := r.comparable(ctx, a.TaskID, a.Variant)
 	if err != nil {
 		return comparison.Comparison{}, err
 	}
-	ofB, err := r.comparable(ctx, b)
-	return comparison.Compare(ofA, ofB), err
+	ofB, err := r.comparable(ctx, b.TaskID, b.Variant)
+	return comparison.Compare(ofA[0], ofB[0]), err
 }
 
-// comparable returns what a comparison needs to know about each question of a side, in the order of pages.
-func (r Report) comparable(ctx context.Context, side Side) ([]comparison.Question, error) {
-	var questions []comparison.Question
-	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{side.TaskID, side.Variant}, func(row compared) error {
+// Matrix returns what each of a task's variants says of each question: first by the variants, in their order, then by the
+// questions, in the order of pages.
+func (r Report) Matrix(ctx context.Context, task db.Task) ([][]comparison.Question, error) {
+	numbers := make([]int, len(task.Variants))
+	for n, variant := range task.Variants {
+		numbers[n] = variant.Number
+	}
+	return r.comparable(ctx, task.ID, numbers...)
+}
+
+// comparable returns what a comparison needs to know about each question of some variants, in the order of pages.
+func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...int) ([][]comparison.Question, error) {
+	questions := make([][]comparison.Question, len(variants))
+	numbers := make(pq.Int64Array, len(variants))
+	places := make(map[int]int, len(variants))
+	for n, variant := range variants {
+		numbers[n], places[variant] = int64(variant), n
+	}
+	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers}, func(row compared) error {
 		question := comparison.Question{
 			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Level: stability.Unknown,
-			Agreement: row.Agreement, SuccessRate: &row.SuccessRate, LatencyMS: row.LatencyMS,
+			Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, SuccessRate: &row.SuccessRate,
+			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
 		}
 		if row.Level != nil {
 			question.Level, question.Letters = *row.Level, *row.Letters
 		}
-		questions = append(questions, question)
+		place := places[row.Variant]
+		questions[place] = append(questions[place], question)
 		return nil
 	})
 	return questions, err

@@ -27,7 +27,8 @@ type Summary struct {
 	QuestionID string `db:"question_id"`
 	// Number is the item's, 1-based in the order of pages.
 	Number int `db:"number"`
-	// Answers is how many different answers the successful current runs gave.
+	// Answers is how many different answers the successful current runs gave: of several variants, those of the one that
+	// gave most.
 	Answers int `db:"answers"`
 	// Runs is how many current runs there are: fewer than the task's where it was stopped.
 	Runs int `db:"runs"`
@@ -63,34 +64,35 @@ func summariseItems(measures, like string) string {
 	}
 	return `
 	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
-		coalesce(r.answers, 0) AS answers,
+		coalesce(q.answers, r.answers, 0) AS answers,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
 		q.level, q.agreement, q.letters, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2 OR EXISTS (
 			SELECT FROM evaluation_runs found
-			WHERE found.item_id = i.id AND found.is_current AND left(found.response_body, $3) ` + like + ` $2)) AS matches
+			WHERE found.item_id = i.id AND found.is_current AND ($4 = 0 OR found.variant = $4) AND left(found.response_body, $3) ` + like + ` $2)) AS matches
 	FROM evaluation_items i
 	LEFT JOIN (
 		SELECT item_id, ` + countAnswers + measures + `
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current
+		WHERE task_id = $1 AND is_current AND ($4 = 0 OR variant = $4)
 		GROUP BY item_id) r ON r.item_id = i.id
 	LEFT JOIN ( -- of several variants the least alike, and the mean
-		SELECT q.item_id, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
+		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
 			string_agg(q.letters, '' ORDER BY q.variant) AS letters
 		FROM question_statistics q
 		JOIN evaluation_items own ON own.id = q.item_id
-		WHERE own.task_id = $1
+		WHERE own.task_id = $1 AND ($4 = 0 OR q.variant = $4)
 		GROUP BY q.item_id) q ON q.item_id = i.id
 	WHERE i.task_id = $1
 	ORDER BY i.question_id`
 }
 
-// Summaries returns a summary of each of the task's items, in the order of pages and exports. An item matches if its
+// Summaries returns a summary of each of the task's items, in the order of pages and exports, by the runs of one variant,
+// or of all if it is 0. An item matches if its
 // question_id, question, standard answer or the beginning of one of its answers contains text, without regard to case. It
 // returns ErrSearchTooSlow if that takes longer than searchTime.
-func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string, withMeasures bool) ([]Summary, error) {
+func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, variant int, text string, withMeasures bool) ([]Summary, error) {
 	measures, like := "", "ILIKE"
 	if withMeasures {
 		measures = measureAnswers
@@ -99,7 +101,7 @@ func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, text string, wi
 		like = "LIKE"
 	}
 	var summaries []Summary
-	statement, arguments := summariseItems(measures, like), []any{taskID, db.Containing(text), searchedText}
+	statement, arguments := summariseItems(measures, like), []any{taskID, db.Containing(text), searchedText, variant}
 	if text == "" {
 		err := r.db.SelectContext(ctx, &summaries, statement, arguments...)
 		return summaries, pg.Classify("summarise the questions", err)

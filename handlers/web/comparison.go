@@ -73,7 +73,7 @@ func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 		}
 		tasks[n] = task
 	}
-	slices.SortFunc(tasks, func(a, b views.Side) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortStableFunc(tasks, func(a, b views.Side) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	query := url.Values{"a": {tasks[0].Ref()}}
 	if len(tasks) == 2 {
 		query.Set("b", tasks[1].Ref())

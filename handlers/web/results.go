@@ -36,7 +36,7 @@ func (p *Pages) showReport(c echo.Context) error {
 		return err
 	}
 	report := results.Report{Task: task}
-	if report.Query, err = queryOf(c); err != nil {
+	if report.Query, err = queryOf(c, task); err != nil {
 		return err
 	}
 	report.IsPartial = isPartial
@@ -103,9 +103,14 @@ func (p *Pages) printReport(c echo.Context) error {
 	}, leave)
 }
 
-// queryOf reads which questions of a report a request asks for.
-func queryOf(c echo.Context) (query results.Query, err error) {
+// queryOf reads which questions of a task's report a request asks for.
+func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	query.Search = request.SearchText(c.QueryParam("search"))
+	if asked := c.QueryParam("variant"); asked != "" {
+		if query.Variant, err = strconv.Atoi(asked); err != nil || query.Variant < 1 || query.Variant > task.TotalVariants {
+			return query, fault.Parameter("variant", fault.Between(1, task.TotalVariants))
+		}
+	}
 	for _, parameter := range []struct {
 		name    string
 		choices []string
@@ -133,7 +138,7 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		report.Format = markdown.New()
 	}
 	report.Reviewer = reviewer(c)
-	if report.All, err = p.report.Summaries(ctx, report.Task.ID, report.Search, report.NeedsMeasures()); err != nil {
+	if report.All, err = p.report.Summaries(ctx, report.Task.ID, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
 		return reviews, err
 	}
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, report.Task); err != nil {

@@ -80,6 +80,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get("/tasks/:taskId/results/:number", p.findQuestion)
 	get("/tasks/:taskId/results/:number/reviews", p.listVersions)
 	get("/tasks/:taskId/news", p.news)
+	get("/tasks/:taskId/variants", p.showVariants)
 	get("/tasks/:taskId/review", p.nextReview)
 	get("/tasks/:taskId/review/:number", p.reviewQuestion)
 	get("/tasks/:taskId/sign-off", p.showSignOff)

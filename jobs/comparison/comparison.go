@@ -17,9 +17,11 @@ type Question struct {
 	// Text identifies the question's text: equal for equal texts.
 	Text  string
 	Level stability.Level
-	// Agreement is that of stability.Question, SuccessRate the share of its runs that succeeded, LatencyMS the mean of
-	// those.
-	Agreement, SuccessRate, LatencyMS *float64
+	// Agreement, Similarity and Distinct are those of stability.Question.
+	Agreement, Similarity, Distinct *float64
+	// SuccessRate is the share of its runs that succeeded; the others are means of those runs, TotalTokens and Cost of those
+	// that tell them.
+	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
 	// Letters has one letter a run, as stability.Question has.
 	Letters string
 }
@@ -119,12 +121,14 @@ func transition(a, b stability.Level) Transition {
 	return UnstableUnstable
 }
 
-func (c Comparison) change(number func(Question) *float64) Change {
+func (c Comparison) change(number func(Question) *float64) Change { return changeOf(c.Pairs, number) }
+
+func changeOf(pairs []Pair, number func(Question) *float64) Change {
 	var ofA, ofB []float64
-	for _, pair := range c.Pairs {
+	for _, pair := range pairs {
 		if a, b := number(pair.A), number(pair.B); a != nil && b != nil {
 			ofA, ofB = append(ofA, *a), append(ofB, *b)
 		}
 	}
-	return paired(ofA, ofB, len(c.Pairs)-len(ofA))
+	return paired(ofA, ofB, len(pairs)-len(ofA))
 }

@@ -123,3 +123,34 @@ func countByID(c Comparison) (count int) {
 	}
 	return count
 }
+
+// A variant is best only where it beats every other, question by question, beyond chance.
+func TestTheBestVariantBeatsEveryOther(t *testing.T) {
+	t.Parallel()
+	variant := func(agreements ...float64) (questions []Question) {
+		for n := range agreements {
+			questions = append(questions, Question{ID: int64(n), Agreement: &agreements[n]})
+		}
+		return questions
+	}
+	agreement := func(q Question) *float64 { return q.Agreement }
+	low, high := variant(.1, .2, .1, .2), variant(.8, .9, .9, .9)
+	for name, test := range map[string]struct {
+		variants     [][]Question
+		isLessBetter bool
+		best         int
+		isShown      bool
+	}{
+		"one alone":                  {variants: [][]Question{high}},
+		"the higher":                 {[][]Question{low, high}, false, 1, true},
+		"the lower":                  {[][]Question{low, high}, true, 0, true},
+		"chance":                     {variants: [][]Question{variant(.1, .9, .2, .8), variant(.9, .1, .8, .3)}},
+		"one of the others is equal": {variants: [][]Question{low, high, variant(.9, .8, .9, .9)}},
+		"nothing is known":           {variants: [][]Question{{{ID: 1}}, {{ID: 1}}}},
+		"the other is not known":     {variants: [][]Question{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}},
+	} {
+		best, isShown := Best(test.variants, agreement, test.isLessBetter)
+		require.Equal(t, test.isShown, isShown, name)
+		require.Equal(t, test.best, best, name)
+	}
+}

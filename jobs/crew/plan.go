@@ -1,6 +1,7 @@
 package crew
 
 import (
+	"slices"
 	"time"
 
 	"wending/db"
@@ -23,6 +24,8 @@ type line struct {
 	isLimited bool
 	// drainedAt is when a claim found fewer units than the limit allowed, so that nothing was left.
 	drainedAt time.Time
+	// claimedAt is when a claim last got units of it.
+	claimedAt time.Time
 	// blockedUntil is when the next rate-limit slot is near.
 	blockedUntil time.Time
 	// ready and parked count units that are in no lane.
@@ -54,6 +57,9 @@ func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	if got < limit.Allowed {
 		l.drainedAt = now
 	}
+	if got > 0 {
+		l.claimedAt = now
+	}
 	if limit.Allowed == 0 {
 		l.blockedUntil = now.Add(limit.RetryAfter)
 	}
@@ -70,7 +76,8 @@ func (l *line) pace() time.Duration {
 
 // plan says of which targets to claim count units for so many lanes, of which some wait. Of several targets each gets as
 // many lanes as its calls are short: a target that is slow, or hangs, must not hold up the others. Until a call has
-// ended, a target gets no more than an eighth of an even share.
+// ended, a target gets no more than an eighth of an even share. First comes what was claimed longest ago: of targets that
+// share a rate limit, each has its turn.
 func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	var open []*line
 	left := 0 // targets that may have more units
@@ -87,6 +94,7 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	if len(open) == 0 {
 		return nil
 	}
+	slices.SortStableFunc(open, func(a, b *line) int { return a.claimedAt.Compare(b.claimedAt) })
 	horizon := db.RateHorizon
 	if left > 1 && len(open) > 1 {
 		horizon = besideOthers

@@ -78,6 +78,22 @@ func TestWhatATargetCannotGiveIsNotWanted(t *testing.T) {
 	require.Equal(t, db.RateHorizon, plan(lines[2:3], 2, 2, 8)[0].Horizon)
 }
 
+// Targets that share a rate limit have their turns, however short the calls of one are.
+func TestEveryTargetHasItsTurnUnderASharedLimit(t *testing.T) {
+	t.Parallel()
+	lines := linesOf(50*time.Millisecond, 10*time.Second, 0)
+	now := time.Now()
+	var order []int
+	for n := range 6 {
+		wants := plan(lines, 1, 1, 8)
+		require.Len(t, wants, 1)
+		require.Equal(t, 1, wants[0].Units)
+		order = append(order, wants[0].Target)
+		lines[wants[0].Target-1].learn(db.Limit{IsLimited: true, Allowed: 1}, 1, now.Add(time.Duration(n)*time.Millisecond))
+	}
+	require.Equal(t, []int{1, 2, 3, 1, 2, 3}, order)
+}
+
 // A unit that waits for its next attempt holds no lane, and one lane stays for it.
 func TestALaneStaysForAUnitThatIsTriedAgain(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
 
 // AssessEnded assesses one task that ended before its questions were, and reports whether there was one.
 func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
-	id, err := store.UnassessedTask(ctx)
+	id, err := report.New(store).UnassessedTask(ctx)
 	if err != nil || id == uuid.Nil {
 		return false, err
 	}

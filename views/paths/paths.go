@@ -70,6 +70,9 @@ func QuestionReviews(id uuid.UUID, number int) string { return Question(id, numb
 // News tells whether more questions of a running task are done than are known.
 func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + strconv.Itoa(known) }
 
+// Variants compares the variants of a task.
+func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
+
 // Review leads to the next question that waits for the reader's verdict.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 

@@ -180,7 +180,7 @@ func fingerprint(r Report) templ.Component {
 			templ_7745c5c3_Var4 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if p := draw(r.All, r.Task.RunsOfItem()); len(p.numbers) > 1 && r.Task.RunsOfItem() > 1 {
+		if p := draw(r.All, r.runsCounted()); len(p.numbers) > 1 && r.runsCounted() > 1 {
 			var templ_7745c5c3_Var5 = []any{"fingerprint", templ.KV("is-wide", p.cellWidth < widestCell)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var5...)
 			if templ_7745c5c3_Err != nil {
@@ -243,9 +243,9 @@ func fingerprint(r Report) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var10 string
-			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.fingerprint.label", "Questions", len(p.numbers), "Runs", r.Task.RunsOfItem(), "Agreement", text.Percent(r.Statistics.Agreement)))
+			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.fingerprint.label", "Questions", len(p.numbers), "Runs", r.runsCounted(), "Agreement", text.Percent(r.Statistics.Agreement)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/fingerprint.templ`, Line: 106, Col: 375}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/fingerprint.templ`, Line: 106, Col: 371}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
@@ -258,7 +258,7 @@ func fingerprint(r Report) templ.Component {
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(strings.Join(p.numbers, ","))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/fingerprint.templ`, Line: 106, Col: 421}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/fingerprint.templ`, Line: 106, Col: 417}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -271,7 +271,7 @@ func fingerprint(r Report) templ.Component {
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(paths.Results(r.Task.ID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/fingerprint.templ`, Line: 106, Col: 463}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/fingerprint.templ`, Line: 106, Col: 459}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {

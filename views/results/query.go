@@ -17,6 +17,8 @@ import (
 type Query struct {
 	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
 	Filter, Review, Sort, Search string
+	// Variant is the number of the one whose runs count; 0 means all.
+	Variant int
 	// IsPartial asks for the questions that are done before the first launch has ended.
 	IsPartial bool
 }
@@ -28,6 +30,9 @@ func (q Query) Values() url.Values {
 		if value != "" {
 			values.Set(name, value)
 		}
+	}
+	if q.Variant != 0 {
+		values.Set("variant", strconv.Itoa(q.Variant))
 	}
 	if q.IsPartial {
 		values.Set("partial", "1")
@@ -75,6 +80,14 @@ const (
 
 // Sorts are the orders by name; the empty name is that of the numbers.
 var Sorts = []string{"", sortAgreement, sortLatency, sortLength}
+
+// runsCounted is how many runs of each question count.
+func (r Report) runsCounted() int {
+	if r.Variant != 0 {
+		return r.Task.RunsPerItem
+	}
+	return r.Task.RunsOfItem()
+}
 
 // NeedsMeasures reports whether the order needs what is slow to read: the latencies and lengths of answers.
 func (q Query) NeedsMeasures() bool { return q.Sort == sortLatency || q.Sort == sortLength }

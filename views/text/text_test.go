@@ -22,6 +22,7 @@ import (
 	"wending/views/comparison"
 	"wending/views/results"
 	"wending/views/text"
+	"wending/views/variants"
 )
 
 var (
@@ -194,6 +195,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("results.text.", results.Texts...)
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "success", "latency")
+	for _, measure := range variants.Measures {
+		add("variants.measure."+measure.Name, "", ".title")
+	}
 	add("failure.", jobs.FailureCodes...)
 	add("run.error.", protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
 		protocol.CodeIncomplete, protocol.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")

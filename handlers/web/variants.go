@@ -1,0 +1,133 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+	"wending/jobs/comparison"
+	"wending/views/paths"
+	"wending/views/ui"
+	"wending/views/variants"
+)
+
+// showVariants compares the variants of a task. The report asks for the numbers alone.
+func (p *Pages) showVariants(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	if !task.HasResults {
+		return fault.New("TASK_NOT_FINISHED")
+	}
+	page, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	sort := c.QueryParam("sort")
+	if sort != "" && sort != variants.SortSpread {
+		return fault.Parameter("sort", fault.OneOf(variants.SortSpread))
+	}
+	leave, err := gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	table := variants.Table{Task: task, IsBySpread: sort != "", Best: map[string]int{}}
+	if table.Numbers, err = p.report.VariantStatistics(ctx, task.ID); err != nil {
+		return err
+	}
+	if table.Levels, err = p.report.Levels(ctx, task.ID); err != nil {
+		return err
+	}
+	matrix, err := p.report.Matrix(ctx, task)
+	if err != nil {
+		return err
+	}
+	for _, measure := range variants.Measures {
+		if measure.Name == "cost" && !sameCurrency(task.Targets) {
+			continue
+		}
+		if best, isShown := comparison.Best(matrix, measure.Of, measure.IsLessBetter); isShown {
+			table.Best[measure.Name] = task.Variants[best].Number
+		}
+	}
+	if request.IsFragment(c.Request()) {
+		return render(c, http.StatusOK, variants.Summary(table))
+	}
+	table.Pager = newPager(paths.Variants(task.ID), table.Values(), page, task.TotalItems)
+	if redirected, err := redirectPastEnd(c, table.Pager); redirected {
+		return err
+	}
+	if table.Questions, err = p.variantQuestions(c, matrix, page, table.IsBySpread); err != nil {
+		return err
+	}
+	title := locale(c).Text("variants.title")
+	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame.Width, frame.Styles = "wide", []string{"report.css"}
+	return gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return render(c, http.StatusOK, variants.VariantsPage(frame, table))
+	}, leave)
+}
+
+// variantQuestions are the questions of one page with what each variant says of them.
+func (p *Pages) variantQuestions(c echo.Context, matrix [][]comparison.Question, page db.Page, isBySpread bool) ([]variants.Question, error) {
+	order := make([]int, len(matrix[0])) // places of questions
+	for place := range order {
+		order[place] = place
+	}
+	if isBySpread {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spread(matrix, b), spread(matrix, a)) })
+	}
+	order = part(order, page)
+	ids := make([]int64, len(order))
+	for n, place := range order {
+		ids[n] = matrix[0][place].ID
+	}
+	items, err := p.report.ItemsByID(c.Request().Context(), ids)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[int64]db.Item, len(items))
+	for _, item := range items {
+		byID[item.ID] = item
+	}
+	questions := make([]variants.Question, len(order))
+	for n, place := range order {
+		questions[n] = variants.Question{Item: byID[ids[n]], Variants: make([]comparison.Question, len(matrix))}
+		for variant := range matrix {
+			questions[n].Variants[variant] = matrix[variant][place]
+		}
+	}
+	return questions, nil
+}
+
+// spread is how far the agreements of a question's variants lie apart; −1 if fewer than two are known.
+func spread(matrix [][]comparison.Question, place int) float64 {
+	var known []float64
+	for _, questions := range matrix {
+		if agreement := questions[place].Agreement; agreement != nil {
+			known = append(known, *agreement)
+		}
+	}
+	if len(known) < 2 {
+		return -1
+	}
+	return slices.Max(known) - slices.Min(known)
+}
+
+// sameCurrency reports whether costs of targets can be compared.
+func sameCurrency(targets []db.Target) bool {
+	for _, target := range targets {
+		if target.Currency == nil || *target.Currency != *targets[0].Currency {
+			return false
+		}
+	}
+	return true
+}
