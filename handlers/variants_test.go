@@ -311,3 +311,44 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	draft := s.create(t, c.steady.URL, map[string]string{"start": "false"})
 	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+draft+"/variants").StatusCode)
 }
+
+// A reader of the report asks every question more often, or one variant's failed runs again.
+func TestTheReportAsksMore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var isDown atomic.Bool
+	isDown.Store(true)
+	agent := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if isDown.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		openAIChat("42")(w, call)
+	})
+	c := newCompared(t, s)
+	provider := s.entry(t, "POST", "providers", object{"name": "down", "protocol": "openai", "base_url": agent.URL, "rate_limit": "unlimited", "retry_on": []string{}}, 201)
+	model := s.entry(t, "POST", "models", object{"provider_id": provider["id"], "model_id": "down"}, 201)
+	id := s.entry(t, "POST", "evaluation-tasks", object{"task_name": "t", "dataset": c.dataset, "models": []any{c.models[0], model["id"]}, "runs_per_item": 2}, 201)["task_id"].(string)
+	s.awaitDone(t, id)
+	path := "/tasks/" + id
+
+	button := s.get(t, path+"/variants").page(t).Find(".variants-table button")
+	require.Equal(t, 1, button.Length(), "only what failed can be retried")
+	require.Equal(t, "2", button.AttrOr("value", ""))
+	isDown.Store(false)
+	answered := s.post(t, button.AttrOr("formaction", ""), map[string]string{"variant": "2", "task": id + ":1"})
+	require.Equal(t, path+"?done=retry", answered.Header.Get("Location"))
+	s.awaitDone(t, id)
+	require.Len(t, agent.Calls(), 12, "each of the six once more")
+	require.Equal(t, 6, len(c.steady.Calls()))
+
+	form := s.get(t, path+"/results").page(t).Find("form.extend")
+	require.Equal(t, "3", form.Find("input").AttrOr("min", ""))
+	require.Contains(t, form.Text(), "34.2 %", "2 of 2")
+	answered = s.post(t, form.AttrOr("action", ""), map[string]string{"runs_per_item": "4"})
+	require.Equal(t, path+"?done=extend", answered.Header.Get("Location"))
+	s.awaitDone(t, id)
+	require.Len(t, agent.Calls(), 18)
+	require.Equal(t, 12, len(c.steady.Calls()))
+	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, path+"/extend", map[string]string{"runs_per_item": "21"}).StatusCode)
+}

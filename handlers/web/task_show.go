@@ -14,6 +14,7 @@ import (
 	"wending/db/report"
 	"wending/handlers/api"
 	"wending/handlers/fault"
+	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/jobs/blob"
 	"wending/jobs/export"
@@ -119,6 +120,28 @@ func (p *Pages) registerActions(group *echo.Group) {
 		})
 	}
 	group.POST("/tasks/:taskId/retry", p.retryTask)
+	group.POST("/tasks/:taskId/extend", p.extendTask)
+}
+
+// extendTask asks every question of a task more often.
+func (p *Pages) extendTask(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	if err != nil {
+		return err
+	}
+	defer submitted.Release()
+	runs, err := api.ExtendedRuns(submitted, task)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Tasks.Extend(c.Request().Context(), actor(c), task, runs); err != nil {
+		return err
+	}
+	return done(c, paths.Task(task.ID), "extend")
 }
 
 func (p *Pages) retryTask(c echo.Context) error {

@@ -122,7 +122,7 @@ func gates(c echo.Context) *admission.Gates { return request.From(c.Request().Co
 func actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
 // toasts are the allowed values of ?done=.
-var toasts = []string{"created", "saved", "run", "stop", "retry", "resume", "deleted", "signed", "assigned"}
+var toasts = []string{"created", "saved", "run", "stop", "retry", "resume", "extend", "deleted", "signed", "assigned"}
 
 // done redirects to a page that says what was done.
 func done(c echo.Context, path, what string) error {

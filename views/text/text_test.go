@@ -205,7 +205,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "saved", "deleted", "signed", "assigned")
+	add("done.", "created", "extend", "saved", "deleted", "signed", "assigned")
 	add("launch.by.", "api", "page")
 	add("nav.", "tasks", "create", "workers", "theme.light", "theme.dark")
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
