@@ -40,7 +40,7 @@ type Want struct {
 type Claim struct {
 	// Units are the units to run, those of a target in the order of their calls; empty if there were none to claim.
 	Units []Unit
-	// Limits tell of each target that was asked for, in the order of the wants, what its origin allows; nil if the
+	// Limits are what the origins of the wanted targets allow, in the order of the wants; nil if the
 	// worker may claim nothing.
 	Limits []Limit
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,11 +26,12 @@ type compared struct {
 
 func newCompared(t *testing.T, s *site) compared {
 	t.Helper()
-	var calls atomic.Int64
+	var asked sync.Map // how often by what is asked: in which order calls come must not matter
 	c := compared{
 		steady: agenttest.New(t, openAIChat("42")),
 		unsteady: agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-			openAIChat([]string{"42", "41", "43"}[calls.Add(1)%3])(w, call)
+			count, _ := asked.LoadOrStore(fmt.Sprint(call.Body["messages"]), new(atomic.Int64))
+			openAIChat([]string{"42", "41", "43"}[(count.(*atomic.Int64).Add(1)-1)%3])(w, call)
 		}),
 	}
 	for name, user := range map[string]string{"简短": "简短回答：{{question}}", "详细": "{{level}} 详细回答：{{question}}"} {

@@ -127,7 +127,6 @@ type DatasetVersion struct {
 // of them (as a subquery over the id $1).
 type table[T any] struct {
 	name     string
-	kind     db.Kind
 	columns  []string
 	from     string
 	selected string
@@ -149,7 +148,7 @@ const (
 const KindEntry db.Kind = "entry"
 
 func newTable[T any](name string, columns []string, selected, from, uses string) table[T] {
-	t := table[T]{name: name, kind: KindEntry, columns: columns, from: name + " e" + from, selected: selected, uses: uses}
+	t := table[T]{name: name, columns: columns, from: name + " e" + from, selected: selected, uses: uses}
 	if selected == "" {
 		t.selected = "e." + strings.Join(columns, ", e.")
 	}
@@ -157,8 +156,9 @@ func newTable[T any](name string, columns []string, selected, from, uses string)
 }
 
 var (
-	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "", "")
-	models    = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
+	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
+		`SELECT FROM models WHERE provider_id = $1`)
+	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
 		`e.provider_id, e.model_id, e.sealed_parameters, trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency,
 			e.tested_at, e.test_code`, "", usedAsTarget)
 	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "rate_limit", "retry_on",
@@ -217,7 +217,7 @@ func (k Kind[T]) List(ctx context.Context, filter Filter, page db.Page) (entries
 func (k Kind[T]) Get(ctx context.Context, id uuid.UUID) (T, error) {
 	var found T
 	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1`, id)
-	return found, db.NotFound(k.kind, pg.Classify("read "+k.name, err))
+	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
 // Insert stores a new entry. It returns ErrNameTaken if another has its name.
@@ -241,7 +241,7 @@ func (k Kind[T]) Update(ctx context.Context, entry T) error {
 	result, err := k.db.NamedExecContext(ctx, casted(`UPDATE `+k.name+` SET `+strings.Join(set, ", ")+` WHERE id = :id`), entry)
 	changed, err := pg.Affected("change "+k.name, result, err)
 	if err == nil && changed == 0 {
-		return &db.NotFoundError{Kind: k.kind}
+		return &db.NotFoundError{Kind: KindEntry}
 	}
 	return taken(err)
 }
@@ -265,8 +265,8 @@ func taken(err error) error {
 func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err error) {
 	err = k.db.InTx(ctx, "remove from "+k.name, func(tx *sqlx.Tx) error {
 		var used bool
-		if err := tx.GetContext(ctx, &used, `SELECT EXISTS (`+k.usedBy()+`) FROM `+k.name+` WHERE id = $1 FOR UPDATE`, id); err != nil {
-			return db.NotFound(k.kind, pg.Classify("read "+k.name, err))
+		if err := tx.GetContext(ctx, &used, `SELECT EXISTS (`+k.uses+`) FROM `+k.name+` WHERE id = $1 FOR UPDATE`, id); err != nil {
+			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		statement := `DELETE FROM ` + k.name + ` WHERE id = $1`
 		if isGone = !used; used {
@@ -276,36 +276,6 @@ func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err err
 		return pg.Classify("remove from "+k.name, err)
 	})
 	return isGone && err == nil, err
-}
-
-func (k Kind[T]) usedBy() string {
-	if k.uses == "" {
-		return `SELECT FROM models WHERE provider_id = $1`
-	}
-	return k.uses
-}
-
-// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now.
-func (k Kind[T]) Restore(ctx context.Context, id uuid.UUID) error {
-	result, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET archived_at = NULL, updated_at = now() WHERE id = $1`, id)
-	changed, err := pg.Affected("restore in "+k.name, result, err)
-	if err == nil && changed == 0 {
-		return &db.NotFoundError{Kind: k.kind}
-	}
-	return taken(err)
-}
-
-// Tasks returns the newest tasks that use an entry, and how many there are.
-func (k Kind[T]) Tasks(ctx context.Context, id uuid.UUID, limit int) (ids []uuid.UUID, total int, err error) {
-	if k.uses == "" {
-		return nil, 0, nil
-	}
-	if err := k.db.GetContext(ctx, &total, `SELECT count(DISTINCT task_id) FROM (`+k.uses+`) used`, id); err != nil {
-		return nil, 0, pg.Classify("count the uses", err)
-	}
-	list := `SELECT t.id FROM evaluation_tasks t WHERE t.id IN (` + k.uses + `) ORDER BY t.created_at DESC LIMIT $2`
-	err = k.db.SelectContext(ctx, &ids, list, id, limit)
-	return ids, total, pg.Classify("list the uses", err)
 }
 
 // NoteTest stores how a test call of a target ended; an empty code means that it succeeded.

@@ -70,7 +70,7 @@ CREATE INDEX units_open ON units (launch_id, target, state, id) WHERE state IN (
 ALTER TABLE evaluation_runs ADD COLUMN variant smallint NOT NULL DEFAULT 1;
 DROP INDEX evaluation_runs_current;
 CREATE UNIQUE INDEX evaluation_runs_current ON evaluation_runs (item_id, variant, run_index) WHERE is_current;
--- Letters are shared by all variants of a question, and so are the differences: they stand at its first variant.
+-- Letters and differences are shared by all variants of a question, and stored with its first variant.
 ALTER TABLE question_statistics
     ADD COLUMN variant smallint NOT NULL DEFAULT 1,
     DROP CONSTRAINT question_statistics_pkey,

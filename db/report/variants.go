@@ -8,7 +8,6 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
-	"wending/jobs/stability"
 )
 
 // VariantStatistics are the numbers of one variant, by its current runs (metrics.md). A number is nil while it is unknown.
@@ -106,7 +105,7 @@ func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (varian
 }
 
 // Levels returns how many questions have each level, by the variants' numbers. Questions that are not assessed have none.
-func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (map[int]map[stability.Level]int, error) {
+func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (map[int]map[string]int, error) {
 	const read = `
 		SELECT q.variant, q.level, count(*) AS count
 		FROM evaluation_items i
@@ -115,16 +114,16 @@ func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (map[int]map[stabi
 		GROUP BY q.variant, q.level`
 	var rows []struct {
 		Variant int
-		Level   stability.Level
+		Level   string
 		Count   int
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, taskID); err != nil {
 		return nil, pg.Classify("count the levels", err)
 	}
-	counts := map[int]map[stability.Level]int{}
+	counts := map[int]map[string]int{}
 	for _, row := range rows {
 		if counts[row.Variant] == nil {
-			counts[row.Variant] = map[stability.Level]int{}
+			counts[row.Variant] = map[string]int{}
 		}
 		counts[row.Variant][row.Level] = row.Count
 	}

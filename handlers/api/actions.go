@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"wending/handlers/rest"
-	"wending/jobs/tasks"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -17,6 +15,8 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/tasks"
 )
 
 // retryFields is the body of a retry.
@@ -173,14 +173,11 @@ type extendInput struct {
 // ExtendedRuns reads to how many runs of each question a task is to be extended.
 func ExtendedRuns(submitted *form.Upload, task db.Task) (int, error) {
 	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
-	if err != nil || runs < 1 || runs > maxRuns {
-		return 0, fault.Field("runs_per_item", fault.Between(1, maxRuns))
+	if err != nil || runs < 1 || runs > tasks.MaxRuns {
+		return 0, fault.Field("runs_per_item", fault.Between(1, tasks.MaxRuns))
 	}
 	if (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > tasks.MaxCalls {
 		return 0, fault.New("TASK_TOO_LARGE")
 	}
 	return runs, nil
 }
-
-// maxRuns is how often a question may be asked.
-const maxRuns = 20

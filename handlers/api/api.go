@@ -6,8 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
-	shelf "wending/handlers/api/library"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -16,9 +14,11 @@ import (
 
 	"wending/db"
 	"wending/db/monitor"
+	shelf "wending/handlers/api/library"
 	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/paths"

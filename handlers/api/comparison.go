@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"net/http"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/jobs/comparison"
 	"wending/jobs/stability"
 	"wending/views/paths"

@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"net/http"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"wending/db"
 	"wending/db/history"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 )
 
 // launch is one start of a task.

@@ -6,11 +6,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"wending/jobs/library"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
+
+	"wending/jobs/library"
 )
 
 var update = flag.Bool("update", false, "rewrite openapi.json")

@@ -6,16 +6,16 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"wending/handlers/fault"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
 	"wending/db/report"
+	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/jobs/stability"
 )
 

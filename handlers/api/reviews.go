@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -17,6 +16,7 @@ import (
 	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/jobs/rating"
 )
 

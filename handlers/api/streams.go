@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -22,6 +21,7 @@ import (
 	"wending/handlers/live"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/jobs/beijing"
 	"wending/jobs/export"
 	"wending/jobs/stability"

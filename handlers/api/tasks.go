@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,6 +14,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
@@ -347,8 +347,8 @@ func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statist
 		counts := map[string]int{}
 		known := 0
 		for _, level := range stability.Levels {
-			counts[string(level)] = levels[one.Number][level]
-			known += levels[one.Number][level]
+			counts[string(level)] = levels[one.Number][string(level)]
+			known += levels[one.Number][string(level)]
 		}
 		counts[string(stability.Unknown)] += task.TotalItems - known
 		output.Body.Variants = append(output.Body.Variants, variantStatistics{one, counts})

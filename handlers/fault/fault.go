@@ -244,7 +244,7 @@ func Parameter(name string, limit Limit) *Fault {
 	return f
 }
 
-// Field is Parameter for a field of the library: it stands in the details too.
+// Field is Parameter for a field of the library, which the details name too.
 func Field(name string, limit Limit) *Fault {
 	f := Parameter(name, limit)
 	f.field = name

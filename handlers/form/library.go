@@ -100,7 +100,7 @@ func (c *fields) retryOn(to *[]string) {
 	}
 	*to = []string{}
 	for _, kind := range c.form.List("retry_on") {
-		if kind == "none" { // how a form says that nothing is chosen
+		if kind == "none" { // a form with nothing chosen
 			continue
 		}
 		if !slices.Contains(agent.RetryKinds, kind) {
@@ -133,12 +133,6 @@ func protocolNames(onlyModels bool) (names []string) {
 	return names
 }
 
-// AgentProtocols and ProviderProtocols are the names of the protocols that agents and providers may have.
-func AgentProtocols() []string { return protocolNames(false) }
-
-// ProviderProtocols are the names of the protocols that providers may have.
-func ProviderProtocols() []string { return protocolNames(true) }
-
 // Provider checks a form for a provider; fields that are absent keep what base has. Secrets of base stay with its origin.
 func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base
@@ -146,7 +140,7 @@ func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (
 		p.RetryOn = agent.RetryKinds
 	}
 	c.entryName(&p.Name)
-	c.choice("protocol", ProviderProtocols(), &p.Protocol)
+	c.choice("protocol", protocolNames(true), &p.Protocol)
 	if form.Has("base_url") {
 		p.BaseURL = strings.TrimRight(form.Value("base_url"), "/")
 	}
@@ -214,7 +208,7 @@ func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a libr
 		a.RetryOn = agent.RetryKinds
 	}
 	c.entryName(&a.Name)
-	c.choice("protocol", AgentProtocols(), &a.Protocol)
+	c.choice("protocol", protocolNames(false), &a.Protocol)
 	c.agentAddress(base, check, &a)
 	c.object("extra_payload", &a.ExtraPayload)
 	c.object("body_template", &a.Template)

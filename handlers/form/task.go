@@ -65,7 +65,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.model()
 	c.headers(rules.SealedHeaders)
 	c.payload()
-	c.number("runs_per_item", 1, 20, &c.n.RunsPerItem)
+	c.number("runs_per_item", 1, tasks.MaxRuns, &c.n.RunsPerItem)
 	c.number("timeout_seconds", 1, 600, &c.n.TimeoutSeconds)
 	c.number("max_retries", 0, 5, &c.n.MaxRetries)
 	c.number("concurrency", 1, 64, &c.n.Concurrency)

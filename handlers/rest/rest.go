@@ -7,15 +7,16 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/labstack/echo/v4"
+
 	"wending/db"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/jobs/beijing"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
-	"github.com/labstack/echo/v4"
 )
 
 // Conflict is an error whose answer says what is there.

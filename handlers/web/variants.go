@@ -19,12 +19,9 @@ import (
 // showVariants compares the variants of a task. The report asks for the numbers alone.
 func (p *Pages) showVariants(c echo.Context) error {
 	ctx := c.Request().Context()
-	task, err := p.task(c)
+	task, err := p.reviewedTask(c)
 	if err != nil {
 		return err
-	}
-	if !task.HasResults {
-		return fault.New("TASK_NOT_FINISHED")
 	}
 	page, err := pageOf(c)
 	if err != nil {
@@ -83,24 +80,24 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]comparison.Question,
 		order[place] = place
 	}
 	if isBySpread {
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spread(matrix, b), spread(matrix, a)) })
+		spreads := make([]float64, len(order))
+		for place := range order {
+			spreads[place] = spread(matrix, place)
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spreads[b], spreads[a]) })
 	}
 	order = part(order, page)
-	ids := make([]int64, len(order))
+	asked := make([]comparison.Question, len(order))
 	for n, place := range order {
-		ids[n] = matrix[0][place].ID
+		asked[n] = matrix[0][place]
 	}
-	items, err := p.report.ItemsByID(c.Request().Context(), ids)
+	byID, err := p.itemsOf(c.Request().Context(), asked)
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[int64]db.Item, len(items))
-	for _, item := range items {
-		byID[item.ID] = item
-	}
 	questions := make([]variants.Question, len(order))
 	for n, place := range order {
-		questions[n] = variants.Question{Item: byID[ids[n]], Variants: make([]comparison.Question, len(matrix))}
+		questions[n] = variants.Question{Item: byID[asked[n].ID], Variants: make([]comparison.Question, len(matrix))}
 		for variant := range matrix {
 			questions[n].Variants[variant] = matrix[variant][place]
 		}

@@ -17,12 +17,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"wending/jobs/guard"
-	"wending/jobs/protocol"
 
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
+
+	"wending/jobs/guard"
+	"wending/jobs/protocol"
 )
 
 // Client calls agents through a Guard. It is safe for concurrent use.

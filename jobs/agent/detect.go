@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+
 	"wending/jobs/protocol"
 )
 

@@ -12,7 +12,7 @@ import (
 	"wending/jobs/protocol"
 )
 
-// A server that always plays one recording is recognised by its answers, whatever its address.
+// A server is recognised by its answers, whatever its address: here each plays one recording.
 func TestAProtocolIsRecognisedByWhatAnswers(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"wending/jobs/guard"
-	"wending/jobs/protocol"
 
 	"github.com/stretchr/testify/require"
+
+	"wending/jobs/guard"
+	"wending/jobs/protocol"
 )
 
 // Each status that is no success becomes its own code, with the agent's words where there are any.

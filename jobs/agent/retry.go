@@ -3,6 +3,7 @@ package agent
 import (
 	"net/http"
 	"slices"
+
 	"wending/jobs/protocol"
 )
 

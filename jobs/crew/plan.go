@@ -11,7 +11,7 @@ const (
 	// drainedFor is how long after a claim found nothing left of a target it is not claimed from again. Units requeued
 	// later, from a worker that died, get new lanes.
 	drainedFor = time.Second
-	// besideOthers is how far ahead a rate-limit slot may be for a lane that other targets could use meanwhile.
+	// besideOthers is how far ahead a rate-limit slot may be while other targets could use the lane.
 	besideOthers = 50 * time.Millisecond
 	// leastPace is what a call counts at least when lanes are dealt out.
 	leastPace = time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -91,20 +92,6 @@ func (s *Service) seal(has bool, value any, id uuid.UUID, place string, into *[]
 	return err
 }
 
-func optional(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func textOf(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
 // SaveProvider stores a provider, a new one if id is uuid.Nil, and returns its id.
 func (s *Service) SaveProvider(ctx context.Context, id uuid.UUID, p Provider) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
@@ -112,7 +99,7 @@ func (s *Service) SaveProvider(ctx context.Context, id uuid.UUID, p Provider) (u
 		id = uuid.New()
 	}
 	row := entries.Provider{
-		Entry: entries.Entry{ID: id, Name: p.Name}, Protocol: p.Protocol, BaseURL: p.BaseURL, RateLimit: optional(p.RateLimit), RetryOn: p.RetryOn,
+		Entry: entries.Entry{ID: id, Name: p.Name}, Protocol: p.Protocol, BaseURL: p.BaseURL, RateLimit: tasks.Given(p.RateLimit), RetryOn: p.RetryOn,
 	}
 	err := errors.Join(s.seal(p.APIKey != "", p.APIKey, id, keyPlace, &row.SealedKey), s.seal(len(p.Headers) > 0, p.Headers, id, headersPlace, &row.SealedHeaders))
 	if err != nil {
@@ -130,7 +117,7 @@ func save[T any](ctx context.Context, kind entries.Kind[T], row T, isNew bool) e
 
 // OpenProvider opens a provider's secrets.
 func (s *Service) OpenProvider(row entries.Provider) (p Provider, err error) {
-	p = Provider{Name: row.Name, Protocol: row.Protocol, BaseURL: row.BaseURL, RateLimit: textOf(row.RateLimit), RetryOn: row.RetryOn}
+	p = Provider{Name: row.Name, Protocol: row.Protocol, BaseURL: row.BaseURL, RateLimit: tasks.TextOf(row.RateLimit), RetryOn: row.RetryOn}
 	err = errors.Join(
 		s.Sealer.Open(row.SealedKey, row.ID.String()+keyPlace, &p.APIKey), s.Sealer.Open(row.SealedHeaders, row.ID.String()+headersPlace, &p.Headers))
 	return p, err
@@ -144,7 +131,7 @@ func (s *Service) SaveModel(ctx context.Context, id uuid.UUID, m Model) (uuid.UU
 	}
 	row := entries.Model{
 		Entry: entries.Entry{ID: id, Name: m.Name}, ProviderID: m.ProviderID, ModelID: m.ModelID,
-		InputPrice: optional(m.InputPrice), OutputPrice: optional(m.OutputPrice), Currency: optional(m.Currency),
+		InputPrice: tasks.Given(m.InputPrice), OutputPrice: tasks.Given(m.OutputPrice), Currency: tasks.Given(m.Currency),
 	}
 	if err := s.seal(m.Parameters != nil, m.Parameters, id, parametersPlace, &row.SealedParameters); err != nil {
 		return uuid.Nil, err
@@ -155,8 +142,8 @@ func (s *Service) SaveModel(ctx context.Context, id uuid.UUID, m Model) (uuid.UU
 // OpenModel opens what a model has sealed.
 func (s *Service) OpenModel(row entries.Model) (m Model, err error) {
 	m = Model{
-		Name: row.Name, ProviderID: row.ProviderID, ModelID: row.ModelID, InputPrice: textOf(row.InputPrice), OutputPrice: textOf(row.OutputPrice),
-		Currency: textOf(row.Currency),
+		Name: row.Name, ProviderID: row.ProviderID, ModelID: row.ModelID, InputPrice: tasks.TextOf(row.InputPrice), OutputPrice: tasks.TextOf(row.OutputPrice),
+		Currency: tasks.TextOf(row.Currency),
 	}
 	return m, s.Sealer.Open(row.SealedParameters, row.ID.String()+parametersPlace, &m.Parameters)
 }
@@ -168,7 +155,7 @@ func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UU
 		id = uuid.New()
 	}
 	address, query, hasQuery := strings.Cut(a.URL, "?")
-	row := entries.Agent{Entry: entries.Entry{ID: id, Name: a.Name}, Protocol: a.Protocol, URL: address, RateLimit: optional(a.RateLimit), RetryOn: a.RetryOn}
+	row := entries.Agent{Entry: entries.Entry{ID: id, Name: a.Name}, Protocol: a.Protocol, URL: address, RateLimit: tasks.Given(a.RateLimit), RetryOn: a.RetryOn}
 	err := errors.Join(
 		s.seal(hasQuery, query, id, queryPlace, &row.SealedQuery), s.seal(len(a.Headers) > 0, a.Headers, id, headersPlace, &row.SealedHeaders),
 		s.seal(a.ExtraPayload != nil, a.ExtraPayload, id, payloadPlace, &row.SealedPayload), s.seal(a.Template != nil, a.Template, id, templatePlace, &row.SealedTemplate))
@@ -181,7 +168,7 @@ func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UU
 // OpenAgent opens an agent's secrets.
 func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 	owner := row.ID.String()
-	a = Agent{Name: row.Name, Protocol: row.Protocol, URL: row.URL, RateLimit: textOf(row.RateLimit), RetryOn: row.RetryOn}
+	a = Agent{Name: row.Name, Protocol: row.Protocol, URL: row.URL, RateLimit: tasks.TextOf(row.RateLimit), RetryOn: row.RetryOn}
 	var query *string
 	err = errors.Join(
 		s.Sealer.Open(row.SealedQuery, owner+queryPlace, &query), s.Sealer.Open(row.SealedHeaders, owner+headersPlace, &a.Headers),
@@ -192,7 +179,7 @@ func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 	return a, err
 }
 
-// Target is the copy of an agent that a task keeps.
+// agentTarget is the copy of an agent that a task keeps.
 func (s *Service) agentTarget(row entries.Agent) (tasks.NewTarget, error) {
 	a, err := s.OpenAgent(row)
 	if err != nil {
@@ -229,9 +216,7 @@ func (s *Service) modelTarget(ctx context.Context, row entries.Model) (tasks.New
 	}
 	spoken, _ := protocol.Of(p.Protocol)
 	headers := map[string]string{}
-	for name, value := range p.Headers {
-		headers[name] = value
-	}
+	maps.Copy(headers, p.Headers)
 	if p.APIKey != "" {
 		spoken.SetKey(headers, p.APIKey)
 	}
@@ -255,12 +240,12 @@ type Tested struct {
 }
 
 // TestAgent asks a saved agent a question and notes how that ended.
-func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question string, rawLimit int) (Tested, error) {
+func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question string) (Tested, error) {
 	target, err := s.agentTarget(row)
 	if err != nil {
 		return Tested{}, err
 	}
-	tested, err := s.try(ctx, s.Agents, target, question, rawLimit)
+	tested, err := s.try(ctx, s.Agents, target, question)
 	if err != nil {
 		return Tested{}, err
 	}
@@ -268,52 +253,42 @@ func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question str
 }
 
 // TestModel asks a saved model a question and notes how that ended.
-func (s *Service) TestModel(ctx context.Context, row entries.Model, question string, rawLimit int) (Tested, error) {
+func (s *Service) TestModel(ctx context.Context, row entries.Model, question string) (Tested, error) {
 	target, err := s.modelTarget(ctx, row)
 	if err != nil {
 		return Tested{}, err
 	}
-	tested, err := s.try(ctx, s.Models, target, question, rawLimit)
+	tested, err := s.try(ctx, s.Models, target, question)
 	if err != nil {
 		return Tested{}, err
 	}
 	return tested, s.Entries.Models.NoteTest(ctx, row.ID, tested.ErrorCode)
 }
 
-// TryAgent asks an agent that is not saved.
-func (s *Service) TryAgent(ctx context.Context, a Agent, question string, rawLimit int) (Tested, error) {
-	target := tasks.NewTarget{
-		Target:  db.Target{Kind: db.TargetAgent, Protocol: a.Protocol, RateLimit: s.rate(optional(a.RateLimit))},
-		Secrets: tasks.Target{URL: a.URL, Headers: a.Headers, Payload: a.ExtraPayload, Template: a.Template},
-	}
-	return s.try(ctx, s.Agents, target, question, rawLimit)
-}
-
-func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.NewTarget, question string, rawLimit int) (Tested, error) {
+func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.NewTarget, question string) (Tested, error) {
 	if err := s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience); err != nil {
 		return Tested{}, err
 	}
-	return Tested{target.Protocol, client.Ask(ctx, testRequest(target, question, rawLimit))}, nil
+	return Tested{target.Protocol, client.Ask(ctx, testRequest(target, question))}, nil
 }
 
 // slotPatience is how long a test waits for the target's rate limit.
 const slotPatience = 10 * time.Second
 
-func testRequest(target tasks.NewTarget, question string, rawLimit int) protocol.Request {
-	request := protocol.Request{
+func testRequest(target tasks.NewTarget, question string) protocol.Request {
+	return protocol.Request{
 		Protocol: target.Protocol, URL: target.Secrets.URL, Headers: target.Secrets.Headers, Template: target.Secrets.Template, ExtraPayload: target.Secrets.Payload,
-		Question: question, Stream: true, Model: textOf(target.Model), IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout, RawLimit: rawLimit,
+		Question: question, Stream: true, Model: tasks.TextOf(target.Model), IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout,
 	}
-	return request
 }
 
 // Detect recognises the protocol of an agent at an address.
-func (s *Service) Detect(ctx context.Context, address string, headers map[string]string, payload json.RawMessage, question string, rawLimit int) (Tested, error) {
+func (s *Service) Detect(ctx context.Context, address string, headers map[string]string, payload json.RawMessage, question string) (Tested, error) {
 	if err := s.Tasks.AwaitSlot(ctx, address, s.DefaultRate, slotPatience); err != nil {
 		return Tested{}, err
 	}
 	target := tasks.NewTarget{Secrets: tasks.Target{URL: address, Headers: headers, Payload: payload}}
-	name, answer := s.Agents.Detect(ctx, testRequest(target, question, rawLimit))
+	name, answer := s.Agents.Detect(ctx, testRequest(target, question))
 	return Tested{name, answer}, nil
 }
 

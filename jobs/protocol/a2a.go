@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/json"
 	"strings"
+
 	"wending/jobs/wire"
 )
 
@@ -10,12 +11,11 @@ import (
 // method of it (SendMessage, SendStreamingMessage). Source: a2a-protocol.org, specification.
 var a2a = Protocol{
 	Name: "a2a", Label: "A2A", paths: []string{"/a2a"},
-	headers: map[string]string{},
 	body: func(q Request) map[string]any {
 		var given struct{ Method string }
-		_ = json.Unmarshal(q.ExtraPayload, &given) // what is wrong with it is told when it is merged
+		_ = json.Unmarshal(q.ExtraPayload, &given) // merging it reports what is wrong with it
 		part := map[string]any{"text": q.whole()}
-		message := map[string]any{"messageId": q.CallID(), "role": "ROLE_USER", "parts": []any{part}}
+		message := map[string]any{"messageId": q.IdempotencyKey, "role": "ROLE_USER", "parts": []any{part}}
 		method := given.Method
 		if !strings.HasPrefix(method, "Send") {
 			part["kind"], message["kind"], message["role"] = "text", "message", "user"
@@ -23,7 +23,7 @@ var a2a = Protocol{
 				method = "message/stream"
 			}
 		}
-		return map[string]any{"jsonrpc": "2.0", "id": q.CallID(), "method": method, "params": map[string]any{"message": message}}
+		return map[string]any{"jsonrpc": "2.0", "id": q.IdempotencyKey, "method": method, "params": map[string]any{"message": message}}
 	},
 	reader: func(t *transcript) reader {
 		return &a2aReader{strict: strict{transcript: t, end: "its terminal state"}}

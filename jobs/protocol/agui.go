@@ -7,12 +7,12 @@ var agUI = Protocol{
 	Name: "ag-ui", Label: "AG-UI", paths: []string{"/agui", "/ag-ui", "/awp"},
 	body: func(q Request) map[string]any {
 		messages := []map[string]string{}
-		if q.SystemPrompt != nil && *q.SystemPrompt != "" {
-			messages = append(messages, map[string]string{"id": "s1", "role": "system", "content": *q.SystemPrompt})
+		if system := q.system(); system != "" {
+			messages = append(messages, map[string]string{"id": "s1", "role": "system", "content": system})
 		}
 		messages = append(messages, map[string]string{"id": "u1", "role": "user", "content": q.User()})
 		return map[string]any{
-			"threadId": q.CallID(), "runId": q.CallID(), "state": map[string]any{}, "messages": messages,
+			"threadId": q.IdempotencyKey, "runId": q.IdempotencyKey, "state": map[string]any{}, "messages": messages,
 			"tools": []any{}, "context": []any{}, "forwardedProps": map[string]any{},
 		}
 	},

@@ -48,16 +48,13 @@ type Request struct {
 	Template json.RawMessage
 	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil means there are none.
 	ExtraPayload json.RawMessage
-	// IdempotencyKey lets the agent recognise a retried call.
+	// IdempotencyKey is new for each call and the same for each of its attempts, so that the agent can recognise a retry.
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
 	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
 	RawLimit int
 }
-
-// CallID is new for each call and the same for each of its attempts.
-func (q Request) CallID() string { return q.IdempotencyKey }
 
 // Answer is the outcome of a call.
 type Answer struct {

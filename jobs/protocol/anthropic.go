@@ -11,8 +11,8 @@ var anthropic = Protocol{
 			"max_tokens": 4096, // the protocol demands a number; parameters may give another
 			"messages":   []map[string]string{{"role": "user", "content": q.User()}}, "stream": q.Stream,
 		}
-		if q.SystemPrompt != nil && *q.SystemPrompt != "" {
-			body["system"] = *q.SystemPrompt
+		if system := q.system(); system != "" {
+			body["system"] = system
 		}
 		return q.withModel(body)
 	},

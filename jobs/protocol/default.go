@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"strings"
+
 	"wending/jobs/wire"
 )
 

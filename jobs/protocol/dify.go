@@ -33,9 +33,9 @@ func difyMode(stream bool) string {
 	return "blocking"
 }
 
-// caller names whoever asks, where a platform wants a name. It is new for each call: a platform that remembers its users
+// caller is the user name for platforms that want one. It is new for each call: a platform that remembers its users
 // must not let one answer shape the next.
-func caller(q Request) string { return "wending-" + q.CallID() }
+func caller(q Request) string { return "wending-" + q.IdempotencyKey }
 
 type difyChatReader struct {
 	strict

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"strings"
+
 	"wending/jobs/wire"
 )
 

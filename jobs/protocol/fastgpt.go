@@ -8,7 +8,7 @@ var fastGPT = Protocol{
 	Name: "fastgpt", Label: "FastGPT", paths: []string{"/api/v1/chat/completions", "/api/v2/chat/completions"},
 	body: func(q Request) map[string]any {
 		return map[string]any{
-			"chatId": caller(q), "stream": q.Stream, "detail": true, "variables": map[string]any{}, "messages": q.messages(),
+			"chatId": caller(q), "stream": q.Stream, "detail": true, "variables": map[string]any{}, "messages": q.messages("user"),
 		}
 	},
 	reader: func(t *transcript) reader {

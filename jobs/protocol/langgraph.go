@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"strings"
+
 	"wending/jobs/wire"
 )
 
@@ -10,13 +11,8 @@ import (
 var langGraph = Protocol{
 	Name: "langgraph", Label: "LangGraph", paths: []string{"/runs/stream", "/runs/wait"},
 	body: func(q Request) map[string]any {
-		var messages []map[string]string
-		if q.SystemPrompt != nil && *q.SystemPrompt != "" {
-			messages = append(messages, map[string]string{"role": "system", "content": *q.SystemPrompt})
-		}
-		messages = append(messages, map[string]string{"role": "human", "content": q.User()})
 		return map[string]any{
-			"assistant_id": "agent", "input": map[string]any{"messages": messages},
+			"assistant_id": "agent", "input": map[string]any{"messages": q.messages("human")},
 			"stream_mode": []string{"messages-tuple", "updates", "custom"},
 		}
 	},
@@ -38,7 +34,7 @@ func (r *langGraphReader) take(e wire.Event) {
 		r.hasState = false
 		if len(v.Items) > 0 && isOfAssistant(v.Items[0]) {
 			r.text(contentText(at(v.Items[0], "content")))
-			r.metadata(v.Items[0])
+			r.usage.setLangChain(v.Items[0])
 		}
 		r.isOwn = true
 	case "messages/partial", "messages/complete":
@@ -74,14 +70,10 @@ func (r *langGraphReader) last(messages wire.Value) {
 	for n := len(messages.Items) - 1; n >= 0; n-- {
 		if message := messages.Items[n]; isOfAssistant(message) {
 			r.replace(contentText(at(message, "content")))
-			r.metadata(message)
+			r.usage.setLangChain(message)
 			return
 		}
 	}
-}
-
-func (r *langGraphReader) metadata(message wire.Value) {
-	r.usage.set(at(message, "usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
 }
 
 func isOfAssistant(message wire.Value) bool {

@@ -20,13 +20,13 @@ func (r *langServeReader) take(e wire.Event) {
 		r.isOwn = true
 	case "data":
 		r.text(messageText(v))
-		r.usage.set(at(v, "usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
+		r.usage.setLangChain(v)
 	case "error":
 		r.isOwn = true
 		r.fail(v)
 	case "":
 		if output, ok := v.Get("output"); ok && r.body(e) { // of /invoke
-			r.usage.set(at(output, "usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
+			r.usage.setLangChain(output)
 			text := messageText(output)
 			if text == nil {
 				text = outputText(output)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -91,6 +92,11 @@ func (u *Usage) set(v wire.Value, input, output, total string) {
 	}
 }
 
+// setLangChain takes the usage of a message of LangChain.
+func (u *Usage) setLangChain(message wire.Value) {
+	u.set(at(message, "usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
+}
+
 // sum is the usage with the total that follows where none was given.
 func (u Usage) sum() Usage {
 	if u.Total == nil && u.Input != nil && u.Output != nil {
@@ -119,37 +125,47 @@ func numberOf(v wire.Value, name string) *int {
 
 // User is the text of the user's turn where context and question are one text.
 func (q Request) User() string {
-	if q.UserContext == nil || *q.UserContext == "" {
+	if stringOf(q.UserContext) == "" {
 		return q.Question
 	}
 	return *q.UserContext + "\n\n" + q.Question
 }
 
+// system is the system prompt; empty means that there is none.
+func (q Request) system() string { return stringOf(q.SystemPrompt) }
+
 // whole is the text where there is no place for a system prompt either.
 func (q Request) whole() string {
-	if q.SystemPrompt == nil || *q.SystemPrompt == "" {
+	if q.system() == "" {
 		return q.User()
 	}
-	return *q.SystemPrompt + "\n\n" + q.User()
+	return q.system() + "\n\n" + q.User()
 }
 
-// messages are those of the chat protocols.
-func (q Request) messages() (messages []map[string]string) {
-	if q.SystemPrompt != nil && *q.SystemPrompt != "" {
-		messages = append(messages, map[string]string{"role": "system", "content": *q.SystemPrompt})
+// messages are those of the chat protocols, which call the user by a role.
+func (q Request) messages(user string) (messages []map[string]string) {
+	if q.system() != "" {
+		messages = append(messages, map[string]string{"role": "system", "content": q.system()})
 	}
-	return append(messages, map[string]string{"role": "user", "content": q.User()})
+	return append(messages, map[string]string{"role": user, "content": q.User()})
 }
 
 // inputs are the texts beside the question for platforms that have named inputs.
 func (q Request) inputs() map[string]string {
 	inputs := map[string]string{}
-	for name, text := range map[string]*string{"system_prompt": q.SystemPrompt, "user_context": q.UserContext} {
-		if text != nil && *text != "" {
-			inputs[name] = *text
+	for name, text := range map[string]string{"system_prompt": q.system(), "user_context": stringOf(q.UserContext)} {
+		if text != "" {
+			inputs[name] = text
 		}
 	}
 	return inputs
+}
+
+func stringOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 // withModel adds the model's name to a body if there is one.
@@ -176,7 +192,7 @@ func (q Request) Body() ([]byte, error) {
 		}
 		rendered, isObject := render(template, q.values()).(map[string]any)
 		if !isObject {
-			return nil, fmt.Errorf("the template is no JSON object")
+			return nil, errors.New("the template is not a JSON object")
 		}
 		members = rendered
 	} else {
@@ -201,16 +217,9 @@ func (q Request) Body() ([]byte, error) {
 // values are what a template may hold: the request's texts over the row's variables.
 func (q Request) values() map[string]string {
 	values := map[string]string{}
-	for name, text := range q.Variables {
-		values[name] = text
-	}
+	maps.Copy(values, q.Variables)
 	values["question"], values["standard_answer"], values["session_id"], values["model"] = q.Question, q.StandardAnswer, q.SessionID, q.Model
-	for name, text := range map[string]*string{"system_prompt": q.SystemPrompt, "user_context": q.UserContext} {
-		values[name] = ""
-		if text != nil {
-			values[name] = *text
-		}
-	}
+	values["system_prompt"], values["user_context"] = q.system(), stringOf(q.UserContext)
 	return values
 }
 
@@ -274,6 +283,13 @@ func (s *strict) replace(text []byte) {
 func (s *strict) replaceReasoning(text []byte) {
 	if !s.hasEnded {
 		s.transcript.reasoning = s.transcript.whole(text)
+	}
+}
+
+// done takes [DONE], which is the protocol's own end once something of the protocol came.
+func (s *strict) done() {
+	if s.isOwn {
+		s.close()
 	}
 }
 
@@ -372,10 +388,10 @@ func (p Protocol) Suggests(path string) (length int) {
 }
 
 // Read reads the body of an answer. onEnd is called when the protocol's own end has come: what follows it is read too, for
-// a while.  reason says in words what broke the connection, where something did.
+// a while. reason says in words what broke the connection, where something did.
 func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string) Answer {
-	t := &transcript{protocol: p, onEnd: onEnd}
-	t.reader = p.reader(t)
+	t := newTranscript(p)
+	t.onEnd = onEnd
 	var broken error
 	if err := t.Read(body, t); err != nil {
 		broken = errors.New(reason(err))

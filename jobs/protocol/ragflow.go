@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"strings"
+
 	"wending/jobs/wire"
 )
 
@@ -12,7 +13,7 @@ var (
 		Name: "ragflow-chat", Label: "RAGFlow Chat", paths: []string{"/api/v1/chats/", "/chat/completion"},
 		body: func(q Request) map[string]any {
 			// question is what servers before 0.23 read.
-			return map[string]any{"messages": q.messages(), "question": q.whole(), "session_id": "", "stream": q.Stream}
+			return map[string]any{"messages": q.messages("user"), "question": q.whole(), "session_id": "", "stream": q.Stream}
 		},
 		reader: func(t *transcript) reader {
 			return &ragflowChatReader{strict: strict{transcript: t, end: `"data": true`}}
@@ -104,9 +105,7 @@ type ragflowAgentReader struct{ strict }
 
 func (r *ragflowAgentReader) take(e wire.Event) {
 	if e.IsDone {
-		if r.isOwn {
-			r.close()
-		}
+		r.done()
 		return
 	}
 	v := e.Value

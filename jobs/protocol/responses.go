@@ -7,8 +7,8 @@ var responses = Protocol{
 	Name: "openai-responses", Label: "OpenAI Responses", path: "/responses", paths: []string{"/v1/responses"},
 	body: func(q Request) map[string]any {
 		body := map[string]any{"input": q.User(), "stream": q.Stream}
-		if q.SystemPrompt != nil && *q.SystemPrompt != "" {
-			body["instructions"] = *q.SystemPrompt
+		if system := q.system(); system != "" {
+			body["instructions"] = system
 		}
 		return q.withModel(body)
 	},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
 	"wending/jobs/wire"
 )
 

@@ -68,3 +68,10 @@ func Letter(n int) string {
 	}
 	return string(rune('\u0100' + n - 52))
 }
+
+// ProvedShare is what share of equal answers so many equal ones of so many prove at least: the lower end of the 95 % Wilson
+// interval.
+func ProvedShare(runs int) float64 {
+	const z = 1.959963984540054
+	return float64(runs) / (float64(runs) + z*z)
+}

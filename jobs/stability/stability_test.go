@@ -49,3 +49,10 @@ func TestLettersFollowTheFirstAppearance(t *testing.T) {
 		seen[letter] = true
 	}
 }
+
+// Five of five is the example of metrics.md.
+func TestEqualAnswersProveLessThanTheyShow(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 0.5655, stability.ProvedShare(5), 0.00005)
+	require.InDelta(t, 0.8389, stability.ProvedShare(20), 0.00005)
+}

@@ -112,7 +112,7 @@ func (s *Service) estimate(ctx context.Context, n New, targets []NewTarget, call
 			perCall := input.Mul(decimal.NewFromFloat(*past.InputTokens)).Add(output.Mul(decimal.NewFromFloat(*past.OutputTokens)))
 			cost = cost.Add(perCall.Mul(decimal.NewFromInt(int64(calls))).Shift(-6))
 		}
-		if currency := textOf(target.Currency); currency != "" && !slices.Contains(currencies, currency) {
+		if currency := TextOf(target.Currency); currency != "" && !slices.Contains(currencies, currency) {
 			currencies = append(currencies, currency)
 		}
 	}
@@ -145,10 +145,8 @@ func (n New) unknownVariables() []string {
 	if n.Dataset == nil {
 		return nil
 	}
-	values := map[string]string{}
-	for _, name := range append([]string{"question", "standard_answer", "system_prompt", "user_context", "question_id"}, n.Dataset.VariableNames...) {
-		values[name] = ""
-	}
+	names := n.Dataset.VariableNames
+	values := Values(db.Item{Variables: make([]string, len(names))}, names)
 	var templates []string
 	for _, one := range n.Prompts {
 		templates = append(templates, one.System, one.User)

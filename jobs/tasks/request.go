@@ -17,7 +17,7 @@ func Values(item db.Item, names []string) map[string]string {
 		}
 	}
 	values["question"], values["standard_answer"], values["question_id"] = item.Question, item.StandardAnswer, item.QuestionID
-	values["system_prompt"], values["user_context"] = textOf(item.SystemPrompt), textOf(item.UserContext)
+	values["system_prompt"], values["user_context"] = TextOf(item.SystemPrompt), TextOf(item.UserContext)
 	return values
 }
 
@@ -31,13 +31,13 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 		Variables: values, Stream: task.UseStream, Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
 	}
 	if target.Kind == db.TargetModel {
-		request.Model = textOf(target.Model)
+		request.Model = TextOf(target.Model)
 	}
-	if system := textOf(variant.SystemTemplate); system != "" {
+	if system := TextOf(variant.SystemTemplate); system != "" {
 		rendered := prompt.Render(system, values)
 		request.SystemPrompt = &rendered
 	}
-	if user := textOf(variant.UserTemplate); user != "" {
+	if user := TextOf(variant.UserTemplate); user != "" {
 		request.Question = prompt.Render(user, values)
 		if protocol, _ := protocol.Of(target.Protocol); !protocol.NamesContext() {
 			request.UserContext = nil // the template says where it stands
@@ -46,7 +46,8 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 	return request
 }
 
-func textOf(text *string) string {
+// TextOf is the text that Given was given.
+func TextOf(text *string) string {
 	if text == nil {
 		return ""
 	}

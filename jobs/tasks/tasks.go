@@ -21,7 +21,6 @@ import (
 
 	"wending/db"
 	"wending/db/history"
-	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/secret"
@@ -124,9 +123,6 @@ type New struct {
 	// Untested are the names of the targets whose last test failed.
 	Untested []string
 }
-
-// typedRetry are the failures that are retried of an address that was typed.
-var typedRetry = agent.RetryTyped
 
 // Origin returns scheme://host:port of an agent's URL: the key of its rate limit. All spellings of one address –
 // of its port, its case, a dot at its end, IPv4 written as IPv6 – have one origin.
@@ -383,7 +379,7 @@ func (s *Service) CopySettings(source db.Task) (New, error) {
 		if variant.Target == 1 && variant.PromptID != nil {
 			name, _, _ := strings.Cut(variant.Name, " v"+strconv.Itoa(*variant.PromptVersion))
 			n.Prompts = append(n.Prompts, NewPrompt{
-				ID: *variant.PromptID, Version: *variant.PromptVersion, Name: name, System: textOf(variant.SystemTemplate), User: textOf(variant.UserTemplate),
+				ID: *variant.PromptID, Version: *variant.PromptVersion, Name: name, System: TextOf(variant.SystemTemplate), User: TextOf(variant.UserTemplate),
 			})
 		}
 	}

@@ -6,11 +6,13 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/jobs/agent"
 	"wending/jobs/protocol"
 )
 
-// Limits of what a task may compare.
+// Limits of a task: runs of each question, variants, and calls of one launch.
 const (
+	MaxRuns     = 20
 	MaxVariants = 20
 	MaxCalls    = 200_000
 )
@@ -38,7 +40,7 @@ func (n New) AllTargets() []NewTarget {
 	targets := append([]NewTarget{}, n.Targets...)
 	if n.AgentURL != "" {
 		typed := NewTarget{
-			Target:  db.Target{Kind: db.TargetURL, Protocol: protocol.Default, RateLimit: n.RateLimit, RetryOn: typedRetry},
+			Target:  db.Target{Kind: db.TargetURL, Protocol: protocol.Default, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped},
 			Secrets: Target{URL: n.AgentURL, Headers: n.Headers},
 		}
 		if n.AgentModel != "" {
@@ -69,7 +71,7 @@ func (n New) AllVariants() (variants []db.Variant) {
 		add(db.Variant{}, "")
 	}
 	for _, prompt := range n.Prompts {
-		add(db.Variant{PromptID: &prompt.ID, PromptVersion: &prompt.Version, SystemTemplate: given(prompt.System), UserTemplate: given(prompt.User)},
+		add(db.Variant{PromptID: &prompt.ID, PromptVersion: &prompt.Version, SystemTemplate: Given(prompt.System), UserTemplate: Given(prompt.User)},
 			fmt.Sprintf("%s v%d", prompt.Name, prompt.Version))
 	}
 	return variants
@@ -90,7 +92,8 @@ func variantName(prompt string, target NewTarget) string {
 	return prompt + " × " + name
 }
 
-func given(text string) *string {
+// Given is a text that may be absent: nil for an empty one.
+func Given(text string) *string {
 	if text == "" {
 		return nil
 	}

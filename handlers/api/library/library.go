@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"wending/handlers/rest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -22,6 +21,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/handlers/rest"
 	"wending/jobs/dataset"
 	"wending/jobs/library"
 	"wending/jobs/prompt"
@@ -92,8 +92,8 @@ type Prompt struct {
 	EntryHead
 	Description string `json:"description"`
 	Version     int    `json:"version" doc:"Number of the newest version" example:"3"`
-	System      string `json:"system" doc:"Template of the system message; empty: the row's system_prompt"`
-	User        string `json:"user" doc:"Template of the question; empty: the question as it is" example:"请用一句话回答：{{question}}"`
+	System      string `json:"system" doc:"Template of the system message; the row's system_prompt if empty"`
+	User        string `json:"user" doc:"Template of the question; the question itself if empty" example:"请用一句话回答：{{question}}"`
 }
 
 // PromptVersion is one version of a prompt.
@@ -188,6 +188,15 @@ type EntryPath struct {
 
 func (p EntryPath) id() (uuid.UUID, error) { return request.ID(p.ID, entries.KindEntry) }
 
+// find returns the entry that a path names.
+func find[T any](ctx context.Context, path EntryPath, kind entries.Kind[T]) (id uuid.UUID, row T, err error) {
+	if id, err = path.id(); err != nil {
+		return id, row, err
+	}
+	row, err = kind.Get(ctx, id)
+	return id, row, err
+}
+
 type libraryListInput struct {
 	rest.PageQuery
 	Query    string `query:"query" doc:"Only entries whose name contains this text, without regard to case"`
@@ -271,11 +280,7 @@ func (r resource[T, B]) register(api huma.API, h *handler) {
 		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change what is sent of a " + r.singular,
 		Description: "Tasks that exist keep what they had.", Faults: []string{"NOT_FOUND", "PARAMETER_INVALID", "REQUEST_INVALID"}, Body: r.body,
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[B], error) {
-		id, err := input.id()
-		if err != nil {
-			return nil, err
-		}
-		row, err := r.kind.Get(ctx, id)
+		id, row, err := find(ctx, input.EntryPath, r.kind)
 		if err != nil {
 			return nil, err
 		}
@@ -583,7 +588,7 @@ func (h *handler) registerTests(api huma.API) {
 		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 		return try(ctx, input, saved.Models, func(row entries.Model, question string) (library.Tested, error) {
-			return h.Library.TestModel(ctx, row, question, 0)
+			return h.Library.TestModel(ctx, row, question)
 		})
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -591,7 +596,7 @@ func (h *handler) registerTests(api huma.API) {
 		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 		return try(ctx, input, saved.Agents, func(row entries.Agent, question string) (library.Tested, error) {
-			return h.Library.TestAgent(ctx, row, question, 0)
+			return h.Library.TestAgent(ctx, row, question)
 		})
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -607,7 +612,7 @@ func (h *handler) registerTests(api huma.API) {
 			return nil, err
 		}
 		defer leave()
-		tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, questionOf(ctx, input.Form), 0)
+		tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, questionOf(ctx, input.Form))
 		return &testOutput{newTestResult(tested)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -622,7 +627,6 @@ func (h *handler) registerTests(api huma.API) {
 			}
 			for name, value := range given {
 				values[name] = string(value)
-				_ = json.Unmarshal(value, new(any))
 				var text string
 				if json.Unmarshal(value, &text) == nil {
 					values[name] = text
@@ -647,11 +651,7 @@ func questionOf(ctx context.Context, f *form.Upload) string {
 
 // try finds an entry and asks it a question.
 func try[T any](ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(T, string) (library.Tested, error)) (*testOutput, error) {
-	id, err := input.id()
-	if err != nil {
-		return nil, err
-	}
-	row, err := kind.Get(ctx, id)
+	_, row, err := find(ctx, input.EntryPath, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -697,11 +697,7 @@ func (h *handler) registerVersions(api huma.API) {
 		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a prompt",
 		Faults: []string{"NOT_FOUND", "PARAMETER_INVALID"}, Body: rest.JSONBody[promptFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
-		id, err := input.id()
-		if err != nil {
-			return nil, err
-		}
-		row, err := saved.Prompts.Get(ctx, id)
+		_, row, err := find(ctx, input.EntryPath, saved.Prompts)
 		if err != nil {
 			return nil, err
 		}
@@ -739,11 +735,7 @@ func (h *handler) registerVersions(api huma.API) {
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
 		Faults: append([]string{"NOT_FOUND", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "PARAMETER_INVALID"}, dataset.Codes...), Body: rest.Multipart[datasetFields](schemas, true),
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
-		id, err := input.id()
-		if err != nil {
-			return nil, err
-		}
-		row, err := saved.Datasets.Get(ctx, id)
+		id, row, err := find(ctx, input.EntryPath, saved.Datasets)
 		if err != nil {
 			return nil, err
 		}
