@@ -13,12 +13,13 @@ import (
 	"wending/db"
 	"wending/db/embedded"
 	"wending/db/monitor"
+	"wending/jobs/library"
 	"wending/jobs/tasks"
 )
 
 type rotateKeyCommand struct{}
 
-// Run seals the secrets of all tasks with the current key: SECRET_KEY, or a fresh one in the data folder. After an
+// Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the data folder. After an
 // interruption it is run again: no key is forgotten before all secrets are sealed with the new one.
 func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
 	databaseURL := s.DatabaseURL
@@ -61,11 +62,19 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 		changed, left = changedNow, leftNow
 		log.InfoContext(ctx, "sealed with the new key", "tasks", changed)
 	})
-	if err != nil {
-		return fmt.Errorf("%w (tasks sealed with the new key so far: %d; run it again to continue)", err, changed)
+	values, valuesLeft := 0, 0
+	if err == nil {
+		err = library.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
+			values, valuesLeft = changedNow, leftNow
+			log.InfoContext(ctx, "sealed with the new key", "library", values)
+		})
 	}
-	if left > 0 {
-		return fmt.Errorf("tasks sealed with the new key: %d; left as they are: %d, sealed with a key that is neither SECRET_KEY nor SECRET_KEY_PREVIOUS", changed, left)
+	if err != nil {
+		return fmt.Errorf("%w (sealed with the new key so far: %d tasks, %d values of the library; run it again to continue)", err, changed, values)
+	}
+	if left+valuesLeft > 0 {
+		return fmt.Errorf("tasks sealed with the new key: %d; left as they are: %d, sealed with a key that is neither SECRET_KEY nor SECRET_KEY_PREVIOUS "+
+			"(of the library, %d values; left: %d)", changed, left, values, valuesLeft)
 	}
 	if s.SecretKey == "" { // the one before the fresh key stays for a process that has not been started again
 		if err := s.writeKeys(append([]string{keys.Current}, keys.Previous[:1]...), os.Rename); err != nil {
@@ -73,6 +82,9 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 		}
 	}
 	_, _ = fmt.Fprintf(stdout, "wending: tasks whose secrets are sealed with the new key: %d\n", changed)
+	if values > 0 {
+		_, _ = fmt.Fprintf(stdout, "wending: secrets of the library sealed with the new key: %d\n", values)
+	}
 	return nil
 }
 

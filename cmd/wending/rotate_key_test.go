@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,9 +35,26 @@ func requireSecretsArrive(t *testing.T, base, id string, fake *agenttest.Agent) 
 	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, base, id).Status == "SUCCEEDED" })
 	calls := fake.Calls()
 	require.NotEmpty(t, calls)
-	require.Equal(t, "h1", calls[0].Header.Get("X-Key"))
-	require.Equal(t, "p1", calls[0].Body["p"])
-	require.Equal(t, "token=q1", calls[0].Query)
+	last := calls[len(calls)-1]
+	require.Equal(t, "h1", last.Header.Get("X-Key"))
+	require.Equal(t, "p1", last.Body["p"])
+	require.Equal(t, "token=q1", last.Query)
+}
+
+// save stores an entry of the library and returns its id.
+func save(t *testing.T, base, kind string, entry map[string]any) string {
+	t.Helper()
+	body, err := json.Marshal(entry)
+	require.NoError(t, err)
+	response, err := http.Post(base+"/api/v1/"+kind, "application/json", bytes.NewReader(body))
+	require.NoError(t, err)
+	defer response.Body.Close() //nolint:errcheck // read to the end
+	var stored struct {
+		ID string `json:"id"`
+	}
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&stored))
+	require.Equal(t, http.StatusCreated, response.StatusCode)
+	return stored.ID
 }
 
 // The key in the data folder is replaced while the program is stopped; nothing has to be typed again.
@@ -84,11 +103,18 @@ func TestSecretKeyIsRotated(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	shared := []string{"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited", "--data-dir", dbtest.Folder(t)}
 	serve := func(keys ...string) *process {
-		return start(t, append(append([]string{"serve", "--listen-addr", "127.0.0.1:0"}, shared...), keys...)...)
+		reach := []string{"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1"}
+		return start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0"}, reach, shared, keys)...)
 	}
 	const phrase = "a phrase that somebody made up"
 	web := serve("--secret-key", phrase)
 	id := createTask(t, web.url, secretive(fake.URL), twenty)
+	provider := save(t, web.url, "providers", map[string]any{
+		"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1", "headers": map[string]string{"X-Provider": "h2"}, "rate_limit": "unlimited"})
+	model := save(t, web.url, "models", map[string]any{"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7}})
+	saved := save(t, web.url, "agents", map[string]any{
+		"name": "a", "protocol": "default", "url": fake.URL + "?token=q2", "headers": map[string]string{"X-Agent": "h3"},
+		"extra_payload": map[string]any{"p": "p2"}, "rate_limit": "unlimited"})
 	web.kill(t)
 	web = serve("--secret-key", dbtest.SecretKey, "--secret-key-previous", phrase)
 	clone, err := http.Post(web.url+"/api/v1/evaluation-tasks/"+id+"/clone?", "", nil)
@@ -103,10 +129,25 @@ func TestSecretKeyIsRotated(t *testing.T) {
 	}
 	require.Equal(t, 1, rotate("--secret-key", dbtest.SecretKey))
 	require.Contains(t, log.String(), "tasks sealed with the new key: 0; left as they are: 1, sealed with a key that is neither", "one is left; its copy was made with the new key")
+	require.Contains(t, log.String(), "(of the library, 0 values; left: 6)")
 	require.Equal(t, 0, rotate("--secret-key", dbtest.SecretKey, "--secret-key-previous", phrase), "%s", &log)
-	require.Equal(t, "wending: tasks whose secrets are sealed with the new key: 1\n", output.String())
+	require.Equal(t, "wending: tasks whose secrets are sealed with the new key: 1\nwending: secrets of the library sealed with the new key: 6\n", output.String())
 	web.kill(t)
 	web = serve("--secret-key", dbtest.SecretKey)
+	for _, target := range []string{"models/" + model, "agents/" + saved} {
+		response, err := http.Post(web.url+"/api/v1/"+target+"/test", "application/json", strings.NewReader(`{"question":"q"}`))
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusOK, response.StatusCode, target)
+	}
+	calls := fake.Calls()
+	require.Len(t, calls, 2)
+	require.Equal(t, "Bearer k1", calls[0].Header.Get("Authorization"))
+	require.Equal(t, "h2", calls[0].Header.Get("X-Provider"))
+	require.EqualValues(t, 7, calls[0].Body["seed"])
+	require.Equal(t, "h3", calls[1].Header.Get("X-Agent"))
+	require.Equal(t, "p2", calls[1].Body["p"])
+	require.Equal(t, "token=q2", calls[1].Query)
 	stop, _ := startWorker(t, append(shared, "--secret-key", dbtest.SecretKey, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
 	requireSecretsArrive(t, web.url, id, fake)
 	require.Equal(t, 1, rotate(), "a worker runs, which would not know a key in the data folder")

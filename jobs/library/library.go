@@ -20,6 +20,7 @@ import (
 
 	"wending/db"
 	entries "wending/db/library"
+	"wending/db/sealed"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
@@ -90,6 +91,23 @@ func (s *Service) seal(has bool, value any, id uuid.UUID, place string, into *[]
 		*into, err = s.Sealer.Seal(value, id.String()+place)
 	}
 	return err
+}
+
+// Reseal seals with the sealer's current key what another of its keys sealed in the library. progress learns how many values
+// were changed, and how many were left because none of the keys opens them.
+func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
+	again := func(old []byte, owner string) ([]byte, error) {
+		var value json.RawMessage
+		err := sealer.Open(old, owner, &value)
+		if errors.Is(err, secret.ErrKey) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return sealer.Seal(value, owner)
+	}
+	return sealed.ResealLibrary(ctx, store, sealer.Head(), again, progress)
 }
 
 // SaveProvider stores a provider, a new one if id is uuid.Nil, and returns its id.
