@@ -239,7 +239,7 @@ func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
 	for until, key := range map[time.Duration]string{time.Minute: "k", -time.Minute: ""} {
-		old, err := sealer.Seal(map[string]any{"headers": map[string]string{"X-Key": "k"}, "until": time.Now().Add(until)}, "form "+browser+" "+own.URL)
+		old, err := sealer.Seal(map[string]any{"value": map[string]string{"X-Key": "k"}, "until": time.Now().Add(until)}, "form "+browser+" "+own.URL)
 		require.NoError(t, err)
 		require.Equal(t, key, probe(mine, own.URL, base64.StdEncoding.EncodeToString(old)), until)
 	}

@@ -138,7 +138,7 @@ func (s *Server) mount(e *echo.Echo) {
 	}
 	compressed.Match([]string{http.MethodGet, http.MethodHead}, static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	s.pages = web.Register(compressed, plain, web.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL, CheckModelURL: checkModelURL,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
 	document := api.Register(e, compressed, plain, api.Config{

@@ -19,6 +19,8 @@ var rooms = []string{
 	"cmd/wending",
 	"handlers",
 	"handlers/web",
+	"handlers/web/library",
+	"handlers/pages",
 	"handlers/api",
 	"handlers/api/library",
 	"handlers/rest",
@@ -27,7 +29,8 @@ var rooms = []string{
 	"handlers/reading",
 	"handlers/request",
 	"views/comparison", "views/variants",
-	"views/tasks", "views/results", "views/system",
+	"views/tasks", "views/results", "views/system", "views/library",
+	"views/questions",
 	"views/ui",
 	"jobs",
 	"jobs/crew",
@@ -55,14 +58,14 @@ var leaves = []string{
 
 // strangers are libraries with the packages that alone may import them.
 var strangers = map[string][]string{
-	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/api", "handlers/fault", "handlers/rest"},
+	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/web/library", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
 	"github.com/danielgtaylor/huma/v2":    {"handlers/api", "handlers/api/library", "handlers/rest"},
 	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/history", "db/library", "db/monitor", "db/pg", "db/report", "db/review", "db/sealed"},
 	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/library", "db/monitor", "db/pg", "db/report", "db/review", "db/tasklist"},
 	"github.com/hibiken/asynq":            {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},
 	"github.com/getsentry/sentry-go":      {"cmd/wending"},
-	"github.com/a-h/templ":                {"handlers/web", "views/ui", "views/comparison", "views/variants", "views/tasks", "views/results", "views/system", "views/markdown"},
+	"github.com/a-h/templ":                {"handlers/pages", "handlers/web", "handlers/web/library", "views/ui", "views/questions", "views/library", "views/comparison", "views/variants", "views/tasks", "views/results", "views/system", "views/markdown"},
 	"github.com/klauspost/compress/flate": {"jobs/export"},
 	"github.com/xuri/excelize/v2":         {"jobs/dataset", "jobs/dataset/datasettest"},
 }

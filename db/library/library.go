@@ -141,7 +141,8 @@ const (
 	promptVersionColumns = "v.version, v.system_template, v.user_template, v.note, v.saved_at"
 	datasetVersion       = `v.version, v.file_name, v.extension, v.size, v.sha256, v.question_column, v.answer_column, v.columns,
 		v.total_items, v.note, v.saved_at`
-	usedAsTarget = `SELECT task_id FROM task_targets WHERE library_id = $1`
+	usedAsTarget = taskUses + `(SELECT task_id FROM task_targets WHERE library_id = $1)`
+	taskUses     = `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE id IN `
 )
 
 // KindEntry is what errors call an entry that does not exist.
@@ -157,16 +158,16 @@ func newTable[T any](name string, columns []string, selected, from, uses string)
 
 var (
 	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
-		`SELECT FROM models WHERE provider_id = $1`)
+		`SELECT id, name, created_at FROM models WHERE provider_id = $1`)
 	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
 		`e.provider_id, e.model_id, e.sealed_parameters, trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency,
 			e.tested_at, e.test_code`, "", usedAsTarget)
 	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "rate_limit", "retry_on",
 		"tested_at", "test_code"}, "", "", usedAsTarget)
 	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
-		`SELECT task_id FROM task_variants WHERE prompt_id = $1`)
+		taskUses+`(SELECT task_id FROM task_variants WHERE prompt_id = $1)`)
 	datasets = newTable[Dataset]("datasets", []string{"description"}, "e.description, "+datasetVersion, strings.ReplaceAll(newestVersion, "%s", "dataset_versions"),
-		`SELECT id AS task_id FROM evaluation_tasks WHERE dataset_id = $1`)
+		`SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE dataset_id = $1`)
 )
 
 // Library reads and writes entries.
@@ -276,6 +277,39 @@ func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err err
 		return pg.Classify("remove from "+k.name, err)
 	})
 	return isGone && err == nil, err
+}
+
+// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now.
+func (k Kind[T]) Restore(ctx context.Context, id uuid.UUID) error {
+	result, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET archived_at = NULL, updated_at = now() WHERE id = $1`, id)
+	changed, err := pg.Affected("restore of "+k.name, result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: KindEntry}
+	}
+	return taken(err)
+}
+
+// Use is a task that an entry was used in; of a provider, one of its models.
+type Use struct {
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	CreatedAt time.Time `db:"created_at"`
+}
+
+// Uses returns the newest uses of an entry, and how many there are in all.
+func (k Kind[T]) Uses(ctx context.Context, id uuid.UUID, most int) (uses []Use, total int, err error) {
+	var found []struct {
+		Use
+		Total int `db:"total"`
+	}
+	list := `SELECT *, count(*) OVER () AS total FROM (` + k.uses + `) uses ORDER BY created_at DESC, id LIMIT $2`
+	if err := k.db.SelectContext(ctx, &found, list, id, most); err != nil {
+		return nil, 0, pg.Classify("look up the uses of an entry of "+k.name, err)
+	}
+	for _, one := range found {
+		uses, total = append(uses, one.Use), one.Total
+	}
+	return uses, total, nil
 }
 
 // NoteTest stores how a test call of a target ended; an empty code means that it succeeded.

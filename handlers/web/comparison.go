@@ -13,6 +13,7 @@ import (
 	"wending/db"
 	"wending/db/tasklist"
 	"wending/handlers/fault"
+	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/comparison"
 	"wending/jobs/stability"
@@ -83,7 +84,7 @@ func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 
 // chooseCompared lists the tasks that a task can be compared with.
 func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
-	page, err := pageOf(c)
+	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
@@ -97,20 +98,20 @@ func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
 	if choice.Search != "" {
 		query.Set("query", choice.Search)
 	}
-	choice.Others, choice.Pager = tasks, newPager(paths.Comparison, query, page, total)
-	if redirected, err := redirectPastEnd(c, choice.Pager); redirected {
+	choice.Others, choice.Pager = tasks, pages.NewPager(paths.Comparison, query, page, total)
+	if redirected, err := pages.RedirectPastEnd(c, choice.Pager); redirected {
 		return err
 	}
-	title := locale(c).Text("compare.choose")
-	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: title})...)
+	title := pages.Locale(c).Text("compare.choose")
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	return render(c, http.StatusOK, views.ChoicePage(frame, choice))
+	return pages.Render(c, http.StatusOK, views.ChoicePage(frame, choice))
 }
 
 // showComparison shows a page of the questions of one part of a comparison.
 func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	ctx := c.Request().Context()
-	page, err := pageOf(c)
+	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	if parts := views.Parts(); !slices.Contains(parts, shown.Show) {
 		return fault.Parameter("show", fault.OneOf(parts[1:]...))
 	}
-	leave, err := gates(c).Pages.Enter(ctx)
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,8 +129,8 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	}
 	alone := map[string][]comparison.Question{views.OnlyInA: shown.OnlyA, views.OnlyInB: shown.OnlyB}[shown.Show]
 	pairs := shown.Of(shown.Show)
-	shown.Pager = newPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
-	if redirected, err := redirectPastEnd(c, shown.Pager); redirected {
+	shown.Pager = pages.NewPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
+	if redirected, err := pages.RedirectPastEnd(c, shown.Pager); redirected {
 		return err
 	}
 	if shown.Pairs, err = p.comparedPairs(ctx, a, b, part(pairs, page)); err != nil {
@@ -138,10 +139,10 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	if shown.Alone, err = p.report.ItemsByID(ctx, idsOf(part(alone, page))); err != nil {
 		return err
 	}
-	frame := p.frame(c, locale(c).Text("compare.title"), ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: locale(c).Text("compare.title")})...)
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("compare.title"), ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: pages.Locale(c).Text("compare.title")})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
-	return gates(c).Responses.Through(&c.Response().Writer, func() error {
-		return render(c, http.StatusOK, views.ComparisonPage(frame, shown))
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return pages.Render(c, http.StatusOK, views.ComparisonPage(frame, shown))
 	}, leave)
 }
 

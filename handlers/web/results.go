@@ -12,6 +12,7 @@ import (
 	"wending/db"
 	"wending/db/report"
 	"wending/handlers/fault"
+	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/views/markdown"
@@ -31,7 +32,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	if !task.HasResults && !isPartial {
 		return fault.New("TASK_NOT_FINISHED")
 	}
-	page, err := pageOf(c)
+	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (p *Pages) showReport(c echo.Context) error {
 		return err
 	}
 	report.IsPartial = isPartial
-	leave, err := gates(c).Pages.Enter(ctx)
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,8 +51,8 @@ func (p *Pages) showReport(c echo.Context) error {
 		return err
 	}
 	shown := report.Shown(report.Query)
-	report.Pager = newPager(paths.Results(task.ID), report.Values(), page, len(shown))
-	if redirected, err := redirectPastEnd(c, report.Pager); redirected {
+	report.Pager = pages.NewPager(paths.Results(task.ID), report.Values(), page, len(shown))
+	if redirected, err := pages.RedirectPastEnd(c, report.Pager); redirected {
 		return err
 	}
 	report.Places = make(map[int64]int, len(shown))
@@ -66,16 +67,16 @@ func (p *Pages) showReport(c echo.Context) error {
 	if report.Cards, err = p.reader.Cards(ctx, task, ids, reviews, results.Shown(len(ids)*task.RunsOfItem())); err != nil {
 		return err
 	}
-	return p.renderReport(c, locale(c).Text("results.title", "Name", task.Name), task, leave, func(frame ui.Frame) templ.Component {
+	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), task, leave, func(frame ui.Frame) templ.Component {
 		return results.ReportPage(frame, report)
 	})
 }
 
 // renderReport renders a page with answers; leave gives the request's place back once the page is made.
 func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave func(), page func(ui.Frame) templ.Component, more ...ui.Crumb) error {
-	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, append([]ui.Crumb{{Text: locale(c).Text("results.crumb")}}, more...)...)...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, append([]ui.Crumb{{Text: pages.Locale(c).Text("results.crumb")}}, more...)...)...)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"review.js", "report.js"}
-	return gates(c).Responses.Through(&c.Response().Writer, func() error { return render(c, http.StatusOK, page(frame)) }, leave)
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error { return pages.Render(c, http.StatusOK, page(frame)) }, leave)
 }
 
 // printReport shows a task's report as one document, for paper.
@@ -85,7 +86,7 @@ func (p *Pages) printReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	leave, err := gates(c).Pages.Enter(ctx)
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (p *Pages) printReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return gates(c).Responses.Through(&c.Response().Writer, func() error {
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		header := c.Response().Header()
 		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
 		header.Set(echo.HeaderContentSecurityPolicy, results.DocumentPolicy())
@@ -158,7 +159,7 @@ func choiceOf(c echo.Context, name string, choices []string, otherwise string) (
 		if !slices.Contains(choices, asked) {
 			return "", fault.Parameter(name, fault.OneOf(choices...))
 		}
-		setCookie(c, name, asked)
+		pages.SetCookie(c, name, asked)
 		return asked, nil
 	}
 	if kept, err := c.Cookie(name); err == nil && slices.Contains(choices, kept.Value) {
@@ -190,7 +191,7 @@ func (p *Pages) news(c echo.Context) error {
 	if err != nil {
 		return fault.Parameter("known", fault.Between(0, task.TotalItems))
 	}
-	return render(c, http.StatusOK, results.News(task, known, task.Processed > known))
+	return pages.Render(c, http.StatusOK, results.News(task, known, task.Processed > known))
 }
 
 // findQuestion leads to a question by its number, on the page of the whole report that has it. Numbers do not change with
@@ -207,7 +208,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	if !task.HasResults { // those that are done can be read
 		return p.findPartial(c, task, item.ID)
 	}
-	if page := (number-1)/defaultPageSize + 1; page > 1 {
+	if page := (number-1)/pages.DefaultSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
@@ -221,7 +222,7 @@ func (p *Pages) findPartial(c echo.Context, task db.Task, item int64) error {
 	}
 	place := slices.IndexFunc(r.Shown(r.Query), func(one report.Summary) bool { return one.ID == item })
 	query := r.Values()
-	if page := place/defaultPageSize + 1; page > 1 {
+	if page := place/pages.DefaultSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item))
@@ -253,10 +254,10 @@ func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
 		return err
 	}
 	if card.Retry != nil {
-		return render(c, http.StatusOK, results.Retrying(task, card.Number, *card.Retry))
+		return pages.Render(c, http.StatusOK, results.Retrying(task, card.Number, *card.Retry))
 	}
 	c.Response().Header().Set("HX-Retarget", "#"+results.CardID(item))
-	return render(c, http.StatusOK, results.CardPart(r, card))
+	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
 // showCard renders one question of the report.
@@ -265,7 +266,7 @@ func (p *Pages) showCard(c echo.Context, task db.Task, item int64) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, results.CardPart(r, card))
+	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
 func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Report, card results.Card, err error) {
@@ -298,8 +299,8 @@ func (p *Pages) showRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	title := locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
-	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	title := pages.Locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	return render(c, http.StatusOK, results.RunPage(frame, results.Run{Task: task, WholeRun: run}))
+	return pages.Render(c, http.StatusOK, results.RunPage(frame, results.Run{Task: task, WholeRun: run}))
 }

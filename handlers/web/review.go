@@ -14,6 +14,7 @@ import (
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/pages"
 	"wending/jobs/rating"
 	"wending/views/paths"
 	"wending/views/results"
@@ -67,7 +68,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if !task.HasResults {
 		return fault.New("TASK_NOT_FINISHED")
 	}
-	leave, err := gates(c).Pages.Enter(ctx)
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if len(r.Cards) == 0 {
 		return fault.New("QUESTION_NOT_FOUND")
 	}
-	title := locale(c).Text("review.mode.title", "Number", number)
+	title := pages.Locale(c).Text("review.mode.title", "Number", number)
 	return p.renderReport(c, title, task, leave, func(frame ui.Frame) templ.Component {
 		return results.ReviewPage(frame, r, r.Cards[0])
 	}, ui.Crumb{Text: title})
@@ -99,7 +100,7 @@ func (p *Pages) listVersions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, results.History(versions))
+	return pages.Render(c, http.StatusOK, results.History(versions))
 }
 
 // showSignOff is the summary of a review.
@@ -120,10 +121,10 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed results.SignOf
 	if err != nil {
 		return err
 	}
-	title := locale(c).Text("signoff.title")
-	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
+	title := pages.Locale(c).Text("signoff.title")
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
 	frame.Styles, frame.Scripts = []string{"report.css"}, []string{"review.js"}
-	return render(c, status, results.SignOffPage(frame, r, signed, typed))
+	return pages.Render(c, status, results.SignOffPage(frame, r, signed, typed))
 }
 
 // signOff signs a report off. What was typed stays if it cannot be.
@@ -132,7 +133,7 @@ func (p *Pages) signOff(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
@@ -143,13 +144,13 @@ func (p *Pages) signOff(c echo.Context) error {
 		note, err = api.Note(typed.Note)
 	}
 	if err != nil {
-		typed.Problem = fault.Of(err).Message(locale(c))
+		typed.Problem = fault.Of(err).Message(pages.Locale(c))
 		return p.renderSignOff(c, task, typed, http.StatusUnprocessableEntity)
 	}
 	if _, err := p.reviews.SignOff(c.Request().Context(), task.ID, name, note); err != nil {
 		return err
 	}
-	return done(c, paths.SignOff(task.ID), "signed")
+	return pages.Done(c, paths.SignOff(task.ID), "signed")
 }
 
 // assign gives a task's questions to reviewers, one name a line. What was typed stays if that cannot be.
@@ -158,7 +159,7 @@ func (p *Pages) assign(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (p *Pages) assign(c echo.Context) error {
 	}
 	if err != nil {
 		names := submitted.Values["reviewers"]
-		kept := results.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: fault.Of(err).Message(locale(c))}
+		kept := results.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: fault.Of(err).Message(pages.Locale(c))}
 		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
 	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {
@@ -184,5 +185,5 @@ func (p *Pages) assign(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return done(c, paths.SignOff(task.ID), "assigned")
+	return pages.Done(c, paths.SignOff(task.ID), "assigned")
 }

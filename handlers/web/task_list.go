@@ -15,6 +15,7 @@ import (
 	"wending/db"
 	"wending/db/tasklist"
 	"wending/handlers/fault"
+	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
 	taskviews "wending/views/tasks"
@@ -59,7 +60,7 @@ func statusChoices() []string {
 
 // readList reads the page of the list that a request asks for.
 func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
-	page, err := pageOf(c)
+	page, err := pages.Window(c)
 	if err != nil {
 		return list, err
 	}
@@ -71,7 +72,7 @@ func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
 	if list.Tasks, total, err = tasklist.Tasks(c.Request().Context(), p.Store, list.Filter, page); err != nil {
 		return list, err
 	}
-	list.Pager, list.HasDemo = newPager(paths.Tasks, query, page, total), p.DemoURL != ""
+	list.Pager, list.HasDemo = pages.NewPager(paths.Tasks, query, page, total), p.DemoURL != ""
 	list.Version, err = rowsVersion(c.Request().Context(), list)
 	return list, err
 }
@@ -92,7 +93,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if redirected, err := redirectPastEnd(c, list.Pager); redirected {
+	if redirected, err := pages.RedirectPastEnd(c, list.Pager); redirected {
 		return err
 	}
 	if list.Pager.Total == 0 {
@@ -102,9 +103,9 @@ func (p *Pages) listTasks(c echo.Context) error {
 		}
 		list.IsEmpty = !has
 	}
-	frame := p.frame(c, locale(c).Text("tasks.title"), ui.SectionTasks)
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("tasks.title"), ui.SectionTasks)
 	frame.Styles, frame.Scripts = []string{"list.css"}, []string{"task_list.js"}
-	return render(c, http.StatusOK, taskviews.ListPage(frame, list))
+	return pages.Render(c, http.StatusOK, taskviews.ListPage(frame, list))
 }
 
 // taskRows are the rows of the list, for a page that shows an older version of them; 204 if they are unchanged.
@@ -119,5 +120,5 @@ func (p *Pages) taskRows(c echo.Context) error {
 	if c.QueryParam("version") == list.Version {
 		return c.NoContent(http.StatusNoContent)
 	}
-	return render(c, http.StatusOK, taskviews.Rows(list))
+	return pages.Render(c, http.StatusOK, taskviews.Rows(list))
 }

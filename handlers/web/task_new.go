@@ -1,7 +1,6 @@
 package web
 
 import (
-	"encoding/base64"
 	"errors"
 	"net/http"
 	"slices"
@@ -17,30 +16,17 @@ import (
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/agent"
-	"wending/jobs/dataset"
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
 	"wending/static"
 	"wending/views/paths"
+	"wending/views/questions"
 	taskviews "wending/views/tasks"
-	"wending/views/text"
 	"wending/views/ui"
 )
-
-// keptFor is how long headers that were typed stay in their form.
-const keptFor = time.Hour
-
-// keptHeaders are headers that a form carries, sealed, while it is being filled in.
-type keptHeaders struct {
-	Headers map[string]string `json:"headers"`
-	Until   time.Time         `json:"until"`
-}
-
-// headersOwner is whom kept headers are sealed for: this browser and the agent's origin, empty while the address is not
-// one yet. Otherwise anyone with a copy of the page could send them to their own agent.
-func headersOwner(c echo.Context, origin string) string { return "form " + browser(c) + " " + origin }
 
 // submission is a form for a task with what it is based on.
 type submission struct {
@@ -60,7 +46,7 @@ type submission struct {
 func (p *Pages) newTask(c echo.Context) error {
 	from, draft := c.QueryParam("from"), c.QueryParam("draft")
 	if from == "" && draft == "" {
-		return render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, "create.title"), p.emptyForm()))
+		return pages.Render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, "create.title"), p.emptyForm()))
 	}
 	source, err := p.taskByID(c, from+draft)
 	if err != nil {
@@ -70,7 +56,7 @@ func (p *Pages) newTask(c echo.Context) error {
 		return fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE")
 	}
 	submitted := &form.Upload{}
-	if err := submitted.Admit(c.Request().Context(), gates(c).Files); err != nil {
+	if err := submitted.Admit(c.Request().Context(), pages.Gates(c).Files); err != nil {
 		return err
 	}
 	if submitted.Refused != nil {
@@ -104,7 +90,7 @@ func formValues(n tasks.New) map[string]string {
 
 // readSubmission reads a form and checks it.
 func (p *Pages) readSubmission(c echo.Context) (*submission, error) {
-	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +103,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	ctx := c.Request().Context()
 	s := &submission{Upload: submitted}
 	base := tasks.New{Settings: p.Defaults}
-	if err := submitted.Admit(ctx, gates(c).Files); err != nil {
+	if err := submitted.Admit(ctx, pages.Gates(c).Files); err != nil {
 		return nil, err
 	}
 	if submitted.Refused != nil {
@@ -143,7 +129,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 		}
 	}
 	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" {
-		file, err := p.Staging.Get(ctx, browser(c), token)
+		file, err := p.Staging.Get(ctx, pages.Browser(c), token)
 		if err != nil {
 			s.system = errors.Join(s.system, err)
 		}
@@ -158,18 +144,11 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 }
 
 // openHeaders opens headers that came back with a form; nil if there are none, or they must be typed again.
-func (p *Pages) openHeaders(c echo.Context, submitted *form.Upload) map[string]string {
-	sealed, err := base64.StdEncoding.DecodeString(submitted.Values["agent_api_headers_sealed"])
-	if err != nil || len(sealed) == 0 {
+func (p *Pages) openHeaders(c echo.Context, submitted *form.Upload) (headers map[string]string) {
+	if !p.keeper.Open(pages.Browser(c), submitted.Value("agent_api_url"), submitted.Values["agent_api_headers_sealed"], &headers) {
 		return nil
 	}
-	for _, origin := range []string{form.Origin(submitted.Value("agent_api_url")), ""} {
-		var kept keptHeaders
-		if p.Sealer.Open(sealed, headersOwner(c, origin), &kept) == nil && time.Now().Before(kept.Until) {
-			return kept.Headers
-		}
-	}
-	return nil
+	return headers
 }
 
 // createTask handles the submitted form: 303 to the list, or the form again with an error beside each field. If the
@@ -191,11 +170,11 @@ func (p *Pages) createTask(c echo.Context) error {
 		}
 		return p.showSubmission(c, s, f.Status(), f)
 	}
-	p.Staging.Drop(ctx, browser(c), s.Value("dataset_token"))
+	p.Staging.Drop(ctx, pages.Browser(c), s.Value("dataset_token"))
 	if s.task.IsDraft {
-		return done(c, paths.Task(id), "saved")
+		return pages.Done(c, paths.Task(id), "saved")
 	}
-	return done(c, paths.Tasks, "created")
+	return pages.Done(c, paths.Tasks, "created")
 }
 
 // store creates the task, or replaces the draft that the form edits.
@@ -205,9 +184,9 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 		return uuid.Nil, s.system
 	}
 	if !s.isDraft {
-		return p.Tasks.Create(ctx, actor(c), s.task)
+		return p.Tasks.Create(ctx, pages.Actor(c), s.task)
 	}
-	err := p.Tasks.ReplaceDraft(ctx, actor(c), s.source.ID, s.task)
+	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), s.source.ID, s.task)
 	if errors.Is(err, db.ErrConflict) {
 		err = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)
 	}
@@ -242,14 +221,14 @@ func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskv
 	if s.isDraft {
 		title = "create.draft.title"
 	}
-	return render(c, status, taskviews.FormPage(p.formFrame(c, title), view))
+	return pages.Render(c, status, taskviews.FormPage(p.formFrame(c, title), view))
 }
 
 // showSubmission shows a form with its faults; system is the server's own, nil if it has none.
 func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *fault.Fault) error {
 	view := p.formView(c, s)
 	for _, f := range s.faults {
-		view.Errors[f.Field] = f.Message(locale(c))
+		view.Errors[f.Field] = f.Message(pages.Locale(c))
 	}
 	view.Preview = p.preview(c, s)
 	if view.Preview != nil && view.Preview.Message != "" {
@@ -260,15 +239,15 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 		if view.Preview != nil && view.Preview.Message == "" && view.Preview.Token == "" || s.Refused != nil && s.File != nil {
 			key = "create.system.nofile"
 		}
-		view.Errors[""] = locale(c).Text(key, "Reason", system.Message(locale(c)))
+		view.Errors[""] = pages.Locale(c).Text(key, "Reason", system.Message(pages.Locale(c)))
 	}
 	return p.renderForm(c, status, s, view)
 }
 
 func (p *Pages) formFrame(c echo.Context, title string) ui.Frame {
-	l := locale(c)
-	frame := p.frame(c, l.Text(title), ui.SectionCreate, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: l.Text(title)})
-	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"task_form.js"}, taskviews.FormID
+	l := pages.Locale(c)
+	frame := pages.Frame(c, p.Version, l.Text(title), ui.SectionCreate, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: l.Text(title)})
+	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"file_field.js", "task_form.js"}, taskviews.FormID
 	return frame
 }
 
@@ -277,7 +256,7 @@ func (p *Pages) emptyForm() taskviews.Form {
 	d := p.Defaults
 	return taskviews.Form{
 		Runs: strconv.Itoa(d.RunsPerItem), Timeout: strconv.Itoa(d.TimeoutSeconds), Retries: strconv.Itoa(d.MaxRetries),
-		Concurrency: strconv.Itoa(d.Concurrency), RateLimit: d.RateLimit, UseStream: d.UseStream, MaxBytes: dataset.MaxBytes,
+		Concurrency: strconv.Itoa(d.Concurrency), RateLimit: d.RateLimit, UseStream: d.UseStream,
 		Errors: map[string]string{}, HasDemo: p.DemoURL != "",
 	}
 }
@@ -309,12 +288,8 @@ func (p *Pages) formView(c echo.Context, s *submission) taskviews.Form {
 		}
 	}
 	if len(typed) > 0 {
-		owner := headersOwner(c, form.Origin(s.Value("agent_api_url")))
-		if sealed, err := p.Sealer.Seal(keptHeaders{typed, time.Now().Add(keptFor)}, owner); err == nil {
-			view.SealedHeaders = base64.StdEncoding.EncodeToString(sealed)
-			if !isTypo { // what is wrong stays, to be corrected
-				view.Headers = ""
-			}
+		if view.SealedHeaders = p.keeper.Keep(pages.Browser(c), s.Value("agent_api_url"), typed); view.SealedHeaders != "" && !isTypo {
+			view.Headers = "" // what is wrong stays, to be corrected
 		}
 	}
 	if streams, isThere := values["use_stream"]; isThere {
@@ -346,101 +321,40 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		s.Release()
-		return render(c, http.StatusOK, taskviews.PreviewPart(preview))
+		return pages.Render(c, http.StatusOK, questions.PreviewPart(taskviews.FormID, preview))
 	}
 	view := p.formView(c, s)
 	view.Preview = preview
 	if preview == nil {
-		view.Errors["dataset_file"] = locale(c).Text("error.DATASET_REQUIRED")
+		view.Errors["dataset_file"] = pages.Locale(c).Text("error.DATASET_REQUIRED")
 	}
 	return p.renderForm(c, http.StatusOK, s, view)
 }
 
-// preview describes a form's file and stages it if it is sound; nil if there is none. A file that came with the
-// form replaces the one staged before.
-func (p *Pages) preview(c echo.Context, s *submission) *taskviews.Preview {
-	file := s.task.File
+// preview describes a form's file and stages it if it is sound; nil if there is none.
+func (p *Pages) preview(c echo.Context, s *submission) *questions.Preview {
+	chosen := pages.Chosen{File: s.task.File, Set: s.task.Dataset, Columns: s.task.Columns}
 	if s.File != nil {
-		file = s.File.File
+		chosen.File = s.File.File
 	}
-	if file.Name == "" || s.Refused != nil {
-		return nil
-	}
-	preview := &taskviews.Preview{FileName: text.Cut(file.Name, 200), FileSize: len(file.Content)}
-	p.chooseColumns(c, s, file, preview)
-	for _, f := range s.faults {
-		if f.Field == "dataset_file" {
-			preview.Message = f.Message(locale(c))
-			if len(preview.Choices) > 0 { // once they are chosen the file need not be sent again
-				preview.Token = p.stage(c, s)
-			}
-			details, total := f.Details(locale(c))
-			preview.Total = total
-			for _, detail := range details {
-				preview.Rows = append(preview.Rows, taskviews.RowProblem{Row: detail.Row, Column: detail.Column, Message: detail.Message})
-			}
-			return preview
-		}
-	}
-	preview.Token = p.stage(c, s)
-	set := s.task.Dataset
-	preview.Questions, preview.Columns = len(set.Rows), set.Columns
-	preview.VariableNames, preview.IgnoredSheets = set.VariableNames, set.IgnoredSheets
-	for _, row := range set.Rows[:min(5, len(set.Rows))] {
-		preview.First = append(preview.First, taskviews.PreviewRow{
-			Number: row.Number, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
-		})
-	}
-	preview.Calls = len(set.Rows) * s.task.RunsPerItem
-	if interval, _, err := p.Tasks.CallInterval(s.task.RateLimit); err == nil {
-		preview.Duration = time.Duration(preview.Calls) * interval
-	}
-	return preview
-}
-
-// chooseColumns offers the columns of a file in which question or standard_answer is missing: those that were chosen, and
-// otherwise those that probably are meant, with which the file is read again.
-func (p *Pages) chooseColumns(c echo.Context, s *submission, file tasks.File, preview *taskviews.Preview) {
-	chosen := s.task.Columns
 	at := slices.IndexFunc(s.faults, func(f form.FieldFault) bool { return f.Field == "dataset_file" })
-	if at < 0 {
-		if s.task.Dataset != nil && chosen != (dataset.Columns{}) {
-			preview.Choices, preview.Chosen = s.task.Dataset.Columns, chosen
-		}
-		return
+	if at >= 0 {
+		chosen.Fault = s.faults[at].Fault
 	}
-	refused := (*dataset.Error)(nil)
-	if !errors.As(s.faults[at].Fault, &refused) || len(refused.Columns) == 0 {
-		return
-	}
-	preview.Choices, preview.Chosen = refused.Columns, dataset.Guess(refused.Columns)
-	if slices.Contains(refused.Columns, chosen.Question) {
-		preview.Chosen.Question = chosen.Question
-	}
-	if slices.Contains(refused.Columns, chosen.Answer) {
-		preview.Chosen.Answer = chosen.Answer
-	}
-	if set, err := dataset.Read(c.Request().Context(), file.Name, file.Content, preview.Chosen); err == nil {
-		s.task.Dataset, s.task.Columns = set, preview.Chosen
+	preview := p.questions.Preview(c, s.Upload, &chosen)
+	if at >= 0 && chosen.Fault == nil {
 		s.faults = slices.Delete(s.faults, at, at+1)
 	}
-}
-
-// stage keeps the file that came with a form and returns its token, or that of the file staged before. Without a
-// token the file must be chosen again.
-func (p *Pages) stage(c echo.Context, s *submission) string {
-	ctx, token := c.Request().Context(), s.Value("dataset_token")
-	if s.File == nil {
-		return token
+	s.task.Dataset, s.task.Columns = chosen.Set, chosen.Columns
+	if preview != nil && chosen.Set != nil && chosen.Fault == nil {
+		interval, _, err := p.Tasks.CallInterval(s.task.RateLimit)
+		if err != nil {
+			interval = 0
+		}
+		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
+		preview.Estimate = questions.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
 	}
-	p.Staging.Drop(ctx, browser(c), token)
-	token, err := p.Staging.Put(ctx, browser(c), s.File.File)
-	if err != nil {
-		p.Log.WarnContext(ctx, "could not stage the file, the user must choose it again", "error", err)
-		return ""
-	}
-	s.Values["dataset_token"] = token
-	return token
+	return preview
 }
 
 // probeAgent sends one real request with the form's settings and shows its outcome.
@@ -449,10 +363,10 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	status, probe := http.StatusOK, &taskviews.Probe{}
+	status, probe := http.StatusOK, &ui.Probe{}
 	for _, f := range s.faults {
 		if f.Field != "task_name" && f.Field != "dataset_file" && probe.Message == "" {
-			probe.Message = f.Message(locale(c))
+			probe.Message = f.Message(pages.Locale(c))
 		}
 	}
 	if probe.Message == "" {
@@ -463,17 +377,17 @@ func (p *Pages) probeAgent(c echo.Context) error {
 			return err
 		}
 		f := fault.Of(err)
-		status, probe.Message = f.Status(), f.Message(locale(c))
+		status, probe.Message = f.Status(), f.Message(pages.Locale(c))
 	}
 	if request.IsFragment(c.Request()) {
-		return render(c, http.StatusOK, taskviews.ProbePart(probe))
+		return pages.Render(c, http.StatusOK, ui.ProbePart(probe))
 	}
 	view := p.formView(c, s)
 	view.Probe, view.Preview = probe, p.preview(c, s)
 	return p.renderForm(c, status, s, view)
 }
 
-func (p *Pages) probe(c echo.Context, s *submission) (taskviews.Probe, error) {
+func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	ctx, n := c.Request().Context(), s.task
 	question := protocol.Request{
 		Protocol: protocol.Default,
@@ -487,22 +401,22 @@ func (p *Pages) probe(c echo.Context, s *submission) (taskviews.Probe, error) {
 		question.Question, question.StandardAnswer = first.Question, first.StandardAnswer
 		question.SystemPrompt, question.UserContext = first.SystemPrompt, first.UserContext
 	default:
-		question.Question = locale(c).Text("create.probe.default")
+		question.Question = pages.Locale(c).Text("create.probe.default")
 	}
 	if n.Payload != nil {
 		question.ExtraPayload = *n.Payload
 	}
 	s.Release() // the call may take long
-	leave, err := gates(c).Probes.Enter(ctx)
+	leave, err := pages.Gates(c).Probes.Enter(ctx)
 	if err != nil {
-		return taskviews.Probe{}, err
+		return ui.Probe{}, err
 	}
 	defer leave()
 	if err := p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, admission.Patience); err != nil {
-		return taskviews.Probe{}, err
+		return ui.Probe{}, err
 	}
 	answer := p.Agents.Ask(ctx, question)
-	probe := taskviews.Probe{
+	probe := ui.Probe{
 		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,
 		Text: answer.Text, Reasoning: answer.Reasoning, Raw: answer.Raw,
 	}
@@ -519,9 +433,9 @@ func (p *Pages) startDemo(c echo.Context) error {
 	}
 	const name = "sample.csv"
 	questions := tasks.File{Name: name, Content: static.Content(name)}
-	id, err := p.Tasks.CreateDemo(c.Request().Context(), actor(c), locale(c).Text("tasks.demo.name"), p.DemoURL, questions)
+	id, err := p.Tasks.CreateDemo(c.Request().Context(), pages.Actor(c), pages.Locale(c).Text("tasks.demo.name"), p.DemoURL, questions)
 	if err != nil {
 		return err
 	}
-	return done(c, paths.Task(id), "created")
+	return pages.Done(c, paths.Task(id), "created")
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
@@ -15,9 +14,9 @@ import (
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/blob"
-	"wending/jobs/export"
 	"wending/views/paths"
 	"wending/views/system"
 	taskviews "wending/views/tasks"
@@ -57,11 +56,11 @@ func (p *Pages) showTask(c echo.Context) error {
 		if show.First, err = p.report.FirstItems(ctx, task.ID, firstShown); err != nil {
 			return err
 		}
-		show.Estimate = taskviews.Estimate(locale(c), task, interval)
+		show.Estimate = taskviews.Estimate(pages.Locale(c), task, interval)
 	}
-	frame := p.frame(c, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
+	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
 	frame.Styles, frame.Scripts = []string{"list.css", "task.css"}, []string{"task.js"}
-	return render(c, http.StatusOK, taskviews.ShowPage(frame, show))
+	return pages.Render(c, http.StatusOK, taskviews.ShowPage(frame, show))
 }
 
 // liveTask is the part of a task's page that changes while it runs.
@@ -77,7 +76,7 @@ func (p *Pages) liveTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return render(c, http.StatusOK, taskviews.LivePart(live))
+	return pages.Render(c, http.StatusOK, taskviews.LivePart(live))
 }
 
 // readLive reads the current state for a task's page.
@@ -113,10 +112,10 @@ func (p *Pages) registerActions(group *echo.Group) {
 			if err != nil {
 				return err
 			}
-			if _, err := action(c.Request().Context(), actor(c), task); err != nil {
+			if _, err := action(c.Request().Context(), pages.Actor(c), task); err != nil {
 				return err
 			}
-			return done(c, paths.Task(task.ID), name)
+			return pages.Done(c, paths.Task(task.ID), name)
 		})
 	}
 	group.POST("/tasks/:taskId/retry", p.retryTask)
@@ -129,7 +128,7 @@ func (p *Pages) extendTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
@@ -138,10 +137,10 @@ func (p *Pages) extendTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.Tasks.Extend(c.Request().Context(), actor(c), task, runs); err != nil {
+	if _, err := p.Tasks.Extend(c.Request().Context(), pages.Actor(c), task, runs); err != nil {
 		return err
 	}
-	return done(c, paths.Task(task.ID), "extend")
+	return pages.Done(c, paths.Task(task.ID), "extend")
 }
 
 func (p *Pages) retryTask(c echo.Context) error {
@@ -153,7 +152,7 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	retried, err := p.Tasks.Retry(c.Request().Context(), actor(c), task, scope)
+	retried, err := p.Tasks.Retry(c.Request().Context(), pages.Actor(c), task, scope)
 	if err != nil {
 		return err
 	}
@@ -164,7 +163,7 @@ func (p *Pages) retryTask(c echo.Context) error {
 		}
 		return p.showCard(c, retried, items[0].ID)
 	}
-	return done(c, paths.Task(task.ID), "retry")
+	return pages.Done(c, paths.Task(task.ID), "retry")
 }
 
 func (p *Pages) deleteTask(c echo.Context) error {
@@ -175,7 +174,7 @@ func (p *Pages) deleteTask(c echo.Context) error {
 	if err := p.Tasks.Delete(c.Request().Context(), task.ID); err != nil {
 		return api.DeleteFault(err)
 	}
-	return done(c, paths.Tasks, "deleted")
+	return pages.Done(c, paths.Tasks, "deleted")
 }
 
 // downloadDataset returns a task's file as it was uploaded.
@@ -192,10 +191,7 @@ func (p *Pages) downloadDataset(c echo.Context) error {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	header := c.Response().Header()
-	header.Set("Content-Disposition", export.Attachment(task.DatasetName))
-	header.Set("Content-Security-Policy", "sandbox")
-	http.ServeContent(c.Response(), c.Request(), "dataset."+task.DatasetExtension, time.Time{}, file)
+	pages.SendFile(c, file, task.DatasetName, task.DatasetExtension)
 	return nil
 }
 
@@ -205,7 +201,7 @@ func (p *Pages) listLaunches(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := pageOf(c)
+	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
@@ -213,14 +209,14 @@ func (p *Pages) listLaunches(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	pager := newPager(paths.Launches(task.ID), url.Values{}, page, total)
-	if redirected, err := redirectPastEnd(c, pager); redirected {
+	pager := pages.NewPager(paths.Launches(task.ID), url.Values{}, page, total)
+	if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
 		return err
 	}
-	l := locale(c)
-	frame := p.frame(c, l.Text("launches.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb")})...)
+	l := pages.Locale(c)
+	frame := pages.Frame(c, p.Version, l.Text("launches.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb")})...)
 	frame.Styles = []string{"list.css"}
-	return render(c, http.StatusOK, taskviews.LaunchesPage(frame, taskviews.Launches{Task: task, Launches: launches, Pager: pager}))
+	return pages.Render(c, http.StatusOK, taskviews.LaunchesPage(frame, taskviews.Launches{Task: task, Launches: launches, Pager: pager}))
 }
 
 // showLaunch shows one start of a task with the runs that it made, also those that were repeated later.
@@ -238,7 +234,7 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := pageOf(c)
+	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
@@ -246,16 +242,16 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	pager := newPager(paths.Launch(task.ID, launch.ID), url.Values{}, page, total)
-	if redirected, err := redirectPastEnd(c, pager); redirected {
+	pager := pages.NewPager(paths.Launch(task.ID, launch.ID), url.Values{}, page, total)
+	if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
 		return err
 	}
-	l := locale(c)
+	l := pages.Locale(c)
 	title := l.Text("launch.title", "Number", launch.Number)
 	crumbs := taskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb"), Href: paths.Launches(task.ID)}, ui.Crumb{Text: title})
-	frame := p.frame(c, title, ui.SectionTasks, crumbs...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, crumbs...)
 	frame.Styles = []string{"list.css"}
-	return render(c, http.StatusOK, taskviews.LaunchPage(frame, taskviews.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
+	return pages.Render(c, http.StatusOK, taskviews.LaunchPage(frame, taskviews.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
 }
 
 // listWorkers shows the worker processes.
@@ -265,11 +261,11 @@ func (p *Pages) listWorkers(c echo.Context) error {
 		return err
 	}
 	if request.IsFragment(c.Request()) {
-		return render(c, http.StatusOK, system.WorkersPart(workers))
+		return pages.Render(c, http.StatusOK, system.WorkersPart(workers))
 	}
-	frame := p.frame(c, locale(c).Text("workers.title"), ui.SectionWorkers)
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("workers.title"), ui.SectionWorkers)
 	frame.Styles = []string{"list.css"}
-	return render(c, http.StatusOK, system.WorkersPage(frame, workers))
+	return pages.Render(c, http.StatusOK, system.WorkersPage(frame, workers))
 }
 
 // runText is the whole text of one run, byte for byte. Browsers show it as text.

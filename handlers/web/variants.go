@@ -9,6 +9,7 @@ import (
 
 	"wending/db"
 	"wending/handlers/fault"
+	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/comparison"
 	"wending/views/paths"
@@ -23,7 +24,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := pageOf(c)
+	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	if sort != "" && sort != variants.SortSpread {
 		return fault.Parameter("sort", fault.OneOf(variants.SortSpread))
 	}
-	leave, err := gates(c).Pages.Enter(ctx)
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,20 +57,20 @@ func (p *Pages) showVariants(c echo.Context) error {
 		}
 	}
 	if request.IsFragment(c.Request()) {
-		return render(c, http.StatusOK, variants.Summary(table))
+		return pages.Render(c, http.StatusOK, variants.Summary(table))
 	}
-	table.Pager = newPager(paths.Variants(task.ID), table.Values(), page, task.TotalItems)
-	if redirected, err := redirectPastEnd(c, table.Pager); redirected {
+	table.Pager = pages.NewPager(paths.Variants(task.ID), table.Values(), page, task.TotalItems)
+	if redirected, err := pages.RedirectPastEnd(c, table.Pager); redirected {
 		return err
 	}
 	if table.Questions, err = p.variantQuestions(c, matrix, page, table.IsBySpread); err != nil {
 		return err
 	}
-	title := locale(c).Text("variants.title")
-	frame := p.frame(c, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	title := pages.Locale(c).Text("variants.title")
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
-	return gates(c).Responses.Through(&c.Response().Writer, func() error {
-		return render(c, http.StatusOK, variants.VariantsPage(frame, table))
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return pages.Render(c, http.StatusOK, variants.VariantsPage(frame, table))
 	}, leave)
 }
 

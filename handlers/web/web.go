@@ -3,16 +3,12 @@ package web
 
 import (
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -20,13 +16,14 @@ import (
 	"wending/db/monitor"
 	"wending/db/report"
 	"wending/db/review"
-	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/handlers/web/library"
 	"wending/jobs/agent"
-	"wending/jobs/library"
+	saved "wending/jobs/library"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -39,11 +36,11 @@ type Config struct {
 	Store   *db.Store
 	Tasks   *tasks.Service
 	Staging form.Staging
-	Library *library.Service
+	Library *saved.Service
 	Agents  *agent.Client
 	Sealer  *secret.Sealer
-	// CheckURL refuses agents that may not be called.
-	CheckURL func(*url.URL) error
+	// CheckURL refuses agents that may not be called, CheckModelURL models.
+	CheckURL, CheckModelURL func(*url.URL) error
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	// DemoURL is the demo agent's address; empty means none runs.
@@ -57,16 +54,21 @@ type Config struct {
 // Pages answers the requests for pages.
 type Pages struct {
 	Config
-	monitor monitor.Monitor
-	report  report.Report
-	history history.History
-	reviews review.Reviews
-	reader  reading.Reader
+	monitor   monitor.Monitor
+	report    report.Report
+	history   history.History
+	reviews   review.Reviews
+	reader    reading.Reader
+	keeper    form.Keeper
+	questions pages.Questions
 }
 
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
-	p := &Pages{config, monitor.New(config.Store), report.New(config.Store), history.New(config.Store), review.New(config.Store), reading.New(config.Store)}
+	p := &Pages{
+		config, monitor.New(config.Store), report.New(config.Store), history.New(config.Store), review.New(config.Store), reading.New(config.Store),
+		form.Keeper{Sealer: config.Sealer}, pages.Questions{Staging: config.Staging, Log: config.Log},
+	}
 	get := func(path string, handler echo.HandlerFunc) {
 		compressed.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
 	}
@@ -99,6 +101,10 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST(paths.Demo, p.startDemo)
 	p.registerActions(compressed)
 	compressed.POST("/tasks/:taskId/delete", p.deleteTask)
+	library.Register(compressed, plain, library.Config{
+		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, CheckURL: config.CheckURL, CheckModelURL: config.CheckModelURL,
+		HasDemo: config.DemoURL != "", Version: config.Version, Failed: config.Failed,
+	})
 	plain.GET("/tasks/:taskId/runs/:runId/text", p.runText)
 	plain.GET("/tasks/:taskId/dataset", p.downloadDataset)
 	return p
@@ -115,137 +121,55 @@ func (p *Pages) taskByID(c echo.Context, id string) (db.Task, error) {
 	return p.Store.Task(c.Request().Context(), parsed)
 }
 
-func locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
-
-func gates(c echo.Context) *admission.Gates { return request.From(c.Request().Context()).Gates }
-
-func actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
-
-// toasts are the allowed values of ?done=.
-var toasts = []string{"created", "saved", "run", "stop", "retry", "resume", "extend", "deleted", "signed", "assigned"}
-
-// done redirects to a page that says what was done.
-func done(c echo.Context, path, what string) error {
-	return c.Redirect(http.StatusSeeOther, path+"?done="+what)
-}
-
-// frame is what a page has around its content.
-func (p *Pages) frame(c echo.Context, title string, section ui.Section, crumbs ...ui.Crumb) ui.Frame {
-	here := c.Request().URL.RequestURI()
-	if c.Request().Method != http.MethodGet {
-		here = paths.Create
-	}
-	frame := ui.Frame{Title: title, Section: section, Here: here, Crumbs: crumbs, Version: p.Version}
-	if what := c.QueryParam("done"); slices.Contains(toasts, what) {
-		frame.Toast = locale(c).Text("done." + what)
-	}
-	return frame
-}
-
 // taskCrumbs lead from the list over a task to a page of it.
 func taskCrumbs(c echo.Context, task db.Task, more ...ui.Crumb) []ui.Crumb {
-	crumbs := []ui.Crumb{{Text: locale(c).Text("nav.tasks"), Href: paths.Tasks}, {Text: task.Name}}
+	crumbs := []ui.Crumb{{Text: pages.Locale(c).Text("nav.tasks"), Href: paths.Tasks}, {Text: task.Name}}
 	if len(more) > 0 {
 		crumbs[1].Href = paths.Task(task.ID)
 	}
 	return append(crumbs, more...)
 }
 
-func render(c echo.Context, status int, component templ.Component) error {
-	header := c.Response().Header()
-	header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
-	header.Add("Vary", "HX-Request")
-	if status == http.StatusServiceUnavailable {
-		header.Set(echo.HeaderRetryAfter, fault.RetryAfter)
-	}
-	c.Response().WriteHeader(status)
-	return component.Render(c.Request().Context(), c.Response())
-}
-
-const defaultPageSize = 20
-
-// pageOf reads page and page_size.
-func pageOf(c echo.Context) (db.Page, error) {
-	page := db.Page{Number: 1, Size: defaultPageSize}
-	for _, parameter := range []struct {
-		name string
-		most int
-		to   *int
-	}{{"page", 1_000_000, &page.Number}, {"page_size", 100, &page.Size}} {
-		value := strings.TrimSpace(c.QueryParam(parameter.name))
-		if value == "" {
-			continue
-		}
-		number, err := strconv.Atoi(value)
-		if err != nil || number < 1 || number > parameter.most {
-			return page, fault.Parameter(parameter.name, fault.Between(1, parameter.most))
-		}
-		*parameter.to = number
-	}
-	return page, nil
-}
-
-// newPager returns the pager of a list; query is the list's query without its page.
-func newPager(path string, query url.Values, page db.Page, total int) ui.Pager {
-	if page.Size != defaultPageSize {
-		query.Set("page_size", strconv.Itoa(page.Size))
-	}
-	return ui.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}
-}
-
-// redirectPastEnd redirects from a page beyond the end of a list to its last page.
-func redirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error) {
-	if pager.Page <= pager.Pages() {
-		return false, nil
-	}
-	return true, c.Redirect(http.StatusSeeOther, pager.Href(pager.Pages()))
-}
-
 // ShowError shows a fault as a page.
 func (p *Pages) ShowError(c echo.Context, f *fault.Fault) error {
-	message := f.Message(locale(c))
+	message := f.Message(pages.Locale(c))
 	if fault.IsOurs(f) && c.Request().Method == http.MethodGet {
 		switch c.Path() {
 		case paths.Tasks, paths.TaskRows:
-			message = locale(c).Text("error.page.tasks")
+			message = pages.Locale(c).Text("error.page.tasks")
 		case "/tasks/:taskId/results":
-			message = locale(c).Text("error.page.results")
+			message = pages.Locale(c).Text("error.page.results")
 		}
 	}
 	task := ""
 	if id, err := request.ID(c.Param("taskId"), db.KindTask); err == nil && f.Status() == http.StatusConflict {
 		task = paths.Task(id)
 	}
-	frame := p.frame(c, locale(c).Text("error.title"), "")
-	return render(c, f.Status(), ui.ErrorPage(frame, message, paths.Tasks, task))
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("error.title"), "")
+	return pages.Render(c, f.Status(), ui.ErrorPage(frame, message, paths.Tasks, task))
 }
 
 // switchLanguage sets the language and shows the form that the switch carried, with all that was typed.
 func (p *Pages) switchLanguage(c echo.Context) error {
-	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
-	lang := submitted.Values["lang"]
-	if !slices.Contains(text.Languages, lang) {
-		return fault.Parameter("lang", fault.OneOf(text.Languages...))
+	if err := pages.SwitchLanguage(c, submitted.Values["lang"]); err != nil {
+		return err
 	}
-	setCookie(c, request.LanguageCookie, lang)
-	info := request.From(c.Request().Context())
-	info.Locale = info.Locale.In(lang)
-	c.SetRequest(c.Request().WithContext(request.With(c.Request().Context(), info)))
 	return p.showForm(c, submitted, http.StatusOK)
 }
 
 // saveSettings sets language or theme and returns to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
-	submitted, err := form.Read(c.Response(), c.Request(), gates(c).Files)
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
 	for name, choices := range map[string][]string{request.LanguageCookie: text.Languages, request.ThemeCookie: request.Themes} {
 		if choice := submitted.Values[name]; slices.Contains(choices, choice) {
-			setCookie(c, name, choice)
+			pages.SetCookie(c, name, choice)
 		}
 	}
 	back := submitted.Values["back"]
@@ -253,28 +177,4 @@ func (p *Pages) saveSettings(c echo.Context) error {
 		back = paths.Tasks
 	}
 	return c.Redirect(http.StatusSeeOther, back)
-}
-
-// browserCookie names the browser to which staged files belong.
-const browserCookie = "browser"
-
-// browser returns the id of the request's browser, which gets one with its first file.
-func browser(c echo.Context) string {
-	if id, isKnown := c.Get(browserCookie).(string); isKnown {
-		return id
-	}
-	id := rand.Text()
-	if cookie, err := c.Cookie(browserCookie); err == nil && form.IsToken(cookie.Value) {
-		id = cookie.Value
-	} else {
-		setCookie(c, browserCookie, id)
-	}
-	c.Set(browserCookie, id)
-	return id
-}
-
-func setCookie(c echo.Context, name, value string) {
-	c.SetCookie(&http.Cookie{
-		Name: name, Value: value, Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	})
 }

@@ -197,38 +197,28 @@ func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 	return a, err
 }
 
-// agentTarget is the copy of an agent that a task keeps.
-func (s *Service) agentTarget(row entries.Agent) (tasks.NewTarget, error) {
-	a, err := s.OpenAgent(row)
-	if err != nil {
-		return tasks.NewTarget{}, err
-	}
+// agentTarget is an agent as a task keeps it.
+func (s *Service) agentTarget(a Agent) tasks.NewTarget {
 	return tasks.NewTarget{
-		Target: db.Target{
-			Kind: db.TargetAgent, LibraryID: &row.ID, Name: row.Name, Protocol: row.Protocol, RateLimit: s.rate(row.RateLimit), RetryOn: row.RetryOn,
-		},
+		Target:  db.Target{Kind: db.TargetAgent, Name: a.Name, Protocol: a.Protocol, RateLimit: s.rate(a.RateLimit), RetryOn: a.RetryOn},
 		Secrets: tasks.Target{URL: a.URL, Headers: a.Headers, Payload: a.ExtraPayload, Template: a.Template},
-	}, nil
+	}
 }
 
-func (s *Service) rate(own *string) string {
-	if own == nil {
+func (s *Service) rate(own string) string {
+	if own == "" {
 		return s.DefaultRate
 	}
-	return *own
+	return own
 }
 
-// modelTarget is the copy of a model that a task keeps, with what its provider adds.
-func (s *Service) modelTarget(ctx context.Context, row entries.Model) (tasks.NewTarget, error) {
-	provider, err := s.Entries.Providers.Get(ctx, row.ProviderID)
+// modelTarget is a model as a task keeps it, with what its provider adds.
+func (s *Service) modelTarget(ctx context.Context, m Model) (tasks.NewTarget, error) {
+	provider, err := s.Entries.Providers.Get(ctx, m.ProviderID)
 	if err != nil {
 		return tasks.NewTarget{}, err
 	}
 	p, err := s.OpenProvider(provider)
-	if err != nil {
-		return tasks.NewTarget{}, err
-	}
-	m, err := s.OpenModel(row)
 	if err != nil {
 		return tasks.NewTarget{}, err
 	}
@@ -240,8 +230,8 @@ func (s *Service) modelTarget(ctx context.Context, row entries.Model) (tasks.New
 	}
 	return tasks.NewTarget{
 		Target: db.Target{
-			Kind: db.TargetModel, LibraryID: &row.ID, Name: row.Name, Protocol: p.Protocol, Model: &row.ModelID, RateLimit: s.rate(provider.RateLimit),
-			RetryOn: provider.RetryOn, InputPrice: row.InputPrice, OutputPrice: row.OutputPrice, Currency: row.Currency,
+			Kind: db.TargetModel, Name: m.Name, Protocol: p.Protocol, Model: &m.ModelID, RateLimit: s.rate(p.RateLimit), RetryOn: p.RetryOn,
+			InputPrice: tasks.Given(m.InputPrice), OutputPrice: tasks.Given(m.OutputPrice), Currency: tasks.Given(m.Currency),
 		},
 		Secrets: tasks.Target{URL: spoken.ModelURL(p.BaseURL), Headers: headers, Payload: m.Parameters},
 	}, nil
@@ -257,13 +247,27 @@ type Tested struct {
 	protocol.Answer
 }
 
-// TestAgent asks a saved agent a question and notes how that ended.
-func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question string) (Tested, error) {
-	target, err := s.agentTarget(row)
+// TryAgent asks an agent, which may not be saved yet, a question.
+func (s *Service) TryAgent(ctx context.Context, a Agent, question string) (Tested, error) {
+	return s.try(ctx, s.Agents, s.agentTarget(a), question)
+}
+
+// TryModel asks a model, which may not be saved yet, a question.
+func (s *Service) TryModel(ctx context.Context, m Model, question string) (Tested, error) {
+	target, err := s.modelTarget(ctx, m)
 	if err != nil {
 		return Tested{}, err
 	}
-	tested, err := s.try(ctx, s.Agents, target, question)
+	return s.try(ctx, s.Models, target, question)
+}
+
+// TestAgent asks a saved agent a question and notes how that ended.
+func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question string) (Tested, error) {
+	a, err := s.OpenAgent(row)
+	if err != nil {
+		return Tested{}, err
+	}
+	tested, err := s.TryAgent(ctx, a, question)
 	if err != nil {
 		return Tested{}, err
 	}
@@ -272,11 +276,11 @@ func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question str
 
 // TestModel asks a saved model a question and notes how that ended.
 func (s *Service) TestModel(ctx context.Context, row entries.Model, question string) (Tested, error) {
-	target, err := s.modelTarget(ctx, row)
+	m, err := s.OpenModel(row)
 	if err != nil {
 		return Tested{}, err
 	}
-	tested, err := s.try(ctx, s.Models, target, question)
+	tested, err := s.TryModel(ctx, m, question)
 	if err != nil {
 		return Tested{}, err
 	}
@@ -296,7 +300,7 @@ const slotPatience = 10 * time.Second
 func testRequest(target tasks.NewTarget, question string) protocol.Request {
 	return protocol.Request{
 		Protocol: target.Protocol, URL: target.Secrets.URL, Headers: target.Secrets.Headers, Template: target.Secrets.Template, ExtraPayload: target.Secrets.Payload,
-		Question: question, Stream: true, Model: tasks.TextOf(target.Model), IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout,
+		Question: question, Stream: true, Model: tasks.TextOf(target.Model), IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout, RawLimit: 64 << 10,
 	}
 }
 
@@ -348,7 +352,12 @@ func (s *Service) ModelTarget(ctx context.Context, r Reference) (target tasks.Ne
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
 	}
-	target, err = s.modelTarget(ctx, row)
+	m, err := s.OpenModel(row)
+	if err != nil {
+		return target, false, err
+	}
+	target, err = s.modelTarget(ctx, m)
+	target.LibraryID = &row.ID
 	return target, row.HasFailed(), err
 }
 
@@ -358,7 +367,9 @@ func (s *Service) AgentTarget(ctx context.Context, r Reference) (target tasks.Ne
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
 	}
-	target, err = s.agentTarget(row)
+	a, err := s.OpenAgent(row)
+	target = s.agentTarget(a)
+	target.LibraryID = &row.ID
 	return target, row.HasFailed(), err
 }
 

@@ -8,6 +8,11 @@ import (
 	"wending/jobs/protocol"
 )
 
+// KnownNames are the names of values that every row has.
+func KnownNames() []string {
+	return []string{"question", "standard_answer", "question_id", "system_prompt", "user_context"}
+}
+
 // Values are what a row of the dataset puts into templates, by their names. names are the dataset's further columns.
 func Values(item db.Item, names []string) map[string]string {
 	values := map[string]string{}

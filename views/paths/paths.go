@@ -10,18 +10,20 @@ import (
 
 // Fixed paths.
 const (
-	Create   = "/"
-	Demo     = "/demo"
-	Tasks    = "/tasks"
-	TaskRows = "/tasks/rows"
-	Preview  = "/tasks/preview"
-	Probe    = "/tasks/probe"
-	Language = "/language"
-	Settings = "/settings"
-	Workers  = "/workers"
-	Health   = "/healthz"
-	Metrics  = "/metrics"
-	OpenAPI  = "/api/openapi.json"
+	Create = "/"
+	Demo   = "/demo"
+	// DemoComparison compares the models of the demo.
+	DemoComparison = "/demo/comparison"
+	Tasks          = "/tasks"
+	TaskRows       = "/tasks/rows"
+	Preview        = "/tasks/preview"
+	Probe          = "/tasks/probe"
+	Language       = "/language"
+	Settings       = "/settings"
+	Workers        = "/workers"
+	Health         = "/healthz"
+	Metrics        = "/metrics"
+	OpenAPI        = "/api/openapi.json"
 	// API is where the API's collections are.
 	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
@@ -29,7 +31,31 @@ const (
 	// APIComparison compares two tasks.
 	APIComparison = "/api/v1/comparison"
 	Comparison    = "/comparison"
+	// Library is where what is saved for tasks is; LibraryPreview renders templates, LibraryDetect recognises protocols.
+	Library        = "/library"
+	LibraryPreview = "/library/prompts/preview"
+	LibraryDetect  = "/library/agents/detect"
 )
+
+// LibraryKind lists the entries of one kind of the library.
+func LibraryKind(kind string) string { return Library + "/" + kind }
+
+// LibraryNew is the form for a new entry.
+func LibraryNew(kind string) string { return LibraryKind(kind) + "/new" }
+
+// LibraryTest is where a target is asked a question before it is saved.
+func LibraryTest(kind string) string { return LibraryKind(kind) + "/test" }
+
+// LibraryEntry is an entry's page.
+func LibraryEntry(kind string, id uuid.UUID) string { return LibraryKind(kind) + "/" + id.String() }
+
+// LibraryVersion is a version of a prompt or a dataset.
+func LibraryVersion(kind string, id uuid.UUID, number int) string {
+	return LibraryEntry(kind, id) + "/versions/" + strconv.Itoa(number)
+}
+
+// LibraryVersions is where the next version of a dataset is added.
+func LibraryVersions(id uuid.UUID) string { return LibraryEntry("datasets", id) + "/versions" }
 
 // Compare leads from a task to the choice of another to compare it with.
 func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }

@@ -16,10 +16,12 @@ import (
 	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/jobs"
+	"wending/jobs/agent"
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
 	"wending/views/comparison"
+	"wending/views/library"
 	"wending/views/results"
 	"wending/views/text"
 	"wending/views/variants"
@@ -205,9 +207,17 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "saved", "deleted", "signed", "assigned")
+	add("done.", "created", "extend", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored")
 	add("launch.by.", "api", "page")
-	add("nav.", "tasks", "create", "workers", "theme.light", "theme.dark")
+	for _, kind := range library.Kinds {
+		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
+	}
+	for _, kind := range agent.RetryKinds {
+		add("library.retry.", kind)
+	}
+	add("library.change.", "added", "removed", "altered")
+	add("library.", "archive", "archive.confirm", "remove", "remove.confirm")
+	add("nav.", "tasks", "create", "compare", "library", "workers", "theme.light", "theme.dark")
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		add("results.export.", format, "failed."+format)
 		add("results.exporting.", format)

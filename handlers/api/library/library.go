@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -25,7 +24,6 @@ import (
 	"wending/jobs/dataset"
 	"wending/jobs/library"
 	"wending/jobs/prompt"
-	"wending/jobs/secret"
 	"wending/views/paths"
 )
 
@@ -134,18 +132,10 @@ func contentOf(v entries.DatasetVersion) DatasetContent {
 }
 
 func (h *handler) viewProvider(row entries.Provider) (Provider, error) {
-	p, err := opened(h.Library.OpenProvider(row))
+	p, err := form.Opened(h.Library.OpenProvider(row))
 	return Provider{
 		headOf(row.Entry), p.Protocol, p.BaseURL, row.SealedKey != nil, namesOf(p.Headers), row.RateLimit, append([]string{}, row.RetryOn...),
 	}, err
-}
-
-// opened hides that a secret cannot be opened, because the key has changed: what is in clear can still be seen.
-func opened[T any](value T, err error) (T, error) {
-	if errors.Is(err, secret.ErrKey) {
-		return value, nil
-	}
-	return value, err
 }
 
 func namesOf(headers map[string]string) []string {
@@ -153,7 +143,7 @@ func namesOf(headers map[string]string) []string {
 }
 
 func (h *handler) viewModel(row entries.Model) (Model, error) {
-	m, err := opened(h.Library.OpenModel(row))
+	m, err := form.Opened(h.Library.OpenModel(row))
 	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters), row.InputPrice, row.OutputPrice, row.Currency, lastTest(row.Test)}, err
 }
 
@@ -166,7 +156,7 @@ func nullable(text json.RawMessage) json.RawMessage {
 }
 
 func (h *handler) viewAgent(row entries.Agent) (Agent, error) {
-	a, err := opened(h.Library.OpenAgent(row))
+	a, err := form.Opened(h.Library.OpenAgent(row))
 	return Agent{
 		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload), nullable(a.Template), row.RateLimit,
 		append([]string{}, row.RetryOn...), lastTest(row.Test),
@@ -225,9 +215,8 @@ type resource[T, B any] struct {
 	name, singular string
 	kind           entries.Kind[T]
 	view           func(T) (B, error)
-	// create stores an entry of a form and change one that exists; both return its id.
-	create func(ctx context.Context, form *form.Upload) (uuid.UUID, error)
-	change func(ctx context.Context, id uuid.UUID, row T, form *form.Upload) error
+	// save stores what a form says: of the entry row, or of a new one if that is nil.
+	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, id uuid.UUID) error
 	body   *huma.RequestBody
 }
@@ -261,11 +250,7 @@ func (r resource[T, B]) register(api huma.API, h *handler) {
 		if err := rest.Admit(ctx, input.Form); err != nil {
 			return nil, err
 		}
-		id, err := r.create(ctx, input.Form)
-		if err != nil {
-			return nil, err
-		}
-		return r.get(ctx, id)
+		return r.store(ctx, nil, input.Form)
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular, Faults: []string{"NOT_FOUND"},
@@ -280,14 +265,11 @@ func (r resource[T, B]) register(api huma.API, h *handler) {
 		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change what is sent of a " + r.singular,
 		Description: "Tasks that exist keep what they had.", Faults: []string{"NOT_FOUND", "PARAMETER_INVALID", "REQUEST_INVALID"}, Body: r.body,
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[B], error) {
-		id, row, err := find(ctx, input.EntryPath, r.kind)
+		_, row, err := find(ctx, input.EntryPath, r.kind)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.change(ctx, id, row, input.Form); err != nil {
-			return nil, err
-		}
-		return r.get(ctx, id)
+		return r.store(ctx, &row, input.Form)
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library", Status: http.StatusNoContent,
@@ -299,6 +281,18 @@ func (r resource[T, B]) register(api huma.API, h *handler) {
 		}
 		return nil, r.remove(ctx, id)
 	})
+}
+
+// store saves an entry and returns it.
+func (r resource[T, B]) store(ctx context.Context, row *T, form *form.Upload) (*entryOutput[B], error) {
+	id, faults, err := r.save(ctx, row, form)
+	if err == nil {
+		err = faulty(faults)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.get(ctx, id)
 }
 
 func (r resource[T, B]) get(ctx context.Context, id uuid.UUID) (*entryOutput[B], error) {
@@ -387,11 +381,14 @@ type Config struct {
 	Failed                  rest.Failed
 }
 
-type handler struct{ Config }
+type handler struct {
+	Config
+	saver form.Saver
+}
 
 // Register adds the endpoints: most to whole, files to stream.
 func Register(whole, stream huma.API, config Config) {
-	h := &handler{config}
+	h := &handler{config, form.Saver{Library: config.Library, CheckURL: config.CheckURL, CheckModelURL: config.CheckModelURL}}
 	h.registerEntries(whole)
 	h.registerTests(whole)
 	h.registerVersions(whole)
@@ -403,122 +400,24 @@ func (h *handler) registerEntries(api huma.API) {
 	saved := h.Library.Entries
 	resource[entries.Provider, Provider]{
 		name: "providers", singular: "provider", kind: saved.Providers, view: h.viewProvider, body: rest.JSONBody[providerFields](schemas),
-		create: func(ctx context.Context, f *form.Upload) (uuid.UUID, error) {
-			return h.saveProvider(ctx, uuid.Nil, library.Provider{}, f)
-		},
-		change: func(ctx context.Context, id uuid.UUID, row entries.Provider, f *form.Upload) error {
-			base, err := opened(h.Library.OpenProvider(row))
-			if err == nil {
-				_, err = h.saveProvider(ctx, id, base, f)
-			}
-			return err
-		},
-		remove: removing(saved.Providers),
+		save: h.saver.Provider, remove: removing(saved.Providers),
 	}.register(api, h)
 	resource[entries.Model, Model]{
 		name: "models", singular: "model", kind: saved.Models, view: h.viewModel, body: rest.JSONBody[modelFields](schemas),
-		create: func(ctx context.Context, f *form.Upload) (uuid.UUID, error) {
-			return h.saveModel(ctx, uuid.Nil, library.Model{}, f)
-		},
-		change: func(ctx context.Context, id uuid.UUID, row entries.Model, f *form.Upload) error {
-			base, err := opened(h.Library.OpenModel(row))
-			if err == nil {
-				_, err = h.saveModel(ctx, id, base, f)
-			}
-			return err
-		},
-		remove: removing(saved.Models),
+		save: h.saver.Model, remove: removing(saved.Models),
 	}.register(api, h)
 	resource[entries.Agent, Agent]{
 		name: "agents", singular: "agent", kind: saved.Agents, view: h.viewAgent, body: rest.JSONBody[agentFields](schemas),
-		create: func(ctx context.Context, f *form.Upload) (uuid.UUID, error) {
-			return h.saveAgent(ctx, uuid.Nil, library.Agent{}, f)
-		},
-		change: func(ctx context.Context, id uuid.UUID, row entries.Agent, f *form.Upload) error {
-			base, err := opened(h.Library.OpenAgent(row))
-			if err == nil {
-				_, err = h.saveAgent(ctx, id, base, f)
-			}
-			return err
-		},
-		remove: removing(saved.Agents),
+		save: h.saver.Agent, remove: removing(saved.Agents),
 	}.register(api, h)
 	resource[entries.Prompt, Prompt]{
 		name: "prompts", singular: "prompt", kind: saved.Prompts, view: h.viewPrompt, body: rest.JSONBody[promptFields](schemas),
-		create: h.createPrompt, change: h.changePrompt, remove: removing(saved.Prompts),
+		save: h.saver.Prompt, remove: removing(saved.Prompts),
 	}.register(api, h)
 	resource[entries.Dataset, Dataset]{
 		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
-		create: h.createDataset,
-		change: func(ctx context.Context, _ uuid.UUID, row entries.Dataset, f *form.Upload) error {
-			changed, faults := form.DatasetFields(f, row)
-			if err := faulty(faults); err != nil {
-				return err
-			}
-			return saved.Datasets.Update(ctx, changed)
-		},
-		remove: h.Library.RemoveDataset,
+		save: h.saver.Dataset, remove: h.Library.RemoveDataset,
 	}.register(api, h)
-}
-
-func (h *handler) saveProvider(ctx context.Context, id uuid.UUID, base library.Provider, f *form.Upload) (uuid.UUID, error) {
-	provider, faults := form.Provider(f, base, h.CheckModelURL)
-	if err := faulty(faults); err != nil {
-		return uuid.Nil, err
-	}
-	return h.Library.SaveProvider(ctx, id, provider)
-}
-
-func (h *handler) saveModel(ctx context.Context, id uuid.UUID, base library.Model, f *form.Upload) (uuid.UUID, error) {
-	model, faults, err := form.Model(f, base, func(id uuid.UUID) (entries.Provider, error) { return h.Library.Entries.Providers.Get(ctx, id) })
-	if err != nil {
-		return uuid.Nil, err
-	}
-	if err := faulty(faults); err != nil {
-		return uuid.Nil, err
-	}
-	return h.Library.SaveModel(ctx, id, model)
-}
-
-func (h *handler) saveAgent(ctx context.Context, id uuid.UUID, base library.Agent, f *form.Upload) (uuid.UUID, error) {
-	agent, faults := form.Agent(f, base, h.CheckURL)
-	if err := faulty(faults); err != nil {
-		return uuid.Nil, err
-	}
-	return h.Library.SaveAgent(ctx, id, agent)
-}
-
-func (h *handler) createPrompt(ctx context.Context, f *form.Upload) (uuid.UUID, error) {
-	row, faults := form.Prompt(f, entries.Prompt{Entry: entries.Entry{ID: uuid.New()}})
-	if err := faulty(faults); err != nil {
-		return uuid.Nil, err
-	}
-	return row.ID, h.Library.Entries.InsertPrompt(ctx, row)
-}
-
-// changePrompt changes the name and the description; other templates make a new version.
-func (h *handler) changePrompt(ctx context.Context, _ uuid.UUID, row entries.Prompt, f *form.Upload) error {
-	changed, faults := form.Prompt(f, row)
-	if err := faulty(faults); err != nil {
-		return err
-	}
-	if err := h.Library.Entries.Prompts.Update(ctx, changed); err != nil {
-		return err
-	}
-	if changed.System == row.System && changed.User == row.User {
-		return nil
-	}
-	_, err := h.Library.Entries.AddPromptVersion(ctx, changed)
-	return err
-}
-
-func (h *handler) createDataset(ctx context.Context, f *form.Upload) (uuid.UUID, error) {
-	n, faults := form.Dataset(ctx, f, library.NewDataset{})
-	if err := faulty(faults); err != nil {
-		return uuid.Nil, err
-	}
-	row, err := h.Library.CreateDataset(ctx, n)
-	return row.ID, err
 }
 
 // testResult is how a test call ended.
@@ -735,19 +634,18 @@ func (h *handler) registerVersions(api huma.API) {
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
 		Faults: append([]string{"NOT_FOUND", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "PARAMETER_INVALID"}, dataset.Codes...), Body: rest.Multipart[datasetFields](schemas, true),
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
-		id, row, err := find(ctx, input.EntryPath, saved.Datasets)
+		_, row, err := find(ctx, input.EntryPath, saved.Datasets)
 		if err != nil {
 			return nil, err
 		}
 		if err := rest.Admit(ctx, input.Form); err != nil {
 			return nil, err
 		}
-		next, faults := form.Dataset(ctx, input.Form, library.NewDataset{Name: row.Name, Description: row.Description})
-		if err := faulty(faults); err != nil {
-			return nil, err
+		next, faults, err := h.saver.DatasetVersion(ctx, row, input.Form)
+		if err == nil {
+			err = faulty(faults)
 		}
-		row, err = h.Library.AddDatasetVersion(ctx, id, next)
-		return &entryOutput[DatasetVersion]{newDatasetVersion(row.DatasetVersion)}, err
+		return &entryOutput[DatasetVersion]{newDatasetVersion(next.DatasetVersion)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first", Faults: []string{"NOT_FOUND"},

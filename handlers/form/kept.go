@@ -1,0 +1,52 @@
+package form
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"wending/jobs/secret"
+)
+
+// keptFor is how long secrets that were typed stay in their form.
+const keptFor = time.Hour
+
+// Keeper lets a form carry secrets, sealed, while it is being filled in. They are sealed for the browser and the origin of
+// the address that they are for, empty while the address is not one yet: otherwise anyone with a copy of the page could
+// send them to a server of their own.
+type Keeper struct{ Sealer *secret.Sealer }
+
+type kept struct {
+	Value json.RawMessage `json:"value"`
+	Until time.Time       `json:"until"`
+}
+
+func keptOwner(browser, origin string) string { return "form " + browser + " " + origin }
+
+// Keep seals a value for a hidden field; empty if that fails, so that it must be typed again.
+func (k Keeper) Keep(browser, address string, value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	sealed, err := k.Sealer.Seal(kept{text, time.Now().Add(keptFor)}, keptOwner(browser, Origin(address)))
+	if err != nil {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString(sealed)
+}
+
+// Open opens what Keep sealed into value, and reports whether that succeeded.
+func (k Keeper) Open(browser, address, field string, value any) bool {
+	sealed, err := base64.StdEncoding.DecodeString(field)
+	if err != nil || len(sealed) == 0 {
+		return false
+	}
+	for _, origin := range []string{Origin(address), ""} {
+		var found kept
+		if k.Sealer.Open(sealed, keptOwner(browser, origin), &found) == nil && time.Now().Before(found.Until) {
+			return json.Unmarshal(found.Value, value) == nil
+		}
+	}
+	return false
+}

@@ -1,0 +1,159 @@
+package form
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	"github.com/google/uuid"
+
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/jobs/library"
+	"wending/jobs/secret"
+)
+
+// Saver checks forms for entries of the library and stores what they say. row is the entry that a form changes, nil for a
+// new one. Every method returns the entry's id, or what is wrong with the form.
+type Saver struct {
+	Library *library.Service
+	// CheckURL refuses agents that may not be called, CheckModelURL models.
+	CheckURL, CheckModelURL func(*url.URL) error
+}
+
+// Opened hides that a secret cannot be opened, because the key has changed: what is in clear can still be seen.
+func Opened[T any](value T, err error) (T, error) {
+	if errors.Is(err, secret.ErrKey) {
+		return value, nil
+	}
+	return value, err
+}
+
+// saved turns a name that is taken into a fault of the field.
+func saved(id uuid.UUID, err error) (uuid.UUID, []FieldFault, error) {
+	if errors.Is(err, entries.ErrNameTaken) {
+		return uuid.Nil, []FieldFault{{"name", fault.Of(err)}}, nil
+	}
+	return id, nil, err
+}
+
+// ReadProvider checks a form for a provider.
+func (s Saver) ReadProvider(row *entries.Provider, f *Upload) (p library.Provider, faults []FieldFault, err error) {
+	var base library.Provider
+	if row != nil {
+		if base, err = Opened(s.Library.OpenProvider(*row)); err != nil {
+			return p, nil, err
+		}
+	}
+	p, faults = Provider(f, base, s.CheckModelURL)
+	return p, faults, nil
+}
+
+// Provider saves a provider.
+func (s Saver) Provider(ctx context.Context, row *entries.Provider, f *Upload) (uuid.UUID, []FieldFault, error) {
+	p, faults, err := s.ReadProvider(row, f)
+	if err != nil || len(faults) > 0 {
+		return uuid.Nil, faults, err
+	}
+	id := uuid.Nil
+	if row != nil {
+		id = row.ID
+	}
+	return saved(s.Library.SaveProvider(ctx, id, p))
+}
+
+// ReadModel checks a form for a model.
+func (s Saver) ReadModel(ctx context.Context, row *entries.Model, f *Upload) (m library.Model, faults []FieldFault, err error) {
+	var base library.Model
+	if row != nil {
+		if base, err = Opened(s.Library.OpenModel(*row)); err != nil {
+			return m, nil, err
+		}
+	}
+	return Model(f, base, func(id uuid.UUID) (entries.Provider, error) { return s.Library.Entries.Providers.Get(ctx, id) })
+}
+
+// Model saves a model.
+func (s Saver) Model(ctx context.Context, row *entries.Model, f *Upload) (uuid.UUID, []FieldFault, error) {
+	m, faults, err := s.ReadModel(ctx, row, f)
+	if err != nil || len(faults) > 0 {
+		return uuid.Nil, faults, err
+	}
+	id := uuid.Nil
+	if row != nil {
+		id = row.ID
+	}
+	return saved(s.Library.SaveModel(ctx, id, m))
+}
+
+// ReadAgent checks a form for an agent.
+func (s Saver) ReadAgent(row *entries.Agent, f *Upload) (a library.Agent, faults []FieldFault, err error) {
+	var base library.Agent
+	if row != nil {
+		if base, err = Opened(s.Library.OpenAgent(*row)); err != nil {
+			return a, nil, err
+		}
+	}
+	a, faults = Agent(f, base, s.CheckURL)
+	return a, faults, nil
+}
+
+// Agent saves an agent.
+func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.UUID, []FieldFault, error) {
+	a, faults, err := s.ReadAgent(row, f)
+	if err != nil || len(faults) > 0 {
+		return uuid.Nil, faults, err
+	}
+	id := uuid.Nil
+	if row != nil {
+		id = row.ID
+	}
+	return saved(s.Library.SaveAgent(ctx, id, a))
+}
+
+// Prompt saves a prompt's name and description; other templates than the newest version's make a new version.
+func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
+	if row == nil {
+		p, faults := Prompt(f, entries.Prompt{Entry: entries.Entry{ID: uuid.New()}})
+		if len(faults) > 0 {
+			return uuid.Nil, faults, nil
+		}
+		return saved(p.ID, s.Library.Entries.InsertPrompt(ctx, p))
+	}
+	p, faults := Prompt(f, *row)
+	if len(faults) > 0 {
+		return uuid.Nil, faults, nil
+	}
+	err := s.Library.Entries.Prompts.Update(ctx, p)
+	if err == nil && (p.System != row.System || p.User != row.User) {
+		_, err = s.Library.Entries.AddPromptVersion(ctx, p)
+	}
+	return saved(p.ID, err)
+}
+
+// Dataset saves a new dataset with its first version, or changes the name and description of one.
+func (s Saver) Dataset(ctx context.Context, row *entries.Dataset, f *Upload) (uuid.UUID, []FieldFault, error) {
+	if row == nil {
+		n, faults := Dataset(ctx, f, library.NewDataset{})
+		if len(faults) > 0 {
+			return uuid.Nil, faults, nil
+		}
+		created, err := s.Library.CreateDataset(ctx, n)
+		return saved(created.ID, err)
+	}
+	d, faults := DatasetFields(f, *row)
+	if len(faults) > 0 {
+		return uuid.Nil, faults, nil
+	}
+	return saved(d.ID, s.Library.Entries.Datasets.Update(ctx, d))
+}
+
+// DatasetVersion saves the next version of a dataset.
+func (s Saver) DatasetVersion(ctx context.Context, row entries.Dataset, f *Upload) (entries.Dataset, []FieldFault, error) {
+	n, faults := Dataset(ctx, f, library.NewDataset{Name: row.Name, Description: row.Description})
+	if len(faults) > 0 {
+		return row, faults, nil
+	}
+	next, err := s.Library.AddDatasetVersion(ctx, row.ID, n)
+	return next, nil, err
+}

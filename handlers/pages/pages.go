@@ -1,0 +1,157 @@
+// Package pages has what every page needs: its frame, paging of lists, the browser that asks.
+package pages
+
+import (
+	"crypto/rand"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/handlers/admission"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/jobs/export"
+	"wending/views/paths"
+	"wending/views/text"
+	"wending/views/ui"
+)
+
+// Locale is that of a request.
+func Locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
+
+// Gates are the limits of what is done at once.
+func Gates(c echo.Context) *admission.Gates { return request.From(c.Request().Context()).Gates }
+
+// Actor is who asks.
+func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
+
+// toasts are the allowed values of ?done=.
+var toasts = []string{"created", "saved", "run", "stop", "retry", "resume", "extend", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored"}
+
+// Done redirects to a page that says what was done.
+func Done(c echo.Context, path, what string) error {
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	return c.Redirect(http.StatusSeeOther, path+separator+"done="+what)
+}
+
+// SwitchLanguage sets the language of this page and those to come.
+func SwitchLanguage(c echo.Context, lang string) error {
+	if !slices.Contains(text.Languages, lang) {
+		return fault.Parameter("lang", fault.OneOf(text.Languages...))
+	}
+	SetCookie(c, request.LanguageCookie, lang)
+	info := request.From(c.Request().Context())
+	info.Locale = info.Locale.In(lang)
+	c.SetRequest(c.Request().WithContext(request.With(c.Request().Context(), info)))
+	return nil
+}
+
+// SendFile sends an uploaded file as a download. Nothing in it may run.
+func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
+	header := c.Response().Header()
+	header.Set("Content-Disposition", export.Attachment(name))
+	header.Set("Content-Security-Policy", "sandbox")
+	http.ServeContent(c.Response(), c.Request(), "dataset."+extension, time.Time{}, file)
+}
+
+// Frame is what a page has around its content.
+func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...ui.Crumb) ui.Frame {
+	here := c.Request().URL.RequestURI()
+	if c.Request().Method != http.MethodGet {
+		here = paths.Create
+	}
+	frame := ui.Frame{Title: title, Section: section, Here: here, Crumbs: crumbs, Version: version}
+	if what := c.QueryParam("done"); slices.Contains(toasts, what) {
+		frame.Toast = Locale(c).Text("done." + what)
+	}
+	return frame
+}
+
+// Render sends a page or a part of one.
+func Render(c echo.Context, status int, component templ.Component) error {
+	header := c.Response().Header()
+	header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
+	header.Add("Vary", "HX-Request")
+	if status == http.StatusServiceUnavailable {
+		header.Set(echo.HeaderRetryAfter, fault.RetryAfter)
+	}
+	c.Response().WriteHeader(status)
+	return component.Render(c.Request().Context(), c.Response())
+}
+
+// DefaultSize is how many entries of a list a page has unless page_size says otherwise.
+const DefaultSize = 20
+
+// Window reads page and page_size.
+func Window(c echo.Context) (db.Page, error) {
+	page := db.Page{Number: 1, Size: DefaultSize}
+	for _, parameter := range []struct {
+		name string
+		most int
+		to   *int
+	}{{"page", 1_000_000, &page.Number}, {"page_size", 100, &page.Size}} {
+		value := strings.TrimSpace(c.QueryParam(parameter.name))
+		if value == "" {
+			continue
+		}
+		number, err := strconv.Atoi(value)
+		if err != nil || number < 1 || number > parameter.most {
+			return page, fault.Parameter(parameter.name, fault.Between(1, parameter.most))
+		}
+		*parameter.to = number
+	}
+	return page, nil
+}
+
+// NewPager returns the pager of a list; query is the list's query without its page.
+func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
+	if page.Size != DefaultSize {
+		query.Set("page_size", strconv.Itoa(page.Size))
+	}
+	return ui.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}
+}
+
+// RedirectPastEnd redirects from a page beyond the end of a list to its last page.
+func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error) {
+	if pager.Page <= pager.Pages() {
+		return false, nil
+	}
+	return true, c.Redirect(http.StatusSeeOther, pager.Href(pager.Pages()))
+}
+
+// browserCookie names the browser to which staged files and kept secrets belong.
+const browserCookie = "browser"
+
+// Browser returns the id of the request's browser, which gets one with its first file.
+func Browser(c echo.Context) string {
+	if id, isKnown := c.Get(browserCookie).(string); isKnown {
+		return id
+	}
+	id := rand.Text()
+	if cookie, err := c.Cookie(browserCookie); err == nil && form.IsToken(cookie.Value) {
+		id = cookie.Value
+	} else {
+		SetCookie(c, browserCookie, id)
+	}
+	c.Set(browserCookie, id)
+	return id
+}
+
+// SetCookie keeps a choice in the browser for a year.
+func SetCookie(c echo.Context, name, value string) {
+	c.SetCookie(&http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+}

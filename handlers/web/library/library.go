@@ -1,0 +1,420 @@
+// Package library has the pages of the library: lists, forms, tests, versions.
+package library
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/agent"
+	"wending/jobs/library"
+	"wending/jobs/protocol"
+	"wending/jobs/secret"
+	views "wending/views/library"
+	"wending/views/paths"
+	"wending/views/ui"
+)
+
+// Config is what the pages need.
+type Config struct {
+	Library   *library.Service
+	Questions pages.Questions
+	Sealer    *secret.Sealer
+	// CheckURL refuses agents that may not be called, CheckModelURL models.
+	CheckURL, CheckModelURL func(*url.URL) error
+	// HasDemo reports that the demo's models can be compared.
+	HasDemo bool
+	Version string
+	// Failed logs and reports an internal error.
+	Failed func(ctx context.Context, err error)
+}
+
+type handler struct {
+	Config
+	saver  form.Saver
+	keeper form.Keeper
+}
+
+// usesShown is how many of an entry's uses its page lists.
+const usesShown = 10
+
+// Register adds the routes: pages to compressed, files to plain.
+func Register(compressed, plain *echo.Group, config Config) {
+	h := &handler{config, form.Saver{Library: config.Library, CheckURL: config.CheckURL, CheckModelURL: config.CheckModelURL}, form.Keeper{Sealer: config.Sealer}}
+	saved := h.Library.Entries
+	compressed.GET(paths.Library, func(c echo.Context) error {
+		return c.Redirect(http.StatusSeeOther, paths.LibraryKind(string(views.Prompts)))
+	})
+	compressed.POST(paths.LibraryTest(string(views.Models)), h.testModel)
+	compressed.POST(paths.LibraryTest(string(views.Agents)), h.testAgent)
+	compressed.POST(paths.LibraryDetect, h.detect)
+	compressed.POST(paths.LibraryPreview, h.previewPrompt)
+	h.prompts().register(compressed, h)
+	h.models().register(compressed, h)
+	kind[entries.Provider]{
+		kind: views.Providers, rows: saved.Providers, entry: func(p entries.Provider) entries.Entry { return p.Entry }, cells: providerCells,
+		fill: h.fillProvider, save: h.saver.Provider, remove: removing(saved.Providers), address: "base_url", secrets: []string{"api_key", "headers"},
+	}.register(compressed, h)
+	h.agents().register(compressed, h)
+	h.datasets().register(compressed, h)
+	compressed.GET("/library/prompts/:id/versions/:number", h.showPromptVersion)
+	compressed.GET("/library/datasets/:id/versions/:number", h.showDatasetVersion)
+	compressed.POST("/library/datasets/:id/versions", h.addDatasetVersion)
+	plain.GET("/library/datasets/:id/versions/:number/file", h.downloadVersion)
+}
+
+// kind is one kind of entry as the pages have it.
+type kind[T any] struct {
+	kind  views.Kind
+	rows  entries.Kind[T]
+	entry func(T) entries.Entry
+	// cells are what a list shows of an entry; header has the texts.
+	cells func(c echo.Context, row T) []views.Cell
+	// fill adds what the form shows of the entry, nil for a new one, and of the library. What has been typed stays.
+	fill func(c echo.Context, f *views.Form, row *T) error
+	// save stores what a form says: of the entry row, or of a new one if that is nil.
+	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
+	remove func(ctx context.Context, id uuid.UUID) error
+	// secrets are fields that are never shown, address the field that says whom they are for.
+	secrets []string
+	address string
+}
+
+func (k kind[T]) register(group *echo.Group, h *handler) {
+	path := paths.LibraryKind(string(k.kind))
+	group.Match([]string{http.MethodGet, http.MethodHead}, path, func(c echo.Context) error { return k.list(c, h) })
+	group.GET(path+"/new", func(c echo.Context) error { return k.show(c, h, nil, &form.Upload{Values: map[string]string{}}, nil) })
+	group.POST(path, func(c echo.Context) error { return k.store(c, h, nil) })
+	withEntry := func(handle func(c echo.Context, row *T) error) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			id, err := request.ID(c.Param("id"), entries.KindEntry)
+			if err != nil {
+				return err
+			}
+			row, err := k.rows.Get(c.Request().Context(), id)
+			if err != nil {
+				return err
+			}
+			return handle(c, &row)
+		}
+	}
+	group.Match([]string{http.MethodGet, http.MethodHead}, path+"/:id", withEntry(func(c echo.Context, row *T) error {
+		return k.show(c, h, row, &form.Upload{Values: map[string]string{}}, nil)
+	}))
+	group.POST(path+"/:id", withEntry(func(c echo.Context, row *T) error { return k.store(c, h, row) }))
+	group.POST(path+"/:id/remove", withEntry(func(c echo.Context, row *T) error {
+		ctx, id := c.Request().Context(), k.entry(*row).ID
+		if err := k.remove(ctx, id); err != nil {
+			return err
+		}
+		if _, err := k.rows.Get(ctx, id); errors.Is(err, db.ErrNotFound) {
+			return pages.Done(c, path, "removed")
+		}
+		return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "archived")
+	}))
+	group.POST(path+"/:id/restore", withEntry(func(c echo.Context, row *T) error {
+		id := k.entry(*row).ID
+		if err := k.rows.Restore(c.Request().Context(), id); err != nil {
+			return err
+		}
+		return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "restored")
+	}))
+}
+
+// removing is Remove of a kind whose entries have nothing beside their rows.
+func removing[T any](rows entries.Kind[T]) func(context.Context, uuid.UUID) error {
+	return func(ctx context.Context, id uuid.UUID) error {
+		_, err := rows.Remove(ctx, id)
+		return err
+	}
+}
+
+// list is one page of a kind's entries.
+func (k kind[T]) list(c echo.Context, h *handler) error {
+	ctx := c.Request().Context()
+	window, err := pages.Window(c)
+	if err != nil {
+		return err
+	}
+	list := views.List{Kind: k.kind, Query: request.SearchText(c.QueryParam("query")), Archived: c.QueryParam("archived") == "true", HasDemo: h.HasDemo}
+	found, total, err := k.rows.List(ctx, entries.Filter{NameContains: list.Query, Archived: list.Archived}, window)
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	if list.Query != "" {
+		query.Set("query", list.Query)
+	}
+	if list.Archived {
+		query.Set("archived", "true")
+	}
+	list.Pager = pages.NewPager(paths.LibraryKind(string(k.kind)), query, window, total)
+	if redirected, err := pages.RedirectPastEnd(c, list.Pager); redirected {
+		return err
+	}
+	if total == 0 && list.Query == "" && !list.Archived {
+		_, archived, err := k.rows.List(ctx, entries.Filter{Archived: true}, db.Page{Number: 1, Size: 1})
+		if err != nil {
+			return err
+		}
+		list.IsEmpty = archived == 0
+	}
+	if list.IsEmpty && k.kind == views.Models {
+		_, providers, err := h.Library.Entries.Providers.List(ctx, entries.Filter{}, db.Page{Number: 1, Size: 1})
+		if err != nil {
+			return err
+		}
+		list.NeedsProvider = providers == 0
+	}
+	for _, row := range found {
+		entry := k.entry(row)
+		list.Rows = append(list.Rows, views.Row{ID: entry.ID, Name: entry.Name, Cells: k.cells(c, row), UpdatedAt: entry.UpdatedAt})
+	}
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("library."+string(k.kind)), ui.SectionLibrary)
+	frame.Styles = []string{"list.css", "library.css"}
+	return pages.Render(c, http.StatusOK, views.ListPage(frame, list))
+}
+
+// read reads a submitted form and opens the secrets that it carries.
+func (h *handler) read(c echo.Context, address string, secrets []string) (*form.Upload, error) {
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range secrets {
+		var value string
+		if submitted.Value(name) == "" && h.keeper.Open(pages.Browser(c), submitted.Value(address), submitted.Values[name+"_sealed"], &value) {
+			submitted.Values[name] = value
+		}
+	}
+	return submitted, nil
+}
+
+// store saves what a form says and leads to the entry's page, or shows the form again with what is wrong.
+func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
+	ctx := c.Request().Context()
+	submitted, err := h.read(c, k.address, k.secrets)
+	if err != nil {
+		return err
+	}
+	if lang := submitted.Value("lang"); lang != "" {
+		if err := pages.SwitchLanguage(c, lang); err != nil {
+			return err
+		}
+		return k.show(c, h, row, submitted, nil)
+	}
+	if err := h.admit(c, submitted); err != nil {
+		return err
+	}
+	id, faults, err := uuid.Nil, []form.FieldFault(nil), submitted.Refused
+	if err == nil {
+		id, faults, err = k.save(ctx, row, submitted)
+	}
+	if err != nil {
+		if fault.IsOurs(err) {
+			h.Failed(ctx, err)
+		}
+		faults = []form.FieldFault{{Fault: fault.Of(err)}}
+	}
+	if len(faults) > 0 {
+		return k.show(c, h, row, submitted, faults)
+	}
+	h.Questions.Staging.Drop(ctx, pages.Browser(c), submitted.Value("dataset_token"))
+	return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "stored")
+}
+
+// admit takes a place at the gate of files and, unless one came with the form, the file that was staged for it.
+func (h *handler) admit(c echo.Context, submitted *form.Upload) error {
+	ctx, token := c.Request().Context(), submitted.Value("dataset_token")
+	if submitted.File == nil && token == "" {
+		return nil
+	}
+	if err := submitted.Admit(ctx, pages.Gates(c).Files); err != nil || submitted.Refused != nil || submitted.File != nil {
+		return err
+	}
+	staged, err := h.Questions.Staging.Get(ctx, pages.Browser(c), token)
+	submitted.File = staged
+	return err
+}
+
+// show shows the form for an entry, or for a new one: what was typed, what is stored, and what is wrong.
+func (k kind[T]) show(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) error {
+	view, err := k.form(c, h, row, submitted, faults)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if len(faults) > 0 {
+		status = http.StatusUnprocessableEntity
+		for _, f := range faults {
+			status = max(status, f.Status())
+		}
+	}
+	return h.render(c, status, view)
+}
+
+func (h *handler) render(c echo.Context, status int, view views.Form) error {
+	return pages.Render(c, status, views.EntryPage(h.frame(c, view), view))
+}
+
+// form is the view of a form.
+func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) (views.Form, error) {
+	ctx, l := c.Request().Context(), pages.Locale(c)
+	view := views.Form{Kind: k.kind, Values: maps.Clone(submitted.Values), Errors: map[string]string{}, Kept: map[string]string{}, Saved: map[string]string{}}
+	for _, name := range k.secrets {
+		if typed := submitted.Value(name); typed != "" {
+			view.Kept[name] = h.keeper.Keep(pages.Browser(c), submitted.Value(k.address), typed)
+			if view.Kept[name] != "" && !slices.ContainsFunc(faults, func(f form.FieldFault) bool { return f.Field == name }) {
+				delete(view.Values, name) // what is wrong stays, to be corrected
+			}
+		}
+	}
+	for _, f := range faults {
+		view.Errors[f.Field] = f.Message(l)
+	}
+	if row != nil {
+		entry := k.entry(*row)
+		view.Entry = &entry
+		var err error
+		if view.Uses, view.UsesTotal, err = k.rows.Uses(ctx, entry.ID, usesShown); err != nil {
+			return view, err
+		}
+	}
+	if err := k.fill(c, &view, row); err != nil {
+		return view, err
+	}
+	if k.kind == views.Datasets && row == nil {
+		view.Preview = h.previewFile(c, submitted, &view)
+	}
+	return view, nil
+}
+
+// frame is the frame of a form.
+func (h *handler) frame(c echo.Context, view views.Form) ui.Frame {
+	l := pages.Locale(c)
+	title := l.Text("library.new." + string(view.Kind))
+	action := paths.LibraryKind(string(view.Kind))
+	if view.Entry != nil {
+		title, action = view.Entry.Name, paths.LibraryEntry(string(view.Kind), view.Entry.ID)
+	}
+	frame := pages.Frame(c, h.Version, title, ui.SectionLibrary, h.crumbs(c, view.Kind, ui.Crumb{Text: title})...)
+	frame.Styles, frame.Scripts = []string{"form.css", "library.css"}, []string{"library.js"}
+	if view.Kind == views.Datasets && view.Entry == nil {
+		frame.Scripts = append(frame.Scripts, "file_field.js")
+	}
+	frame.FormID, frame.FormLanguage = views.FormID, action
+	return frame
+}
+
+// crumbs lead from the library over a kind to a page of it.
+func (h *handler) crumbs(c echo.Context, kind views.Kind, more ...ui.Crumb) []ui.Crumb {
+	l := pages.Locale(c)
+	return append([]ui.Crumb{{Text: l.Text("library.title"), Href: paths.Library}, {Text: l.Text("library." + string(kind)), Href: paths.LibraryKind(string(kind))}}, more...)
+}
+
+// put adds what is stored to a form, under what was typed.
+func put(view *views.Form, values map[string]string) {
+	for name, value := range values {
+		if _, isTyped := view.Values[name]; !isTyped {
+			view.Values[name] = value
+		}
+	}
+}
+
+func protocols(isOfModels bool) (choices []ui.Choice) {
+	for _, one := range protocol.All {
+		if !isOfModels || one.IsOfModels() {
+			choices = append(choices, ui.Choice{Value: one.Name, Label: one.Label})
+		}
+	}
+	return choices
+}
+
+// label is what people call a protocol.
+func label(name string) string {
+	if one, isKnown := protocol.Of(name); isKnown {
+		return one.Label
+	}
+	return name
+}
+
+func optional(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// rateText shows a rate limit.
+func (h *handler) rateText(c echo.Context, rate *string) string {
+	switch {
+	case rate == nil:
+		return pages.Locale(c).Text("library.rate.default", "Rate", h.Library.DefaultRate)
+	case *rate == "unlimited":
+		return pages.Locale(c).Text("task.rate.unlimited")
+	}
+	return *rate
+}
+
+// testCell shows how the last test of a target ended.
+func testCell(c echo.Context, test entries.Test) views.Cell {
+	l := pages.Locale(c)
+	switch {
+	case test.TestedAt == nil:
+		return views.Cell{Text: l.Text("library.test.never"), Class: "quiet"}
+	case test.HasFailed():
+		return views.Cell{Text: (ui.Failure{Code: *test.TestCode}).ShownCode(), Status: "FAILED"}
+	}
+	return views.Cell{Text: l.Text("library.test.ok"), Status: "SUCCEEDED"}
+}
+
+func providerCells(c echo.Context, p entries.Provider) []views.Cell {
+	key := pages.Locale(c).Text(ui.YesNo(p.SealedKey != nil))
+	rate := optional(p.RateLimit)
+	if rate == "" {
+		rate = pages.Locale(c).Text("library.rate.site")
+	}
+	return []views.Cell{{Text: label(p.Protocol)}, {Text: p.BaseURL, Class: "cut"}, {Text: key}, {Text: rate}}
+}
+
+func (h *handler) fillProvider(c echo.Context, view *views.Form, row *entries.Provider) error {
+	view.Protocols, view.RetryKinds = protocols(true), agent.RetryKinds
+	if row == nil {
+		put(view, map[string]string{"protocol": "openai", "retry_on": strings.Join(agent.RetryKinds, ",")})
+		return nil
+	}
+	p, err := form.Opened(h.Library.OpenProvider(*row))
+	if err != nil {
+		return err
+	}
+	put(view, map[string]string{
+		"name": row.Name, "protocol": row.Protocol, "base_url": row.BaseURL, "rate_limit": optional(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
+	})
+	if row.SealedKey != nil {
+		view.Saved["api_key"] = pages.Locale(c).Text("library.key")
+	}
+	view.Saved["headers"] = strings.Join(slices.Sorted(maps.Keys(p.Headers)), ", ")
+	return nil
+}
+
+func number(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fault.New("NOT_FOUND")
+	}
+	return n, nil
+}

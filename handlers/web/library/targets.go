@@ -1,0 +1,281 @@
+package library
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/agent"
+	"wending/jobs/library"
+	views "wending/views/library"
+	"wending/views/ui"
+)
+
+var agentSecrets = []string{"headers"}
+
+func (h *handler) agents() kind[entries.Agent] {
+	rows := h.Library.Entries.Agents
+	return kind[entries.Agent]{
+		kind: views.Agents, rows: rows, entry: func(a entries.Agent) entries.Entry { return a.Entry },
+		cells: func(c echo.Context, a entries.Agent) []views.Cell {
+			return []views.Cell{{Text: label(a.Protocol)}, {Text: a.URL, Class: "cut"}, {Text: h.rateText(c, a.RateLimit)}, testCell(c, a.Test)}
+		},
+		fill: h.fillAgent, save: h.saver.Agent, remove: removing(rows), address: "url", secrets: agentSecrets,
+	}
+}
+
+func (h *handler) fillAgent(_ echo.Context, view *views.Form, row *entries.Agent) error {
+	view.Protocols, view.RetryKinds = protocols(false), agent.RetryKinds
+	if row == nil {
+		put(view, map[string]string{"retry_on": strings.Join(agent.RetryKinds, ",")})
+		return nil
+	}
+	a, err := form.Opened(h.Library.OpenAgent(*row))
+	if err != nil {
+		return err
+	}
+	if row.SealedQuery != nil {
+		view.Saved["query"] = "?"
+		if _, isSubmitted := view.Values["id"]; !isSubmitted {
+			view.Values["keep_query"] = "true"
+		}
+	}
+	view.Saved["headers"] = strings.Join(slices.Sorted(maps.Keys(a.Headers)), ", ")
+	put(view, map[string]string{
+		"name": row.Name, "protocol": row.Protocol, "url": row.URL, "extra_payload": string(a.ExtraPayload), "body_template": string(a.Template),
+		"rate_limit": optional(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
+	})
+	return nil
+}
+
+func (h *handler) models() kind[entries.Model] {
+	rows := h.Library.Entries.Models
+	return kind[entries.Model]{
+		kind: views.Models, rows: rows, entry: func(m entries.Model) entries.Entry { return m.Entry }, cells: h.modelCells,
+		fill: h.fillModel, save: h.saver.Model, remove: removing(rows),
+	}
+}
+
+func (h *handler) modelCells(c echo.Context, m entries.Model) []views.Cell {
+	provider := "–"
+	if found, err := h.Library.Entries.Providers.Get(c.Request().Context(), m.ProviderID); err == nil {
+		provider = found.Name + " · " + label(found.Protocol)
+	}
+	price := "–"
+	if m.InputPrice != nil && m.OutputPrice != nil {
+		price = *m.InputPrice + " / " + *m.OutputPrice + " " + optional(m.Currency)
+	}
+	return []views.Cell{{Text: provider}, {Text: m.ModelID, Class: "mono cut"}, {Text: price}, testCell(c, m.Test)}
+}
+
+func (h *handler) fillModel(c echo.Context, view *views.Form, row *entries.Model) error {
+	providers, _, err := h.Library.Entries.Providers.List(c.Request().Context(), entries.Filter{}, db.Page{Number: 1, Size: 100})
+	if err != nil {
+		return err
+	}
+	for _, p := range providers {
+		view.Providers = append(view.Providers, ui.Choice{Value: p.ID.String(), Label: p.Name + " · " + label(p.Protocol)})
+	}
+	if row == nil {
+		values := map[string]string{"provider_id": c.QueryParam("provider"), "currency": pages.Locale(c).Text("library.currency.default")}
+		if len(providers) == 1 {
+			values["provider_id"] = providers[0].ID.String()
+		}
+		put(view, values)
+		return nil
+	}
+	if !slices.ContainsFunc(view.Providers, func(choice ui.Choice) bool { return choice.Value == row.ProviderID.String() }) {
+		archived, err := h.Library.Entries.Providers.Get(c.Request().Context(), row.ProviderID)
+		if err != nil {
+			return err
+		}
+		view.Providers = append(view.Providers, ui.Choice{Value: archived.ID.String(), Label: archived.Name + " · " + pages.Locale(c).Text("library.archived")})
+	}
+	m, err := form.Opened(h.Library.OpenModel(*row))
+	if err != nil {
+		return err
+	}
+	put(view, map[string]string{
+		"name": row.Name, "provider_id": row.ProviderID.String(), "model_id": row.ModelID, "parameters": string(m.Parameters),
+		"input_price": m.InputPrice, "output_price": m.OutputPrice, "currency": m.Currency,
+	})
+	return nil
+}
+
+// testModel asks a model a question with what its form says now.
+func (h *handler) testModel(c echo.Context) error {
+	return test(c, h, h.models(), trial[entries.Model, library.Model]{
+		read: h.saver.ReadModel, open: h.Library.OpenModel, ask: h.Library.TryModel,
+	})
+}
+
+// testAgent asks an agent a question with what its form says now.
+func (h *handler) testAgent(c echo.Context) error {
+	return test(c, h, h.agents(), trial[entries.Agent, library.Agent]{
+		read: func(_ context.Context, row *entries.Agent, f *form.Upload) (library.Agent, []form.FieldFault, error) {
+			return h.saver.ReadAgent(row, f)
+		},
+		open: h.Library.OpenAgent, ask: h.Library.TryAgent,
+	})
+}
+
+// trial is how a kind of target is tried out.
+type trial[T, V any] struct {
+	read func(ctx context.Context, row *T, f *form.Upload) (V, []form.FieldFault, error)
+	open func(row T) (V, error)
+	ask  func(ctx context.Context, target V, question string) (library.Tested, error)
+}
+
+// submittedRow returns the entry that a form changes; nil for a new one.
+func (k kind[T]) submittedRow(ctx context.Context, submitted *form.Upload) (*T, error) {
+	if submitted.Value("id") == "" {
+		return nil, nil
+	}
+	id, err := request.ID(submitted.Value("id"), entries.KindEntry)
+	if err != nil {
+		return nil, err
+	}
+	row, err := k.rows.Get(ctx, id)
+	return &row, err
+}
+
+// test makes a test call and shows its outcome. Of a target that is saved as it was tested, it is noted.
+func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error {
+	ctx := c.Request().Context()
+	submitted, err := h.read(c, k.address, k.secrets)
+	if err != nil {
+		return err
+	}
+	row, err := k.submittedRow(ctx, submitted)
+	if err != nil {
+		return err
+	}
+	target, faults, err := t.read(ctx, row, submitted)
+	if err != nil {
+		return err
+	}
+	probe := ui.Probe{}
+	for _, f := range faults {
+		if f.Field != "name" && probe.Message == "" {
+			probe.Message = pages.Locale(c).Text("library.test.first", "Reason", f.Message(pages.Locale(c)))
+		}
+	}
+	if probe.Message == "" {
+		tested, err := h.asked(c, submitted, func(question string) (library.Tested, error) { return t.ask(ctx, target, question) })
+		switch {
+		case err != nil && fault.IsOurs(err):
+			return err
+		case err != nil:
+			probe.Message = fault.Of(err).Message(pages.Locale(c))
+		default:
+			probe = probeOf(tested)
+			if err := note(ctx, k, row, t.open, target, tested); err != nil {
+				return err
+			}
+		}
+	}
+	if request.IsFragment(c.Request()) {
+		return pages.Render(c, http.StatusOK, ui.ProbePart(&probe))
+	}
+	view, err := k.form(c, h, row, submitted, nil)
+	if err != nil {
+		return err
+	}
+	view.Probe = &probe
+	return h.render(c, http.StatusOK, view)
+}
+
+// note stores how a test ended if what was tested is what is saved.
+func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, error), target V, tested library.Tested) error {
+	if row == nil {
+		return nil
+	}
+	if stored, err := open(*row); err != nil || !reflect.DeepEqual(stored, target) {
+		return nil //nolint:nilerr // secrets that cannot be opened were typed again, and are not saved yet
+	}
+	return k.rows.NoteTest(ctx, k.entry(*row).ID, tested.ErrorCode)
+}
+
+// asked makes a call when there is a place for it, with the form's question.
+func (h *handler) asked(c echo.Context, submitted *form.Upload, ask func(question string) (library.Tested, error)) (library.Tested, error) {
+	leave, err := pages.Gates(c).Probes.Enter(c.Request().Context())
+	if err != nil {
+		return library.Tested{}, err
+	}
+	defer leave()
+	question := submitted.Value("question")
+	if question == "" {
+		question = pages.Locale(c).Text("create.probe.default")
+	}
+	return ask(question)
+}
+
+func probeOf(t library.Tested) ui.Probe {
+	probe := ui.Probe{
+		Status: string(t.Status), Latency: t.Latency, FirstToken: t.FirstToken, HTTPStatus: t.HTTPStatus, ContentType: t.ContentType,
+		Text: t.Text, Reasoning: t.Reasoning, Raw: t.Raw, InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output,
+	}
+	if t.ErrorCode != "" {
+		probe.Failure = &ui.Failure{Code: t.ErrorCode, Message: t.ErrorMessage}
+	}
+	return probe
+}
+
+// detect recognises the protocol of the agent that a form describes.
+func (h *handler) detect(c echo.Context) error {
+	ctx, k := c.Request().Context(), h.agents()
+	submitted, err := h.read(c, k.address, k.secrets)
+	if err != nil {
+		return err
+	}
+	row, err := k.submittedRow(ctx, submitted)
+	if err != nil {
+		return err
+	}
+	var base library.Agent
+	if row != nil {
+		if base, err = form.Opened(h.Library.OpenAgent(*row)); err != nil {
+			return err
+		}
+	}
+	address, faults := form.Address(submitted, base, h.CheckURL)
+	detected := &views.Detected{}
+	if len(faults) > 0 {
+		detected.Message = faults[0].Message(pages.Locale(c))
+	} else {
+		tested, err := h.asked(c, submitted, func(question string) (library.Tested, error) {
+			return h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, question)
+		})
+		switch {
+		case err != nil && fault.IsOurs(err):
+			return err
+		case err != nil:
+			detected.Message = fault.Of(err).Message(pages.Locale(c))
+		default:
+			detected.Protocol, detected.Label, detected.Answer = tested.Protocol, label(tested.Protocol), tested.Text
+		}
+	}
+	if request.IsFragment(c.Request()) {
+		return pages.Render(c, http.StatusOK, views.DetectedPart(detected))
+	}
+	view, err := k.form(c, h, row, submitted, nil)
+	if err != nil {
+		return err
+	}
+	if detected.Protocol != "" {
+		view.Values["protocol"] = detected.Protocol
+	}
+	view.Detected = detected
+	return h.render(c, http.StatusOK, view)
+}

@@ -1,0 +1,387 @@
+package library
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/dataset"
+	"wending/jobs/prompt"
+	"wending/jobs/stability"
+	"wending/jobs/tasks"
+	views "wending/views/library"
+	"wending/views/paths"
+	"wending/views/questions"
+	"wending/views/text"
+	"wending/views/ui"
+)
+
+func (h *handler) prompts() kind[entries.Prompt] {
+	rows := h.Library.Entries.Prompts
+	return kind[entries.Prompt]{
+		kind: views.Prompts, rows: rows, entry: func(p entries.Prompt) entries.Entry { return p.Entry },
+		cells: func(_ echo.Context, p entries.Prompt) []views.Cell {
+			template := p.User
+			if template == "" {
+				template = p.System
+			}
+			return []views.Cell{{Text: "v" + strconv.Itoa(p.Version)}, {Text: text.Cut(template, 200), Class: "cut quiet"}}
+		},
+		fill: h.fillPrompt, save: h.saver.Prompt, remove: removing(rows),
+	}
+}
+
+// fillPrompt shows the newest version, or the one that the query names, to be edited.
+func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prompt) error {
+	ctx := c.Request().Context()
+	datasets, _, err := h.Library.Entries.Datasets.List(ctx, entries.Filter{}, db.Page{Number: 1, Size: 100})
+	if err != nil {
+		return err
+	}
+	for _, d := range datasets {
+		view.Datasets = append(view.Datasets, ui.Choice{Value: d.ID.String(), Label: d.Name})
+	}
+	if row == nil {
+		put(view, map[string]string{"user": "{{question}}"})
+	} else {
+		found, err := h.Library.Entries.PromptVersions(ctx, row.ID, 0)
+		if err != nil {
+			return err
+		}
+		shown := row.PromptVersion
+		wanted, _ := strconv.Atoi(c.QueryParam("version"))
+		for _, version := range found {
+			view.Versions = append(view.Versions, views.Version{PromptVersion: version})
+			if version.Version == wanted {
+				shown = version
+			}
+		}
+		put(view, map[string]string{"name": row.Name, "description": row.Description, "system": shown.System, "user": shown.User})
+	}
+	view.Rendered, err = h.rendered(c, view.Values)
+	return err
+}
+
+// rendered is what the templates of a form become with the row that it names.
+func (h *handler) rendered(c echo.Context, values map[string]string) (views.Rendered, error) {
+	ctx, l := c.Request().Context(), pages.Locale(c)
+	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"), StandardAnswer: l.Text("library.preview.answer")}, []string(nil)
+	r := views.Rendered{}
+	if id, err := uuid.Parse(values["preview_dataset"]); err == nil {
+		saved, err := h.Library.Entries.Datasets.Get(ctx, id)
+		if err != nil {
+			return r, err
+		}
+		_, set, err := h.Library.ReadDataset(ctx, id, saved.DatasetVersion)
+		if err != nil {
+			return r, err
+		}
+		n, err := strconv.Atoi(values["preview_row"])
+		if err != nil {
+			n = 1
+		}
+		n = max(1, min(n, len(set.Rows)))
+		row := set.Rows[n-1]
+		item = db.Item{
+			QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
+			Variables: row.Variables,
+		}
+		names, r.Row = set.VariableNames, strconv.Itoa(n)+" / "+strconv.Itoa(len(set.Rows))
+	}
+	system, user := values["system"], values["user"]
+	known := tasks.Values(item, names)
+	r.Missing, r.Names = prompt.Missing(known, system, user), append(tasks.KnownNames(), names...)
+	r.System, r.User = prompt.Render(system, known), prompt.Render(user, known)
+	if system == "" {
+		r.System = optional(item.SystemPrompt)
+	}
+	if user == "" {
+		r.User = item.Question
+	}
+	r.System, r.User = text.Cut(r.System, 20_000), text.Cut(r.User, 20_000)
+	return r, nil
+}
+
+// previewPrompt shows what the templates of a form become.
+func (h *handler) previewPrompt(c echo.Context) error {
+	ctx, k := c.Request().Context(), h.prompts()
+	submitted, err := h.read(c, "", nil)
+	if err != nil {
+		return err
+	}
+	if request.IsFragment(c.Request()) {
+		rendered, err := h.rendered(c, submitted.Values)
+		if err != nil {
+			return err
+		}
+		return pages.Render(c, http.StatusOK, views.RenderedPart(rendered))
+	}
+	row, err := k.submittedRow(ctx, submitted)
+	if err != nil {
+		return err
+	}
+	return k.show(c, h, row, submitted, nil)
+}
+
+// differenceTime is how long looking for all differences of a page may take.
+const differenceTime = 2 * time.Second
+
+// pieces is how one text becomes another.
+func pieces(before, after string, until time.Time) []stability.Piece {
+	return stability.Compare(before, after, time.Until(until)).Pieces(before, after)
+}
+
+// showPromptVersion shows a version of a prompt, with what it changed from the one before or from another.
+func (h *handler) showPromptVersion(c echo.Context) error {
+	ctx, k := c.Request().Context(), h.prompts()
+	id, err := request.ID(c.Param("id"), entries.KindEntry)
+	if err != nil {
+		return err
+	}
+	row, err := k.rows.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	wanted, err := number(c.Param("number"))
+	if err != nil {
+		return err
+	}
+	view, err := k.form(c, h, &row, &form.Upload{Values: map[string]string{}}, nil)
+	if err != nil {
+		return err
+	}
+	find := func(number int) *views.Version {
+		for n := range view.Versions {
+			if view.Versions[n].Version == number {
+				return &view.Versions[n]
+			}
+		}
+		return nil
+	}
+	shown := find(wanted)
+	if shown == nil {
+		return fault.New("NOT_FOUND")
+	}
+	page := views.PromptVersion{Form: view, Number: wanted, System: shown.System, User: shown.User}
+	against := wanted - 1
+	if asked, err := strconv.Atoi(c.QueryParam("against")); err == nil && asked != wanted && find(asked) != nil {
+		against = asked
+	}
+	if other := find(against); other != nil {
+		until := time.Now().Add(differenceTime)
+		page.Against = against
+		page.SystemChanges, page.UserChanges = pieces(other.System, shown.System, until), pieces(other.User, shown.User, until)
+	}
+	title := row.Name + " v" + strconv.Itoa(wanted)
+	frame := pages.Frame(c, h.Version, title, ui.SectionLibrary,
+		h.crumbs(c, k.kind, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(k.kind), id)}, ui.Crumb{Text: "v" + strconv.Itoa(wanted)})...)
+	frame.Styles = []string{"form.css", "library.css"}
+	return pages.Render(c, http.StatusOK, views.PromptVersionPage(frame, page))
+}
+
+func (h *handler) datasets() kind[entries.Dataset] {
+	rows := h.Library.Entries.Datasets
+	return kind[entries.Dataset]{
+		kind: views.Datasets, rows: rows, entry: func(d entries.Dataset) entries.Entry { return d.Entry },
+		cells: func(_ echo.Context, d entries.Dataset) []views.Cell {
+			return []views.Cell{{Text: "v" + strconv.Itoa(d.Version)}, {Text: text.Number(d.TotalItems)}, {Text: d.FileName, Class: "cut quiet"}}
+		},
+		fill: func(c echo.Context, view *views.Form, row *entries.Dataset) error {
+			return h.fillDataset(c, view, row, 0)
+		},
+		save: h.saver.Dataset, remove: h.Library.RemoveDataset,
+	}
+}
+
+// fillDataset shows the newest version of a dataset, or the one of that number.
+func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dataset, number int) error {
+	ctx := c.Request().Context()
+	if row == nil {
+		return nil
+	}
+	put(view, map[string]string{"name": row.Name, "description": row.Description})
+	found, err := h.Library.Entries.DatasetVersions(ctx, row.ID, 0)
+	if err != nil {
+		return err
+	}
+	shown := -1
+	for n, version := range found {
+		view.Versions = append(view.Versions, views.Version{
+			PromptVersion: entries.PromptVersion{Version: version.Version, Note: version.Note, SavedAt: version.SavedAt}, Questions: version.TotalItems,
+		})
+		if shown < 0 && (number == 0 || version.Version == number) {
+			shown = n
+		}
+	}
+	if shown < 0 {
+		return fault.New("NOT_FOUND")
+	}
+	window, err := pages.Window(c)
+	if err != nil {
+		return err
+	}
+	version := found[shown]
+	_, set, err := h.Library.ReadDataset(ctx, row.ID, version)
+	if err != nil {
+		return err
+	}
+	content := views.Content{DatasetVersion: version, VariableNames: set.VariableNames}
+	content.Pager = pages.NewPager(c.Request().URL.Path, url.Values{}, window, len(set.Rows))
+	first := min(window.Offset(), len(set.Rows))
+	content.Rows = set.Rows[first:min(first+window.Size, len(set.Rows))]
+	if shown+1 < len(found) {
+		_, before, err := h.Library.ReadDataset(ctx, row.ID, found[shown+1])
+		if err != nil {
+			return err
+		}
+		content.Changes = changed(found[shown+1].Version, before, set)
+	}
+	view.Content = &content
+	return nil
+}
+
+// changesShown is how many changed rows a page lists.
+const changesShown = 100
+
+// changed says how a version of a dataset differs from the one before it.
+func changed(from int, before, after *dataset.Dataset) *views.Changed {
+	all := dataset.Changes(before, after)
+	c := &views.Changed{From: from, Total: len(all)}
+	until := time.Now().Add(differenceTime)
+	for _, change := range all {
+		row := views.ChangedRow{}
+		switch {
+		case change.Before == nil:
+			c.Added++
+			row.Kind, row.Number, row.Question = "added", change.After.Number, change.After.Question
+		case change.After == nil:
+			c.Removed++
+			row.Kind, row.Number, row.Question = "removed", change.Before.Number, change.Before.Question
+		default:
+			c.Altered++
+			row.Kind, row.Number, row.Question = "altered", change.After.Number, change.After.Question
+		}
+		if len(c.Rows) == changesShown {
+			continue
+		}
+		for _, field := range change.Fields {
+			row.Fields = append(row.Fields, views.ChangedField{Column: field.Column, Pieces: pieces(field.Before, field.After, until)})
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	c.Unaltered = len(after.Rows) - c.Added - c.Altered
+	return c
+}
+
+// previewFile shows the file of the form for a new dataset.
+func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *views.Form) *questions.Preview {
+	if submitted.File == nil {
+		return nil
+	}
+	chosen := pages.Chosen{
+		File: submitted.File.File, Columns: dataset.Columns{Question: submitted.Value("column_question"), Answer: submitted.Value("column_standard_answer")},
+	}
+	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, chosen.Columns)
+	if chosen.Set = set; err != nil {
+		chosen.Fault = fault.Dataset(err)
+	}
+	preview := h.Questions.Preview(c, submitted, &chosen)
+	if preview != nil {
+		view.Errors["file"] = "" // the preview says what is wrong with it
+	}
+	return preview
+}
+
+// addDatasetVersion saves the next version of a dataset.
+func (h *handler) addDatasetVersion(c echo.Context) error {
+	ctx, k := c.Request().Context(), h.datasets()
+	id, err := request.ID(c.Param("id"), entries.KindEntry)
+	if err != nil {
+		return err
+	}
+	row, err := k.rows.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	submitted, err := h.read(c, "", nil)
+	if err != nil {
+		return err
+	}
+	if err := h.admit(c, submitted); err != nil {
+		return err
+	}
+	if submitted.Refused != nil {
+		return submitted.Refused
+	}
+	_, faults, err := h.saver.DatasetVersion(ctx, row, submitted)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return k.show(c, h, &row, submitted, faults)
+	}
+	return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "version")
+}
+
+// datasetVersion finds the version that a path names.
+func (h *handler) datasetVersion(c echo.Context) (row entries.Dataset, version int, err error) {
+	id, err := request.ID(c.Param("id"), entries.KindEntry)
+	if err != nil {
+		return row, 0, err
+	}
+	if version, err = number(c.Param("number")); err != nil {
+		return row, 0, err
+	}
+	row, err = h.Library.Entries.Datasets.Get(c.Request().Context(), id)
+	return row, version, err
+}
+
+// showDatasetVersion shows a version of a dataset and what it changed.
+func (h *handler) showDatasetVersion(c echo.Context) error {
+	row, version, err := h.datasetVersion(c)
+	if err != nil {
+		return err
+	}
+	view := views.Form{Kind: views.Datasets, Entry: &row.Entry, Values: map[string]string{}}
+	if err := h.fillDataset(c, &view, &row, version); err != nil {
+		return err
+	}
+	if redirected, err := pages.RedirectPastEnd(c, view.Content.Pager); redirected {
+		return err
+	}
+	name := "v" + strconv.Itoa(version)
+	frame := pages.Frame(c, h.Version, row.Name+" "+name, ui.SectionLibrary,
+		h.crumbs(c, views.Datasets, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(views.Datasets), row.ID)}, ui.Crumb{Text: name})...)
+	frame.Styles = []string{"form.css", "library.css"}
+	return pages.Render(c, http.StatusOK, views.DatasetVersionPage(frame, view))
+}
+
+// downloadVersion sends the file of a version.
+func (h *handler) downloadVersion(c echo.Context) error {
+	ctx := c.Request().Context()
+	row, version, err := h.datasetVersion(c)
+	if err != nil {
+		return err
+	}
+	found, err := h.Library.Entries.DatasetVersions(ctx, row.ID, version)
+	if err != nil {
+		return err
+	}
+	file, err := h.Library.DatasetFile(ctx, row.ID, found[0])
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	pages.SendFile(c, file, found[0].FileName, found[0].Extension)
+	return nil
+}

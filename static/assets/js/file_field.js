@@ -1,0 +1,80 @@
+// The field for a file of questions: checks it while it is chosen, and sends it once.
+(function () {
+  "use strict";
+  const file = document.getElementById("dataset_file");
+  if (!file) return;
+  const form = file.form;
+  const drop = document.getElementById("drop");
+  const uploading = document.getElementById("uploading");
+  const error = document.getElementById("dataset_file-error");
+  let isUploading = false;
+
+  function say(text) {
+    error.textContent = text;
+    file.setAttribute("aria-invalid", text ? "true" : "");
+    file.closest(".field-row").dataset.invalid = text ? "true" : "";
+  }
+  function isPresent() {
+    return file.files.length > 0 || form.querySelector("[name=dataset_token]") !== null;
+  }
+  function isBad() {
+    return file.getAttribute("aria-invalid") === "true" || form.querySelector("#preview .error") !== null;
+  }
+  function refresh() {
+    const hasChosen = form.querySelector("#preview .chosen") !== null;
+    drop.classList.toggle("has-file", hasChosen || isUploading);
+    drop.querySelector(".drop-text").textContent = hasChosen || isUploading ? drop.dataset.chosen : drop.dataset.empty;
+    form.dispatchEvent(new CustomEvent("file"));
+  }
+  function problem(chosen) {
+    if (!/\.(csv|xlsx|xls)$/i.test(chosen.name)) return form.dataset.unsupported;
+    if (chosen.size > Number(form.dataset.maxBytes)) return form.dataset.tooLarge;
+    return "";
+  }
+  function clear() {
+    document.getElementById("preview").replaceChildren();
+  }
+  window.wending.file = { element: file, say, isPresent, isBad, isUploading: () => isUploading };
+
+  file.addEventListener("change", () => {
+    if (!file.files.length) return;
+    clear();
+    const chosen = file.files[0];
+    const wrong = problem(chosen);
+    say(wrong ? chosen.name + " – " + wrong : "");
+    if (wrong) {
+      file.value = "";
+    } else {
+      isUploading = true;
+      document.getElementById("upload-name").textContent = uploading.dataset.text.replace("%", chosen.name);
+      file.dispatchEvent(new CustomEvent("chosen"));
+    }
+    refresh();
+  });
+  file.addEventListener("htmx:xhr:progress", (event) => {
+    const share = event.detail.total ? event.detail.loaded / event.detail.total : 0;
+    document.getElementById("upload").value = share;
+    document.getElementById("upload-percent").textContent = Math.round(100 * share) + " %";
+  });
+  file.addEventListener("htmx:afterRequest", (event) => {
+    isUploading = false;
+    document.getElementById("upload").value = 1;
+    document.getElementById("upload-percent").textContent = "100 %";
+    // The server has the file under a token: it need not be sent again.
+    if (form.querySelector("[name=dataset_token]")) file.value = "";
+    refresh();
+    form.dispatchEvent(new CustomEvent("uploaded", { detail: event.detail.successful }));
+  });
+  ["dragenter", "dragover"].forEach((kind) => drop.addEventListener(kind, () => drop.classList.add("is-over")));
+  ["dragleave", "drop"].forEach((kind) => drop.addEventListener(kind, () => drop.classList.remove("is-over")));
+  form.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-remove-file]")) return;
+    file.value = "";
+    clear();
+    say("");
+    refresh();
+    file.focus();
+  });
+  document.body.addEventListener("htmx:afterSwap", refresh);
+  refresh();
+})();
