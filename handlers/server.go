@@ -57,8 +57,8 @@ type Config struct {
 	RateCeiling string
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
-	// DemoURL is the demo agent's address; empty means none runs.
-	DemoURL string
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays; empty means none runs.
+	DemoURL, DemoModelsURL string
 	// Hosts are the names this site is known by, besides local ones and IP addresses. If empty, requests
 	// that do not come over loopback may use any name.
 	Hosts []string
@@ -139,7 +139,7 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.Match([]string{http.MethodGet, http.MethodHead}, static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	s.pages = web.Register(compressed, plain, web.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL, CheckModelURL: checkModelURL,
-		Defaults: s.Defaults, DemoURL: s.DemoURL, Version: s.Version, Failed: s.failed, Log: s.Log,
+		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
 	document := api.Register(e, compressed, plain, api.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, CheckURL: checkURL, CheckModelURL: checkModelURL,

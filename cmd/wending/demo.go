@@ -20,7 +20,7 @@ type demoAgentCommand struct {
 }
 
 // demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes
-// slow and sometimes fail, so that every part of the pages has something to show.
+// slow and sometimes fail, so that every part of the pages has something to show. It plays two models, too.
 type demoAgent struct {
 	listener net.Listener
 	server   *http.Server
@@ -33,6 +33,7 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /agent/run", answerDemo)
+	mux.HandleFunc("POST /v1/chat/completions", answerDemoChat)
 	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}
 	go func() { _ = d.server.Serve(listener) }() // ends with Close
 	return d, nil
@@ -61,13 +62,16 @@ func (d *demoAgent) address() string { return d.listener.Addr().String() }
 func (d *demoAgent) url() string     { return "http://" + d.address() + "/agent/run" }
 func (d *demoAgent) Close() error    { return d.server.Close() }
 
+// modelsURL is the base URL of the models that it plays.
+func (d *demoAgent) modelsURL() string { return "http://" + d.address() + "/v1" }
+
 // Run runs the demo agent alone.
 func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.Writer) error {
 	d, err := startDemoAgent(c.Listen)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(stdout, "wending demo-agent: %s\n", d.url())
+	_, _ = fmt.Fprintf(stdout, "wending demo-agent: %s\nwending demo-agent: models demo-large and demo-small at %s\n", d.url(), d.modelsURL())
 	<-ctx.Done()
 	log.Info("demo agent stopped")
 	return d.Close()

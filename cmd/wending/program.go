@@ -52,7 +52,9 @@ type program struct {
 	registry   *prometheus.Registry
 	metrics    *jobs.Metrics
 	demoURL    string
-	log        *slog.Logger
+	// demoModelsURL is the base URL of the demo's models.
+	demoModelsURL string
+	log           *slog.Logger
 }
 
 // endpoints are the servers and sockets that a process uses.
@@ -163,7 +165,7 @@ func (p *program) connectAgents(e endpoints) (err error) {
 	}
 	if e.demo != nil {
 		config.Always = []string{e.demo.address()}
-		p.demoURL = e.demo.url()
+		p.demoURL, p.demoModelsURL = e.demo.url(), e.demo.modelsURL()
 	}
 	if p.guard, err = guard.New(config); err != nil {
 		return err
@@ -222,7 +224,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sealer: p.sealer, Files: files,
-		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, DemoURL: p.demoURL, Hosts: p.settings.hosts(),
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.hosts(),
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {

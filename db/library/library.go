@@ -221,6 +221,13 @@ func (k Kind[T]) Get(ctx context.Context, id uuid.UUID) (T, error) {
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
+// Named returns the entry of a name that is not archived, or ErrNotFound.
+func (k Kind[T]) Named(ctx context.Context, name string) (T, error) {
+	var found T
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.archived_at IS NULL`, name)
+	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
+}
+
 // Insert stores a new entry. It returns ErrNameTaken if another has its name.
 func (k Kind[T]) Insert(ctx context.Context, entry T) error {
 	return k.insert(ctx, k.db, entry)

@@ -34,6 +34,9 @@ type Upload struct {
 	leave    func()
 }
 
+// New returns a form that nobody submitted, with these fields.
+func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
+
 // File is a dataset file as it was uploaded.
 type File struct {
 	tasks.File
@@ -44,7 +47,7 @@ type File struct {
 
 const (
 	maxFieldBytes = 256 << 10
-	maxFields     = 64
+	maxFields     = 256
 	// maxBodyBytes is how much of a request is read at all. A file over its limit is read to its end, up to here,
 	// and dropped, so that the form's other fields are not lost.
 	maxBodyBytes = 64 << 20

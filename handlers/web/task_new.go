@@ -37,16 +37,25 @@ type submission struct {
 	// task is what the form says, faults what is wrong with it.
 	task   tasks.New
 	faults []form.FieldFault
+	// gone are what the source used and the library no longer offers.
+	gone []string
 	// system is why the source could not be read; nil means it was, or there is none.
 	system error
 }
+
+// isComparison reports whether it is the form for prompts, models and agents.
+func (s *submission) isComparison() bool { return s.Value("form") == taskviews.CompareForm }
 
 // newTask is the form for a task: empty, with the settings and questions of the task that "from" names, or with
 // those of the draft that "draft" names.
 func (p *Pages) newTask(c echo.Context) error {
 	from, draft := c.QueryParam("from"), c.QueryParam("draft")
 	if from == "" && draft == "" {
-		return pages.Render(c, http.StatusOK, taskviews.FormPage(p.formFrame(c, "create.title"), p.emptyForm()))
+		values := map[string]string{}
+		if c.Path() == paths.NewComparison {
+			values["form"] = taskviews.CompareForm
+		}
+		return p.showForm(c, form.New(values), nil)
 	}
 	source, err := p.taskByID(c, from+draft)
 	if err != nil {
@@ -55,7 +64,11 @@ func (p *Pages) newTask(c echo.Context) error {
 	if draft != "" && !source.IsDraft() {
 		return fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE")
 	}
-	submitted := &form.Upload{}
+	isComparison := c.Path() == paths.NewComparison
+	if !isComparison && !source.IsPlain() {
+		return c.Redirect(http.StatusSeeOther, paths.NewComparison+"?"+c.QueryString())
+	}
+	submitted := form.New(nil)
 	if err := submitted.Admit(c.Request().Context(), pages.Gates(c).Files); err != nil {
 		return err
 	}
@@ -68,13 +81,19 @@ func (p *Pages) newTask(c echo.Context) error {
 	}
 	submitted.Values = formValues(n)
 	submitted.Values["dataset_token"] = form.SourceToken
+	var gone []string
+	if isComparison {
+		if gone, err = p.addReferences(c.Request().Context(), source, submitted.Values); err != nil {
+			return err
+		}
+	}
 	if draft != "" {
 		submitted.Values["draft"] = draft
 	} else {
 		submitted.Values["from"] = from
 		submitted.Values["task_name"] = api.CopyName(c.Request().Context(), source.Name)
 	}
-	return p.showForm(c, submitted, http.StatusOK)
+	return p.showForm(c, submitted, gone)
 }
 
 // formValues are the fields of a form that shows a task. What may be secret – headers, payload, the URL's query –
@@ -103,8 +122,14 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	ctx := c.Request().Context()
 	s := &submission{Upload: submitted}
 	base := tasks.New{Settings: p.Defaults}
-	if err := submitted.Admit(ctx, pages.Gates(c).Files); err != nil {
-		return nil, err
+	if address, isThere := submitted.Values["agent_api_url"]; isThere && !s.isComparison() && submitted.Value("agents") != "" {
+		submitted.Values["agent_api_url"] = "" // a saved agent takes the place of what is typed, which stays in the form
+		defer func() { submitted.Values["agent_api_url"] = address }()
+	}
+	if submitted.File != nil || submitted.Value("dataset_token") != "" || submitted.Value("dataset") != "" {
+		if err := submitted.Admit(ctx, pages.Gates(c).Files); err != nil {
+			return nil, err
+		}
 	}
 	if submitted.Refused != nil {
 		s.system = submitted.Refused
@@ -128,7 +153,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			}
 		}
 	}
-	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" {
+	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" && submitted.Value("dataset") == "" {
 		file, err := p.Staging.Get(ctx, pages.Browser(c), token)
 		if err != nil {
 			s.system = errors.Join(s.system, err)
@@ -204,29 +229,40 @@ func statusOf(faults []form.FieldFault) int {
 	return status
 }
 
-// showForm shows a form as it was submitted, without complaining about what is not filled in yet.
-func (p *Pages) showForm(c echo.Context, submitted *form.Upload, status int) error {
+// showForm shows a form as it was submitted, without complaining about what is not filled in yet. gone are what it is a copy
+// of and the library no longer offers.
+func (p *Pages) showForm(c echo.Context, submitted *form.Upload, gone []string) error {
 	s, err := p.check(c, submitted)
 	if err != nil {
 		return err
 	}
-	view := p.formView(c, s)
+	s.gone = gone
+	view, err := p.formView(c, s)
+	if err != nil {
+		return err
+	}
 	view.Preview = p.preview(c, s)
-	return p.renderForm(c, status, s, view)
+	return p.renderForm(c, http.StatusOK, s, view)
 }
 
 func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskviews.Form) error {
+	if s.isComparison() {
+		return p.renderComparison(c, status, s, view)
+	}
 	s.Release() // reading the response may take the client long
 	title := "create.title"
 	if s.isDraft {
 		title = "create.draft.title"
 	}
-	return pages.Render(c, status, taskviews.FormPage(p.formFrame(c, title), view))
+	return pages.Render(c, status, taskviews.FormPage(p.formFrame(c, title, ui.SectionCreate), view))
 }
 
 // showSubmission shows a form with its faults; system is the server's own, nil if it has none.
 func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *fault.Fault) error {
-	view := p.formView(c, s)
+	view, err := p.formView(c, s)
+	if err != nil {
+		return err
+	}
 	for _, f := range s.faults {
 		view.Errors[f.Field] = f.Message(pages.Locale(c))
 	}
@@ -244,9 +280,9 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 	return p.renderForm(c, status, s, view)
 }
 
-func (p *Pages) formFrame(c echo.Context, title string) ui.Frame {
+func (p *Pages) formFrame(c echo.Context, title string, section ui.Section) ui.Frame {
 	l := pages.Locale(c)
-	frame := pages.Frame(c, p.Version, l.Text(title), ui.SectionCreate, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: l.Text(title)})
+	frame := pages.Frame(c, p.Version, l.Text(title), section, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: l.Text(title)})
 	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"file_field.js", "task_form.js"}, taskviews.FormID
 	return frame
 }
@@ -263,8 +299,11 @@ func (p *Pages) emptyForm() taskviews.Form {
 
 // formView is a form as it was submitted, so that nothing typed is lost. Headers that were understood come back
 // sealed: a secret is never rendered, not even to the user who entered it.
-func (p *Pages) formView(c echo.Context, s *submission) taskviews.Form {
+func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) {
 	view := p.emptyForm()
+	if err := p.addSaved(c.Request().Context(), s, &view); err != nil {
+		return view, err
+	}
 	values := s.Values
 	view.Name, view.URL, view.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
 	view.Headers, view.Payload, view.ProbeQuestion = values["agent_api_headers"], values["extra_payload"], values["probe_question"]
@@ -303,7 +342,7 @@ func (p *Pages) formView(c echo.Context, s *submission) taskviews.Form {
 			*to = value
 		}
 	}
-	return view
+	return view, nil
 }
 
 // previewDataset shows what the chosen file contains, and keeps the file for the form.
@@ -323,7 +362,10 @@ func (p *Pages) previewDataset(c echo.Context) error {
 		s.Release()
 		return pages.Render(c, http.StatusOK, questions.PreviewPart(taskviews.FormID, preview))
 	}
-	view := p.formView(c, s)
+	view, err := p.formView(c, s)
+	if err != nil {
+		return err
+	}
 	view.Preview = preview
 	if preview == nil {
 		view.Errors["dataset_file"] = pages.Locale(c).Text("error.DATASET_REQUIRED")
@@ -346,7 +388,7 @@ func (p *Pages) preview(c echo.Context, s *submission) *questions.Preview {
 		s.faults = slices.Delete(s.faults, at, at+1)
 	}
 	s.task.Dataset, s.task.Columns = chosen.Set, chosen.Columns
-	if preview != nil && chosen.Set != nil && chosen.Fault == nil {
+	if preview != nil && chosen.Set != nil && chosen.Fault == nil && !s.isComparison() {
 		interval, _, err := p.Tasks.CallInterval(s.task.RateLimit)
 		if err != nil {
 			interval = 0
@@ -382,7 +424,10 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, ui.ProbePart(probe))
 	}
-	view := p.formView(c, s)
+	view, err := p.formView(c, s)
+	if err != nil {
+		return err
+	}
 	view.Probe, view.Preview = probe, p.preview(c, s)
 	return p.renderForm(c, status, s, view)
 }

@@ -43,9 +43,9 @@ type Config struct {
 	CheckURL, CheckModelURL func(*url.URL) error
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address; empty means none runs.
-	DemoURL string
-	Version string
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays; empty means none runs.
+	DemoURL, DemoModelsURL string
+	Version                string
 	// Failed logs and reports an internal error.
 	Failed func(ctx context.Context, err error)
 	Log    *slog.Logger
@@ -90,6 +90,8 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST("/tasks/:taskId/assignments", p.assign)
 	get("/tasks/:taskId/runs/:runId", p.showRun)
 	get(paths.Comparison, p.compare)
+	get(paths.NewComparison, p.newTask)
+	compressed.POST(paths.EstimateComparison, p.estimateComparison)
 	get(paths.Workers, p.listWorkers)
 	compressed.GET(paths.TaskRows, p.taskRows)
 	compressed.GET("/tasks/:taskId/live", p.liveTask)
@@ -99,11 +101,12 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST(paths.Language, p.switchLanguage)
 	compressed.POST(paths.Settings, p.saveSettings)
 	compressed.POST(paths.Demo, p.startDemo)
+	compressed.POST(paths.DemoComparison, p.startDemoComparison)
 	p.registerActions(compressed)
 	compressed.POST("/tasks/:taskId/delete", p.deleteTask)
 	library.Register(compressed, plain, library.Config{
 		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, CheckURL: config.CheckURL, CheckModelURL: config.CheckModelURL,
-		HasDemo: config.DemoURL != "", Version: config.Version, Failed: config.Failed,
+		HasDemo: config.DemoModelsURL != "", Version: config.Version, Failed: config.Failed,
 	})
 	plain.GET("/tasks/:taskId/runs/:runId/text", p.runText)
 	plain.GET("/tasks/:taskId/dataset", p.downloadDataset)
@@ -158,7 +161,7 @@ func (p *Pages) switchLanguage(c echo.Context) error {
 	if err := pages.SwitchLanguage(c, submitted.Values["lang"]); err != nil {
 		return err
 	}
-	return p.showForm(c, submitted, http.StatusOK)
+	return p.showForm(c, submitted, nil)
 }
 
 // saveSettings sets language or theme and returns to the page.

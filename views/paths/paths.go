@@ -31,6 +31,9 @@ const (
 	// APIComparison compares two tasks.
 	APIComparison = "/api/v1/comparison"
 	Comparison    = "/comparison"
+	// NewComparison is the form for a task that compares prompts, models and agents.
+	NewComparison      = "/compare"
+	EstimateComparison = "/compare/estimate"
 	// Library is where what is saved for tasks is; LibraryPreview renders templates, LibraryDetect recognises protocols.
 	Library        = "/library"
 	LibraryPreview = "/library/prompts/preview"
@@ -60,11 +63,19 @@ func LibraryVersions(id uuid.UUID) string { return LibraryEntry("datasets", id) 
 // Compare leads from a task to the choice of another to compare it with.
 func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 
+// taskForm is the form that fits a task: one for a typed address alone, one for what is compared.
+func taskForm(isPlain bool) string {
+	if isPlain {
+		return Create
+	}
+	return NewComparison
+}
+
 // CreateFrom is the form for a copy of a task.
-func CreateFrom(id uuid.UUID) string { return Create + "?from=" + id.String() }
+func CreateFrom(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?from=" + id.String() }
 
 // EditDraft is the form that a draft is edited in.
-func EditDraft(id uuid.UUID) string { return Create + "?draft=" + id.String() }
+func EditDraft(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?draft=" + id.String() }
 
 // Task is a task's page.
 func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }

@@ -97,7 +97,7 @@ type kind[T any] struct {
 func (k kind[T]) register(group *echo.Group, h *handler) {
 	path := paths.LibraryKind(string(k.kind))
 	group.Match([]string{http.MethodGet, http.MethodHead}, path, func(c echo.Context) error { return k.list(c, h) })
-	group.GET(path+"/new", func(c echo.Context) error { return k.show(c, h, nil, &form.Upload{Values: map[string]string{}}, nil) })
+	group.GET(path+"/new", func(c echo.Context) error { return k.show(c, h, nil, form.New(map[string]string{}), nil) })
 	group.POST(path, func(c echo.Context) error { return k.store(c, h, nil) })
 	withEntry := func(handle func(c echo.Context, row *T) error) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -113,7 +113,7 @@ func (k kind[T]) register(group *echo.Group, h *handler) {
 		}
 	}
 	group.Match([]string{http.MethodGet, http.MethodHead}, path+"/:id", withEntry(func(c echo.Context, row *T) error {
-		return k.show(c, h, row, &form.Upload{Values: map[string]string{}}, nil)
+		return k.show(c, h, row, form.New(map[string]string{}), nil)
 	}))
 	group.POST(path+"/:id", withEntry(func(c echo.Context, row *T) error { return k.store(c, h, row) }))
 	group.POST(path+"/:id/remove", withEntry(func(c echo.Context, row *T) error {

@@ -156,7 +156,7 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view, err := k.form(c, h, &row, &form.Upload{Values: map[string]string{}}, nil)
+	view, err := k.form(c, h, &row, form.New(map[string]string{}), nil)
 	if err != nil {
 		return err
 	}

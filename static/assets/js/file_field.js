@@ -34,11 +34,16 @@
   function clear() {
     document.getElementById("preview").replaceChildren();
   }
+  // A file and a saved dataset take each other's place.
+  function chooseNoSaved() {
+    if (form.elements.dataset) form.elements.dataset.value = "";
+  }
   window.wending.file = { element: file, say, isPresent, isBad, isUploading: () => isUploading };
 
   file.addEventListener("change", () => {
     if (!file.files.length) return;
     clear();
+    chooseNoSaved();
     const chosen = file.files[0];
     const wrong = problem(chosen);
     say(wrong ? chosen.name + " – " + wrong : "");
@@ -71,6 +76,7 @@
     if (!event.target.closest("[data-remove-file]")) return;
     file.value = "";
     clear();
+    chooseNoSaved();
     say("");
     refresh();
     file.focus();

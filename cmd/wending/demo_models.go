@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"wending/jobs/dataset"
+	"wending/static"
+)
+
+// demoModel is one of the two models that the demo agent plays in the chat protocol of OpenAI. They differ in steadiness,
+// speed and, as the library has them, price.
+type demoModel struct {
+	// least is how long an answer takes at least, more how much longer it may take.
+	least, more time.Duration
+	// wordings are how often of 100 an answer is worded differently, mistakes how often it is wrong.
+	wordings, mistakes int
+}
+
+var demoModels = map[string]demoModel{
+	"demo-large": {least: 80 * time.Millisecond, more: 60 * time.Millisecond, wordings: 6},
+	"demo-small": {least: 20 * time.Millisecond, more: 30 * time.Millisecond, wordings: 35, mistakes: 12},
+}
+
+// demoAnswers are the standard answers of the sample questions, which the demo's models know.
+var demoAnswers = sync.OnceValue(func() map[string]string {
+	answers := map[string]string{}
+	set, err := dataset.Read(context.Background(), "sample.csv", static.Content("sample.csv"), dataset.Columns{})
+	if err != nil { // it is part of the program
+		panic(err)
+	}
+	for _, row := range set.Rows {
+		answers[row.Question] = row.StandardAnswer
+	}
+	return answers
+})
+
+// answer is what the model says to a prompt.
+func (m demoModel) answer(system, user string) string {
+	known := "我是演示模型，只认识示例数据集中的问题。"
+	for question, answer := range demoAnswers() {
+		if strings.Contains(user, question) {
+			known = answer
+		}
+	}
+	chance := rand.IntN(100)
+	if chance < m.mistakes {
+		known = "暂时无法确定"
+	}
+	isShort := strings.Contains(system+user, "只回答")
+	switch {
+	case isShort && chance >= m.mistakes+m.wordings/2:
+		return known
+	case isShort:
+		return known + "。"
+	case chance >= m.mistakes+m.wordings:
+		return "分析：先确认问题问的是什么，再核对常见的资料。\n结论：" + known + "。"
+	}
+	return []string{
+		"分析：这个问题在教科书和百科中都有记载，说法基本一致。\n结论：" + known + "。",
+		"先看问题的关键词，再排除容易混淆的说法，可以得到答案：" + known + "。",
+		"根据公开资料，答案是" + known + "。以上分析仅供参考。",
+	}[rand.IntN(3)]
+}
+
+// answerDemoChat answers as a model, with its usage, streamed if the request asks for it.
+func answerDemoChat(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Model    string `json:"model"`
+		Stream   bool   `json:"stream"`
+		Messages []struct {
+			Role    string `json:"role"`
+			Content string `json:"content"`
+		} `json:"messages"`
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&request); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprint(w, `{"error":{"message":"the body is not JSON","type":"invalid_request_error"}}`)
+		return
+	}
+	model, isKnown := demoModels[request.Model]
+	if !isKnown {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, `{"error":{"message":"the demo has demo-large and demo-small","type":"invalid_request_error","code":"model_not_found"}}`)
+		return
+	}
+	texts := map[string]string{}
+	asked := 0
+	for _, message := range request.Messages {
+		texts[message.Role] += message.Content
+		asked += utf8.RuneCountInString(message.Content)
+	}
+	answer := model.answer(texts["system"], texts["user"])
+	said := utf8.RuneCountInString(answer)
+	usage := map[string]int{"prompt_tokens": asked + 8, "completion_tokens": said, "total_tokens": asked + 8 + said}
+	if !sleep(r.Context(), model.least+rand.N(model.more)) {
+		return
+	}
+	if !request.Stream {
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"id": "demo", "object": "chat.completion", "model": request.Model, "usage": usage,
+			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]string{"role": "assistant", "content": answer}}},
+		})
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	send := func(chunk map[string]any) {
+		chunk["id"], chunk["object"], chunk["model"] = "demo", "chat.completion.chunk", request.Model
+		line, _ := json.Marshal(chunk)
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", line)
+		_ = http.NewResponseController(w).Flush()
+	}
+	delta := func(text, reason string) map[string]any {
+		choice := map[string]any{"index": 0, "delta": map[string]string{"content": text}}
+		if reason != "" {
+			choice["finish_reason"] = reason
+		}
+		return map[string]any{"choices": []any{choice}}
+	}
+	for runes := []rune(answer); len(runes) > 0; {
+		n := min(len(runes), 24)
+		send(delta(string(runes[:n]), ""))
+		runes = runes[n:]
+		if !sleep(r.Context(), 4*time.Millisecond) {
+			return
+		}
+	}
+	send(delta("", "stop"))
+	send(map[string]any{"choices": []any{}, "usage": usage})
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
+}

@@ -1,0 +1,132 @@
+package handlers_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// createForm are the fields of a form for a task as a browser would send them.
+func createForm(page *goquery.Document) map[string]string {
+	fields := map[string]string{}
+	page.Find("#create input, #create select, #create textarea").Each(func(_ int, field *goquery.Selection) {
+		name, value := field.AttrOr("name", ""), field.AttrOr("value", "")
+		switch {
+		case name == "" || name == "dataset_file":
+			return
+		case goquery.NodeName(field) == "textarea":
+			value = field.Text()
+		case goquery.NodeName(field) == "select":
+			value = field.Find("option[selected]").AttrOr("value", "")
+		case field.AttrOr("type", "") == "checkbox":
+			if _, isChecked := field.Attr("checked"); !isChecked {
+				return
+			}
+		}
+		if before := fields[name]; before != "" && (name == "prompts" || name == "models" || name == "agents") {
+			value = before + "," + value
+		}
+		fields[name] = value
+	})
+	return fields
+}
+
+// A comparison is put together in its form: estimated while that is filled in, saved as a draft, changed, started, copied.
+func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	chat := agenttest.New(t, openAIChat("Paris"))
+	provider := s.entry(t, "POST", "providers", object{"name": "p", "protocol": "openai", "base_url": chat.URL, "rate_limit": "unlimited"}, 201)["id"]
+	model := func(name string) string {
+		return s.entry(t, "POST", "models", object{"provider_id": provider, "model_id": name}, 201)["id"].(string)
+	}
+	first, second := model("m1"), model("m2")
+	prompt := s.entry(t, "POST", "prompts", object{"name": "short", "user": "{{question}}"}, 201)["id"].(string)
+	s.entry(t, "POST", "prompts/"+prompt+"/versions", object{"user": "{{question}} {{tone}}"}, 201)
+
+	form := createForm(s.get(t, "/compare").page(t))
+	require.Equal(t, "compare", form["form"])
+	form["task_name"], form["models"], form["prompts"] = "which", second+","+first, prompt+"@2,"+prompt+"@1" // newest first, as they are listed
+	page := s.post(t, "/compare/estimate", form).page(t)
+	require.Equal(t, 4, page.Find("#estimate ol li").Length())
+	require.Equal(t, form, func() map[string]string { got := createForm(page); delete(got, "dataset_token"); return got }(), "nothing that was chosen is lost")
+	require.Empty(t, page.Find("#estimate .error").Text())
+
+	form["models"] = first + "," + uuid.NewString()
+	require.NotEmpty(t, s.post(t, "/compare/estimate", form).page(t).Find("#estimate .error").Text())
+	form["models"], form["file@q.csv"], form["runs_per_item"] = second+","+first, questions, "3"
+	page = s.post(t, "/compare/estimate", form).page(t)
+	require.Contains(t, page.Find("#estimate .facts").Text(), "24")
+	require.Contains(t, page.Find("#estimate .note").Text(), "tone", "a variable that no column has")
+	require.Contains(t, page.Find("#estimate .note").Text(), "m1", "prices that are missing")
+
+	// What is wrong comes back with everything else.
+	form = createForm(page)
+	require.NotEmpty(t, form["dataset_token"])
+	form["task_name"] = ""
+	page = s.post(t, "/tasks", form).page(t)
+	require.NotEmpty(t, page.Find("#task_name-error").Text())
+	form = createForm(page)
+	require.Equal(t, second+","+first, form["models"], "in the order of the list")
+
+	form["task_name"], form["start"] = "which", "false"
+	path := saved(t, s.post(t, "/tasks", form))
+	id := strings.TrimPrefix(path, "/tasks/")
+	edit := s.get(t, path).page(t).Find("a[href*='draft=']").AttrOr("href", "")
+	require.Equal(t, "/compare?draft="+id, edit)
+	form = createForm(s.get(t, edit).page(t))
+	require.Equal(t, second+","+first, form["models"])
+	require.Equal(t, "3", form["runs_per_item"])
+	form["prompts"], form["runs_per_item"] = prompt+"@2", "2"
+	delete(form, "start")
+	saved(t, s.post(t, "/tasks", form))
+	s.awaitDone(t, id)
+	require.Len(t, chat.Calls(), 2*2*2, "two models, two questions, two runs")
+
+	// A copy has what the library still offers, and says what it does not.
+	s.entry(t, "DELETE", "models/"+second, nil, 204)
+	page = s.get(t, "/compare?from="+id).page(t)
+	require.Contains(t, page.Find("p.note").Text(), "m2")
+	form = createForm(page)
+	require.Equal(t, first, form["models"])
+	require.Equal(t, prompt+"@2", form["prompts"])
+	require.Equal(t, "/compare?from="+id, s.get(t, "/?from="+id).Header.Get("Location"), "the plain form has no place for it")
+
+	many := []string{}
+	for range 21 {
+		many = append(many, prompt+"@1")
+	}
+	form["prompts"] = strings.Join(many, ",")
+	require.NotEmpty(t, s.post(t, "/compare/estimate", form).page(t).Find("#estimate .error").Text(), "more variants than a task has")
+	require.Equal(t, 422, s.post(t, "/tasks", form).StatusCode)
+}
+
+// The plain form takes a saved agent and a saved dataset, and keeps the address that was typed before.
+func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	require.Equal(t, 0, s.get(t, "/").page(t).Find("select[name=agents], select[name=dataset]").Length(), "nothing is saved")
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	agent := s.entry(t, "POST", "agents", object{"name": "a", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string)
+	path := saved(t, s.post(t, "/library/datasets", map[string]string{"name": "d", "file@q.csv": questions}))
+	form := createForm(s.get(t, "/").page(t))
+	form["agent_api_url"], form["agents"], form["dataset"] = "http://127.0.0.1:1/typed", agent, strings.TrimPrefix(path, "/library/datasets/")
+	page := s.post(t, "/tasks", form).page(t)
+	require.NotEmpty(t, page.Find("#task_name-error").Text())
+	form = createForm(page)
+	require.Equal(t, "http://127.0.0.1:1/typed", form["agent_api_url"])
+	require.Equal(t, agent, form["agents"])
+	require.Contains(t, page.Find("#preview").Text(), "q.csv")
+	form["task_name"], form["runs_per_item"] = "saved", "2"
+	require.Equal(t, "/tasks", saved(t, s.post(t, "/tasks", form)))
+	id := s.get(t, "/tasks").page(t).Find("tr[id^=task-]").AttrOr("id", "")
+	s.awaitDone(t, strings.TrimPrefix(id, "task-"))
+	require.Len(t, fake.Calls(), 4)
+	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
+}

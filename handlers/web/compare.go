@@ -1,0 +1,250 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/library"
+	"wending/jobs/protocol"
+	"wending/jobs/tasks"
+	"wending/static"
+	"wending/views/paths"
+	taskviews "wending/views/tasks"
+	"wending/views/ui"
+)
+
+// offeredMost is how many entries of a kind a form offers, newest first.
+const offeredMost = 500
+
+var offered = db.Page{Number: 1, Size: offeredMost}
+
+// addReferences adds to a form's fields what a task uses of the library, and returns the names of what is no longer offered.
+func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
+	values["form"] = taskviews.CompareForm
+	var models, agents, prompts []string
+	for _, target := range source.Targets {
+		if target.LibraryID == nil {
+			continue
+		}
+		reference, list := library.Reference{ID: *target.LibraryID}, &agents
+		find := p.Library.AgentTarget
+		if target.Kind == db.TargetModel {
+			list, find = &models, p.Library.ModelTarget
+		}
+		_, _, err := find(ctx, reference)
+		switch {
+		case errors.Is(err, library.ErrUnknownReference):
+			gone = append(gone, target.Name)
+		case err != nil:
+			return nil, err
+		default:
+			*list = append(*list, target.LibraryID.String())
+		}
+	}
+	for _, variant := range source.Variants {
+		if variant.Target != 1 || variant.PromptID == nil {
+			continue
+		}
+		_, err := p.Library.Prompt(ctx, library.Reference{ID: *variant.PromptID, Version: *variant.PromptVersion})
+		switch {
+		case errors.Is(err, library.ErrUnknownReference):
+			name, _, _ := strings.Cut(variant.Name, " × ")
+			gone = append(gone, name)
+		case err != nil:
+			return nil, err
+		default:
+			prompts = append(prompts, fmt.Sprintf("%s@%d", variant.PromptID, *variant.PromptVersion))
+		}
+	}
+	values["models"], values["agents"], values["prompts"] = strings.Join(models, ","), strings.Join(agents, ","), strings.Join(prompts, ",")
+	return gone, nil
+}
+
+// addSaved adds the saved agents and datasets that a form offers.
+func (p *Pages) addSaved(ctx context.Context, s *submission, view *taskviews.Form) error {
+	agents, _, err := p.Library.Entries.Agents.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return err
+	}
+	for _, one := range agents {
+		view.SavedAgents = append(view.SavedAgents, ui.Choice{Value: one.ID.String(), Label: one.Name})
+	}
+	datasets, _, err := p.Library.Entries.Datasets.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return err
+	}
+	for _, one := range datasets {
+		label := fmt.Sprintf("%s v%d · %d", one.Name, one.Version, one.TotalItems)
+		view.SavedDatasets = append(view.SavedDatasets, ui.Choice{Value: one.ID.String(), Label: label})
+	}
+	view.Agent, view.Dataset = s.Value("agents"), s.Value("dataset")
+	return nil
+}
+
+// renderComparison shows the form for a comparison.
+func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form taskviews.Form) error {
+	ctx := c.Request().Context()
+	view := taskviews.Compare{Form: form, Gone: s.gone}
+	var err error
+	if view.Estimate, err = p.estimated(c, s); err != nil {
+		return err
+	}
+	s.Release() // reading the response may take the client long
+	if view.Prompts, err = p.promptChoices(ctx, s.List("prompts")); err != nil {
+		return err
+	}
+	models, _, err := p.Library.Entries.Models.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return err
+	}
+	for _, one := range models {
+		detail := one.ModelID
+		if one.InputPrice != nil && one.OutputPrice != nil {
+			detail += " · " + *one.InputPrice + " / " + *one.OutputPrice + " " + tasks.TextOf(one.Currency)
+		}
+		view.Models = append(view.Models, targetChoice(one.Entry, detail, one.Test, s.List("models")))
+	}
+	agents, _, err := p.Library.Entries.Agents.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return err
+	}
+	for _, one := range agents {
+		spoken, _ := protocol.Of(one.Protocol)
+		view.Agents = append(view.Agents, targetChoice(one.Entry, spoken.Label, one.Test, s.List("agents")))
+	}
+	return pages.Render(c, status, taskviews.ComparePage(p.compareFrame(c, s), view))
+}
+
+func (p *Pages) compareFrame(c echo.Context, s *submission) ui.Frame {
+	title := "compare.new.title"
+	if s.isDraft {
+		title = "create.draft.title"
+	}
+	frame := p.formFrame(c, title, ui.SectionCompare)
+	frame.Styles = append(frame.Styles, "library.css")
+	return frame
+}
+
+func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen []string) taskviews.TargetChoice {
+	return taskviews.TargetChoice{
+		Reference: entry.ID.String(), Name: entry.Name, Detail: detail, HasFailed: test.HasFailed(), IsChosen: slices.Contains(chosen, entry.ID.String()),
+	}
+}
+
+// promptChoices are the saved prompts with their versions. A chosen prompt without a version means its newest.
+func (p *Pages) promptChoices(ctx context.Context, chosen []string) (choices []taskviews.PromptChoice, err error) {
+	prompts, _, err := p.Library.Entries.Prompts.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range prompts {
+		versions := []entries.PromptVersion{one.PromptVersion}
+		if one.Version > 1 {
+			if versions, err = p.Library.Entries.PromptVersions(ctx, one.ID, 0); err != nil {
+				return nil, err
+			}
+		}
+		choice := taskviews.PromptChoice{Name: one.Name}
+		for n, version := range versions {
+			reference := fmt.Sprintf("%s@%d", one.ID, version.Version)
+			isChosen := slices.Contains(chosen, reference) || n == 0 && slices.Contains(chosen, one.ID.String())
+			choice.Versions = append(choice.Versions, taskviews.VersionChoice{Reference: reference, Number: version.Version, Note: version.Note, IsChosen: isChosen})
+		}
+		choices = append(choices, choice)
+	}
+	return choices, nil
+}
+
+// estimateComparison says what the comparison that a form describes would be and take.
+func (p *Pages) estimateComparison(c echo.Context) error {
+	s, err := p.readSubmission(c)
+	if err != nil {
+		return err
+	}
+	s.Values["form"] = taskviews.CompareForm
+	preview := p.preview(c, s)
+	if request.IsFragment(c.Request()) {
+		estimate, err := p.estimated(c, s)
+		if err != nil {
+			return err
+		}
+		return pages.Render(c, http.StatusOK, taskviews.EstimatePart(estimate))
+	}
+	view, err := p.formView(c, s)
+	if err != nil {
+		return err
+	}
+	view.Preview = preview
+	return p.renderForm(c, http.StatusOK, s, view)
+}
+
+// estimated is what the task of a form would be and take, as far as the form says.
+func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, error) {
+	l, n := pages.Locale(c), s.task
+	e := taskviews.Estimated{Variants: n.AllVariants(), Runs: n.RunsPerItem, Calls: n.Calls()}
+	if n.Dataset != nil {
+		e.Questions = len(n.Dataset.Rows)
+	}
+	typed := map[string]bool{"agent_api_url": s.Value("agent_api_url") != ""}
+	for _, name := range []string{"prompts", "models", "agents", "dataset", "rate_limit", "runs_per_item", "concurrency", "agent_api_headers", "extra_payload"} {
+		typed[name] = true
+	}
+	for _, f := range s.faults {
+		if typed[f.Field] {
+			e.Problems = append(e.Problems, f.Message(l))
+		}
+	}
+	if len(e.Variants) > tasks.MaxVariants || e.Calls > tasks.MaxCalls {
+		e.Problems = append(e.Problems, fault.New("TASK_TOO_LARGE").Message(l))
+	}
+	if len(e.Problems) > 0 || e.Calls == 0 {
+		return e, nil
+	}
+	estimate, err := p.Tasks.Estimate(c.Request().Context(), n)
+	if err != nil {
+		return e, err
+	}
+	e.Duration = estimate.Duration
+	if estimate.Cost != nil {
+		e.Cost = estimate.Cost.String() + " " + estimate.Currency
+	}
+	for _, warning := range estimate.Warnings {
+		e.Warnings = append(e.Warnings, form.WarningText(l, warning))
+	}
+	return e, nil
+}
+
+// startDemoComparison compares two prompts on the two models that the demo plays.
+func (p *Pages) startDemoComparison(c echo.Context) error {
+	if p.DemoModelsURL == "" {
+		return fault.New("NOT_FOUND")
+	}
+	const name = "sample.csv"
+	l := pages.Locale(c)
+	id, err := p.Library.CreateDemo(c.Request().Context(), pages.Actor(c), library.Demo{
+		BaseURL: p.DemoModelsURL, Questions: tasks.File{Name: name, Content: static.Content(name)},
+		TaskName: l.Text("demo.task"), ProviderName: l.Text("demo.provider"), Currency: "CNY",
+		Models: []library.DemoModel{{l.Text("demo.large"), "demo-large", "8", "24"}, {l.Text("demo.small"), "demo-small", "0.5", "1.5"}},
+		// The demo's models recognise "只回答" in the first prompt.
+		Prompts: []library.DemoPrompt{
+			{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},
+			{Name: l.Text("demo.reasoned"), System: "请先分析，再给出结论。", User: "{{question}}"},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Task(id), "created")
+}

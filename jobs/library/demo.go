@@ -1,0 +1,95 @@
+package library
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/jobs/agent"
+	"wending/jobs/dataset"
+	"wending/jobs/tasks"
+)
+
+// Demo is what the demo of a comparison is made of.
+type Demo struct {
+	// BaseURL is where the demo's models are.
+	BaseURL string
+	// Questions is the file of questions.
+	Questions tasks.File
+	// The names of what is saved, in the user's language.
+	TaskName, ProviderName, Currency string
+	Models                           []DemoModel
+	Prompts                          []DemoPrompt
+}
+
+// DemoModel is a model of the demo with its prices.
+type DemoModel struct{ Name, ID, InputPrice, OutputPrice string }
+
+// DemoPrompt is a prompt of the demo.
+type DemoPrompt struct{ Name, System, User string }
+
+// CreateDemo saves what the demo compares, unless it is there, and creates the task that compares it.
+func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.UUID, error) {
+	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Columns{})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	n := tasks.New{
+		Name: demo.TaskName, File: demo.Questions, Dataset: set,
+		Settings: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 8, UseStream: true, RateLimit: s.DefaultRate},
+	}
+	provider, err := ensure(ctx, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
+		return s.SaveProvider(ctx, row.ID, Provider{Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds})
+	}, func(row entries.Provider) bool { return row.BaseURL == demo.BaseURL })
+	if err != nil {
+		return uuid.Nil, err
+	}
+	for _, one := range demo.Models {
+		model, err := ensure(ctx, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
+			return s.SaveModel(ctx, row.ID, Model{
+				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID, Parameters: json.RawMessage(nil),
+				InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency,
+			})
+		}, func(row entries.Model) bool { return row.ProviderID == provider.ID })
+		if err != nil {
+			return uuid.Nil, err
+		}
+		target, _, err := s.ModelTarget(ctx, Reference{ID: model.ID})
+		if err != nil {
+			return uuid.Nil, err
+		}
+		n.Targets = append(n.Targets, target)
+	}
+	for _, one := range demo.Prompts {
+		row, err := ensure(ctx, s.Entries.Prompts, one.Name, func(entries.Prompt) (uuid.UUID, error) {
+			fresh := entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: one.Name}, PromptVersion: entries.PromptVersion{System: one.System, User: one.User}}
+			return fresh.ID, s.Entries.InsertPrompt(ctx, fresh)
+		}, func(entries.Prompt) bool { return true })
+		if err != nil {
+			return uuid.Nil, err
+		}
+		n.Prompts = append(n.Prompts, tasks.NewPrompt{ID: row.ID, Version: row.Version, Name: row.Name, System: row.System, User: row.User})
+	}
+	return s.Tasks.Create(ctx, by, n)
+}
+
+// ensure returns the offered entry of a name, saved anew unless it is there and is as it should be. save gets what is there;
+// its id is uuid.Nil if nothing is.
+func ensure[T any](ctx context.Context, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
+	row, err := kind.Named(ctx, name)
+	if err == nil && isRight(row) || err != nil && !errors.Is(err, db.ErrNotFound) {
+		return row, err
+	}
+	id, err := save(row)
+	if errors.Is(err, entries.ErrNameTaken) { // by the same, a moment ago
+		return kind.Named(ctx, name)
+	}
+	if err != nil {
+		return row, err
+	}
+	return kind.Get(ctx, id)
+}
