@@ -236,7 +236,10 @@ func (p *Pages) startDemoComparison(c echo.Context) error {
 	id, err := p.Library.CreateDemo(c.Request().Context(), pages.Actor(c), library.Demo{
 		BaseURL: p.DemoModelsURL, Questions: tasks.File{Name: name, Content: static.Content(name)},
 		TaskName: l.Text("demo.task"), ProviderName: l.Text("demo.provider"), Currency: "CNY",
-		Models: []library.DemoModel{{l.Text("demo.large"), "demo-large", "8", "24"}, {l.Text("demo.small"), "demo-small", "0.5", "1.5"}},
+		Models: []library.DemoModel{
+			{Name: l.Text("demo.large"), ID: "demo-large", InputPrice: "8", OutputPrice: "24"},
+			{Name: l.Text("demo.small"), ID: "demo-small", InputPrice: "0.5", OutputPrice: "1.5"},
+		},
 		// The demo's models recognise "只回答" in the first prompt.
 		Prompts: []library.DemoPrompt{
 			{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},
