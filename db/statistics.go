@@ -43,6 +43,11 @@ type Statistics struct {
 	LatencyP50 *float64       `json:"latency_p50_ms" example:"640"`
 	LatencyP90 *float64       `json:"latency_p90_ms" example:"1730.5"`
 	LatencyP99 *float64       `json:"latency_p99_ms" example:"4210"`
+	// TotalTokens and Cost add up the runs that say what they took; nil means that none does. Cost is nil, too, if the
+	// targets have different currencies.
+	TotalTokens *int64  `json:"total_tokens" doc:"Of the runs that say so; null if none does" example:"51234"`
+	Cost        *string `json:"cost" doc:"Decimal number, of the runs whose tokens and prices are known; null if there are none, or if currencies differ" example:"0.42"`
+	Currency    *string `json:"currency" example:"USD"`
 	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; that of a task is the sum
 	// over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
@@ -80,7 +85,8 @@ const (
 		'succeeded', count(*) FILTER (WHERE r.status = 'SUCCEEDED'),
 		'failed', count(*) FILTER (WHERE r.status = 'FAILED'),
 		'timed_out', count(*) FILTER (WHERE r.status = 'TIMEOUT'),
-		'attempts', coalesce(sum(r.attempts), 0)`
+		'attempts', coalesce(sum(r.attempts), 0),
+		'total_tokens', sum(r.total_tokens)`
 	measureRuns = `
 		'latency_avg_ms', round(avg(r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'), 1),
 		'latency_p50_ms', percentile_cont(0.5) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED'),
@@ -88,8 +94,18 @@ const (
 		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED')`
 )
 
+// spent are the cost of the runs r of the task that the expression names, and its currency, where all its targets have one.
+func spent(task string) string {
+	return `(
+		SELECT jsonb_build_object('currency', g.currency, 'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END)
+		FROM (
+			SELECT CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency
+			FROM task_targets
+			WHERE task_id = ` + task + `) g)`
+}
+
 // Only tasks at their end have runs that never took place: those of an active task may still come.
-const computeTaskStatistics = `
+var computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
 			SELECT total_items * runs_per_item * total_variants
@@ -115,6 +131,7 @@ const computeTaskStatistics = `
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
+		|| ` + spent("$1") + `
 	FROM evaluation_runs r
 	WHERE r.task_id = $1 AND r.is_current`
 
@@ -139,8 +156,8 @@ const computeStability = `
 	JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants = 1
 	WHERE i.task_id = $1`
 
-const computeLaunchStatistics = `
-	SELECT json_build_object(` + countRuns + `,
+var computeLaunchStatistics = `
+	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', (SELECT count(*) FROM units WHERE launch_id = $1 AND state = 'STOPPED'),
 		'error_codes', coalesce((
 			SELECT json_object_agg(e.error_code, e.n)
@@ -152,14 +169,15 @@ const computeLaunchStatistics = `
 				ORDER BY error_code) e), '{}'),` + measureRuns + `,
 		'duration_seconds', (
 			SELECT round(extract(epoch FROM coalesce(finished_at, now()) - started_at), 3) FROM launches WHERE id = $1))
+		|| ` + spent("(SELECT task_id FROM launches WHERE id = $1)") + `
 	FROM evaluation_runs r
 	WHERE r.launch_id = $1`
 
 // storeStatistics stores the final statistics of a launch and of its task, which have just ended, and how many
 // questions have all their runs.
 func storeStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) error {
-	const storeOfLaunch = `UPDATE launches SET statistics = (` + computeLaunchStatistics + `) WHERE id = $1`
-	const storeOfTask = `UPDATE evaluation_tasks SET statistics = (` + computeTaskStatistics + `) WHERE id = $1`
+	storeOfLaunch := `UPDATE launches SET statistics = (` + computeLaunchStatistics + `) WHERE id = $1`
+	storeOfTask := `UPDATE evaluation_tasks SET statistics = (` + computeTaskStatistics + `) WHERE id = $1`
 	const storeProcessed = `
 		UPDATE evaluation_tasks t
 		SET processed_items = (
@@ -227,7 +245,7 @@ func (s *Store) Unassessed(ctx context.Context, taskID uuid.UUID, limit int) (it
 
 // MarkAssessed notes that all questions of a task that has ended are assessed, and stores its statistics with that.
 func (s *Store) MarkAssessed(ctx context.Context, taskID uuid.UUID) error {
-	const mark = `
+	mark := `
 		UPDATE evaluation_tasks
 		SET is_assessed = true, statistics = (` + computeTaskStatistics + `)
 		WHERE id = $1 AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED')`

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,6 +87,11 @@ func (t Task) IsDraft() bool { return t.Status == TaskPending && !t.IsLaunched }
 // IsPlain reports whether the task calls one typed address with its questions as they are.
 func (t Task) IsPlain() bool {
 	return len(t.Targets) == 1 && t.Targets[0].Kind == TargetURL && len(t.Variants) == 1 && t.Variants[0].PromptID == nil
+}
+
+// HasTypedAgent reports whether the task calls an address that was typed.
+func (t Task) HasTypedAgent() bool {
+	return slices.ContainsFunc(t.Targets, func(target Target) bool { return target.Kind == TargetURL })
 }
 
 // RunsOfItem is how many runs a question has when it is complete.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
@@ -129,4 +130,85 @@ func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	s.awaitDone(t, strings.TrimPrefix(id, "task-"))
 	require.Len(t, fake.Calls(), 4)
 	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
+}
+
+// The agent of a form, or of a task, is kept in the library with its secrets.
+func TestATypedAgentIsSaved(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	fields := map[string]string{
+		"agent_api_url": fake.URL + "/run?key=canary", "agent_api_headers": `{"X-Key":"canary"}`, "extra_payload": `{"p":"canary"}`, "agent_model": "m",
+		"rate_limit": "unlimited", "runs_per_item": "1",
+	}
+	require.NotEmpty(t, s.post(t, "/tasks/agent", map[string]string{"agent_api_url": "ftp://x"}).page(t).Find(".error").Text())
+	answer := s.post(t, "/tasks/agent", fields).page(t)
+	path := answer.Find("#agent-saved a").AttrOr("href", "")
+	require.True(t, strings.HasPrefix(path, "/library/agents/"), path)
+
+	id := s.create(t, fields["agent_api_url"], fields)
+	s.awaitDone(t, id)
+	again := saved(t, s.post(t, "/tasks/"+id+"/agent", nil))
+	require.NotEqual(t, path, again)
+	before := len(fake.Calls())
+	for _, one := range []string{path, again} {
+		page := s.get(t, one)
+		require.Equal(t, 200, page.StatusCode)
+		s.entry(t, "POST", "agents/"+strings.TrimPrefix(one, "/library/agents/")+"/test", object{"question": "q"}, 200)
+	}
+	calls := fake.Calls()[before:]
+	require.Len(t, calls, 2)
+	for _, call := range calls {
+		require.Equal(t, "canary", call.Header.Get("X-Key"))
+		require.Equal(t, "canary", call.Body["p"])
+		require.Equal(t, "m", call.Body["model"])
+		require.Equal(t, "key=canary", call.Query)
+	}
+}
+
+// What was sent for a run can be read, without what may be secret; tokens and cost add up for launch and task.
+func TestWhatWasSentAndSpentIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	chat := agenttest.New(t, openAIChat("Paris"))
+	provider := s.entry(t, "POST", "providers", object{"name": "p", "protocol": "openai", "base_url": chat.URL, "api_key": "canary", "rate_limit": "unlimited"}, 201)["id"]
+	model := s.entry(t, "POST", "models", object{
+		"provider_id": provider, "model_id": "m1", "parameters": object{"seed": 7}, "input_price": "1000000", "output_price": "1000000", "currency": "CNY"}, 201)["id"].(string)
+	prompt := s.entry(t, "POST", "prompts", object{"name": "short", "system": "be short", "user": "Q: {{question}}"}, 201)["id"].(string)
+	id := s.create(t, "", map[string]string{"models": model, "prompts": prompt, "runs_per_item": "1"})
+	s.awaitDone(t, id)
+	run := s.runs(t, id)["q1"][0]
+	var sent object
+	s.get(t, api+"/"+id+"/runs/"+run.id()+"/input").into(t, &sent)
+	require.Equal(t, "openai", sent["protocol"])
+	require.Equal(t, chat.URL+"/chat/completions", sent["url"])
+	require.Equal(t, false, sent["omits_extra_payload"])
+	body := sent["body"].(object)
+	require.EqualValues(t, 7, body["seed"])
+	require.Equal(t, object{"role": "system", "content": "be short"}, body["messages"].([]any)[0])
+	found := false
+	for _, call := range chat.Calls() {
+		found = found || assert.ObjectsAreEqual(call.Body, body)
+	}
+	require.True(t, found, "what is shown is what was sent: %v", body)
+	require.Equal(t, 404, s.get(t, api+"/"+id+"/runs/999999/input").StatusCode)
+	page := s.get(t, "/tasks/"+id+"/runs/"+run.id())
+	require.Contains(t, page.page(t).Find("details pre").Text(), "be short")
+	require.NotContains(t, string(page.body), "canary")
+
+	var task struct{ Statistics object }
+	s.get(t, api+"/"+id).into(t, &task)
+	require.EqualValues(t, 24, task.Statistics["total_tokens"])
+	require.Equal(t, "24", task.Statistics["cost"])
+	require.Equal(t, "CNY", task.Statistics["currency"])
+	require.Contains(t, s.get(t, "/tasks/"+id+"/launches").page(t).Find("tbody").Text(), "24 CNY")
+
+	plain := s.create(t, agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") }).URL, map[string]string{"extra_payload": `{"p":"canary"}`, "runs_per_item": "1", "rate_limit": "unlimited"})
+	s.awaitDone(t, plain)
+	answer := s.get(t, api+"/"+plain+"/runs/"+s.runs(t, plain)["q1"][0].id()+"/input")
+	require.NotContains(t, string(answer.body), "canary")
+	answer.into(t, &sent)
+	require.Equal(t, true, sent["omits_extra_payload"])
+	s.get(t, api+"/"+plain).into(t, &task)
+	require.Nil(t, task.Statistics["total_tokens"], "unknown stays unknown")
 }

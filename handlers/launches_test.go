@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,10 +53,13 @@ func (s *site) state(t *testing.T, id string) (state taskState) {
 }
 
 type runState struct {
-	RunIndex     int `json:"run_index"`
+	RunID        *int64 `json:"run_id"`
+	RunIndex     int    `json:"run_index"`
 	Status       string
 	ResponseBody *string `json:"response_body"`
 }
+
+func (r runState) id() string { return strconv.FormatInt(*r.RunID, 10) }
 
 // runs are the current runs by question.
 func (s *site) runs(t *testing.T, id string) map[string][]runState {

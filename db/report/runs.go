@@ -47,13 +47,15 @@ type WholeRun struct {
 	Question   string `db:"question"`
 	// Number is the question's, 1-based in the order of pages.
 	Number int `db:"number"`
+	// LaunchID is the launch that made the run.
+	LaunchID uuid.UUID `db:"launch_id"`
 }
 
 // Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
 func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
 	const query = `
 		SELECT ` + RunColumns + `, left(r.response_body, $3) AS response_body,
-			i.question_id, i.question,
+			i.question_id, i.question, r.launch_id,
 			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND question_id <= i.question_id) AS number
 		FROM evaluation_runs r
 		JOIN evaluation_items i ON i.id = r.item_id

@@ -60,6 +60,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerTasks(whole)
 	h.registerActions(whole)
 	h.registerLaunches(whole)
+	h.registerRunInput(whole)
 	h.registerReviews(whole)
 	h.registerComparison(whole)
 	h.registerStreams(stream)

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -269,6 +270,48 @@ func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.T
 type RunPath struct {
 	TaskPath
 	RunID string `path:"run_id" doc:"Id of the run" example:"4711"`
+}
+
+// runInput is what was sent for a run.
+type runInput struct {
+	RunID      int64           `json:"run_id" example:"4711"`
+	QuestionID string          `json:"question_id" example:"q1"`
+	Variant    int             `json:"variant" example:"1"`
+	RunIndex   int             `json:"run_index" example:"1"`
+	Protocol   string          `json:"protocol" example:"openai"`
+	URL        string          `json:"url" doc:"Without its query" example:"https://api.openai.com/v1/chat/completions"`
+	Body       json.RawMessage `json:"body" doc:"The JSON object that was sent"`
+	// OmitsPayload is set where the body is not whole.
+	OmitsPayload bool `json:"omits_extra_payload" doc:"The extra payload of a typed address may be secret and is left out of the body"`
+}
+
+type runInputOutput struct{ Body runInput }
+
+func (h *handler) registerRunInput(api huma.API) {
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks", Summary: "Get what was sent for one run",
+		Description: "Without headers and what else may be secret.", Faults: []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+	}, func(ctx context.Context, input *RunPath) (*runInputOutput, error) {
+		task, err := h.task(ctx, input.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		id, err := request.RunID(input.RunID)
+		if err != nil {
+			return nil, err
+		}
+		reports := report.New(h.Store)
+		run, err := reports.Run(ctx, task.ID, id, 0)
+		if err != nil {
+			return nil, err
+		}
+		items, err := reports.ItemsByID(ctx, []int64{run.ItemID})
+		if err != nil {
+			return nil, err
+		}
+		sent, err := h.Tasks.Input(task, run.LaunchID, run.Run, items[0])
+		return &runInputOutput{runInput{run.ID, run.QuestionID, run.Variant, run.RunIndex, sent.Protocol, sent.URL, sent.Body, sent.OmitsPayload}}, err
+	})
 }
 
 type runTextOutput struct {

@@ -30,6 +30,9 @@ const offeredMost = 500
 
 var offered = db.Page{Number: 1, Size: offeredMost}
 
+// agentsKind is what paths of the library call agents.
+const agentsKind = "agents"
+
 // addReferences adds to a form's fields what a task uses of the library, and returns the names of what is no longer offered.
 func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
 	values["form"] = taskviews.CompareForm
@@ -224,6 +227,51 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, e
 		e.Warnings = append(e.Warnings, form.WarningText(l, warning))
 	}
 	return e, nil
+}
+
+// saveTypedAgent saves the agent of a form that is being filled in.
+func (p *Pages) saveTypedAgent(c echo.Context) error {
+	s, err := p.readSubmission(c)
+	if err != nil {
+		return err
+	}
+	saved := taskviews.SavedAgent{}
+	for _, f := range s.faults {
+		if f.Field != "task_name" && f.Field != "dataset_file" && saved.Message == "" {
+			saved.Message = f.Message(pages.Locale(c))
+		}
+	}
+	if saved.Message == "" && s.task.AgentURL == "" {
+		saved.Message = fault.New("AGENT_URL_REQUIRED").Message(pages.Locale(c))
+	}
+	if saved.Message == "" {
+		row, err := p.Library.SaveTyped(c.Request().Context(), s.task)
+		if err != nil {
+			return err
+		}
+		saved.Name, saved.Href = row.Name, paths.LibraryEntry(agentsKind, row.ID)
+	}
+	return pages.Render(c, http.StatusOK, taskviews.AgentSavedPart(saved))
+}
+
+// saveAgentOf saves the agent whose address was typed into a task.
+func (p *Pages) saveAgentOf(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	n, err := p.Tasks.CopySettings(task)
+	if err != nil {
+		return err
+	}
+	if n.AgentURL == "" {
+		return fault.New("NOT_FOUND")
+	}
+	row, err := p.Library.SaveTyped(c.Request().Context(), n)
+	if err != nil {
+		return err
+	}
+	return pages.Done(c, paths.LibraryEntry(agentsKind, row.ID), "stored")
 }
 
 // startDemoComparison compares two prompts on the two models that the demo plays.

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -302,5 +304,20 @@ func (p *Pages) showRun(c echo.Context) error {
 	title := pages.Locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	return pages.Render(c, http.StatusOK, results.RunPage(frame, results.Run{Task: task, WholeRun: run}))
+	view := results.Run{Task: task, WholeRun: run}
+	items, err := p.report.ItemsByID(c.Request().Context(), []int64{run.ItemID})
+	if err != nil {
+		return err
+	}
+	sent, err := p.Tasks.Input(task, run.LaunchID, run.Run, items[0])
+	if err != nil {
+		return err
+	}
+	view.Protocol, view.URL, view.OmitsPayload = sent.Protocol, sent.URL, sent.OmitsPayload
+	var body bytes.Buffer
+	if err := json.Indent(&body, sent.Body, "", "  "); err != nil {
+		return err
+	}
+	view.Body = body.String()
+	return pages.Render(c, http.StatusOK, results.RunPage(frame, view))
 }

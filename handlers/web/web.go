@@ -98,6 +98,8 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST(paths.Tasks, p.createTask)
 	compressed.POST(paths.Preview, p.previewDataset)
 	compressed.POST(paths.Probe, p.probeAgent)
+	compressed.POST(paths.SaveAgent, p.saveTypedAgent)
+	compressed.POST("/tasks/:taskId/agent", p.saveAgentOf)
 	compressed.POST(paths.Language, p.switchLanguage)
 	compressed.POST(paths.Settings, p.saveSettings)
 	compressed.POST(paths.Demo, p.startDemo)

@@ -3,7 +3,6 @@ package crew
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -87,7 +86,7 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
 	start, variant := time.Now(), c.call.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.call.Task, variant, c.targets[unit.Target], unit.Item)
-	request.IdempotencyKey = idempotencyKey(c.call, unit)
+	request.IdempotencyKey = tasks.IdempotencyKey(c.call.LaunchID, unit.ID)
 	client := c.Agents
 	if c.call.Task.Targets[unit.Target-1].Kind == db.TargetModel {
 		client = c.Models
@@ -99,12 +98,6 @@ func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
 		}
 	}
 	return answer
-}
-
-// idempotencyKey is the same for every attempt of a unit on any worker and unique across installations: an agent
-// that has seen it before may return the same answer.
-func idempotencyKey(call db.Call, unit db.Unit) string {
-	return fmt.Sprintf("wending-%s-%d", call.LaunchID, unit.ID)
 }
 
 func newResult(unit db.Unit, answer protocol.Answer, attempts int) db.Result {

@@ -488,3 +488,45 @@ func Origin(address string) string {
 	}
 	return tasks.Origin(u)
 }
+
+// maxSpellings is how many names are tried for an agent that nobody named.
+const maxSpellings = 100
+
+// SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns it.
+func (s *Service) SaveTyped(ctx context.Context, n tasks.New) (entries.Agent, error) {
+	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: n.Headers, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
+	members := map[string]json.RawMessage{}
+	if n.Payload != nil {
+		if err := json.Unmarshal(*n.Payload, &members); err != nil {
+			return entries.Agent{}, fmt.Errorf("read a task's payload: %w", err)
+		}
+	}
+	if _, hasModel := members["model"]; n.AgentModel != "" && !hasModel {
+		model, err := json.Marshal(n.AgentModel)
+		if err != nil {
+			return entries.Agent{}, err
+		}
+		members["model"] = model
+	}
+	if len(members) > 0 {
+		payload, err := json.Marshal(members)
+		if err != nil {
+			return entries.Agent{}, err
+		}
+		a.ExtraPayload = payload
+	}
+	host := tasks.Host(n.AgentURL)
+	for spelling := 1; ; spelling++ {
+		if a.Name = host; spelling > 1 {
+			a.Name = fmt.Sprintf("%s (%d)", host, spelling)
+		}
+		id, err := s.SaveAgent(ctx, uuid.Nil, a)
+		if errors.Is(err, entries.ErrNameTaken) && spelling < maxSpellings {
+			continue
+		}
+		if err != nil {
+			return entries.Agent{}, err
+		}
+		return s.Entries.Agents.Get(ctx, id)
+	}
+}

@@ -1,11 +1,18 @@
 package tasks
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/jobs/prompt"
 	"wending/jobs/protocol"
+	"wending/jobs/secret"
 )
 
 // KnownNames are the names of values that every row has.
@@ -49,6 +56,46 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 		}
 	}
 	return request
+}
+
+// IdempotencyKey is the same for every attempt of a unit on any worker and unique across installations: an agent that has
+// seen it before may return the same answer.
+func IdempotencyKey(launchID uuid.UUID, unitID int64) string {
+	return fmt.Sprintf("wending-%s-%d", launchID, unitID)
+}
+
+// Input is what was sent for a run, without what may be secret.
+type Input struct {
+	Protocol string
+	// URL has no query.
+	URL string
+	// Body is the JSON that was sent; OmitsPayload reports that the extra payload of a typed address is left out of it.
+	Body         json.RawMessage
+	OmitsPayload bool
+}
+
+// Input returns what was sent for a run of a task: for this unit of a launch, for this item and variant. Headers and the
+// query of the address are secret, and so is the payload of an address that was typed; what is saved in the library is
+// shown there, too.
+func (s *Service) Input(task db.Task, launchID uuid.UUID, run db.Run, item db.Item) (Input, error) {
+	if run.Variant > len(task.Variants) {
+		return Input{}, &db.NotFoundError{Kind: db.KindRun}
+	}
+	variant := task.Variants[run.Variant-1]
+	target := task.Targets[variant.Target-1]
+	secrets, err := Open(s.Sealer, target)
+	if err != nil && !errors.Is(err, secret.ErrKey) {
+		return Input{}, err
+	}
+	input := Input{Protocol: target.Protocol, OmitsPayload: target.Kind == db.TargetURL && secrets.Payload != nil}
+	input.URL, _, _ = strings.Cut(secrets.URL, "?")
+	if input.OmitsPayload {
+		secrets.Payload = nil
+	}
+	request := Request(task, variant, secrets, item)
+	request.IdempotencyKey = IdempotencyKey(launchID, run.UnitID)
+	input.Body, err = request.Body()
+	return input, err
 }
 
 // TextOf is the text that Given was given.

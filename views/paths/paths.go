@@ -18,12 +18,14 @@ const (
 	TaskRows       = "/tasks/rows"
 	Preview        = "/tasks/preview"
 	Probe          = "/tasks/probe"
-	Language       = "/language"
-	Settings       = "/settings"
-	Workers        = "/workers"
-	Health         = "/healthz"
-	Metrics        = "/metrics"
-	OpenAPI        = "/api/openapi.json"
+	// SaveAgent saves the agent of a form that is being filled in.
+	SaveAgent = "/tasks/agent"
+	Language  = "/language"
+	Settings  = "/settings"
+	Workers   = "/workers"
+	Health    = "/healthz"
+	Metrics   = "/metrics"
+	OpenAPI   = "/api/openapi.json"
 	// API is where the API's collections are.
 	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
@@ -88,6 +90,9 @@ func TaskAction(id uuid.UUID, action string) string { return Task(id) + "/" + ac
 
 // TaskDelete is where a task is deleted.
 func TaskDelete(id uuid.UUID) string { return Task(id) + "/delete" }
+
+// TaskAgent is where the agent whose address was typed into a task is saved.
+func TaskAgent(id uuid.UUID) string { return Task(id) + "/agent" }
 
 // TaskDataset is the file that a task was made from.
 func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
