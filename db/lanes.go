@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -9,6 +10,23 @@ import (
 
 	"wending/db/pg"
 )
+
+const (
+	// BeatEvery is the time between two heartbeats of a worker.
+	BeatEvery = time.Second
+	// LeaseDuration is the silence after which a worker must begin nothing more under its lease: well before others take
+	// over what it holds.
+	LeaseDuration = 15 * time.Second
+	// WorkerDeadAfter is the silence after which a worker's units go to others.
+	WorkerDeadAfter = 20 * time.Second
+)
+
+// Lease is a worker's right to claim and begin units. It expires when the worker has not sent a heartbeat for a while, and
+// the worker gets a new one with its next heartbeat: by then, others may be doing what it was doing under the old one.
+type Lease struct {
+	WorkerID uuid.UUID
+	Number   int64
+}
 
 // sharing are the common table expressions that say who has lanes and who waits for one: running launches that have
 // units to call at a target with a free slot of its rate limit, but no lane on a living worker. A share is what each would get if
@@ -94,7 +112,7 @@ func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid
 		}
 		arguments := sharingOf(launchID)
 		arguments["lanes"], arguments["worker"], arguments["lease"] = pq.Array(lanes), lease.WorkerID, lease.Number
-		arguments["expired"] = leaseDuration.Seconds()
+		arguments["expired"] = LeaseDuration.Seconds()
 		if err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, arguments); err != nil || len(admitted) == 0 {
 			return pg.Classify("enter lanes", err)
 		}

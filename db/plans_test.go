@@ -19,6 +19,7 @@ import (
 	"wending/db/embedded"
 	"wending/db/history"
 	"wending/db/monitor"
+	"wending/db/presence"
 	"wending/db/report"
 	"wending/db/tasklist"
 	"wending/jobs/tasks"
@@ -56,8 +57,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	}
 	newLaunch := db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}
 	page := db.Page{Number: 2, Size: 20}
-	worker := db.Worker{ID: uuid.New(), Lanes: 1}
-	lease, _, err := store.Beat(ctx, worker)
+	worker := presence.Worker{ID: uuid.New(), Lanes: 1}
+	lease, _, err := presence.Beat(ctx, store, worker)
 	require.NoError(t, err)
 	var call db.Call
 	var claim db.Claim

@@ -111,7 +111,7 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 			slots
 			Settings int `db:"settings"`
 		}
-		err := tx.SelectContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number, leaseDuration.Seconds(), targets)
+		err := tx.SelectContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number, LeaseDuration.Seconds(), targets)
 		if err != nil {
 			return pg.Classify("lock the launch", err)
 		}
@@ -327,7 +327,7 @@ const readLaunchState = `
 // LaunchState returns the state of a launch for a worker with this lease, or ErrNotFound.
 func (s *Store) LaunchState(ctx context.Context, launchID uuid.UUID, lease Lease) (LaunchState, error) {
 	arguments := sharingOf(launchID)
-	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number, leaseDuration.Seconds()
+	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number, LeaseDuration.Seconds()
 	var state LaunchState
 	err := pg.GetNamed(ctx, s.db, &state, readLaunchState, arguments)
 	return state, NotFound(KindLaunch, pg.Classify("read the launch's state", err))

@@ -30,6 +30,7 @@ import (
 	"wending/db/embedded"
 	"wending/db/history"
 	"wending/db/monitor"
+	"wending/db/presence"
 	"wending/db/report"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -125,7 +126,7 @@ func (b *bench) task(t testing.TB, url string, questions int, change func(*db.Ne
 // beat gives a sign of life of a worker that no process plays.
 func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 	t.Helper()
-	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: worker, Lanes: 64})
+	lease, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: worker, Lanes: 64})
 	require.NoError(t, err)
 	return lease
 }
@@ -537,7 +538,7 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 	for range 3 {
 		worker := uuid.New()
 		require.Len(t, b.claim(t, launchID, b.beat(t, worker), 1), 1)
-		require.NoError(t, b.store.RemoveWorker(t.Context(), worker))
+		require.NoError(t, presence.Remove(t.Context(), b.store, worker))
 		lost, err := b.store.RequeueLostUnits(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, lost)
@@ -774,7 +775,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	}
 	lanes.Wait()
 	require.Equal(t, int64(2), entered.Load())
-	require.NoError(t, b.store.RemoveWorker(t.Context(), worker))
+	require.NoError(t, presence.Remove(t.Context(), b.store, worker))
 	admitted, err = b.enterLane(t, uuid.New(), launchID, b.beat(t, uuid.New()))
 	require.NoError(t, err)
 	require.True(t, admitted, "lanes end with their worker")
@@ -784,7 +785,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 func TestAgentsTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: uuid.New(), Lanes: 8})
+	lease, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: uuid.New(), Lanes: 8})
 	require.NoError(t, err)
 	start := func(url string) uuid.UUID {
 		_, launchID := b.task(t, url, 5, nil)
@@ -819,7 +820,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	worker := uuid.New()
-	lease, _, err := b.store.Beat(t.Context(), db.Worker{ID: worker, Lanes: 8})
+	lease, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: worker, Lanes: 8})
 	require.NoError(t, err)
 	newLaunch := func() uuid.UUID {
 		_, launchID := b.task(t, "http://127.0.0.1:9", 100, func(n *db.NewTask) { n.Task.Concurrency = 64 })
@@ -870,7 +871,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	require.NoError(t, b.store.LeaveLane(t.Context(), held[3]))
 	require.Len(t, enter(first, 3), 1, "none waits: what is free, but the last one")
 
-	alone, _, err := b.store.Beat(t.Context(), db.Worker{ID: uuid.New(), Lanes: 1})
+	alone, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: uuid.New(), Lanes: 1})
 	require.NoError(t, err)
 	lease = alone
 	require.Len(t, enter(first, 1), 1, "a worker with one lane keeps none")

@@ -8,6 +8,7 @@ import (
 
 	"wending/db"
 	"wending/db/history"
+	"wending/db/presence"
 	"wending/jobs/tasks"
 )
 
@@ -20,7 +21,7 @@ const pruneFor = 2 * time.Second
 // lead recovers everything that was lost – wake-ups, workers – unless another worker is doing it.
 func (w *Worker) lead(ctx context.Context) error {
 	var launches []db.ActiveLaunch
-	led, err := w.Store.AsLeader(ctx, func() (err error) {
+	led, err := presence.AsLeader(ctx, w.Store, func() (err error) {
 		isTidying := time.Since(w.tidied) >= tidyEvery
 		if isTidying {
 			w.tidied = time.Now()
@@ -90,7 +91,7 @@ func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]db.ActiveLaun
 		return nil, err
 	}
 	if isTidying {
-		if err := w.Store.RemoveDeadWorkers(ctx); err != nil {
+		if err := presence.RemoveDead(ctx, w.Store); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
+	"wending/db/presence"
 	"wending/jobs/agent"
 	"wending/jobs/crew"
 	"wending/jobs/secret"
@@ -145,7 +146,7 @@ func (w *Worker) leave() error {
 	defer cancel()
 	released, err := w.Store.ReleaseUnits(ctx, w.id)
 	if err == nil {
-		err = w.Store.RemoveWorker(ctx, w.id)
+		err = presence.Remove(ctx, w.Store, w.id)
 	}
 	if err != nil {
 		w.Log.ErrorContext(ctx, "could not sign off, other workers will requeue this worker's units", "error", err)
@@ -219,7 +220,7 @@ func (w *Worker) beat(ctx context.Context) error {
 		host = "unknown"
 	}
 	asked := time.Now()
-	lease, gap, err := w.Store.Beat(ctx, db.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.Lanes})
+	lease, gap, err := presence.Beat(ctx, w.Store, presence.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.Lanes})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ var rooms = []string{
 	"db/history",
 	"db/library",
 	"db/monitor",
+	"db/presence",
 	"db/report",
 	"db/review",
 	"db/sealed",

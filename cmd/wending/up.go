@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db/embedded"
+	"wending/db/presence"
 )
 
 type upCommand struct{}
@@ -56,7 +57,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	defer p.close()
 	if s.DatabaseURL == "" {
 		// No other process uses this database: workers of earlier processes are dead.
-		if err := p.store.RemoveAllWorkers(ctx); err != nil {
+		if err := presence.RemoveAll(ctx, p.store); err != nil {
 			return err
 		}
 	}
