@@ -5,15 +5,18 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -354,4 +357,107 @@ func TestTheReportAsksMore(t *testing.T) {
 	require.Len(t, agent.Calls(), 18)
 	require.Equal(t, 12, len(c.steady.Calls()))
 	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, path+"/extend", map[string]string{"runs_per_item": "21"}).StatusCode)
+}
+
+// chatTarget saves a provider with a model at an address, and returns the model's id and the provider's.
+func (s *site) chatTarget(t *testing.T, name, address string) (model, provider string) {
+	t.Helper()
+	provider = s.entry(t, "POST", "providers", object{"name": name, "protocol": "openai", "base_url": address, "api_key": "key of " + name, "rate_limit": "unlimited"}, 201)["id"].(string)
+	return s.entry(t, "POST", "models", object{"provider_id": provider, "model_id": name}, 201)["id"].(string), provider
+}
+
+// A target that is down for a while, one that asks for patience and one with a wrong key keep no other from its answers, and
+// what can be answered later is.
+func TestFaultyTargetsDisturbNoOther(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, 16)
+	answer := openAIChat("Paris")
+	well := agenttest.New(t, answer)
+	var isUp atomic.Bool
+	down := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if !isUp.Load() {
+			panic(http.ErrAbortHandler) // the connection breaks
+		}
+		answer(w, call)
+	})
+	var refused atomic.Int64
+	busy := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if refused.Add(1) <= 3 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		answer(w, call)
+	})
+	keyless := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"error":{"message":"Incorrect API key provided"}}`)
+	})
+	var models []string
+	for _, one := range []struct{ name, address string }{{"well", well.URL}, {"down", down.URL}, {"busy", busy.URL}, {"keyless", keyless.URL}} {
+		model, _ := s.chatTarget(t, one.name, one.address)
+		models = append(models, model)
+	}
+	id := s.create(t, "", map[string]string{"models": strings.Join(models, ","), "runs_per_item": "3", "concurrency": "8", "max_retries": "5"})
+	type tally struct{ Succeeded, Failed int }
+	tallies := func() (of [4]tally) {
+		runs, err := s.store.Pool().QueryxContext(t.Context(), `SELECT variant, status FROM evaluation_runs WHERE task_id = $1 AND is_current`, id)
+		require.NoError(t, err)
+		defer runs.Close()
+		for runs.Next() {
+			var variant int
+			var status string
+			require.NoError(t, runs.Scan(&variant, &status))
+			if status == "SUCCEEDED" {
+				of[variant-1].Succeeded++
+			} else {
+				of[variant-1].Failed++
+			}
+		}
+		return of
+	}
+	dbtest.Await(t, 20*time.Second, "the well target and the one with a wrong key to end while another is down", func() bool {
+		now := tallies()
+		return now[0] == tally{Succeeded: 6} && now[3] == tally{Failed: 6}
+	})
+	require.Zero(t, tallies()[1], "it is down")
+	isUp.Store(true)
+	s.awaitDone(t, id)
+	require.Equal(t, [4]tally{{Succeeded: 6}, {Succeeded: 6}, {Succeeded: 6}, {Failed: 6}}, tallies())
+	page := string(s.get(t, "/tasks/"+id+"/results?variant=4").body)
+	require.Contains(t, page, "HTTP_401")
+	require.Contains(t, page, "Incorrect API key provided")
+}
+
+// What changes in the library reaches no task that exists: neither its calls that are to come nor a later retry.
+func TestAChangedProviderReachesNoRunningTask(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, 4)
+	release := make(chan struct{})
+	answer := openAIChat("Paris")
+	own := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		<-release
+		answer(w, call)
+	})
+	other := agenttest.New(t, answer)
+	model, provider := s.chatTarget(t, "own", own.URL)
+	id := s.create(t, "", map[string]string{"models": model, "runs_per_item": "5", "concurrency": "2"})
+	dbtest.Await(t, 20*time.Second, "the first calls", func() bool { return s.state(t, id).Statistics.Runs == 0 && len(own.Calls()) >= 2 })
+	s.entry(t, "PATCH", "providers/"+provider, object{"base_url": other.URL, "api_key": "another", "protocol": "anthropic"}, 200)
+	s.entry(t, "PATCH", "models/"+model, object{"model_id": "another", "input_price": "1", "output_price": "1", "currency": "USD"}, 200)
+	s.entry(t, "DELETE", "models/"+model, nil, 204)
+	s.entry(t, "DELETE", "providers/"+provider, nil, 204)
+	close(release)
+	s.awaitDone(t, id)
+	require.Empty(t, other.Calls())
+	require.Len(t, own.Calls(), 10)
+	for _, call := range own.Calls() {
+		require.Equal(t, "Bearer key of own", call.Header.Get("Authorization"))
+		require.Equal(t, "own", call.Body["model"])
+	}
+	var task struct{ Statistics object }
+	s.get(t, api+"/"+id).into(t, &task)
+	require.EqualValues(t, 10, task.Statistics["succeeded"])
+	require.Nil(t, task.Statistics["cost"], "prices are frozen with the task: there were none")
 }

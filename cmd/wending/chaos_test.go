@@ -391,6 +391,20 @@ func (a *arena) create(questions int, fields map[string]string) string {
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
 
+// fourVariants are the fields of a task that puts two prompts to two saved agents, five times: as many runs of a question
+// as a plain task here has.
+func (a *arena) fourVariants() map[string]string {
+	a.t.Helper()
+	var prompts, agents []string
+	for n := range 2 {
+		name := fmt.Sprintf("%d %s", n, uuid.NewString()[:8])
+		prompts = append(prompts, save(a.t, a.web.url(), "prompts", map[string]any{"name": name, "user": "{{question}}"}))
+		agents = append(agents, save(a.t, a.web.url(), "agents", map[string]any{
+			"name": name, "protocol": "default", "url": a.agent.URL, "rate_limit": "unlimited", "retry_on": []string{}}))
+	}
+	return map[string]string{"agent_api_url": "", "prompts": strings.Join(prompts, ","), "agents": strings.Join(agents, ","), "runs_per_item": "5"}
+}
+
 // act does something to a task by the API, as soon as the web process answers.
 func (a *arena) act(id, action string) (status int) {
 	a.t.Helper()
@@ -433,9 +447,10 @@ func (a *arena) judge() (v verdict) {
 	err := a.tables.Get(&v, `SELECT
 		(SELECT count(*) FROM units) AS units,
 		(SELECT count(*) FROM units u WHERE u.state = 'DONE' AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.unit_id = u.id)) +
-			(SELECT count(*) FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id, generate_series(1, t.runs_per_item) n
-				WHERE t.status = 'SUCCEEDED' AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.run_index = n AND r.is_current)) AS lost,
-		(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs WHERE is_current GROUP BY item_id, run_index HAVING count(*) > 1) d) +
+			(SELECT count(*) FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id, generate_series(1, t.total_variants) v, generate_series(1, t.runs_per_item) n
+				WHERE t.status = 'SUCCEEDED'
+				  AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v AND r.run_index = n AND r.is_current)) AS lost,
+		(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs WHERE is_current GROUP BY item_id, variant, run_index HAVING count(*) > 1) d) +
 			(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs GROUP BY unit_id HAVING count(*) > 1) d) AS doubled,
 		(SELECT count(*) FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.epoch <> u.epoch) AS stale,
 		(SELECT count(*) FROM evaluation_runs WHERE status = 'SUCCEEDED' AND response_body <> 'answer to wending-' || launch_id || '-' || unit_id) AS foreign,
@@ -472,7 +487,7 @@ func (a *arena) requirePagesTell(id string) {
 	var table struct{ Runs, Succeeded, Processed int }
 	require.NoError(a.t, a.tables.Get(&table, `SELECT count(*) AS runs, count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 		(SELECT count(*) FROM (SELECT FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id
-			HAVING count(*) = (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) whole) AS processed
+			HAVING count(*) = (SELECT runs_per_item * total_variants FROM evaluation_tasks WHERE id = $1)) whole) AS processed
 		FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
 	state := task(a.t, a.web.url(), id)
 	require.Equal(a.t, table.Runs, state.Statistics.Runs)
@@ -515,7 +530,7 @@ func TestChaosShort(t *testing.T) {
 	defer cancel()
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(ctx) })
-	ids := []string{a.create(60, nil), a.create(40, nil)}
+	ids := []string{a.create(60, nil), a.create(40, a.fourVariants())}
 	dbtest.Await(t, 20*time.Second, "the first calls", func() bool { calls, _ := a.agent.counts(); return calls > 20 })
 	faults := a.quickFaults()
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
@@ -559,7 +574,7 @@ func (a *arena) summary(v verdict, took time.Duration) string {
 	return text.String()
 }
 
-// The whole suite: 40,000 units under at least 300 faults, then every failure retried under more of them.
+// The whole suite: 40,000 units, half of them of four variants, under at least 300 faults, then every failure retried under more of them.
 func TestChaosFull(t *testing.T) {
 	if os.Getenv("WENDING_CHAOS") != "full" {
 		t.Skip("make chaos runs it")
@@ -575,8 +590,12 @@ func TestChaosFull(t *testing.T) {
 	var watching, long sync.WaitGroup
 	watching.Go(func() { a.watch(ctx) })
 	var ids []string
-	for range tasks {
-		ids = append(ids, a.create(questions, nil))
+	for n := range tasks {
+		if n%2 == 0 {
+			ids = append(ids, a.create(questions, nil))
+		} else {
+			ids = append(ids, a.create(questions, a.fourVariants()))
+		}
 	}
 	done := func() (count int) {
 		_ = a.tables.Get(&count, `SELECT count(*) FROM units WHERE state = 'DONE'`)
