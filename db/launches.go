@@ -351,7 +351,7 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 		return 0, false, pg.Classify("note what is made", err)
 	}
 	if next.Count == launch.Items { // there may be more
-		return units, false, nil
+		return units, false, Notify(ctx, tx, launch.TaskID)
 	}
 	if _, err := tx.ExecContext(ctx, runLaunch, id, launch.TaskID); err != nil {
 		return 0, false, pg.Classify("count what is kept", err)

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
+	"wending/jobs/tasks"
 )
 
 // pageBudget is what a page may take on the server.
 const pageBudget = 50 * time.Millisecond
 
-// The pages at 10,000 tasks and 1,000,000 runs: forty tasks of 20,000 runs, the others of 20. Each is asked
-// twenty times; the benchmark reports the median and its share of pageBudget.
+// The pages at 10,000 tasks and 1,000,000 runs: forty tasks of 20,000 runs, the others of 20.
 func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	s := newSite(b, false)
 	dbtest.Seed(b, s.tables, 9960, 4, 5)
@@ -27,26 +27,44 @@ func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 		{"results-filter", "/tasks/" + large + "/results?filter=failed&search=9"}, {"task", "/tasks/" + large}, {"launches", "/tasks/" + large + "/launches"},
 		{"api-list", "/api/v1/evaluation-tasks"}, {"api-results", "/api/v1/evaluation-tasks/" + large + "/results"}, {"api-task", "/api/v1/evaluation-tasks/" + large},
 	} {
-		b.Run(page.name, func(b *testing.B) {
-			var took []time.Duration
-			for b.Loop() {
-				took = took[:0]
-				for range 21 {
-					start := time.Now()
-					request, err := http.NewRequest(http.MethodGet, s.URL+page.path, nil)
-					require.NoError(b, err)
-					answer, err := s.client.Do(request)
-					require.NoError(b, err)
-					_, err = io.Copy(io.Discard, answer.Body)
-					require.NoError(b, err)
-					require.Equal(b, http.StatusOK, answer.StatusCode)
-					took = append(took, time.Since(start))
-				}
-			}
-			slices.Sort(took[1:]) // the first fills caches
-			median := took[1:][10]
-			b.ReportMetric(float64(median.Microseconds())/1000, "ms")
-			b.ReportMetric(100*median.Seconds()/pageBudget.Seconds(), "%-of-50ms")
-		})
+		b.Run(page.name, func(b *testing.B) { s.measure(b, page.path, pageBudget, "%-of-50ms") })
 	}
+}
+
+// The pages of a task of 1,000 questions, 8 variants and 5 runs.
+func BenchmarkPagesOfEightVariants(b *testing.B) {
+	s := newSite(b, false)
+	id := dbtest.SeedVariants(b, s.tables, 1, 1000, 8, 5)
+	require.NoError(b, tasks.AssessTask(b.Context(), s.store, id))
+	for _, page := range []struct{ name, path string }{
+		{"results", "/tasks/" + id.String() + "/results"}, {"results-of-a-variant", "/tasks/" + id.String() + "/results?variant=3"},
+		{"variants", "/tasks/" + id.String() + "/variants"}, {"variants-sorted", "/tasks/" + id.String() + "/variants?sort=spread"}, {"api-results", "/api/v1/evaluation-tasks/" + id.String() + "/results"},
+		{"api-statistics", "/api/v1/evaluation-tasks/" + id.String() + "/statistics"},
+	} {
+		b.Run(page.name, func(b *testing.B) { s.measure(b, page.path, 2*pageBudget, "%-of-100ms") })
+	}
+}
+
+// measure asks a page twenty times and reports the median and its share of the budget.
+func (s *site) measure(b *testing.B, path string, budget time.Duration, unit string) {
+	b.Helper()
+	var took []time.Duration
+	for b.Loop() {
+		took = took[:0]
+		for range 21 {
+			start := time.Now()
+			request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+			require.NoError(b, err)
+			answer, err := s.client.Do(request)
+			require.NoError(b, err)
+			_, err = io.Copy(io.Discard, answer.Body)
+			require.NoError(b, err)
+			require.Equal(b, http.StatusOK, answer.StatusCode)
+			took = append(took, time.Since(start))
+		}
+	}
+	slices.Sort(took[1:]) // the first fills caches
+	median := took[1:][10]
+	b.ReportMetric(float64(median.Microseconds())/1000, "ms")
+	b.ReportMetric(100*median.Seconds()/budget.Seconds(), unit)
 }

@@ -402,17 +402,16 @@ func TestFaultyTargetsDisturbNoOther(t *testing.T) {
 	id := s.create(t, "", map[string]string{"models": strings.Join(models, ","), "runs_per_item": "3", "concurrency": "8", "max_retries": "5"})
 	type tally struct{ Succeeded, Failed int }
 	tallies := func() (of [4]tally) {
-		runs, err := s.store.Pool().QueryxContext(t.Context(), `SELECT variant, status FROM evaluation_runs WHERE task_id = $1 AND is_current`, id)
-		require.NoError(t, err)
-		defer runs.Close()
-		for runs.Next() {
-			var variant int
-			var status string
-			require.NoError(t, runs.Scan(&variant, &status))
-			if status == "SUCCEEDED" {
-				of[variant-1].Succeeded++
+		var runs []struct {
+			Variant int
+			Status  string
+		}
+		require.NoError(t, s.tables.Select(&runs, `SELECT variant, status FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
+		for _, run := range runs {
+			if run.Status == "SUCCEEDED" {
+				of[run.Variant-1].Succeeded++
 			} else {
-				of[variant-1].Failed++
+				of[run.Variant-1].Failed++
 			}
 		}
 		return of

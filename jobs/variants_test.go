@@ -15,6 +15,7 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/monitor"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/stability"
@@ -206,6 +207,11 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		})
 	}
 	taskID, launchID := large()
+	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // as after its first step
+	progress, err := monitor.New(b.store).TaskProgress(t.Context(), taskID)
+	require.NoError(t, err)
+	require.Equal(t, []int{10_000, 24_000}, []int{progress.Prepared, progress.Queued})
+	b.tables.MustExec(`UPDATE launches SET total_units = 0 WHERE id = $1`, launchID)
 	var starters sync.WaitGroup
 	var started atomic.Int64
 	for range 4 {
@@ -223,7 +229,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	var units int
 	require.NoError(t, b.tables.Get(&units, `SELECT count(DISTINCT (item_id, variant, run_index)) FROM units WHERE launch_id = $1 AND target = variant`, launchID))
 	require.Equal(t, 24_000, units)
-	_, err := b.store.StopTask(t.Context(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), taskID, db.Actor{})
 	require.NoError(t, err)
 
 	taskID, launchID = large()

@@ -75,6 +75,7 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	}
 	defer log.Close() //nolint:errcheck // the server has its own handle
 	cmd := exec.Command(filepath.Join(binaries, "postgres"), "-D", dir, "-k", quotedFolder(sockets),
+		"-c", "jit=off", // compiling the statements of a page takes longer than running them
 		"-c", "listen_addresses=", "-c", "unix_socket_permissions=0700", "-c", "log_timezone=UTC", "-c", "timezone=UTC")
 	cmd.Dir = "/" // the working folder may be closed to the server's account
 	cmd.Env = []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}

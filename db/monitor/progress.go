@@ -26,6 +26,8 @@ type Progress struct {
 	Failed    int `db:"failed"`
 	Running   int `db:"running"`
 	Queued    int `db:"queued"`
+	// Prepared is how many of the newest launch's units are made, while they are.
+	Prepared int `db:"prepared"`
 	// CallsPerSecond is the rate of the last ten seconds.
 	CallsPerSecond float64 `db:"calls_per_second"`
 }
@@ -60,6 +62,7 @@ const readProgress = `
 				* CASE WHEN l.variant IS NULL THEN t.total_variants ELSE 1 END
 				- r.of_scope
 		END AS queued,
+		coalesce(CASE WHEN l.status = 'PENDING' THEN l.total_units END, 0) AS prepared,
 		coalesce(recent.runs / recent.seconds, 0) AS calls_per_second
 	FROM evaluation_tasks t
 	LEFT JOIN LATERAL ( -- the newest launch

@@ -48,10 +48,10 @@ const readComparable = `
 	LEFT JOIN (
 		SELECT item_id, variant,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
-			avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
-			avg(first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS first_token_ms,
-			avg(total_tokens) FILTER (WHERE status = 'SUCCEEDED') AS total_tokens,
-			avg(cost) FILTER (WHERE status = 'SUCCEEDED') AS cost
+			avg(latency_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
+			avg(first_token_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS first_token_ms,
+			avg(total_tokens::float8) FILTER (WHERE status = 'SUCCEEDED') AS total_tokens,
+			avg(cost::float8) FILTER (WHERE status = 'SUCCEEDED') AS cost
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current AND variant = ANY ($2)
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant

@@ -44,6 +44,8 @@ type Summary struct {
 	Bytes     int      `db:"bytes"`
 	// Matches reports whether the item matches the text that was searched for.
 	Matches bool `db:"matches"`
+	// IsAssessed reports that Answers, Level, Agreement and Letters are known; without it only Answers is.
+	IsAssessed bool `db:"is_assessed"`
 }
 
 // IsUnstable reports whether the item was answered in more than one way.
@@ -52,7 +54,7 @@ func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 // What the runs of an item tell without their rows being read, and what needs them. The length of a text is known
 // without reading it.
 const (
-	countAnswers   = `count(DISTINCT answer_key) AS answers, count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
+	countRuns      = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
 )
 
@@ -64,7 +66,7 @@ func summariseItems(measures, like string) string {
 	}
 	return `
 	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
-		coalesce(q.answers, r.answers, 0) AS answers,
+		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
 		q.level, q.agreement, q.letters, ` + known + `
@@ -73,7 +75,7 @@ func summariseItems(measures, like string) string {
 			WHERE found.item_id = i.id AND found.is_current AND ($4 = 0 OR found.variant = $4) AND left(found.response_body, $3) ` + like + ` $2)) AS matches
 	FROM evaluation_items i
 	LEFT JOIN (
-		SELECT item_id, ` + countAnswers + measures + `
+		SELECT item_id, ` + countRuns + measures + `
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current AND ($4 = 0 OR variant = $4)
 		GROUP BY item_id) r ON r.item_id = i.id
@@ -103,8 +105,10 @@ func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, variant int, te
 	var summaries []Summary
 	statement, arguments := summariseItems(measures, like), []any{taskID, db.Containing(text), searchedText, variant}
 	if text == "" {
-		err := r.db.SelectContext(ctx, &summaries, statement, arguments...)
-		return summaries, pg.Classify("summarise the questions", err)
+		if err := r.db.SelectContext(ctx, &summaries, statement, arguments...); err != nil {
+			return nil, pg.Classify("summarise the questions", err)
+		}
+		return summaries, r.countAnswers(ctx, taskID, summaries, variant)
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, searchTime, ErrSearchTooSlow)
 	defer cancel()
@@ -112,7 +116,49 @@ func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, variant int, te
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return nil, ErrSearchTooSlow
 	}
-	return summaries, pg.Classify("search the questions", err)
+	if err != nil {
+		return nil, pg.Classify("search the questions", err)
+	}
+	return summaries, r.countAnswers(ctx, taskID, summaries, variant)
+}
+
+// countAnswers counts the different answers to the questions that are not assessed yet: of those of a task that has ended
+// there are none.
+func (r Report) countAnswers(ctx context.Context, taskID uuid.UUID, summaries []Summary, variant int) error {
+	const count = `
+		SELECT item_id, max(answers) AS answers
+		FROM (
+			SELECT item_id, count(DISTINCT answer_key) AS answers
+			FROM evaluation_runs
+			WHERE task_id = $1 AND is_current AND item_id = ANY ($2) AND ($3 = 0 OR variant = $3)
+			GROUP BY item_id, variant) counted
+		GROUP BY item_id`
+	var open []int64
+	for _, one := range summaries {
+		if !one.IsAssessed && one.Runs > 0 {
+			open = append(open, one.ID)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	var found []struct {
+		ItemID  int64 `db:"item_id"`
+		Answers int   `db:"answers"`
+	}
+	if err := r.db.SelectContext(ctx, &found, count, taskID, pq.Int64Array(open), variant); err != nil {
+		return pg.Classify("count the answers", err)
+	}
+	answers := make(map[int64]int, len(found))
+	for _, one := range found {
+		answers[one.ItemID] = one.Answers
+	}
+	for n := range summaries {
+		if !summaries[n].IsAssessed {
+			summaries[n].Answers = answers[summaries[n].ID]
+		}
+	}
+	return nil
 }
 
 // searchedText is in how many of an answer's first characters a text is looked for, searchTime how long in all.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
 	"wending/handlers/fault"
@@ -38,14 +39,12 @@ func (p *Pages) showVariants(c echo.Context) error {
 	}
 	defer leave()
 	table := variants.Table{Task: task, IsBySpread: sort != "", Best: map[string]int{}}
-	if table.Numbers, err = p.report.VariantStatistics(ctx, task.ID); err != nil {
-		return err
-	}
-	if table.Levels, err = p.report.Levels(ctx, task.ID); err != nil {
-		return err
-	}
-	matrix, err := p.report.Matrix(ctx, task)
-	if err != nil {
+	var matrix [][]comparison.Question
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reading, task.ID); return err })
+	group.Go(func() (err error) { table.Levels, err = p.report.Levels(reading, task.ID); return err })
+	group.Go(func() (err error) { matrix, err = p.report.Matrix(reading, task); return err })
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	for _, measure := range variants.Measures {

@@ -137,7 +137,11 @@
   if (mode) {
     keys.Escape = () => location.assign(mode.dataset.leave);
     keys.u = () => window.wending.undo();
-    document.addEventListener("wending:judged", () => { isLeaving = true; location.assign(mode.dataset.next); });
+    document.addEventListener("wending:judged", (event) => {
+      if (!window.wending.isJudged(event.target.closest(".result"))) return; // a variant is still to be judged
+      isLeaving = true;
+      location.assign(mode.dataset.next);
+    });
     window.addEventListener("pageshow", () => { isLeaving = false; });
   }
   document.querySelector("[data-help]").addEventListener("click", () => help.showModal());

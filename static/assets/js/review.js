@@ -80,7 +80,9 @@
     return last && here && task(last.judge) === task(here.dataset.judge) ? last : null;
   }
   function send(place, name, verdict, note, version) {
-    const run = place.dataset.run ? { run_index: Number(place.dataset.run), variant: Number(place.dataset.variant) } : {};
+    const run = {};
+    if (place.dataset.run) run.run_index = Number(place.dataset.run);
+    if (place.dataset.variant) run.variant = Number(place.dataset.variant);
     if (verdict) {
       return fetch(place.dataset.judge, {
         method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: name, verdict, note, version: Number(version), ...run }),
@@ -127,7 +129,7 @@
       show(place, told);
       if (place.dataset.draft) {
         store(place.dataset.draft, "");
-        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, draft: place.dataset.draft, name, version: told.version, note, before, back: location.href }));
+        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, variant: place.dataset.variant, draft: place.dataset.draft, name, version: told.version, note, before, back: location.href }));
         if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       }
       toast(who.dataset.saved, false);
@@ -145,7 +147,7 @@
     const last = lastVerdict();
     if (!last) return;
     sessionStorage.removeItem(undoKey);
-    const place = { dataset: { judge: last.judge } };
+    const place = { dataset: { judge: last.judge, variant: last.variant } };
     let response;
     try {
       response = await send(place, last.name, last.before ? last.before.verdict : "", last.before ? last.before.note : "", last.version);
@@ -174,7 +176,8 @@
       }
     }
   });
-  const placeOf = (note) => note.closest(".result").querySelector("[data-judge][data-draft]");
+  const placesOf = (card) => [...card.querySelectorAll("[data-judge][data-draft]")];
+  const placeOf = (note) => placesOf(note.closest(".result")).find((place) => noteOf(place) === note);
   const isNote = (element) => element.matches(".said-of textarea");
   document.addEventListener("input", (event) => {
     if (isNote(event.target)) store(placeOf(event.target).dataset.draft, event.target.value);
@@ -204,6 +207,22 @@
     undoButton.hidden = !lastVerdict();
     undoButton.addEventListener("click", undo);
   }
-  const ofCard = (card) => card.querySelector("[data-judge][data-draft]");
-  Object.assign(window.wending, { giveVerdict: (card, verdict) => save(ofCard(card), verdict, true), openNote: (card) => openNote(ofCard(card), true), undo });
+  // Keys judge the first of a question's variants that this person has not judged; one that is folded is opened first.
+  const isJudged = (place) => Boolean(saidBy(place, reviewer()));
+  function ofCard(card) {
+    const places = placesOf(card);
+    const place = places.find((one) => !isJudged(one)) || places[0];
+    const folded = place.closest("details:not([open])");
+    if (folded) folded.open = true;
+    return folded ? null : place;
+  }
+  function giveVerdict(card, verdict) {
+    const place = ofCard(card);
+    if (place) save(place, verdict, true);
+  }
+  Object.assign(window.wending, {
+    giveVerdict, undo,
+    openNote: (card) => { const place = ofCard(card); if (place) openNote(place, true); },
+    isJudged: (card) => placesOf(card).every(isJudged),
+  });
 })();
