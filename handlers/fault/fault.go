@@ -163,6 +163,17 @@ func (f *Fault) Message(locale text.Locale) string {
 	return locale.TextWith(key, args)
 }
 
+// Beside is the fault in the words of a locale, for a line beside the field that it is about.
+func (f *Fault) Beside(locale text.Locale) string {
+	switch {
+	case f.limit == nil:
+		return f.Message(locale)
+	case f.limit.key == requiredKey:
+		return locale.Text("error.beside.required")
+	}
+	return locale.Text("error.beside", "Range", locale.TextWith(f.limit.key, f.limit.args))
+}
+
 // RowDetail is what is wrong with one row of a dataset, in a locale's words.
 type RowDetail struct {
 	Row     int    `json:"row" doc:"Row number as a spreadsheet shows it" example:"3"`
@@ -203,6 +214,11 @@ func OneOf(choices ...string) Limit {
 
 // TextUpTo allows texts of at most so many characters, none of them control characters.
 func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
+
+// Required allows any text but an empty one.
+func Required() Limit { return Limit{key: requiredKey} }
+
+const requiredKey = "error.range.required"
 
 // Boolean allows true or false.
 func Boolean() Limit { return Limit{key: "error.range.boolean"} }

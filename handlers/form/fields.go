@@ -35,7 +35,11 @@ func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if c.form.Has(field) {
 		*to = strings.TrimSpace(c.form.Values[field])
 	}
-	if isRequired && *to == "" || utf8.RuneCountInString(*to) > most || hasControl(*to) {
+	if isRequired && *to == "" {
+		c.fail(field, fault.Field(field, fault.Required()))
+		return
+	}
+	if utf8.RuneCountInString(*to) > most || hasControl(*to) {
 		c.fail(field, fault.Field(field, fault.TextUpTo(most)))
 	}
 }

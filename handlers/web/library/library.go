@@ -101,15 +101,11 @@ func (k kind[T]) register(group *echo.Group, h *handler) {
 	group.POST(path, func(c echo.Context) error { return k.store(c, h, nil) })
 	withEntry := func(handle func(c echo.Context, row *T) error) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			id, err := request.ID(c.Param("id"), entries.KindEntry)
+			row, err := k.named(c, c.Param("id"))
 			if err != nil {
 				return err
 			}
-			row, err := k.rows.Get(c.Request().Context(), id)
-			if err != nil {
-				return err
-			}
-			return handle(c, &row)
+			return handle(c, row)
 		}
 	}
 	group.Match([]string{http.MethodGet, http.MethodHead}, path+"/:id", withEntry(func(c echo.Context, row *T) error {
@@ -133,6 +129,16 @@ func (k kind[T]) register(group *echo.Group, h *handler) {
 		}
 		return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "restored")
 	}))
+}
+
+// named returns the entry of an id.
+func (k kind[T]) named(c echo.Context, text string) (*T, error) {
+	id, err := request.ID(text, entries.KindEntry)
+	if err != nil {
+		return nil, err
+	}
+	row, err := k.rows.Get(c.Request().Context(), id)
+	return &row, err
 }
 
 // removing is Remove of a kind whose entries have nothing beside their rows.
@@ -285,6 +291,9 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 	}
 	for _, f := range faults {
 		view.Errors[f.Field] = f.Message(l)
+		if f.Field != "" {
+			view.Errors[f.Field] = f.Beside(l)
+		}
 	}
 	if row != nil {
 		entry := k.entry(*row)

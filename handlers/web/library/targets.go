@@ -138,16 +138,11 @@ type trial[T, V any] struct {
 }
 
 // submittedRow returns the entry that a form changes; nil for a new one.
-func (k kind[T]) submittedRow(ctx context.Context, submitted *form.Upload) (*T, error) {
+func (k kind[T]) submittedRow(c echo.Context, submitted *form.Upload) (*T, error) {
 	if submitted.Value("id") == "" {
 		return nil, nil
 	}
-	id, err := request.ID(submitted.Value("id"), entries.KindEntry)
-	if err != nil {
-		return nil, err
-	}
-	row, err := k.rows.Get(ctx, id)
-	return &row, err
+	return k.named(c, submitted.Value("id"))
 }
 
 // test makes a test call and shows its outcome. Of a target that is saved as it was tested, it is noted.
@@ -157,7 +152,7 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 	if err != nil {
 		return err
 	}
-	row, err := k.submittedRow(ctx, submitted)
+	row, err := k.submittedRow(c, submitted)
 	if err != nil {
 		return err
 	}
@@ -239,7 +234,7 @@ func (h *handler) detect(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	row, err := k.submittedRow(ctx, submitted)
+	row, err := k.submittedRow(c, submitted)
 	if err != nil {
 		return err
 	}

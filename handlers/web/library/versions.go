@@ -114,7 +114,7 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (views.Rend
 
 // previewPrompt shows what the templates of a form become.
 func (h *handler) previewPrompt(c echo.Context) error {
-	ctx, k := c.Request().Context(), h.prompts()
+	k := h.prompts()
 	submitted, err := h.read(c, "", nil)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (h *handler) previewPrompt(c echo.Context) error {
 		}
 		return pages.Render(c, http.StatusOK, views.RenderedPart(rendered))
 	}
-	row, err := k.submittedRow(ctx, submitted)
+	row, err := k.submittedRow(c, submitted)
 	if err != nil {
 		return err
 	}
@@ -143,12 +143,8 @@ func pieces(before, after string, until time.Time) []stability.Piece {
 
 // showPromptVersion shows a version of a prompt, with what it changed from the one before or from another.
 func (h *handler) showPromptVersion(c echo.Context) error {
-	ctx, k := c.Request().Context(), h.prompts()
-	id, err := request.ID(c.Param("id"), entries.KindEntry)
-	if err != nil {
-		return err
-	}
-	row, err := k.rows.Get(ctx, id)
+	k := h.prompts()
+	row, err := k.named(c, c.Param("id"))
 	if err != nil {
 		return err
 	}
@@ -156,7 +152,7 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view, err := k.form(c, h, &row, form.New(map[string]string{}), nil)
+	view, err := k.form(c, h, row, form.New(map[string]string{}), nil)
 	if err != nil {
 		return err
 	}
@@ -184,7 +180,7 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	}
 	title := row.Name + " v" + strconv.Itoa(wanted)
 	frame := pages.Frame(c, h.Version, title, ui.SectionLibrary,
-		h.crumbs(c, k.kind, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(k.kind), id)}, ui.Crumb{Text: "v" + strconv.Itoa(wanted)})...)
+		h.crumbs(c, k.kind, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(k.kind), row.ID)}, ui.Crumb{Text: "v" + strconv.Itoa(wanted)})...)
 	frame.Styles = []string{"form.css", "library.css"}
 	return pages.Render(c, http.StatusOK, views.PromptVersionPage(frame, page))
 }
@@ -305,11 +301,7 @@ func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *view
 // addDatasetVersion saves the next version of a dataset.
 func (h *handler) addDatasetVersion(c echo.Context) error {
 	ctx, k := c.Request().Context(), h.datasets()
-	id, err := request.ID(c.Param("id"), entries.KindEntry)
-	if err != nil {
-		return err
-	}
-	row, err := k.rows.Get(ctx, id)
+	row, err := k.named(c, c.Param("id"))
 	if err != nil {
 		return err
 	}
@@ -323,26 +315,22 @@ func (h *handler) addDatasetVersion(c echo.Context) error {
 	if submitted.Refused != nil {
 		return submitted.Refused
 	}
-	_, faults, err := h.saver.DatasetVersion(ctx, row, submitted)
+	_, faults, err := h.saver.DatasetVersion(ctx, *row, submitted)
 	if err != nil {
 		return err
 	}
 	if len(faults) > 0 {
-		return k.show(c, h, &row, submitted, faults)
+		return k.show(c, h, row, submitted, faults)
 	}
-	return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "version")
+	return pages.Done(c, paths.LibraryEntry(string(k.kind), row.ID), "version")
 }
 
 // datasetVersion finds the version that a path names.
-func (h *handler) datasetVersion(c echo.Context) (row entries.Dataset, version int, err error) {
-	id, err := request.ID(c.Param("id"), entries.KindEntry)
-	if err != nil {
-		return row, 0, err
-	}
+func (h *handler) datasetVersion(c echo.Context) (row *entries.Dataset, version int, err error) {
 	if version, err = number(c.Param("number")); err != nil {
-		return row, 0, err
+		return nil, 0, err
 	}
-	row, err = h.Library.Entries.Datasets.Get(c.Request().Context(), id)
+	row, err = h.datasets().named(c, c.Param("id"))
 	return row, version, err
 }
 
@@ -353,7 +341,7 @@ func (h *handler) showDatasetVersion(c echo.Context) error {
 		return err
 	}
 	view := views.Form{Kind: views.Datasets, Entry: &row.Entry, Values: map[string]string{}}
-	if err := h.fillDataset(c, &view, &row, version); err != nil {
+	if err := h.fillDataset(c, &view, row, version); err != nil {
 		return err
 	}
 	if redirected, err := pages.RedirectPastEnd(c, view.Content.Pager); redirected {
