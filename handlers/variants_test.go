@@ -460,3 +460,42 @@ func TestAChangedProviderReachesNoRunningTask(t *testing.T) {
 	require.EqualValues(t, 10, task.Statistics["succeeded"])
 	require.Nil(t, task.Statistics["cost"], "prices are frozen with the task: there were none")
 }
+
+// Each variant's answers are judged on their own, and a copy of a task keeps the targets that it does not replace.
+func TestVariantsAreJudgedAndCopied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	chat := agenttest.New(t, openAIChat("Paris"))
+	first, _ := s.chatTarget(t, "first", chat.URL)
+	second, _ := s.chatTarget(t, "second", chat.URL)
+	other, _ := s.chatTarget(t, "other", chat.URL)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	agent := s.entry(t, "POST", "agents", object{"name": "agent", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string)
+	id := s.create(t, "", map[string]string{"models": first + "," + second, "agents": agent, "runs_per_item": "2"})
+	s.awaitDone(t, id)
+	path := "evaluation-tasks/" + id + "/items/q1/review"
+	s.entry(t, "PUT", path, object{"reviewer": "Li Lei", "verdict": "FAIL", "variant": 2, "version": 0}, 200)
+	s.entry(t, "PUT", path, object{"reviewer": "Li Lei", "verdict": "PASS", "variant": 3, "run_index": 2, "version": 0}, 200)
+	s.entry(t, "PUT", path, object{"reviewer": "Li Lei", "verdict": "PASS", "variant": 4, "version": 0}, 404)
+	page := s.get(t, "/tasks/"+id+"/results?view=columns").page(t)
+	card := page.Find("[data-question-id=q1]")
+	require.Equal(t, 3, card.Find("[data-judge][data-draft]").Length(), "a place for each variant's verdict")
+	place := card.Find("[data-judge][data-draft][data-variant='2']")
+	require.Equal(t, "FAIL", card.Find("#"+place.AttrOr("data-said", "")+" li").AttrOr("data-verdict", ""))
+	require.Equal(t, 200, s.get(t, "/tasks/"+id+"/report").StatusCode)
+
+	var clone struct {
+		TaskID string `json:"task_id"`
+	}
+	s.send(t, "POST", api+"/"+id+"/clone", object{"models": []string{other}, "start": false}).into(t, &clone)
+	var copied struct{ Variants []struct{ Name string } }
+	s.get(t, api+"/"+clone.TaskID).into(t, &copied)
+	require.Len(t, copied.Variants, 2)
+	require.Equal(t, []string{"other", "agent"}, []string{copied.Variants[0].Name, copied.Variants[1].Name}, "the agent, which was not replaced, stays")
+
+	for field, value := range map[string]any{"name": []string{"a"}, "user": object{"a": 1}, "system": true} {
+		entry := object{"name": "n", "user": "u"}
+		entry[field] = value
+		require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", "prompts", entry, 422)["code"], field)
+	}
+}

@@ -155,7 +155,7 @@ func TestTheComparisonIsTriedWithoutAKey(t *testing.T) {
 		b.sees("#live .tag", "已完成")
 	}
 	b.follows("#results-link")
-	b.sees("table", "演示：只回答结果 v1 × 演示大模型")
+	b.sees("table", "演示：只回答结果 v1 × 演示模型（大）")
 	b.open("/library/models")
-	b.sees("tbody", "演示小模型")
+	b.sees("tbody", "演示模型（小）")
 }

@@ -26,6 +26,11 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 				FROM task_targets g
 				JOIN evaluation_tasks t ON t.id = g.task_id
 				WHERE g.library_id = $1
+				  AND EXISTS (
+					SELECT
+					FROM task_variants v
+					JOIN evaluation_runs r ON r.task_id = v.task_id AND r.variant = v.number AND r.is_current AND r.status = 'SUCCEEDED'
+					WHERE v.task_id = g.task_id AND v.target = g.number)
 				ORDER BY t.created_at DESC
 				LIMIT 3) used
 			JOIN task_variants v ON v.task_id = used.task_id AND v.target = used.number

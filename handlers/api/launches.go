@@ -20,6 +20,7 @@ type launch struct {
 	Status   db.LaunchStatus `json:"status" enum:"PENDING,RUNNING,STOPPING,SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`
 	// QuestionID is null if the launch is about all questions.
 	QuestionID   *string       `json:"question_id" doc:"The one question that was retried; null means all" example:"q1"`
+	Variant      *int          `json:"variant" doc:"The one variant that was retried; null means all"`
 	RequestedBy  string        `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
 	RequestedVia string        `json:"requested_via" enum:"page,api," example:"api"`
 	StoppedBy    string        `json:"stopped_by" doc:"Address that stopped it; empty if it was not stopped" example:""`
@@ -32,7 +33,7 @@ type launch struct {
 
 func newLaunch(l history.Launch) launch {
 	return launch{
-		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID,
+		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID, Variant: l.Variant,
 		RequestedBy: l.RequestedBy, RequestedVia: l.RequestedVia, StoppedBy: l.StoppedBy, Units: l.TotalUnits,
 		CreatedAt: rest.Moment(l.CreatedAt), StartedAt: rest.MomentOf(l.StartedAt), FinishedAt: rest.MomentOf(l.FinishedAt), Statistics: l.Statistics,
 	}

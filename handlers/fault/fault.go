@@ -215,6 +215,9 @@ func OneOf(choices ...string) Limit {
 // TextUpTo allows texts of at most so many characters, none of them control characters.
 func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
 
+// Text allows texts, not other values of JSON.
+func Text() Limit { return Limit{key: "error.range.string"} }
+
 // Required allows any text but an empty one.
 func Required() Limit { return Limit{key: requiredKey} }
 

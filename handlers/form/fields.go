@@ -30,8 +30,20 @@ func (c *fields) hasFault(names ...string) bool {
 	return false
 }
 
+// isText reports whether a field of a form that was written as JSON is a text there, or null.
+func (c *fields) isText(field string) bool {
+	if c.form.IsJSON && c.form.notTexts[field] {
+		c.fail(field, fault.Field(field, fault.Text()))
+		return false
+	}
+	return true
+}
+
 // text takes a text of at most so many characters; a required one may not be empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
+	if !c.isText(field) {
+		return
+	}
 	if c.form.Has(field) {
 		*to = strings.TrimSpace(c.form.Values[field])
 	}
@@ -46,6 +58,9 @@ func (c *fields) text(field string, most int, isRequired bool, to *string) {
 
 // long is text for several lines.
 func (c *fields) long(field string, most int, to *string) {
+	if !c.isText(field) {
+		return
+	}
 	if c.form.Has(field) {
 		*to = strings.ReplaceAll(c.form.Values[field], "\r\n", "\n")
 	}
@@ -61,7 +76,7 @@ func (c *fields) number(field string, least, most int, to *int) {
 	}
 	number, err := strconv.Atoi(typed)
 	if err != nil || number < least || number > most {
-		c.fail(field, fault.Parameter(field, fault.Between(least, most)))
+		c.fail(field, fault.Field(field, fault.Between(least, most)))
 		return
 	}
 	*to = number
@@ -74,7 +89,7 @@ func (c *fields) boolean(field string, set func(bool)) {
 	}
 	is, err := strconv.ParseBool(typed)
 	if err != nil {
-		c.fail(field, fault.Parameter(field, fault.Boolean()))
+		c.fail(field, fault.Field(field, fault.Boolean()))
 		return
 	}
 	set(is)

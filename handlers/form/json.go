@@ -16,7 +16,7 @@ const maxJSONBytes = 4 << 20
 // readJSON reads a JSON object as if it were a form: texts as they are, numbers and truth values as they are written,
 // objects as their JSON, lists of texts joined by commas, null as an empty text.
 func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
-	form := &Upload{Values: map[string]string{}, IsJSON: true, leave: func() {}}
+	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, IsJSON: true, leave: func() {}}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
 	if err != nil {
 		return nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
@@ -27,6 +27,9 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	}
 	for name, member := range members {
 		form.Values[name] = formValue(member)
+		if first := bytes.TrimSpace(member); first[0] != '"' && first[0] != 'n' {
+			form.notTexts[name] = true
+		}
 	}
 	return form, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"wending/db"
 	entries "wending/db/library"
 	"wending/handlers/fault"
 	"wending/jobs/agent"
@@ -206,7 +207,7 @@ func (c *checker) model() {
 		c.n.AgentModel = strings.TrimSpace(typed)
 	}
 	if utf8.RuneCountInString(c.n.AgentModel) > maxModelLength || hasControl(c.n.AgentModel) {
-		c.fail("agent_model", fault.Parameter("agent_model", fault.TextUpTo(maxModelLength)))
+		c.fail("agent_model", fault.Field("agent_model", fault.TextUpTo(maxModelLength)))
 	}
 }
 
@@ -239,7 +240,7 @@ func (c *checker) payload() {
 	}
 	payload := jsonObject(typed)
 	if payload == nil {
-		c.fail("extra_payload", fault.Parameter("extra_payload", fault.JSONObject()))
+		c.fail("extra_payload", fault.Field("extra_payload", fault.JSONObject()))
 		return
 	}
 	c.n.Payload = &payload
@@ -261,7 +262,7 @@ func (c *checker) rate() {
 		c.n.RateLimit = typed
 	}
 	if _, err := tasks.ParseRate(c.n.RateLimit); err != nil {
-		c.fail("rate_limit", fault.Parameter("rate_limit", fault.Rate()))
+		c.fail("rate_limit", fault.Field("rate_limit", fault.Rate()))
 	}
 }
 
@@ -269,18 +270,26 @@ func (c *checker) rate() {
 func (c *checker) references(ctx context.Context, saved Library) {
 	failed := func(field string, err error) {
 		if errors.Is(err, library.ErrUnknownReference) {
-			c.fail(field, fault.Parameter(field, fault.Saved()).WithCause(err))
+			c.fail(field, fault.Field(field, fault.Saved()).WithCause(err))
 			return
 		}
 		c.fail(field, fault.Of(err))
 	}
-	if c.form.Has("models") || c.form.Has("agents") {
+	before, isNamed := c.n.Targets, c.form.Has("models") || c.form.Has("agents")
+	if isNamed { // those of a kind that the form does not name stay
 		c.n.Targets = nil
 	}
 	for _, kind := range []struct {
 		field string
+		of    db.TargetKind
 		find  func(context.Context, library.Reference) (tasks.NewTarget, bool, error)
-	}{{"models", saved.ModelTarget}, {"agents", saved.AgentTarget}} {
+	}{{"models", db.TargetModel, saved.ModelTarget}, {"agents", db.TargetAgent, saved.AgentTarget}} {
+		if !c.form.Has(kind.field) {
+			if isNamed {
+				c.n.Targets = append(c.n.Targets, ofKind(before, kind.of)...)
+			}
+			continue
+		}
 		for _, text := range c.form.List(kind.field) {
 			reference, err := library.ParseReference(text)
 			if err == nil && reference.Version != 0 {
@@ -331,6 +340,15 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			failed("dataset", err)
 		}
 	}
+}
+
+func ofKind(targets []tasks.NewTarget, kind db.TargetKind) (found []tasks.NewTarget) {
+	for _, target := range targets {
+		if target.Kind == kind {
+			found = append(found, target)
+		}
+	}
+	return found
 }
 
 // WarningText says a warning in a locale's words.

@@ -26,6 +26,8 @@ type Upload struct {
 	Values map[string]string
 	// IsJSON reports that it was written as JSON.
 	IsJSON bool
+	// notTexts are the members of that JSON that are neither texts nor null.
+	notTexts map[string]bool
 	// File is nil if none came.
 	File *File
 	// Refused is why nothing that a file takes may be done for this form now.

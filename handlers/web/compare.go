@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+	"github.com/shopspring/decimal"
 
 	"wending/db"
 	entries "wending/db/library"
@@ -20,8 +21,10 @@ import (
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
 	"wending/static"
+	libraryviews "wending/views/library"
 	"wending/views/paths"
 	taskviews "wending/views/tasks"
+	"wending/views/text"
 	"wending/views/ui"
 )
 
@@ -76,7 +79,7 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 }
 
 // addSaved adds the saved agents and datasets that a form offers.
-func (p *Pages) addSaved(ctx context.Context, s *submission, view *taskviews.Form) error {
+func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskviews.Form) error {
 	agents, _, err := p.Library.Entries.Agents.List(ctx, entries.Filter{}, offered)
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func (p *Pages) addSaved(ctx context.Context, s *submission, view *taskviews.For
 		return err
 	}
 	for _, one := range datasets {
-		label := fmt.Sprintf("%s v%d · %d", one.Name, one.Version, one.TotalItems)
+		label := locale.Text("create.saved.items", "Name", one.Name, "Version", one.Version, "Count", one.TotalItems)
 		view.SavedDatasets = append(view.SavedDatasets, ui.Choice{Value: one.ID.String(), Label: label})
 	}
 	view.Agent, view.Dataset = s.Value("agents"), s.Value("dataset")
@@ -105,7 +108,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		return err
 	}
 	s.Release() // reading the response may take the client long
-	if view.Prompts, err = p.promptChoices(ctx, s.List("prompts")); err != nil {
+	if view.Prompts, err = p.promptChoices(ctx, pages.Locale(c), s.List("prompts")); err != nil {
 		return err
 	}
 	models, _, err := p.Library.Entries.Models.List(ctx, entries.Filter{}, offered)
@@ -127,7 +130,21 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		spoken, _ := protocol.Of(one.Protocol)
 		view.Agents = append(view.Agents, targetChoice(one.Entry, spoken.Label, one.Test, s.List("agents")))
 	}
+	for _, choices := range [][]taskviews.TargetChoice{view.Models, view.Agents} {
+		slices.SortStableFunc(choices, func(a, b taskviews.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
+	}
 	return pages.Render(c, status, taskviews.ComparePage(p.compareFrame(c, s), view))
+}
+
+// chosenFirst orders what is chosen before what is not.
+func chosenFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 func (p *Pages) compareFrame(c echo.Context, s *submission) ui.Frame {
@@ -147,7 +164,7 @@ func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen 
 }
 
 // promptChoices are the saved prompts with their versions. A chosen prompt without a version means its newest.
-func (p *Pages) promptChoices(ctx context.Context, chosen []string) (choices []taskviews.PromptChoice, err error) {
+func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []string) (choices []taskviews.PromptChoice, err error) {
 	prompts, _, err := p.Library.Entries.Prompts.List(ctx, entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
@@ -160,13 +177,22 @@ func (p *Pages) promptChoices(ctx context.Context, chosen []string) (choices []t
 			}
 		}
 		choice := taskviews.PromptChoice{Name: one.Name}
+		line := libraryviews.TemplateLine(locale, one.System, one.User)
 		for n, version := range versions {
 			reference := fmt.Sprintf("%s@%d", one.ID, version.Version)
+			note := version.Note
+			if n == 0 && note == "" {
+				note = line
+			}
 			isChosen := slices.Contains(chosen, reference) || n == 0 && slices.Contains(chosen, one.ID.String())
-			choice.Versions = append(choice.Versions, taskviews.VersionChoice{Reference: reference, Number: version.Version, Note: version.Note, IsChosen: isChosen})
+			choice.Versions = append(choice.Versions, taskviews.VersionChoice{Reference: reference, Number: version.Version, Note: note, IsChosen: isChosen})
 		}
 		choices = append(choices, choice)
 	}
+	isChosen := func(p taskviews.PromptChoice) bool {
+		return slices.ContainsFunc(p.Versions, func(v taskviews.VersionChoice) bool { return v.IsChosen })
+	}
+	slices.SortStableFunc(choices, func(a, b taskviews.PromptChoice) int { return chosenFirst(isChosen(a), isChosen(b)) })
 	return choices, nil
 }
 
@@ -219,14 +245,19 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, e
 	if err != nil {
 		return e, err
 	}
-	e.Duration = estimate.Duration
+	e.Duration, e.IsUnpriced = estimate.Duration, estimate.IsUnpriced
 	if estimate.Cost != nil {
-		e.Cost = estimate.Cost.String() + " " + estimate.Currency
+		e.Cost = estimate.Cost.Round(significant(*estimate.Cost)).String() + " " + estimate.Currency
 	}
 	for _, warning := range estimate.Warnings {
 		e.Warnings = append(e.Warnings, form.WarningText(l, warning))
 	}
 	return e, nil
+}
+
+// significant is to how many places a cost that is estimated has two digits that count.
+func significant(cost decimal.Decimal) int32 {
+	return max(0, 2-int32(cost.NumDigits())-cost.Exponent()) //nolint:gosec // a cost has few digits
 }
 
 // saveTypedAgent saves the agent of a form that is being filled in.

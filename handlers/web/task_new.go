@@ -54,6 +54,9 @@ func (p *Pages) newTask(c echo.Context) error {
 		values := map[string]string{}
 		if c.Path() == paths.NewComparison {
 			values["form"] = taskviews.CompareForm
+			for _, name := range []string{"prompts", "models", "agents", "dataset"} {
+				values[name] = c.QueryParam(name)
+			}
 		}
 		return p.showForm(c, form.New(values), nil)
 	}
@@ -301,7 +304,7 @@ func (p *Pages) emptyForm() taskviews.Form {
 // sealed: a secret is never rendered, not even to the user who entered it.
 func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) {
 	view := p.emptyForm()
-	if err := p.addSaved(c.Request().Context(), s, &view); err != nil {
+	if err := p.addSaved(c.Request().Context(), pages.Locale(c), s, &view); err != nil {
 		return view, err
 	}
 	values := s.Values

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,7 +71,36 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 		answer.Status, answer.ErrorCode = protocol.TimedOut, protocol.CodeTimeout
 		answer.ErrorMessage = fmt.Sprintf("Agent request timed out after %s", formatSeconds(q.Timeout))
 	}
+	c.redact(q, &answer)
 	return answer
+}
+
+// leastSecret is how long a value of a header or of the URL's query must be to be looked for in what an agent says.
+const leastSecret = 8
+
+// redact takes the request's secrets out of what is told of a failure: some servers repeat the headers that they got.
+func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
+	if answer.ErrorMessage == "" && answer.Status == protocol.Succeeded {
+		return
+	}
+	secrets := []string{c.apiKey}
+	for _, value := range q.Headers {
+		secrets = append(secrets, value)
+		secrets = append(secrets, strings.Fields(value)...)
+	}
+	if address, err := url.Parse(q.URL); err == nil {
+		secrets = append(secrets, address.RawQuery)
+		for _, values := range address.Query() {
+			secrets = append(secrets, values...)
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the whole before its parts
+	for _, secret := range secrets {
+		if len(secret) >= leastSecret {
+			answer.ErrorMessage = strings.ReplaceAll(answer.ErrorMessage, secret, "***")
+			answer.Raw = bytes.ReplaceAll(answer.Raw, []byte(secret), []byte("***"))
+		}
+	}
 }
 
 func formatSeconds(d time.Duration) string {

@@ -89,3 +89,21 @@ func TestHeadersHaveLimits(t *testing.T) {
 	_, err = ParseHeaders(long(maxHeaderBytes + 1))
 	require.ErrorIs(t, err, ErrHeadersInvalid)
 }
+
+// A server that repeats what it got does not spread the request's secrets.
+func TestAFailureTellsNoSecretOfItsRequest(t *testing.T) {
+	t.Parallel()
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "denied: "+r.Header.Get("Authorization")+" for "+r.URL.RawQuery, http.StatusForbidden)
+	}))
+	t.Cleanup(echo.Close)
+	allowed, err := guard.New(guard.Config{AllowLoopback: true})
+	require.NoError(t, err)
+	answer := NewClient(allowed, "").Ask(t.Context(), protocol.Request{
+		Protocol: protocol.Default, URL: echo.URL + "?token=canary-of-the-query", Headers: map[string]string{"Authorization": "Bearer canary-of-the-header"},
+		Question: "q", Timeout: 5 * time.Second, RawLimit: 1 << 10,
+	})
+	require.Equal(t, "HTTP_403", answer.ErrorCode)
+	require.Contains(t, answer.ErrorMessage, "denied: ***")
+	require.NotContains(t, answer.ErrorMessage+string(answer.Raw), "canary")
+}

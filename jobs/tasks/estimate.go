@@ -10,6 +10,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"wending/db"
+	"wending/db/monitor"
 	"wending/db/report"
 	"wending/jobs/prompt"
 )
@@ -23,7 +24,9 @@ type Estimate struct {
 	// Cost is nil where tokens or prices are unknown, or currencies differ.
 	Cost     *decimal.Decimal
 	Currency string
-	Warnings []Warning
+	// IsUnpriced reports that the cost is unknown because a target has no prices.
+	IsUnpriced bool
+	Warnings   []Warning
 }
 
 // Warning is something that a user should know before the start.
@@ -43,6 +46,9 @@ const (
 
 // WarningCodes are all of them.
 var WarningCodes = []string{WarnUnknownVariables, WarnPriceMissing, WarnTestFailed, WarnCurrenciesDiffer}
+
+// estimatedPlaces is to how many decimal places a cost is estimated.
+const estimatedPlaces = 12
 
 // Estimate says what a task would take and what is to be known before its start. It creates nothing.
 func (s *Service) Estimate(ctx context.Context, n New) (Estimate, error) {
@@ -94,7 +100,7 @@ func (s *Service) estimate(ctx context.Context, n New, targets []NewTarget, call
 		}
 		switch {
 		case target.InputPrice == nil || target.OutputPrice == nil:
-			isCostKnown = false
+			isCostKnown, e.IsUnpriced = false, true
 			if target.Kind == db.TargetModel {
 				unpriced = append(unpriced, target.Name)
 			}
@@ -117,7 +123,11 @@ func (s *Service) estimate(ctx context.Context, n New, targets []NewTarget, call
 		}
 	}
 	if isTimeKnown {
-		longest := work / time.Duration(max(1, n.Concurrency))
+		lanes, err := s.lanes(ctx, n.Concurrency)
+		if err != nil {
+			return err
+		}
+		longest := work / time.Duration(lanes)
 		e.Duration = &longest
 	}
 	for origin, interval := range intervals {
@@ -128,16 +138,35 @@ func (s *Service) estimate(ctx context.Context, n New, targets []NewTarget, call
 	switch {
 	case len(currencies) > 1:
 		e.Warnings = append(e.Warnings, Warning{WarnCurrenciesDiffer, currencies})
-	case len(currencies) == 1:
-		if e.Currency = currencies[0]; isCostKnown {
-			rounded := cost.Round(6)
-			e.Cost = &rounded
-		}
+	case isCostKnown:
+		rounded := cost.Round(estimatedPlaces)
+		e.Cost = &rounded
+	}
+	if len(currencies) == 1 {
+		e.Currency = currencies[0]
 	}
 	if len(unpriced) > 0 {
 		e.Warnings = append(e.Warnings, Warning{WarnPriceMissing, unpriced})
 	}
 	return nil
+}
+
+// lanes are how many calls of a task the workers that are there can make at once.
+func (s *Service) lanes(ctx context.Context, concurrency int) (int, error) {
+	workers, err := monitor.New(s.Store).Workers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	lanes := 0
+	for _, worker := range workers {
+		if worker.IsAlive {
+			lanes += worker.Lanes
+		}
+	}
+	if lanes == 0 { // none is there yet
+		lanes = concurrency
+	}
+	return max(1, min(lanes, concurrency)), nil
 }
 
 // unknownVariables are the names in the prompts and the targets' templates that no column has.

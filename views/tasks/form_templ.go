@@ -211,7 +211,7 @@ func taskForm(form Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = nameField(form).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = nameField(form, text.T(ctx, "create.name.placeholder")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -323,7 +323,7 @@ func source(form Form) templ.Component {
 	})
 }
 
-func nameField(form Form) templ.Component {
+func nameField(form Form, placeholder string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -346,7 +346,7 @@ func nameField(form Form) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		templ_7745c5c3_Err = ui.Input(ui.Field{
 			Name: "task_name", Label: text.T(ctx, "create.name"), Value: form.Name, Error: form.Errors["task_name"], IsRequired: true,
-			Placeholder: text.T(ctx, "create.name.placeholder"), Attributes: templ.Attributes{"autocomplete": "off", "autofocus": true},
+			Placeholder: placeholder, Attributes: templ.Attributes{"autocomplete": "off", "autofocus": true},
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 	"github.com/google/uuid"
 
+	"wending/db"
 	entries "wending/db/library"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -566,7 +567,24 @@ func try[T any](ctx context.Context, input *entryFormInput, kind entries.Kind[T]
 // VersionPath is a version of an entry in a path.
 type VersionPath struct {
 	EntryPath
-	Number int `path:"number" minimum:"1" maximum:"1000000" doc:"Number of the version" example:"1"`
+	Number string `path:"number" doc:"Number of the version" example:"1"`
+}
+
+// number is the version's; what is none is no version.
+func (p VersionPath) number() (int, error) {
+	number, err := strconv.Atoi(p.Number)
+	if err != nil || number < 1 {
+		return 0, &db.NotFoundError{Kind: entries.KindEntry}
+	}
+	return number, nil
+}
+
+func (h *handler) promptVersion(ctx context.Context, id uuid.UUID, path VersionPath) ([]entries.PromptVersion, error) {
+	number, err := path.number()
+	if err != nil {
+		return nil, err
+	}
+	return h.Library.Entries.PromptVersions(ctx, id, number)
 }
 
 type versionInput struct{ VersionPath }
@@ -624,7 +642,7 @@ func (h *handler) registerVersions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		versions, err := saved.PromptVersions(ctx, id, input.Number)
+		versions, err := h.promptVersion(ctx, id, input.VersionPath)
 		if err != nil {
 			return nil, err
 		}
@@ -720,7 +738,11 @@ func (h *handler) datasetVersion(ctx context.Context, path VersionPath) (id uuid
 	if id, err = path.id(); err != nil {
 		return id, version, err
 	}
-	versions, err := h.Library.Entries.DatasetVersions(ctx, id, path.Number)
+	number, err := path.number()
+	if err != nil {
+		return id, version, err
+	}
+	versions, err := h.Library.Entries.DatasetVersions(ctx, id, number)
 	if err != nil {
 		return id, version, err
 	}

@@ -66,7 +66,7 @@ func Register(compressed, plain *echo.Group, config Config) {
 	h.prompts().register(compressed, h)
 	h.models().register(compressed, h)
 	kind[entries.Provider]{
-		kind: views.Providers, rows: saved.Providers, entry: func(p entries.Provider) entries.Entry { return p.Entry }, cells: providerCells,
+		kind: views.Providers, rows: saved.Providers, entry: func(p entries.Provider) entries.Entry { return p.Entry }, cells: h.providerCells,
 		fill: h.fillProvider, save: h.saver.Provider, remove: removing(saved.Providers), address: "base_url", secrets: []string{"api_key", "headers"},
 	}.register(compressed, h)
 	h.agents().register(compressed, h)
@@ -391,12 +391,12 @@ func testCell(c echo.Context, test entries.Test) views.Cell {
 	return views.Cell{Text: l.Text("library.test.ok"), Status: "SUCCEEDED"}
 }
 
-func providerCells(c echo.Context, p entries.Provider) []views.Cell {
-	key := pages.Locale(c).Text(ui.YesNo(p.SealedKey != nil))
-	rate := optional(p.RateLimit)
-	if rate == "" {
-		rate = pages.Locale(c).Text("library.rate.site")
+func (h *handler) providerCells(c echo.Context, p entries.Provider) []views.Cell {
+	key := pages.Locale(c).Text("library.key.none")
+	if p.SealedKey != nil {
+		key = pages.Locale(c).Text("library.key.saved")
 	}
+	rate := h.rateText(c, p.RateLimit)
 	return []views.Cell{{Text: label(p.Protocol)}, {Text: p.BaseURL, Class: "cut"}, {Text: key}, {Text: rate}}
 }
 

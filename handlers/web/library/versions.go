@@ -30,12 +30,8 @@ func (h *handler) prompts() kind[entries.Prompt] {
 	rows := h.Library.Entries.Prompts
 	return kind[entries.Prompt]{
 		kind: views.Prompts, rows: rows, entry: func(p entries.Prompt) entries.Entry { return p.Entry },
-		cells: func(_ echo.Context, p entries.Prompt) []views.Cell {
-			template := p.User
-			if template == "" {
-				template = p.System
-			}
-			return []views.Cell{{Text: "v" + strconv.Itoa(p.Version)}, {Text: text.Cut(template, 200), Class: "cut quiet"}}
+		cells: func(c echo.Context, p entries.Prompt) []views.Cell {
+			return []views.Cell{{Text: "v" + strconv.Itoa(p.Version)}, {Text: views.TemplateLine(pages.Locale(c), p.System, p.User), Class: "cut quiet"}}
 		},
 		fill: h.fillPrompt, save: h.saver.Prompt, remove: removing(rows),
 	}

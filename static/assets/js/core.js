@@ -123,6 +123,14 @@
       else select();
     }
   });
+  // Two can be ticked; a third tick takes the place of another.
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("[data-tick-two]");
+    if (!form || event.target.name !== "task") return;
+    const ticked = [...form.querySelectorAll("[name=task]:checked")];
+    if (ticked.length > 2) ticked.find((box) => box !== event.target).checked = false;
+    form.querySelector("[data-needs-two]").disabled = form.querySelectorAll("[name=task]:checked").length !== 2;
+  });
   document.querySelectorAll("[data-submit-on-change]").forEach((form) => {
     form.addEventListener("change", () => form.requestSubmit());
     form.addEventListener("formdata", (event) => [...event.formData].forEach(([name, value]) => { if (value === "") event.formData.delete(name); })); // short links
