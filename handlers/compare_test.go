@@ -156,11 +156,12 @@ func TestATypedAgentIsSaved(t *testing.T) {
 		require.Equal(t, 200, page.StatusCode)
 		s.entry(t, "POST", "agents/"+strings.TrimPrefix(one, "/library/agents/")+"/test", object{"question": "q"}, 200)
 	}
+	require.NotContains(t, string(s.get(t, again).body), "canary", "the payload of a task is not copied to where it would be shown")
 	calls := fake.Calls()[before:]
 	require.Len(t, calls, 2)
+	require.Equal(t, "canary", calls[0].Body["p"], "that of the form is")
 	for _, call := range calls {
 		require.Equal(t, "canary", call.Header.Get("X-Key"))
-		require.Equal(t, "canary", call.Body["p"])
 		require.Equal(t, "m", call.Body["model"])
 		require.Equal(t, "key=canary", call.Query)
 	}

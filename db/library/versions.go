@@ -68,6 +68,21 @@ func (l Library) PromptVersions(ctx context.Context, id uuid.UUID, number int) (
 	return versions, missing(len(versions), pg.Classify("read a prompt's versions", err))
 }
 
+// notesMost is how many versions of a prompt are listed.
+const notesMost = 200
+
+// PromptNotes returns the newest versions of a prompt without their templates.
+func (l Library) PromptNotes(ctx context.Context, id uuid.UUID) (versions []PromptVersion, err error) {
+	const read = `
+		SELECT version, note, created_at AS saved_at
+		FROM prompt_versions
+		WHERE entry_id = $1
+		ORDER BY version DESC
+		LIMIT $2`
+	err = l.db.SelectContext(ctx, &versions, read, id, notesMost)
+	return versions, pg.Classify("list a prompt's versions", err)
+}
+
 // DatasetVersions is PromptVersions of a dataset.
 func (l Library) DatasetVersions(ctx context.Context, id uuid.UUID, number int) ([]DatasetVersion, error) {
 	const read = `

@@ -148,6 +148,9 @@ func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (
 		p.APIKey, p.Headers = "", nil
 	}
 	c.address("base_url", check, &p.BaseURL)
+	if strings.ContainsAny(p.BaseURL, "?#") && !c.hasFault("base_url") { // the protocol's path follows it
+		c.fail("base_url", fault.Field("base_url", fault.Address()))
+	}
 	if key := form.Value("api_key"); form.Has("api_key") && (key != "" || form.IsJSON) { // a page shows none that is saved
 		p.APIKey = key
 		c.text("api_key", 4096, false, &p.APIKey)
@@ -224,7 +227,7 @@ func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a 
 		a.URL = withQueryOf(typed, base.URL, c.form.Value("keep_query") == "true")
 	}
 	if library.Origin(a.URL) != library.Origin(base.URL) {
-		a.Headers = nil
+		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil
 	}
 	c.address("url", check, &a.URL)
 	c.headers(&a.Headers)

@@ -18,6 +18,7 @@ import (
 	"wending/handlers/fault"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
+	"wending/jobs/guard"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/text"
@@ -73,7 +74,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
 	c.rate()
 	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
-	if len(c.faults) == 0 && (len(c.n.AllVariants()) > tasks.MaxVariants || c.n.Calls() > tasks.MaxCalls) {
+	if len(c.faults) == 0 && (c.n.VariantCount() > tasks.MaxVariants || c.n.Calls() > tasks.MaxCalls) {
 		c.fail("", fault.New("TASK_TOO_LARGE"))
 	}
 	return c.n, c.faults
@@ -138,11 +139,14 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 // parseAddress reads an address that may be called; nil if it is none.
 func parseAddress(text string) *url.URL {
 	u, err := url.Parse(text)
-	if err != nil || !isAgentURL(u) || len(text) > 2048 || hasControl(text) {
+	if err != nil || !isAgentURL(u) || len(text) > 2048 || hasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
 		return nil
 	}
 	return u
 }
+
+// isOtherScript reports whether a character of a host has no place in a name that is connected to.
+func isOtherScript(r rune) bool { return r > unicode.MaxASCII }
 
 func isAgentURL(u *url.URL) bool {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
@@ -268,6 +272,12 @@ func (c *checker) rate() {
 
 // references resolves what the form names of the library.
 func (c *checker) references(ctx context.Context, saved Library) {
+	for _, field := range []string{"prompts", "models", "agents"} {
+		if len(c.form.List(field)) > tasks.MaxVariants { // before anything is looked up
+			c.fail(field, fault.New("TASK_TOO_LARGE"))
+			return
+		}
+	}
 	failed := func(field string, err error) {
 		if errors.Is(err, library.ErrUnknownReference) {
 			c.fail(field, fault.Field(field, fault.Saved()).WithCause(err))

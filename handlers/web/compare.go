@@ -29,7 +29,7 @@ import (
 )
 
 // offeredMost is how many entries of a kind a form offers, newest first.
-const offeredMost = 500
+const offeredMost = 200
 
 var offered = db.Page{Number: 1, Size: offeredMost}
 
@@ -172,7 +172,7 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 	for _, one := range prompts {
 		versions := []entries.PromptVersion{one.PromptVersion}
 		if one.Version > 1 {
-			if versions, err = p.Library.Entries.PromptVersions(ctx, one.ID, 0); err != nil {
+			if versions, err = p.Library.Entries.PromptNotes(ctx, one.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -222,7 +222,10 @@ func (p *Pages) estimateComparison(c echo.Context) error {
 // estimated is what the task of a form would be and take, as far as the form says.
 func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, error) {
 	l, n := pages.Locale(c), s.task
-	e := taskviews.Estimated{Variants: n.AllVariants(), Runs: n.RunsPerItem, Calls: n.Calls()}
+	e := taskviews.Estimated{Runs: n.RunsPerItem, Calls: n.Calls()}
+	if n.VariantCount() <= tasks.MaxVariants {
+		e.Variants = n.AllVariants()
+	}
 	if n.Dataset != nil {
 		e.Questions = len(n.Dataset.Rows)
 	}
@@ -235,7 +238,7 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, e
 			e.Problems = append(e.Problems, f.Message(l))
 		}
 	}
-	if len(e.Variants) > tasks.MaxVariants || e.Calls > tasks.MaxCalls {
+	if n.VariantCount() > tasks.MaxVariants || e.Calls > tasks.MaxCalls {
 		e.Problems = append(e.Problems, fault.New("TASK_TOO_LARGE").Message(l))
 	}
 	if len(e.Problems) > 0 || e.Calls == 0 {
@@ -276,6 +279,9 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 		saved.Message = fault.New("AGENT_URL_REQUIRED").Message(pages.Locale(c))
 	}
 	if saved.Message == "" {
+		if s.Value("extra_payload") == "" { // that of a task it is a copy of is not shown, as the library shows it
+			s.task.Payload = nil
+		}
 		row, err := p.Library.SaveTyped(c.Request().Context(), s.task)
 		if err != nil {
 			return err
@@ -298,6 +304,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 	if n.AgentURL == "" {
 		return fault.New("NOT_FOUND")
 	}
+	n.Payload = nil // it may be secret, and the library shows payloads
 	row, err := p.Library.SaveTyped(c.Request().Context(), n)
 	if err != nil {
 		return err

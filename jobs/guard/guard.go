@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+	"golang.org/x/net/idna"
 )
 
 // Guard decides which addresses may be called. It checks the address that a connection is actually made to,
@@ -141,11 +142,25 @@ func parseRule(entry string) (rule, error) {
 	return r, nil
 }
 
+// Host is the name that is connected to for a host of a URL: in lower case, without a dot at its end, other scripts in the
+// encoding of IDNA. Two hosts are the same if theirs are; folding case alone would join names that are not.
+func Host(host string) string {
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
+	}
+	return strings.TrimSuffix(strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, host), ".")
+}
+
 func (r rule) allowsHost(host string, port uint16) bool {
 	if r.port != 0 && r.port != port {
 		return false
 	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	host = Host(host)
 	return (r.host != "" && r.host == host) || (r.suffix != "" && strings.HasSuffix(host, r.suffix))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -44,7 +45,10 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 	}
 	provider, err := ensure(ctx, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
 		return s.SaveProvider(ctx, row.ID, Provider{Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds})
-	}, func(row entries.Provider) bool { return row.BaseURL == demo.BaseURL })
+	}, func(row entries.Provider) bool {
+		// One that somebody made is left as it is, whatever it is called.
+		return row.BaseURL == demo.BaseURL || row.SealedKey != nil || row.SealedHeaders != nil || !strings.HasPrefix(row.BaseURL, "http://127.0.0.1:")
+	})
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -54,7 +58,7 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID, Parameters: json.RawMessage(nil),
 				InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency,
 			})
-		}, func(row entries.Model) bool { return row.ProviderID == provider.ID })
+		}, func(row entries.Model) bool { return row.ProviderID == provider.ID || row.ModelID != one.ID })
 		if err != nil {
 			return uuid.Nil, err
 		}

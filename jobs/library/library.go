@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
+	"wending/jobs/guard"
 	"wending/jobs/protocol"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -309,6 +311,8 @@ func (s *Service) Detect(ctx context.Context, address string, headers map[string
 	if err := s.Tasks.AwaitSlot(ctx, address, s.DefaultRate, slotPatience); err != nil {
 		return Tested{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, testTimeout) // for all its calls
+	defer cancel()
 	target := tasks.NewTarget{Secrets: tasks.Target{URL: address, Headers: headers, Payload: payload}}
 	name, answer := s.Agents.Detect(ctx, testRequest(target, question))
 	return Tested{name, answer}, nil
@@ -492,6 +496,25 @@ func Origin(address string) string {
 // maxSpellings is how many names are tried for an agent that nobody named.
 const maxSpellings = 100
 
+// maxAgentName is how many characters of a host an agent is named by.
+const maxAgentName = 50
+
+// agentName is the host of an address as it can be shown: as it is connected to.
+func agentName(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "agent"
+	}
+	name := guard.Host(u.Hostname())
+	if u.Port() != "" {
+		name = net.JoinHostPort(name, u.Port())
+	}
+	if len(name) > maxAgentName {
+		name = name[:maxAgentName]
+	}
+	return name
+}
+
 // SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns it.
 func (s *Service) SaveTyped(ctx context.Context, n tasks.New) (entries.Agent, error) {
 	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: n.Headers, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
@@ -515,7 +538,7 @@ func (s *Service) SaveTyped(ctx context.Context, n tasks.New) (entries.Agent, er
 		}
 		a.ExtraPayload = payload
 	}
-	host := tasks.Host(n.AgentURL)
+	host := agentName(n.AgentURL)
 	for spelling := 1; ; spelling++ {
 		if a.Name = host; spelling > 1 {
 			a.Name = fmt.Sprintf("%s (%d)", host, spelling)

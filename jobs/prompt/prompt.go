@@ -2,33 +2,70 @@
 package prompt
 
 import (
+	"iter"
 	"regexp"
-	"slices"
 	"strings"
 )
 
 // place is a name in a template: letters of any script, digits and _.
 var place = regexp.MustCompile(`\{\{\s*([\p{L}\p{M}\p{N}_]+)\s*\}\}`)
 
+// MaxRendered is how many bytes Render makes, about: a template that names a long value often would make any number.
+const MaxRendered = 1 << 20
+
 // Render puts values in the places of their names. A name without a value stays as it is; values are not rendered
-// again.
+// again. It ends soon after MaxRendered bytes: a text that is longer is not whole.
 func Render(template string, values map[string]string) string {
 	if !strings.Contains(template, "{{") {
 		return template
 	}
-	return place.ReplaceAllStringFunc(template, func(found string) string {
-		if value, isKnown := values[place.FindStringSubmatch(found)[1]]; isKnown {
-			return value
+	var rendered strings.Builder
+	last := 0
+	for at := range places(template) {
+		rendered.WriteString(template[last:at[0]])
+		if value, isKnown := values[template[at[2]:at[3]]]; isKnown {
+			rendered.WriteString(value)
+		} else {
+			rendered.WriteString(template[at[0]:at[1]])
 		}
-		return found
-	})
+		if last = at[1]; rendered.Len() > MaxRendered {
+			return rendered.String()
+		}
+	}
+	rendered.WriteString(template[last:])
+	return rendered.String()
 }
 
-// Names returns the names in a template, each once, in the order of their first places.
+// places yields where the names in a template stand: the whole place and the name in it.
+func places(template string) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		for from := 0; ; {
+			at := place.FindStringSubmatchIndex(template[from:])
+			if at == nil {
+				return
+			}
+			for n := range at {
+				at[n] += from
+			}
+			if from = at[1]; !yield(at) {
+				return
+			}
+		}
+	}
+}
+
+// maxNames is how many names of a template are looked at.
+const maxNames = 1000
+
+// Names returns the first names in a template, each once, in the order of their first places.
 func Names(template string) (names []string) {
-	for _, found := range place.FindAllStringSubmatch(template, -1) {
-		if !slices.Contains(names, found[1]) {
-			names = append(names, found[1])
+	seen := map[string]bool{}
+	for at := range places(template) {
+		if name := template[at[2]:at[3]]; !seen[name] {
+			seen[name] = true
+			if names = append(names, name); len(names) == maxNames {
+				break
+			}
 		}
 	}
 	return names
@@ -36,9 +73,11 @@ func Names(template string) (names []string) {
 
 // Missing returns the names in templates that have no value, each once.
 func Missing(values map[string]string, templates ...string) (missing []string) {
+	seen := map[string]bool{}
 	for _, template := range templates {
 		for _, name := range Names(template) {
-			if _, isKnown := values[name]; !isKnown && !slices.Contains(missing, name) {
+			if _, isKnown := values[name]; !isKnown && !seen[name] {
+				seen[name] = true
 				missing = append(missing, name)
 			}
 		}

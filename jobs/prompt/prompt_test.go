@@ -1,6 +1,7 @@
 package prompt_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,4 +31,18 @@ func TestValuesTakeThePlacesOfTheirNames(t *testing.T) {
 	}
 	require.Equal(t, []string{"b", "级别"}, prompt.Names("{{b}} {{级别}} {{b}}"))
 	require.Equal(t, []string{"b", "c"}, prompt.Missing(values, "{{b}} {{answer}}", "{{c}}{{b}}"))
+}
+
+// A template cannot make any number of bytes of its values, nor take long to look for its names.
+func TestATemplateIsBounded(t *testing.T) {
+	t.Parallel()
+	value := strings.Repeat("x", 40_000)
+	rendered := prompt.Render(strings.Repeat("{{c}}", 20_000), map[string]string{"c": value})
+	require.Greater(t, len(rendered), prompt.MaxRendered)
+	require.LessOrEqual(t, len(rendered), prompt.MaxRendered+len(value))
+	var many strings.Builder
+	for n := range 50_000 {
+		fmt.Fprintf(&many, "{{v%d}}", n)
+	}
+	require.Len(t, prompt.Missing(nil, many.String()), 1000)
 }

@@ -48,6 +48,8 @@ type Request struct {
 	Template json.RawMessage
 	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil means there are none.
 	ExtraPayload json.RawMessage
+	// IsTooLong reports that a prompt became too long with its variables: there is no request.
+	IsTooLong bool
 	// IdempotencyKey is new for each call and the same for each of its attempts, so that the agent can recognise a retry.
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.

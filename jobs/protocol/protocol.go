@@ -182,6 +182,9 @@ func (q Request) Body() ([]byte, error) {
 	if !isKnown {
 		return nil, fmt.Errorf("no such protocol: %s", q.Protocol)
 	}
+	if q.IsTooLong {
+		return nil, errTooLong
+	}
 	var members map[string]any
 	if len(q.Template) > 0 {
 		var template any
@@ -190,7 +193,11 @@ func (q Request) Body() ([]byte, error) {
 		if err := decoder.Decode(&template); err != nil {
 			return nil, err
 		}
-		rendered, isObject := render(template, q.values()).(map[string]any)
+		room := prompt.MaxRendered
+		rendered, isObject := render(template, q.values(), &room).(map[string]any)
+		if room < 0 {
+			return nil, errTooLong
+		}
 		if !isObject {
 			return nil, errors.New("the template is not a JSON object")
 		}
@@ -223,18 +230,27 @@ func (q Request) values() map[string]string {
 	return values
 }
 
-// render puts values into the strings of a JSON value.
-func render(template any, values map[string]string) any {
+// errTooLong means that a template makes more of its values than any agent takes.
+var errTooLong = fmt.Errorf("with its variables the prompt is longer than %d bytes", prompt.MaxRendered)
+
+// render puts values into the strings of a JSON value. room is how many bytes they may become altogether; it is below zero
+// if they became more.
+func render(template any, values map[string]string, room *int) any {
 	switch v := template.(type) {
 	case string:
-		return prompt.Render(v, values)
+		if *room < 0 {
+			return v
+		}
+		rendered := prompt.Render(v, values)
+		*room -= len(rendered)
+		return rendered
 	case []any:
 		for n := range v {
-			v[n] = render(v[n], values)
+			v[n] = render(v[n], values, room)
 		}
 	case map[string]any:
 		for name := range v {
-			v[name] = render(v[name], values)
+			v[name] = render(v[name], values, room)
 		}
 	}
 	return template

@@ -47,10 +47,11 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 	}
 	if system := TextOf(variant.SystemTemplate); system != "" {
 		rendered := prompt.Render(system, values)
-		request.SystemPrompt = &rendered
+		request.SystemPrompt, request.IsTooLong = &rendered, len(rendered) > prompt.MaxRendered
 	}
 	if user := TextOf(variant.UserTemplate); user != "" {
 		request.Question = prompt.Render(user, values)
+		request.IsTooLong = request.IsTooLong || len(request.Question) > prompt.MaxRendered
 		if protocol, _ := protocol.Of(target.Protocol); !protocol.NamesContext() {
 			request.UserContext = nil // the template says where it stands
 		}
@@ -94,8 +95,10 @@ func (s *Service) Input(task db.Task, launchID uuid.UUID, run db.Run, item db.It
 	}
 	request := Request(task, variant, secrets, item)
 	request.IdempotencyKey = IdempotencyKey(launchID, run.UnitID)
-	input.Body, err = request.Body()
-	return input, err
+	if input.Body, err = request.Body(); err != nil { // what could not be sent is no failure of this question
+		input.Body = json.RawMessage("null")
+	}
+	return input, nil
 }
 
 // TextOf is the text that Given was given.

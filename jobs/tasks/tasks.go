@@ -23,6 +23,7 @@ import (
 	"wending/db/history"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
+	"wending/jobs/guard"
 	"wending/jobs/secret"
 )
 
@@ -131,7 +132,7 @@ func Origin(u *url.URL) string {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	host := guard.Host(u.Hostname())
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = ip.Unmap().String()
 	}

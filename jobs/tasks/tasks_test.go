@@ -30,6 +30,18 @@ func TestSpellingsOfAnAddressHaveOneOrigin(t *testing.T) {
 }
 
 // No task exceeds the site's limit.
+// Names that are connected to at different places are not one origin, however alike they look.
+func TestNamesThatLookAlikeHaveTheirOwnOrigins(t *testing.T) {
+	t.Parallel()
+	of := func(address string) string {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		return tasks.Origin(u)
+	}
+	require.NotEqual(t, of("https://dify.ai"), of("https://d\u0130fy.ai"), "a dotted capital I is not an i")
+	require.Equal(t, of("https://\u5317\u4eac.cn"), of("https://xn--1lq90i.cn"))
+}
+
 func TestTheCeilingHoldsForTasksAboveIt(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

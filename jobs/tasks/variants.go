@@ -100,10 +100,13 @@ func Given(text string) *string {
 	return &text
 }
 
+// VariantCount is how many variants the task has.
+func (n New) VariantCount() int { return max(1, len(n.Prompts)) * len(n.AllTargets()) }
+
 // Calls is how many calls the task makes at its start, without retries.
 func (n New) Calls() int {
 	if n.Dataset == nil {
 		return 0
 	}
-	return len(n.Dataset.Rows) * n.RunsPerItem * max(1, len(n.Prompts)) * len(n.AllTargets())
+	return len(n.Dataset.Rows) * n.RunsPerItem * n.VariantCount()
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -534,6 +535,11 @@ func (h *handler) registerTests(api huma.API) {
 			}
 		}
 		system, user := input.Form.Values["system"], input.Form.Values["user"]
+		for field, template := range map[string]string{"system": system, "user": user} {
+			if utf8.RuneCountInString(template) > form.MaxTemplate {
+				return nil, fault.Field(field, fault.LongTextUpTo(form.MaxTemplate))
+			}
+		}
 		output := &previewOutput{}
 		output.Body.System, output.Body.User = prompt.Render(system, values), prompt.Render(user, values)
 		output.Body.Missing = append([]string{}, prompt.Missing(values, system, user)...)

@@ -1,6 +1,7 @@
 package library
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -50,17 +51,20 @@ func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prom
 	if row == nil {
 		put(view, map[string]string{"user": "{{question}}"})
 	} else {
-		found, err := h.Library.Entries.PromptVersions(ctx, row.ID, 0)
+		notes, err := h.Library.Entries.PromptNotes(ctx, row.ID)
 		if err != nil {
 			return err
 		}
-		shown := row.PromptVersion
-		wanted, _ := strconv.Atoi(c.QueryParam("version"))
-		for _, version := range found {
+		for _, version := range notes {
 			view.Versions = append(view.Versions, views.Version{PromptVersion: version})
-			if version.Version == wanted {
-				shown = version
+		}
+		shown := row.PromptVersion
+		if wanted, err := strconv.Atoi(c.QueryParam("version")); err == nil && wanted > 0 && wanted < shown.Version {
+			found, err := h.Library.Entries.PromptVersions(ctx, row.ID, wanted)
+			if err != nil {
+				return err
 			}
+			shown = found[0]
 		}
 		put(view, map[string]string{"name": row.Name, "description": row.Description, "system": shown.System, "user": shown.User})
 	}
@@ -78,7 +82,7 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (views.Rend
 		if err != nil {
 			return r, err
 		}
-		_, set, err := h.Library.ReadDataset(ctx, id, saved.DatasetVersion)
+		set, err := h.readDataset(c, id, saved.DatasetVersion)
 		if err != nil {
 			return r, err
 		}
@@ -139,7 +143,7 @@ func pieces(before, after string, until time.Time) []stability.Piece {
 
 // showPromptVersion shows a version of a prompt, with what it changed from the one before or from another.
 func (h *handler) showPromptVersion(c echo.Context) error {
-	k := h.prompts()
+	ctx, k := c.Request().Context(), h.prompts()
 	row, err := k.named(c, c.Param("id"))
 	if err != nil {
 		return err
@@ -152,24 +156,36 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	find := func(number int) *views.Version {
-		for n := range view.Versions {
-			if view.Versions[n].Version == number {
-				return &view.Versions[n]
-			}
+	find := func(number int) (*entries.PromptVersion, error) {
+		if number < 1 {
+			return nil, nil
 		}
-		return nil
+		found, err := h.Library.Entries.PromptVersions(ctx, row.ID, number)
+		if errors.Is(err, db.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &found[0], nil
 	}
-	shown := find(wanted)
+	shown, err := find(wanted)
+	if err != nil {
+		return err
+	}
 	if shown == nil {
 		return fault.New("NOT_FOUND")
 	}
 	page := views.PromptVersion{Form: view, Number: wanted, System: shown.System, User: shown.User}
 	against := wanted - 1
-	if asked, err := strconv.Atoi(c.QueryParam("against")); err == nil && asked != wanted && find(asked) != nil {
+	if asked, err := strconv.Atoi(c.QueryParam("against")); err == nil && asked != wanted {
 		against = asked
 	}
-	if other := find(against); other != nil {
+	other, err := find(against)
+	if err != nil {
+		return err
+	}
+	if other != nil {
 		until := time.Now().Add(differenceTime)
 		page.Against = against
 		page.SystemChanges, page.UserChanges = pieces(other.System, shown.System, until), pieces(other.User, shown.User, until)
@@ -223,7 +239,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 		return err
 	}
 	version := found[shown]
-	_, set, err := h.Library.ReadDataset(ctx, row.ID, version)
+	set, err := h.readDataset(c, row.ID, version)
 	if err != nil {
 		return err
 	}
@@ -232,7 +248,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 	first := min(window.Offset(), len(set.Rows))
 	content.Rows = set.Rows[first:min(first+window.Size, len(set.Rows))]
 	if shown+1 < len(found) {
-		_, before, err := h.Library.ReadDataset(ctx, row.ID, found[shown+1])
+		before, err := h.readDataset(c, row.ID, found[shown+1])
 		if err != nil {
 			return err
 		}
@@ -242,8 +258,22 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 	return nil
 }
 
-// changesShown is how many changed rows a page lists.
-const changesShown = 100
+// changesShown is how many changed rows a page lists, and changeShown how many characters of a value.
+const (
+	changesShown = 100
+	changeShown  = 2000
+)
+
+// readDataset reads a version of a dataset when there is a place for it.
+func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.DatasetVersion) (*dataset.Dataset, error) {
+	leave, err := pages.Gates(c).Files.Enter(c.Request().Context())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	_, set, err := h.Library.ReadDataset(c.Request().Context(), id, version)
+	return set, err
+}
 
 // changed says how a version of a dataset differs from the one before it.
 func changed(from int, before, after *dataset.Dataset) *views.Changed {
@@ -267,7 +297,7 @@ func changed(from int, before, after *dataset.Dataset) *views.Changed {
 			continue
 		}
 		for _, field := range change.Fields {
-			row.Fields = append(row.Fields, views.ChangedField{Column: field.Column, Pieces: pieces(field.Before, field.After, until)})
+			row.Fields = append(row.Fields, views.ChangedField{Column: field.Column, Pieces: pieces(text.Cut(field.Before, changeShown), text.Cut(field.After, changeShown), until)})
 		}
 		c.Rows = append(c.Rows, row)
 	}
