@@ -45,7 +45,7 @@ func TestAComparisonsStory(t *testing.T) {
 		b.do(chromedp.SendKeys("#model_id", model[0]), chromedp.SendKeys("#name", model[1]), chromedp.SendKeys("#input_price", model[2]), chromedp.SendKeys("#output_price", model[3]))
 		b.do(chromedp.SendKeys("#question", "商阳穴位于人体哪个部位？"), chromedp.Click(`[hx-post="/library/models/test"]`))
 		b.sees("#probe .tag", "成功")
-		b.sees("#probe .facts", "Tokens")
+		b.sees("#probe .facts", "Token 用量")
 		b.requireAccessible("tested model")
 		b.follows("#entry .actions button")
 		b.sees("h1", model[1])
