@@ -46,7 +46,7 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 
 .PHONY: test-race
 test-race: ## Unit, integration and browser tests with the race detector
-	go test -race -timeout 8m ./...
+	go test -race -timeout 12m ./...
 
 .PHONY: test-fast
 test-fast: ## The same without the race detector

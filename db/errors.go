@@ -14,6 +14,8 @@ var (
 	ErrNotFound = pg.ErrNotFound
 	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
 	ErrConflict = pg.ErrConflict
+	// ErrGone means that a row refers to one that is not there, or no longer.
+	ErrGone = pg.ErrGone
 	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
 	ErrUnavailable = pg.ErrUnavailable
 	// ErrNothingToRun means that no run of the task, or of what was named, is left for this kind of launch.

@@ -16,6 +16,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
 	ErrConflict = errors.New("conflict")
+	// ErrGone means that a row refers to one that is not there, or no longer.
+	ErrGone = errors.New("what it refers to is gone")
 	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
 	ErrUnavailable = errors.New("database unavailable")
 )
@@ -32,6 +34,8 @@ func Classify(doing string, err error) error {
 	var refused *pq.Error
 	if errors.As(err, &refused) {
 		switch {
+		case refused.Code == "23503": // foreign_key_violation
+			return fmt.Errorf("%s: %w: %w", doing, ErrGone, err)
 		case refused.Code == "23505": // unique_violation
 			return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
 		case slices.Contains(transientClasses, string(refused.Code.Class())):

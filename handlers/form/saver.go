@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"wending/db"
 	entries "wending/db/library"
 	"wending/handlers/fault"
 	"wending/jobs/library"
@@ -83,7 +84,10 @@ func (s Saver) Model(ctx context.Context, row *entries.Model, f *Upload) (uuid.U
 	if row != nil {
 		id = row.ID
 	}
-	return saved(s.Library.SaveModel(ctx, id, m))
+	if id, err = s.Library.SaveModel(ctx, id, m); errors.Is(err, db.ErrGone) { // the provider was removed a moment ago
+		return uuid.Nil, []FieldFault{{"provider_id", fault.Field("provider_id", fault.Saved()).WithCause(err)}}, nil
+	}
+	return saved(id, err)
 }
 
 // ReadAgent checks a form for an agent.
