@@ -179,7 +179,7 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	id := s.fill(t, 500, 5, 20_000)
+	id := s.fill(t, 320, 5, 20_000)
 	waiting := func() int64 {
 		memory, disk := s.server.Gates().Responses.Waiting()
 		return memory + disk
@@ -193,7 +193,7 @@ func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 		require.NoError(t, err)
 		stuck = append(stuck, answer.Body)
 	}
-	dbtest.Await(t, 20*time.Second, "a place, while the readers still read", func() bool {
+	dbtest.Await(t, 25*time.Second, "a place, while the readers still read", func() bool {
 		return s.get(t, api+"/"+id+"/export?format=csv").StatusCode == http.StatusOK
 	})
 	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/results").StatusCode)
