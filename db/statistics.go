@@ -43,10 +43,10 @@ type Statistics struct {
 	LatencyP50 *float64       `json:"latency_p50_ms" example:"640"`
 	LatencyP90 *float64       `json:"latency_p90_ms" example:"1730.5"`
 	LatencyP99 *float64       `json:"latency_p99_ms" example:"4210"`
-	// TotalTokens and Cost add up the runs that say what they took; nil means that none does. Cost is nil, too, if the
+	// TotalTokens and Cost are sums over the runs that report tokens; nil means that none does. Cost is also nil if the
 	// targets have different currencies.
-	TotalTokens *int64  `json:"total_tokens" doc:"Of the runs that say so; null if none does" example:"51234"`
-	Cost        *string `json:"cost" doc:"Decimal number, of the runs whose tokens and prices are known; null if there are none, or if currencies differ" example:"0.42"`
+	TotalTokens *int64  `json:"total_tokens" doc:"Sum over the runs that report tokens; null if none does" example:"51234"`
+	Cost        *string `json:"cost" doc:"Decimal number: sum over the runs with known tokens and prices; null if there are none or currencies differ" example:"0.42"`
 	Currency    *string `json:"currency" example:"USD"`
 	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; that of a task is the sum
 	// over its launches.

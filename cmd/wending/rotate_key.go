@@ -19,8 +19,8 @@ import (
 
 type rotateKeyCommand struct{}
 
-// Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the data folder. After an
-// interruption it is run again: no key is forgotten before all secrets are sealed with the new one.
+// Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the data
+// folder. After an interruption it is run again: no key is forgotten before all secrets are sealed with the new one.
 func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
 	databaseURL := s.DatabaseURL
 	if databaseURL == "" {

@@ -48,7 +48,7 @@ func save(t *testing.T, base, kind string, entry map[string]any) string {
 	require.NoError(t, err)
 	response, err := http.Post(base+"/api/v1/"+kind, "application/json", bytes.NewReader(body))
 	require.NoError(t, err)
-	defer response.Body.Close() //nolint:errcheck // read to the end
+	defer response.Body.Close()
 	var stored struct {
 		ID string `json:"id"`
 	}

@@ -64,6 +64,9 @@ type Model struct {
 	InputPrice  *string `db:"input_price"`
 	OutputPrice *string `db:"output_price"`
 	Currency    *string `db:"currency"`
+	// ProviderName and ProviderProtocol are the provider's; they are only read.
+	ProviderName     string `db:"provider_name"`
+	ProviderProtocol string `db:"provider_protocol"`
 	Test
 }
 
@@ -161,7 +164,7 @@ var (
 		`SELECT id, name, created_at FROM models WHERE provider_id = $1`)
 	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
 		`e.provider_id, e.model_id, e.sealed_parameters, trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency,
-			e.tested_at, e.test_code`, "", usedAsTarget)
+			e.tested_at, e.test_code, p.name AS provider_name, p.protocol AS provider_protocol`, " JOIN providers p ON p.id = e.provider_id", usedAsTarget)
 	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "rate_limit", "retry_on",
 		"tested_at", "test_code"}, "", "", usedAsTarget)
 	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db"
 	"wending/db/pg"
@@ -71,16 +72,25 @@ func (l Library) PromptVersions(ctx context.Context, id uuid.UUID, number int) (
 // notesMost is how many versions of a prompt are listed.
 const notesMost = 200
 
-// PromptNotes returns the newest versions of a prompt without their templates.
-func (l Library) PromptNotes(ctx context.Context, id uuid.UUID) (versions []PromptVersion, err error) {
+// PromptNotes returns the newest versions of prompts without their templates, newest first, by the prompts' ids.
+func (l Library) PromptNotes(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
 	const read = `
-		SELECT version, note, created_at AS saved_at
-		FROM prompt_versions
-		WHERE entry_id = $1
-		ORDER BY version DESC
-		LIMIT $2`
-	err = l.db.SelectContext(ctx, &versions, read, id, notesMost)
-	return versions, pg.Classify("list a prompt's versions", err)
+		SELECT v.entry_id, v.version, v.note, v.created_at AS saved_at
+		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM prompt_versions WHERE entry_id = ANY ($1)) v
+		WHERE v.place <= $2
+		ORDER BY v.entry_id, v.version DESC`
+	var found []struct {
+		EntryID uuid.UUID `db:"entry_id"`
+		PromptVersion
+	}
+	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), notesMost); err != nil {
+		return nil, pg.Classify("list prompts' versions", err)
+	}
+	versions := make(map[uuid.UUID][]PromptVersion, len(ids))
+	for _, one := range found {
+		versions[one.EntryID] = append(versions[one.EntryID], one.PromptVersion)
+	}
+	return versions, nil
 }
 
 // DatasetVersions is PromptVersions of a dataset.

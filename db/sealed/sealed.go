@@ -133,59 +133,70 @@ func Reseal(ctx context.Context, store *db.Store, head []byte, again func(db.Tar
 	}
 }
 
-// libraryPlaces are the secrets of the library's entries: table, column.
-var libraryPlaces = [][2]string{
+// libraryPlace is where entries of the library keep a secret: in the table's column sealed_<name>, for the owner <id>/<name>.
+type libraryPlace struct{ table, name string }
+
+var libraryPlaces = []libraryPlace{
 	{"providers", "key"}, {"providers", "headers"}, {"models", "parameters"},
 	{"agents", "query"}, {"agents", "headers"}, {"agents", "payload"}, {"agents", "template"},
 }
 
 // ResealLibrary is Reseal for the library's entries. again gets a sealed value and whom it was sealed for, and returns nil
 // to leave it. changed and left count values, not entries.
-func ResealLibrary(ctx context.Context, store *db.Store, head []byte, again func(sealed []byte, owner string) ([]byte, error), progress func(changed, left int)) error {
+func ResealLibrary(
+	ctx context.Context, store *db.Store, head []byte, again func(sealed []byte, owner string) ([]byte, error), progress func(changed, left int),
+) error {
 	changed, left := 0, 0
 	for _, place := range libraryPlaces {
-		table, name := place[0], place[1]
-		column := "sealed_" + name
-		find := `SELECT id, ` + column + ` AS sealed FROM ` + table + `
-			WHERE id > $1 AND substring(` + column + ` FOR length(CAST($2 AS bytea))) <> $2 ORDER BY id LIMIT $3 FOR UPDATE`
-		replace := `UPDATE ` + table + ` SET ` + column + ` = $2 WHERE id = $1`
-		last := uuid.Nil
-		for {
-			var found []struct {
-				ID     uuid.UUID `db:"id"`
-				Sealed []byte    `db:"sealed"`
-			}
-			replaced := 0
-			err := store.Pool().InTx(ctx, "seal "+table+" again", func(tx *sqlx.Tx) error {
-				found, replaced = nil, 0
-				if err := tx.SelectContext(ctx, &found, find, last, head, batch); err != nil {
-					return pg.Classify("look for what another key sealed", err)
-				}
-				for _, one := range found {
-					fresh, err := again(one.Sealed, one.ID.String()+"/"+name)
-					if err != nil {
-						return err
-					}
-					if fresh == nil {
-						continue
-					}
-					if _, err := tx.ExecContext(ctx, replace, one.ID, fresh); err != nil {
-						return pg.Classify("seal again", err)
-					}
-					replaced++
-				}
-				return nil
-			})
+		for last, isDone := uuid.Nil, false; !isDone; {
+			found, replaced, err := resealSome(ctx, store, place, last, head, again)
 			if err != nil {
 				return err
 			}
-			if len(found) == 0 {
-				break
+			if isDone = len(found) == 0; !isDone {
+				last = found[len(found)-1].ID
+				changed, left = changed+replaced, left+len(found)-replaced
+				progress(changed, left)
 			}
-			last = found[len(found)-1].ID
-			changed, left = changed+replaced, left+len(found)-replaced
-			progress(changed, left)
 		}
 	}
 	return nil
+}
+
+// sealedValue is one secret of an entry.
+type sealedValue struct {
+	ID     uuid.UUID `db:"id"`
+	Sealed []byte    `db:"sealed"`
+}
+
+// resealSome does for the next values of a place, after those of the entry last, what again says. It returns all that it
+// looked at, and how many it replaced.
+func resealSome(
+	ctx context.Context, store *db.Store, place libraryPlace, last uuid.UUID, head []byte, again func(sealed []byte, owner string) ([]byte, error),
+) (found []sealedValue, replaced int, err error) {
+	column := "sealed_" + place.name
+	find := `SELECT id, ` + column + ` AS sealed FROM ` + place.table + `
+		WHERE id > $1 AND substring(` + column + ` FOR length(CAST($2 AS bytea))) <> $2 ORDER BY id LIMIT $3 FOR UPDATE`
+	replace := `UPDATE ` + place.table + ` SET ` + column + ` = $2 WHERE id = $1`
+	err = store.Pool().InTx(ctx, "seal "+place.table+" again", func(tx *sqlx.Tx) error {
+		found, replaced = nil, 0
+		if err := tx.SelectContext(ctx, &found, find, last, head, batch); err != nil {
+			return pg.Classify("look for what another key sealed", err)
+		}
+		for _, one := range found {
+			fresh, err := again(one.Sealed, one.ID.String()+"/"+place.name)
+			if err != nil {
+				return err
+			}
+			if fresh == nil {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, replace, one.ID, fresh); err != nil {
+				return pg.Classify("seal again", err)
+			}
+			replaced++
+		}
+		return nil
+	})
+	return found, replaced, err
 }

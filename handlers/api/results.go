@@ -300,16 +300,11 @@ func (h *handler) registerRunInput(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		reports := report.New(h.Store)
-		run, err := reports.Run(ctx, task.ID, id, 0)
+		run, err := report.New(h.Store).Run(ctx, task.ID, id, 0)
 		if err != nil {
 			return nil, err
 		}
-		items, err := reports.ItemsByID(ctx, []int64{run.ItemID})
-		if err != nil {
-			return nil, err
-		}
-		sent, err := h.Tasks.Input(task, run.LaunchID, run.Run, items[0])
+		sent, err := h.Tasks.Input(ctx, task, run)
 		return &runInputOutput{runInput{run.ID, run.QuestionID, run.Variant, run.RunIndex, sent.Protocol, sent.URL, sent.Body, sent.OmitsPayload}}, err
 	})
 }

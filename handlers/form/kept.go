@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"wending/jobs/secret"
+	"wending/jobs/tasks"
 )
 
 // keptFor is how long secrets that were typed stay in their form.
@@ -29,7 +30,7 @@ func (k Keeper) Keep(browser, address string, value any) string {
 	if err != nil {
 		return ""
 	}
-	sealed, err := k.Sealer.Seal(kept{text, time.Now().Add(keptFor)}, keptOwner(browser, Origin(address)))
+	sealed, err := k.Sealer.Seal(kept{text, time.Now().Add(keptFor)}, keptOwner(browser, tasks.OriginOf(address)))
 	if err != nil {
 		return ""
 	}
@@ -42,7 +43,7 @@ func (k Keeper) Open(browser, address, field string, value any) bool {
 	if err != nil || len(sealed) == 0 {
 		return false
 	}
-	for _, origin := range []string{Origin(address), ""} {
+	for _, origin := range []string{tasks.OriginOf(address), ""} {
 		var found kept
 		if k.Sealer.Open(sealed, keptOwner(browser, origin), &found) == nil && time.Now().Before(found.Until) {
 			return json.Unmarshal(found.Value, value) == nil

@@ -19,6 +19,7 @@ import (
 	"wending/jobs/library"
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
+	"wending/views/text"
 )
 
 // Limits of texts in the library, in characters.
@@ -144,7 +145,7 @@ func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (
 	if form.Has("base_url") {
 		p.BaseURL = strings.TrimRight(form.Value("base_url"), "/")
 	}
-	if library.Origin(p.BaseURL) != library.Origin(base.BaseURL) {
+	if tasks.OriginOf(p.BaseURL) != tasks.OriginOf(base.BaseURL) {
 		p.APIKey, p.Headers = "", nil
 	}
 	c.address("base_url", check, &p.BaseURL)
@@ -226,7 +227,7 @@ func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a 
 		typed := c.form.Value("url")
 		a.URL = withQueryOf(typed, base.URL, c.form.Value("keep_query") == "true")
 	}
-	if library.Origin(a.URL) != library.Origin(base.URL) {
+	if tasks.OriginOf(a.URL) != tasks.OriginOf(base.URL) {
 		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil
 	}
 	c.address("url", check, &a.URL)
@@ -239,6 +240,14 @@ func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a li
 	c.agentAddress(base, check, &a)
 	c.object("extra_payload", &a.ExtraPayload)
 	return a, c.faults
+}
+
+// TestQuestion is the question of a form for a test call, or the one that is asked where none is given.
+func TestQuestion(form *Upload, locale text.Locale) string {
+	if question := form.Value("question"); question != "" {
+		return question
+	}
+	return locale.Text("create.probe.default")
 }
 
 // Prompt checks a form for a prompt.

@@ -30,6 +30,14 @@ func Opened[T any](value T, err error) (T, error) {
 	return value, err
 }
 
+// Base is what a form changes, opened by open; a new entry's is empty.
+func Base[T, V any](row *T, open func(T) (V, error)) (base V, err error) {
+	if row == nil {
+		return base, nil
+	}
+	return Opened(open(*row))
+}
+
 // saved turns a name that is taken into a fault of the field.
 func saved(id uuid.UUID, err error) (uuid.UUID, []FieldFault, error) {
 	if errors.Is(err, entries.ErrNameTaken) {
@@ -38,23 +46,15 @@ func saved(id uuid.UUID, err error) (uuid.UUID, []FieldFault, error) {
 	return id, nil, err
 }
 
-// ReadProvider checks a form for a provider.
-func (s Saver) ReadProvider(row *entries.Provider, f *Upload) (p library.Provider, faults []FieldFault, err error) {
-	var base library.Provider
-	if row != nil {
-		if base, err = Opened(s.Library.OpenProvider(*row)); err != nil {
-			return p, nil, err
-		}
-	}
-	p, faults = Provider(f, base, s.CheckModelURL)
-	return p, faults, nil
-}
-
 // Provider saves a provider.
 func (s Saver) Provider(ctx context.Context, row *entries.Provider, f *Upload) (uuid.UUID, []FieldFault, error) {
-	p, faults, err := s.ReadProvider(row, f)
-	if err != nil || len(faults) > 0 {
-		return uuid.Nil, faults, err
+	base, err := Base(row, s.Library.OpenProvider)
+	if err != nil {
+		return uuid.Nil, nil, err
+	}
+	p, faults := Provider(f, base, s.CheckModelURL)
+	if len(faults) > 0 {
+		return uuid.Nil, faults, nil
 	}
 	id := uuid.Nil
 	if row != nil {
@@ -65,11 +65,9 @@ func (s Saver) Provider(ctx context.Context, row *entries.Provider, f *Upload) (
 
 // ReadModel checks a form for a model.
 func (s Saver) ReadModel(ctx context.Context, row *entries.Model, f *Upload) (m library.Model, faults []FieldFault, err error) {
-	var base library.Model
-	if row != nil {
-		if base, err = Opened(s.Library.OpenModel(*row)); err != nil {
-			return m, nil, err
-		}
+	base, err := Base(row, s.Library.OpenModel)
+	if err != nil {
+		return m, nil, err
 	}
 	return Model(f, base, func(id uuid.UUID) (entries.Provider, error) { return s.Library.Entries.Providers.Get(ctx, id) })
 }
@@ -92,11 +90,9 @@ func (s Saver) Model(ctx context.Context, row *entries.Model, f *Upload) (uuid.U
 
 // ReadAgent checks a form for an agent.
 func (s Saver) ReadAgent(row *entries.Agent, f *Upload) (a library.Agent, faults []FieldFault, err error) {
-	var base library.Agent
-	if row != nil {
-		if base, err = Opened(s.Library.OpenAgent(*row)); err != nil {
-			return a, nil, err
-		}
+	base, err := Base(row, s.Library.OpenAgent)
+	if err != nil {
+		return a, nil, err
 	}
 	a, faults = Agent(f, base, s.CheckURL)
 	return a, faults, nil

@@ -60,7 +60,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.name()
 	c.references(ctx, rules.Library)
 	origin := c.url(base, rules)
-	if origin != Origin(base.AgentURL) {
+	if origin != tasks.OriginOf(base.AgentURL) {
 		c.n.Headers, c.n.Payload = nil, nil
 	}
 	c.file(ctx)
@@ -159,19 +159,10 @@ func isAgentURL(u *url.URL) bool {
 // withQueryOf adds the query of another address at the same origin to an address without one.
 func withQueryOf(typed, other string, isWanted bool) string {
 	_, query, hasQuery := strings.Cut(other, "?")
-	if !isWanted || !hasQuery || strings.Contains(typed, "?") || Origin(typed) != Origin(other) {
+	if !isWanted || !hasQuery || strings.Contains(typed, "?") || tasks.OriginOf(typed) != tasks.OriginOf(other) {
 		return typed
 	}
 	return typed + "?" + query
-}
-
-// Origin is the origin of an address; empty if it is not one.
-func Origin(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return tasks.Origin(u)
 }
 
 func (c *checker) file(ctx context.Context) {

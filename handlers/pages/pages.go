@@ -20,6 +20,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/jobs/export"
+	"wending/jobs/protocol"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -35,15 +36,14 @@ func Gates(c echo.Context) *admission.Gates { return request.From(c.Request().Co
 func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
 // toasts are the allowed values of ?done=.
-var toasts = []string{"created", "saved", "run", "stop", "retry", "resume", "extend", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored"}
+var toasts = []string{
+	"created", "saved", "run", "stop", "retry", "resume", "extend", "deleted", "signed", "assigned",
+	"stored", "version", "removed", "archived", "restored",
+}
 
 // Done redirects to a page that says what was done.
 func Done(c echo.Context, path, what string) error {
-	separator := "?"
-	if strings.Contains(path, "?") {
-		separator = "&"
-	}
-	return c.Redirect(http.StatusSeeOther, path+separator+"done="+what)
+	return c.Redirect(http.StatusSeeOther, path+"?done="+what)
 }
 
 // SwitchLanguage sets the language of this page and those to come.
@@ -64,6 +64,18 @@ func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 	header.Set("Content-Disposition", export.Attachment(name))
 	header.Set("Content-Security-Policy", "sandbox")
 	http.ServeContent(c.Response(), c.Request(), "dataset."+extension, time.Time{}, file)
+}
+
+// Probe shows how a test call ended.
+func Probe(answer protocol.Answer) ui.Probe {
+	probe := ui.Probe{
+		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,
+		Text: answer.Text, Reasoning: answer.Reasoning, Raw: answer.Raw,
+	}
+	if answer.ErrorCode != "" {
+		probe.Failure = &ui.Failure{Code: answer.ErrorCode, Message: answer.ErrorMessage}
+	}
+	return probe
 }
 
 // Frame is what a page has around its content.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	"github.com/shopspring/decimal"
 
@@ -80,12 +81,14 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 
 // addSaved adds the saved agents and datasets that a form offers.
 func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskviews.Form) error {
-	agents, _, err := p.Library.Entries.Agents.List(ctx, entries.Filter{}, offered)
-	if err != nil {
-		return err
-	}
-	for _, one := range agents {
-		view.SavedAgents = append(view.SavedAgents, ui.Choice{Value: one.ID.String(), Label: one.Name})
+	if !s.isComparison() { // which lists them with boxes to tick
+		agents, _, err := p.Library.Entries.Agents.List(ctx, entries.Filter{}, offered)
+		if err != nil {
+			return err
+		}
+		for _, one := range agents {
+			view.SavedAgents = append(view.SavedAgents, ui.Choice{Value: one.ID.String(), Label: one.Name})
+		}
 	}
 	datasets, _, err := p.Library.Entries.Datasets.List(ctx, entries.Filter{}, offered)
 	if err != nil {
@@ -117,8 +120,8 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 	}
 	for _, one := range models {
 		detail := one.ModelID
-		if one.InputPrice != nil && one.OutputPrice != nil {
-			detail += " · " + *one.InputPrice + " / " + *one.OutputPrice + " " + tasks.TextOf(one.Currency)
+		if price := libraryviews.PriceText(one); price != "" {
+			detail += " · " + price
 		}
 		view.Models = append(view.Models, targetChoice(one.Entry, detail, one.Test, s.List("models")))
 	}
@@ -127,8 +130,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		return err
 	}
 	for _, one := range agents {
-		spoken, _ := protocol.Of(one.Protocol)
-		view.Agents = append(view.Agents, targetChoice(one.Entry, spoken.Label, one.Test, s.List("agents")))
+		view.Agents = append(view.Agents, targetChoice(one.Entry, protocol.LabelOf(one.Protocol), one.Test, s.List("agents")))
 	}
 	for _, choices := range [][]taskviews.TargetChoice{view.Models, view.Agents} {
 		slices.SortStableFunc(choices, func(a, b taskviews.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
@@ -169,16 +171,18 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 	if err != nil {
 		return nil, err
 	}
+	ids := make([]uuid.UUID, len(prompts))
+	for n, one := range prompts {
+		ids[n] = one.ID
+	}
+	versions, err := p.Library.Entries.PromptNotes(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
 	for _, one := range prompts {
-		versions := []entries.PromptVersion{one.PromptVersion}
-		if one.Version > 1 {
-			if versions, err = p.Library.Entries.PromptNotes(ctx, one.ID); err != nil {
-				return nil, err
-			}
-		}
 		choice := taskviews.PromptChoice{Name: one.Name}
 		line := libraryviews.TemplateLine(locale, one.System, one.User)
-		for n, version := range versions {
+		for n, version := range versions[one.ID] {
 			reference := fmt.Sprintf("%s@%d", one.ID, version.Version)
 			note := version.Note
 			if n == 0 && note == "" {
@@ -269,12 +273,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	saved := taskviews.SavedAgent{}
-	for _, f := range s.faults {
-		if f.Field != "task_name" && f.Field != "dataset_file" && saved.Message == "" {
-			saved.Message = f.Message(pages.Locale(c))
-		}
-	}
+	saved := taskviews.SavedAgent{Message: s.agentProblem(pages.Locale(c))}
 	if saved.Message == "" && s.task.AgentURL == "" {
 		saved.Message = fault.New("AGENT_URL_REQUIRED").Message(pages.Locale(c))
 	}

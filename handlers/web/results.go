@@ -305,11 +305,7 @@ func (p *Pages) showRun(c echo.Context) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
 	view := results.Run{Task: task, WholeRun: run}
-	items, err := p.report.ItemsByID(c.Request().Context(), []int64{run.ItemID})
-	if err != nil {
-		return err
-	}
-	sent, err := p.Tasks.Input(task, run.LaunchID, run.Run, items[0])
+	sent, err := p.Tasks.Input(c.Request().Context(), task, run)
 	if err != nil {
 		return err
 	}

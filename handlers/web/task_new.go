@@ -25,6 +25,7 @@ import (
 	"wending/views/paths"
 	"wending/views/questions"
 	taskviews "wending/views/tasks"
+	"wending/views/text"
 	"wending/views/ui"
 )
 
@@ -45,6 +46,16 @@ type submission struct {
 
 // isComparison reports whether it is the form for prompts, models and agents.
 func (s *submission) isComparison() bool { return s.Value("form") == taskviews.CompareForm }
+
+// agentProblem says what keeps the agent of the form from being called; empty if nothing does.
+func (s *submission) agentProblem(locale text.Locale) string {
+	for _, f := range s.faults {
+		if f.Field != "task_name" && f.Field != "dataset_file" {
+			return f.Message(locale)
+		}
+	}
+	return ""
+}
 
 // newTask is the form for a task: empty, with the settings and questions of the task that "from" names, or with
 // those of the draft that "draft" names.
@@ -408,12 +419,7 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	status, probe := http.StatusOK, &ui.Probe{}
-	for _, f := range s.faults {
-		if f.Field != "task_name" && f.Field != "dataset_file" && probe.Message == "" {
-			probe.Message = f.Message(pages.Locale(c))
-		}
-	}
+	status, probe := http.StatusOK, &ui.Probe{Message: s.agentProblem(pages.Locale(c))}
 	if probe.Message == "" {
 		*probe, err = p.probe(c, s)
 	}
@@ -463,15 +469,7 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	if err := p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, admission.Patience); err != nil {
 		return ui.Probe{}, err
 	}
-	answer := p.Agents.Ask(ctx, question)
-	probe := ui.Probe{
-		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,
-		Text: answer.Text, Reasoning: answer.Reasoning, Raw: answer.Raw,
-	}
-	if answer.ErrorCode != "" {
-		probe.Failure = &ui.Failure{Code: answer.ErrorCode, Message: answer.ErrorMessage}
-	}
-	return probe, nil
+	return pages.Probe(p.Agents.Ask(ctx, question)), nil
 }
 
 // startDemo creates a task of 20 questions for the demo agent, whose answers vary.

@@ -75,10 +75,10 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	return answer
 }
 
-// leastSecret is how long a value of a header or of the URL's query must be to be looked for in what an agent says.
+// leastSecret is how long a value of a header or of the URL's query must be for redact to look for it.
 const leastSecret = 8
 
-// redact takes the request's secrets out of what is told of a failure: some servers repeat the headers that they got.
+// redact removes the request's secrets from a failure: some servers echo the headers they received.
 func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	if answer.ErrorMessage == "" && answer.Status == protocol.Succeeded {
 		return

@@ -12,7 +12,7 @@ import (
 	"wending/jobs/protocol"
 )
 
-// A server is recognised by its answers, whatever its address: here each plays one recording.
+// A server is recognised by its answers at any address: each one here plays a recording.
 func TestAProtocolIsRecognisedByWhatAnswers(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

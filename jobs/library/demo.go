@@ -2,7 +2,6 @@ package library
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -44,9 +43,11 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		Settings: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 8, UseStream: true, RateLimit: s.DefaultRate},
 	}
 	provider, err := ensure(ctx, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
-		return s.SaveProvider(ctx, row.ID, Provider{Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds})
+		return s.SaveProvider(ctx, row.ID, Provider{
+			Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds,
+		})
 	}, func(row entries.Provider) bool {
-		// One that somebody made is left as it is, whatever it is called.
+		// A provider that a user saved under this name is not overwritten.
 		return row.BaseURL == demo.BaseURL || row.SealedKey != nil || row.SealedHeaders != nil || !strings.HasPrefix(row.BaseURL, "http://127.0.0.1:")
 	})
 	if err != nil {
@@ -55,7 +56,7 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 	for _, one := range demo.Models {
 		model, err := ensure(ctx, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
 			return s.SaveModel(ctx, row.ID, Model{
-				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID, Parameters: json.RawMessage(nil),
+				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
 				InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency,
 			})
 		}, func(row entries.Model) bool { return row.ProviderID == provider.ID || row.ModelID != one.ID })
@@ -81,8 +82,8 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 	return s.Tasks.Create(ctx, by, n)
 }
 
-// ensure returns the offered entry of a name, saved anew unless it is there and is as it should be. save gets what is there;
-// its id is uuid.Nil if nothing is.
+// ensure returns the offered entry of a name, and saves it first if it is missing or isRight says no. save gets the entry
+// that it replaces; its id is uuid.Nil if there is none.
 func ensure[T any](ctx context.Context, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
 	row, err := kind.Named(ctx, name)
 	if err == nil && isRight(row) || err != nil && !errors.Is(err, db.ErrNotFound) {

@@ -484,15 +484,6 @@ func (s *Service) RemoveDataset(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
-// Origin is the origin of an address; empty if it is none.
-func Origin(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return tasks.Origin(u)
-}
-
 // maxSpellings is how many names are tried for an agent that nobody named.
 const maxSpellings = 100
 

@@ -55,6 +55,14 @@ func Of(name string) (protocol Protocol, isKnown bool) {
 	return All[n], true
 }
 
+// LabelOf is what people call the protocol of a name; the name itself if there is none.
+func LabelOf(name string) string {
+	if one, isKnown := Of(name); isKnown {
+		return one.Label
+	}
+	return name
+}
+
 // IsOfModels reports whether providers of models can have the protocol.
 func (p Protocol) IsOfModels() bool { return p.path != "" }
 

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/report"
 	"wending/jobs/prompt"
 	"wending/jobs/protocol"
 	"wending/jobs/secret"
@@ -75,11 +77,14 @@ type Input struct {
 	OmitsPayload bool
 }
 
-// Input returns what was sent for a run of a task: for this unit of a launch, for this item and variant. Headers and the
-// query of the address are secret, and so is the payload of an address that was typed; what is saved in the library is
+// Input returns what was sent for a run of a task. Headers and the query of the address are secret, and so is the payload of an address that was typed; what is saved in the library is
 // shown there, too.
-func (s *Service) Input(task db.Task, launchID uuid.UUID, run db.Run, item db.Item) (Input, error) {
-	if run.Variant > len(task.Variants) {
+func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) (Input, error) {
+	items, err := report.New(s.Store).ItemsByID(ctx, []int64{run.ItemID})
+	if err != nil {
+		return Input{}, err
+	}
+	if len(items) == 0 || run.Variant > len(task.Variants) {
 		return Input{}, &db.NotFoundError{Kind: db.KindRun}
 	}
 	variant := task.Variants[run.Variant-1]
@@ -93,8 +98,8 @@ func (s *Service) Input(task db.Task, launchID uuid.UUID, run db.Run, item db.It
 	if input.OmitsPayload {
 		secrets.Payload = nil
 	}
-	request := Request(task, variant, secrets, item)
-	request.IdempotencyKey = IdempotencyKey(launchID, run.UnitID)
+	request := Request(task, variant, secrets, items[0])
+	request.IdempotencyKey = IdempotencyKey(run.LaunchID, run.UnitID)
 	if input.Body, err = request.Body(); err != nil { // what could not be sent is no failure of this question
 		input.Body = json.RawMessage("null")
 	}

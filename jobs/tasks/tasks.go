@@ -139,6 +139,15 @@ func Origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(host, port)
 }
 
+// OriginOf is the origin of an address; empty if it is none.
+func OriginOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return Origin(u)
+}
+
 // Host is the host of an address, with its port.
 func Host(address string) string {
 	u, err := url.Parse(address)

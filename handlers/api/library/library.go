@@ -513,7 +513,7 @@ func (h *handler) registerTests(api huma.API) {
 			return nil, err
 		}
 		defer leave()
-		tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, questionOf(ctx, input.Form))
+		tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, form.TestQuestion(input.Form, request.From(ctx).Locale))
 		return &testOutput{newTestResult(tested)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -547,14 +547,6 @@ func (h *handler) registerTests(api huma.API) {
 	})
 }
 
-// questionOf is the question of a test.
-func questionOf(ctx context.Context, f *form.Upload) string {
-	if question := f.Value("question"); question != "" {
-		return question
-	}
-	return request.From(ctx).Locale.Text("create.probe.default")
-}
-
 // try finds an entry and asks it a question.
 func try[T any](ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(T, string) (library.Tested, error)) (*testOutput, error) {
 	_, row, err := find(ctx, input.EntryPath, kind)
@@ -566,7 +558,7 @@ func try[T any](ctx context.Context, input *entryFormInput, kind entries.Kind[T]
 		return nil, err
 	}
 	defer leave()
-	tested, err := ask(row, questionOf(ctx, input.Form))
+	tested, err := ask(row, form.TestQuestion(input.Form, request.From(ctx).Locale))
 	return &testOutput{newTestResult(tested)}, err
 }
 

@@ -24,6 +24,7 @@ import (
 	"wending/jobs/library"
 	"wending/jobs/protocol"
 	"wending/jobs/secret"
+	"wending/jobs/tasks"
 	views "wending/views/library"
 	"wending/views/paths"
 	"wending/views/ui"
@@ -82,7 +83,7 @@ type kind[T any] struct {
 	kind  views.Kind
 	rows  entries.Kind[T]
 	entry func(T) entries.Entry
-	// cells are what a list shows of an entry; header has the texts.
+	// cells are what a list shows of an entry, in the columns of its kind.
 	cells func(c echo.Context, row T) []views.Cell
 	// fill adds what the form shows of the entry, nil for a new one, and of the library. What has been typed stays.
 	fill func(c echo.Context, f *views.Form, row *T) error
@@ -290,8 +291,9 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 		}
 	}
 	for _, f := range faults {
-		view.Errors[f.Field] = f.Message(l)
-		if f.Field != "" {
+		if f.Field == "" {
+			view.Errors[""] = f.Message(l)
+		} else {
 			view.Errors[f.Field] = f.Beside(l)
 		}
 	}
@@ -332,7 +334,10 @@ func (h *handler) frame(c echo.Context, view views.Form) ui.Frame {
 // crumbs lead from the library over a kind to a page of it.
 func (h *handler) crumbs(c echo.Context, kind views.Kind, more ...ui.Crumb) []ui.Crumb {
 	l := pages.Locale(c)
-	return append([]ui.Crumb{{Text: l.Text("library.title"), Href: paths.Library}, {Text: l.Text("library." + string(kind)), Href: paths.LibraryKind(string(kind))}}, more...)
+	return append([]ui.Crumb{
+		{Text: l.Text("library.title"), Href: paths.Library},
+		{Text: l.Text("library." + string(kind)), Href: paths.LibraryKind(string(kind))},
+	}, more...)
 }
 
 // put adds what is stored to a form, under what was typed.
@@ -351,21 +356,6 @@ func protocols(isOfModels bool) (choices []ui.Choice) {
 		}
 	}
 	return choices
-}
-
-// label is what people call a protocol.
-func label(name string) string {
-	if one, isKnown := protocol.Of(name); isKnown {
-		return one.Label
-	}
-	return name
-}
-
-func optional(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // rateText shows a rate limit.
@@ -397,7 +387,7 @@ func (h *handler) providerCells(c echo.Context, p entries.Provider) []views.Cell
 		key = pages.Locale(c).Text("library.key.saved")
 	}
 	rate := h.rateText(c, p.RateLimit)
-	return []views.Cell{{Text: label(p.Protocol)}, {Text: p.BaseURL, Class: "cut"}, {Text: key}, {Text: rate}}
+	return []views.Cell{{Text: protocol.LabelOf(p.Protocol)}, {Text: p.BaseURL, Class: "cut"}, {Text: key}, {Text: rate}}
 }
 
 func (h *handler) fillProvider(c echo.Context, view *views.Form, row *entries.Provider) error {
@@ -411,7 +401,7 @@ func (h *handler) fillProvider(c echo.Context, view *views.Form, row *entries.Pr
 		return err
 	}
 	put(view, map[string]string{
-		"name": row.Name, "protocol": row.Protocol, "base_url": row.BaseURL, "rate_limit": optional(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
+		"name": row.Name, "protocol": row.Protocol, "base_url": row.BaseURL, "rate_limit": tasks.TextOf(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
 	})
 	if row.SealedKey != nil {
 		view.Saved["api_key"] = pages.Locale(c).Text("library.key")
@@ -420,6 +410,7 @@ func (h *handler) fillProvider(c echo.Context, view *views.Form, row *entries.Pr
 	return nil
 }
 
+// number is a version's; what is none is no version.
 func number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

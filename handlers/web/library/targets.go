@@ -18,20 +18,20 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/library"
+	"wending/jobs/protocol"
+	"wending/jobs/tasks"
 	views "wending/views/library"
 	"wending/views/ui"
 )
-
-var agentSecrets = []string{"headers"}
 
 func (h *handler) agents() kind[entries.Agent] {
 	rows := h.Library.Entries.Agents
 	return kind[entries.Agent]{
 		kind: views.Agents, rows: rows, entry: func(a entries.Agent) entries.Entry { return a.Entry },
 		cells: func(c echo.Context, a entries.Agent) []views.Cell {
-			return []views.Cell{{Text: label(a.Protocol)}, {Text: a.URL, Class: "cut"}, {Text: h.rateText(c, a.RateLimit)}, testCell(c, a.Test)}
+			return []views.Cell{{Text: protocol.LabelOf(a.Protocol)}, {Text: a.URL, Class: "cut"}, {Text: h.rateText(c, a.RateLimit)}, testCell(c, a.Test)}
 		},
-		fill: h.fillAgent, save: h.saver.Agent, remove: removing(rows), address: "url", secrets: agentSecrets,
+		fill: h.fillAgent, save: h.saver.Agent, remove: removing(rows), address: "url", secrets: []string{"headers"},
 	}
 }
 
@@ -54,7 +54,7 @@ func (h *handler) fillAgent(_ echo.Context, view *views.Form, row *entries.Agent
 	view.Saved["headers"] = strings.Join(slices.Sorted(maps.Keys(a.Headers)), ", ")
 	put(view, map[string]string{
 		"name": row.Name, "protocol": row.Protocol, "url": row.URL, "extra_payload": string(a.ExtraPayload), "body_template": string(a.Template),
-		"rate_limit": optional(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
+		"rate_limit": tasks.TextOf(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
 	})
 	return nil
 }
@@ -62,20 +62,17 @@ func (h *handler) fillAgent(_ echo.Context, view *views.Form, row *entries.Agent
 func (h *handler) models() kind[entries.Model] {
 	rows := h.Library.Entries.Models
 	return kind[entries.Model]{
-		kind: views.Models, rows: rows, entry: func(m entries.Model) entries.Entry { return m.Entry }, cells: h.modelCells,
+		kind: views.Models, rows: rows, entry: func(m entries.Model) entries.Entry { return m.Entry }, cells: modelCells,
 		fill: h.fillModel, save: h.saver.Model, remove: removing(rows),
 	}
 }
 
-func (h *handler) modelCells(c echo.Context, m entries.Model) []views.Cell {
-	provider := "–"
-	if found, err := h.Library.Entries.Providers.Get(c.Request().Context(), m.ProviderID); err == nil {
-		provider = found.Name + " · " + label(found.Protocol)
+func modelCells(c echo.Context, m entries.Model) []views.Cell {
+	price := views.PriceText(m)
+	if price == "" {
+		price = "–"
 	}
-	price := "–"
-	if m.InputPrice != nil && m.OutputPrice != nil {
-		price = *m.InputPrice + " / " + *m.OutputPrice + " " + optional(m.Currency)
-	}
+	provider := m.ProviderName + " · " + protocol.LabelOf(m.ProviderProtocol)
 	return []views.Cell{{Text: provider}, {Text: m.ModelID, Class: "mono cut"}, {Text: price}, testCell(c, m.Test)}
 }
 
@@ -85,7 +82,7 @@ func (h *handler) fillModel(c echo.Context, view *views.Form, row *entries.Model
 		return err
 	}
 	for _, p := range providers {
-		view.Providers = append(view.Providers, ui.Choice{Value: p.ID.String(), Label: p.Name + " · " + label(p.Protocol)})
+		view.Providers = append(view.Providers, ui.Choice{Value: p.ID.String(), Label: p.Name + " · " + protocol.LabelOf(p.Protocol)})
 	}
 	if row == nil {
 		values := map[string]string{"provider_id": c.QueryParam("provider"), "currency": pages.Locale(c).Text("library.currency.default")}
@@ -196,10 +193,11 @@ func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, err
 	if row == nil {
 		return nil
 	}
-	if stored, err := open(*row); err != nil || !reflect.DeepEqual(stored, target) {
-		return nil //nolint:nilerr // secrets that cannot be opened were typed again, and are not saved yet
+	// Secrets that cannot be opened were typed again, and are not saved yet.
+	if stored, err := open(*row); err == nil && reflect.DeepEqual(stored, target) {
+		return k.rows.NoteTest(ctx, k.entry(*row).ID, tested.ErrorCode)
 	}
-	return k.rows.NoteTest(ctx, k.entry(*row).ID, tested.ErrorCode)
+	return nil
 }
 
 // asked makes a call when there is a place for it, with the form's question.
@@ -209,21 +207,12 @@ func (h *handler) asked(c echo.Context, submitted *form.Upload, ask func(questio
 		return library.Tested{}, err
 	}
 	defer leave()
-	question := submitted.Value("question")
-	if question == "" {
-		question = pages.Locale(c).Text("create.probe.default")
-	}
-	return ask(question)
+	return ask(form.TestQuestion(submitted, pages.Locale(c)))
 }
 
 func probeOf(t library.Tested) ui.Probe {
-	probe := ui.Probe{
-		Status: string(t.Status), Latency: t.Latency, FirstToken: t.FirstToken, HTTPStatus: t.HTTPStatus, ContentType: t.ContentType,
-		Text: t.Text, Reasoning: t.Reasoning, Raw: t.Raw, InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output,
-	}
-	if t.ErrorCode != "" {
-		probe.Failure = &ui.Failure{Code: t.ErrorCode, Message: t.ErrorMessage}
-	}
+	probe := pages.Probe(t.Answer)
+	probe.FirstToken, probe.InputTokens, probe.OutputTokens = t.FirstToken, t.Usage.Input, t.Usage.Output
 	return probe
 }
 
@@ -238,11 +227,9 @@ func (h *handler) detect(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var base library.Agent
-	if row != nil {
-		if base, err = form.Opened(h.Library.OpenAgent(*row)); err != nil {
-			return err
-		}
+	base, err := form.Base(row, h.Library.OpenAgent)
+	if err != nil {
+		return err
 	}
 	address, faults := form.Address(submitted, base, h.CheckURL)
 	detected := &views.Detected{}
@@ -258,7 +245,7 @@ func (h *handler) detect(c echo.Context) error {
 		case err != nil:
 			detected.Message = fault.Of(err).Message(pages.Locale(c))
 		default:
-			detected.Protocol, detected.Label, detected.Answer = tested.Protocol, label(tested.Protocol), tested.Text
+			detected.Protocol, detected.Label, detected.Answer = tested.Protocol, protocol.LabelOf(tested.Protocol), tested.Text
 		}
 	}
 	if request.IsFragment(c.Request()) {

@@ -1,7 +1,7 @@
 package library
 
 import (
-	"errors"
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -51,12 +51,8 @@ func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prom
 	if row == nil {
 		put(view, map[string]string{"user": "{{question}}"})
 	} else {
-		notes, err := h.Library.Entries.PromptNotes(ctx, row.ID)
-		if err != nil {
+		if view.Versions, err = h.promptVersions(ctx, row.ID); err != nil {
 			return err
-		}
-		for _, version := range notes {
-			view.Versions = append(view.Versions, views.Version{PromptVersion: version})
 		}
 		shown := row.PromptVersion
 		if wanted, err := strconv.Atoi(c.QueryParam("version")); err == nil && wanted > 0 && wanted < shown.Version {
@@ -70,6 +66,15 @@ func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prom
 	}
 	view.Rendered, err = h.rendered(c, view.Values)
 	return err
+}
+
+// promptVersions lists the versions of a prompt, newest first.
+func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []views.Version, err error) {
+	notes, err := h.Library.Entries.PromptNotes(ctx, id)
+	for _, note := range notes[id] {
+		versions = append(versions, views.Version{Number: note.Version, Note: note.Note, SavedAt: note.SavedAt})
+	}
+	return versions, err
 }
 
 // rendered is what the templates of a form become with the row that it names.
@@ -103,7 +108,7 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (views.Rend
 	r.Missing, r.Names = prompt.Missing(known, system, user), append(tasks.KnownNames(), names...)
 	r.System, r.User = prompt.Render(system, known), prompt.Render(user, known)
 	if system == "" {
-		r.System = optional(item.SystemPrompt)
+		r.System = tasks.TextOf(item.SystemPrompt)
 	}
 	if user == "" {
 		r.User = item.Question
@@ -152,40 +157,26 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view, err := k.form(c, h, row, form.New(map[string]string{}), nil)
+	found, err := h.Library.Entries.PromptVersions(ctx, row.ID, wanted)
 	if err != nil {
 		return err
 	}
-	find := func(number int) (*entries.PromptVersion, error) {
-		if number < 1 {
-			return nil, nil
-		}
-		found, err := h.Library.Entries.PromptVersions(ctx, row.ID, number)
-		if errors.Is(err, db.ErrNotFound) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &found[0], nil
-	}
-	shown, err := find(wanted)
-	if err != nil {
+	shown := found[0]
+	view := views.Form{Kind: k.kind, Entry: &row.Entry}
+	if view.Versions, err = h.promptVersions(ctx, row.ID); err != nil {
 		return err
-	}
-	if shown == nil {
-		return fault.New("NOT_FOUND")
 	}
 	page := views.PromptVersion{Form: view, Number: wanted, System: shown.System, User: shown.User}
 	against := wanted - 1
 	if asked, err := strconv.Atoi(c.QueryParam("against")); err == nil && asked != wanted {
 		against = asked
 	}
-	other, err := find(against)
-	if err != nil {
-		return err
-	}
-	if other != nil {
+	if against >= 1 && against <= row.Version { // versions are numbered without a gap
+		others, err := h.Library.Entries.PromptVersions(ctx, row.ID, against)
+		if err != nil {
+			return err
+		}
+		other := others[0]
 		until := time.Now().Add(differenceTime)
 		page.Against = against
 		page.SystemChanges, page.UserChanges = pieces(other.System, shown.System, until), pieces(other.User, shown.User, until)
@@ -225,7 +216,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 	shown := -1
 	for n, version := range found {
 		view.Versions = append(view.Versions, views.Version{
-			PromptVersion: entries.PromptVersion{Version: version.Version, Note: version.Note, SavedAt: version.SavedAt}, Questions: version.TotalItems,
+			Number: version.Version, Note: version.Note, SavedAt: version.SavedAt, Questions: version.TotalItems,
 		})
 		if shown < 0 && (number == 0 || version.Version == number) {
 			shown = n
@@ -297,7 +288,8 @@ func changed(from int, before, after *dataset.Dataset) *views.Changed {
 			continue
 		}
 		for _, field := range change.Fields {
-			row.Fields = append(row.Fields, views.ChangedField{Column: field.Column, Pieces: pieces(text.Cut(field.Before, changeShown), text.Cut(field.After, changeShown), until)})
+			before, after := text.Cut(field.Before, changeShown), text.Cut(field.After, changeShown)
+			row.Fields = append(row.Fields, views.ChangedField{Column: field.Column, Pieces: pieces(before, after, until)})
 		}
 		c.Rows = append(c.Rows, row)
 	}
