@@ -131,13 +131,13 @@ func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 	return lease
 }
 
-// claim takes units for a worker that no process plays.
 // enterLane admits one lane.
 func (b *bench) enterLane(t testing.TB, lane, launchID uuid.UUID, lease db.Lease) (bool, error) {
 	admitted, err := b.store.EnterLanes(t.Context(), []uuid.UUID{lane}, launchID, lease)
 	return len(admitted) == 1, err
 }
 
+// claim takes units for a worker that no process plays.
 func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int) []db.Unit {
 	t.Helper()
 	call, err := b.store.LaunchCall(t.Context(), launchID)
