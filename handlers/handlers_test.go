@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,6 +57,26 @@ type site struct {
 	server  *handlers.Server
 	// reports counts the internal errors that were reported.
 	reports atomic.Int64
+	// told is what was logged and reported.
+	told diary
+}
+
+// diary is text that is written from several goroutines.
+type diary struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (d *diary) Write(text []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.Write(text)
+}
+
+func (d *diary) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.String()
 }
 
 func newSite(t testing.TB, withWorker bool) *site {
@@ -83,11 +104,14 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	require.NoError(t, err)
 	client := agent.NewClient(guard, "")
 	registry := prometheus.NewRegistry()
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.NewTextHandler(&s.told, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	report := func(err error, tags map[string]string) {
+		s.reports.Add(1)
+		fmt.Fprintln(&s.told, err, tags)
+	}
 	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard, Sealer: sealer, Files: files,
 		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
-		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: quiet,
-		Report: func(error, map[string]string) { s.reports.Add(1) }})
+		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
 	require.NoError(t, err)
 	s.server = handler
 	s.routes = handler.Handler.(*echo.Echo).Routes()
@@ -98,7 +122,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if lanes > 0 {
 		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
-			Metrics: jobs.NewMetrics(registry, queue), Log: quiet})
+			Metrics: jobs.NewMetrics(registry, queue), Report: report, Log: log})
 		ctx, cancel := context.WithCancel(context.Background())
 		left := make(chan error, 1)
 		go func() { left <- worker.Run(ctx) }()

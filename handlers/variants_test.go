@@ -163,6 +163,10 @@ func TestATaskComparesPromptsAndModels(t *testing.T) {
 	require.Equal(t, 12, shown.Find("details.variant").Length())
 	require.Equal(t, 60, shown.Find("details.variant .run").Length())
 
+	metrics := string(s.get(t, "/metrics").body)
+	require.Contains(t, metrics, `wending_agent_calls_total{kind="model",outcome="SUCCEEDED",protocol="openai"} 60`)
+	require.Contains(t, metrics, `wending_tokens_total{direction="output",kind="model",protocol="openai"} 300`)
+
 	statistics := s.entry(t, "GET", path+"/statistics", nil, 200)
 	require.Equal(t, true, statistics["is_final"])
 	require.EqualValues(t, 3, statistics["items_shared"])

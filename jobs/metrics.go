@@ -1,15 +1,17 @@
 package jobs
 
 import (
-	"wending/jobs/protocol"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"wending/db"
+	"wending/jobs/protocol"
 )
 
 // Metrics are what a worker reports to Prometheus.
 type Metrics struct {
 	calls       *prometheus.CounterVec
-	latency     prometheus.Histogram
+	latency     *prometheus.HistogramVec
+	tokens      *prometheus.CounterVec
 	lanesBusy   prometheus.Gauge
 	lostUnits   prometheus.Counter
 	lateResults prometheus.Counter
@@ -19,15 +21,18 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "wending_agent_calls_total", Help: "Calls to agents by outcome: SUCCEEDED or the error code."}, []string{"outcome"}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "wending_agent_calls_total", Help: "Calls by outcome, SUCCEEDED or the error code, by kind of target and protocol."},
+			[]string{"outcome", "kind", "protocol"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "wending_agent_call_seconds", Help: "Time from a call's start to the answer's last byte.",
-			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}}),
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}}, []string{"kind", "protocol"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "wending_tokens_total", Help: "Tokens that calls used, as the targets report them."}, []string{"direction", "kind", "protocol"}),
 		lanesBusy:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_lanes_busy", Help: "Busy lanes in this process."}),
 		lostUnits:   prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_lost_units_total", Help: "Units requeued after their worker died."}),
 		lateResults: prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_late_results_total", Help: "Results rejected because another worker had the unit."}),
 	}
-	registry.MustRegister(m.calls, m.latency, m.lanesBusy, m.lostUnits, m.lateResults)
+	registry.MustRegister(m.calls, m.latency, m.tokens, m.lanesBusy, m.lostUnits, m.lateResults)
 	for _, name := range []string{QueueEvaluation, QueueControl} {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "wending_queue_depth", Help: "Jobs waiting in Redis.", ConstLabels: prometheus.Labels{"queue": name},
@@ -36,14 +41,20 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 	return m
 }
 
-// CallEnded implements crew.Observer.
-func (m *Metrics) CallEnded(answer protocol.Answer) {
-	outcome := answer.ErrorCode
+// CallEnded implements crew.Observer. Targets are told apart by kind and protocol alone: their names are the users', and
+// without number.
+func (m *Metrics) CallEnded(target db.Target, answer protocol.Answer) {
+	outcome, kind := answer.ErrorCode, string(target.Kind)
 	if outcome == "" {
 		outcome = string(answer.Status)
 	}
-	m.calls.WithLabelValues(outcome).Inc()
-	m.latency.Observe(answer.Latency.Seconds())
+	m.calls.WithLabelValues(outcome, kind, target.Protocol).Inc()
+	m.latency.WithLabelValues(kind, target.Protocol).Observe(answer.Latency.Seconds())
+	for direction, tokens := range map[string]*int{"input": answer.Usage.Input, "output": answer.Usage.Output} {
+		if tokens != nil {
+			m.tokens.WithLabelValues(direction, kind, target.Protocol).Add(float64(*tokens))
+		}
+	}
 }
 
 // LateResult implements crew.Observer.

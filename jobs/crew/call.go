@@ -40,13 +40,14 @@ func (c *crew) attempt(unit claimed) (result *db.Result, isParked bool) {
 	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
 		return nil, false
 	}
-	c.Observer.CallEnded(answer)
+	target := c.call.Task.Targets[unit.Target-1]
+	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {
 		if err := c.Store.PostponeOrigin(ctx, c.call.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
 			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
-	if !agent.MayRetry(answer, c.call.Task.Targets[unit.Target-1].RetryOn) || unit.attempt > c.call.Task.MaxRetries {
+	if !agent.MayRetry(answer, target.RetryOn) || unit.attempt > c.call.Task.MaxRetries {
 		outcome := newResult(unit.Unit, answer, unit.attempt)
 		return &outcome, false
 	}

@@ -47,7 +47,7 @@ type Config struct {
 
 // Observer counts what crews do.
 type Observer interface {
-	CallEnded(protocol.Answer)
+	CallEnded(db.Target, protocol.Answer)
 	LateResult()
 }
 
