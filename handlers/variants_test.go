@@ -206,6 +206,7 @@ func TestATaskComparesPromptsAndModels(t *testing.T) {
 	require.EqualValues(t, 2, one[0].(object)["variant"])
 	s.entry(t, "GET", path+"/results?sort=name", nil, 422)
 	s.entry(t, "GET", path+"/results?variant=9", nil, 404)
+	s.entry(t, "GET", path+"/results?variant=0", nil, 422)
 
 	// What is in the library may change: the task keeps what it had. A clone has it too.
 	s.entry(t, "DELETE", "models/"+c.models[0], nil, 204)
@@ -269,7 +270,7 @@ func TestATaskIsExtended(t *testing.T) {
 	asked := len(fake.Calls())
 	path := "evaluation-tasks/" + id + "/extend"
 	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", path, object{"runs_per_item": 21}, 422)["code"])
-	require.Equal(t, "TASK_STATE_CONFLICT", s.entry(t, "POST", path, object{"runs_per_item": 2}, 409)["code"])
+	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", path, object{"runs_per_item": 2}, 422)["code"], "it is not raised")
 	require.Equal(t, "RUNNING", s.entry(t, "POST", path, object{"runs_per_item": 5}, 202)["status"])
 	s.awaitDone(t, id)
 	require.Len(t, fake.Calls(), asked/2*5)

@@ -173,8 +173,8 @@ type extendInput struct {
 // ExtendedRuns reads to how many runs of each question a task is to be extended.
 func ExtendedRuns(submitted *form.Upload, task db.Task) (int, error) {
 	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
-	if err != nil || runs < 1 || runs > tasks.MaxRuns {
-		return 0, fault.Field("runs_per_item", fault.Between(1, tasks.MaxRuns))
+	if err != nil || runs <= task.RunsPerItem || runs > tasks.MaxRuns {
+		return 0, fault.Field("runs_per_item", fault.Between(min(task.RunsPerItem+1, tasks.MaxRuns), tasks.MaxRuns))
 	}
 	if (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > tasks.MaxCalls {
 		return 0, fault.New("TASK_TOO_LARGE")

@@ -152,7 +152,7 @@ type resultsInput struct {
 	TaskPath
 	rest.PageQuery
 	QuestionID string   `query:"question_id" doc:"Only the question with this id" example:"q1"`
-	Variant    int      `query:"variant" minimum:"0" maximum:"20" doc:"Only this variant's runs" example:"2"`
+	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only this variant's runs" example:"2"`
 	Status     []string `query:"status,explode" doc:"Only questions of which a run has one of these; repeatable or comma-separated" example:"FAILED"`
 	Unstable   bool     `query:"unstable" doc:"Only questions that a variant answered in more than one way"`
 	Sort       string   `query:"sort" doc:"question_id, agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
