@@ -57,16 +57,30 @@ func touch(ctx context.Context, tx *sqlx.Tx, table string, id uuid.UUID) error {
 	return err
 }
 
-// PromptVersions returns the versions of a prompt, newest first; a number that is not 0 takes that one alone.
-func (l Library) PromptVersions(ctx context.Context, id uuid.UUID, number int) ([]PromptVersion, error) {
-	const read = `
-		SELECT ` + promptVersionColumns + `
-		FROM (SELECT *, created_at AS saved_at FROM prompt_versions) v
-		WHERE v.entry_id = $1 AND ($2 = 0 OR v.version = $2)
-		ORDER BY v.version DESC`
-	var versions []PromptVersion
-	err := l.db.SelectContext(ctx, &versions, read, id, number)
-	return versions, missing(len(versions), pg.Classify("read a prompt's versions", err))
+const readPromptVersion = `
+	SELECT ` + promptVersionColumns + `
+	FROM (SELECT *, created_at AS saved_at FROM prompt_versions WHERE entry_id = $1) v`
+
+// PromptVersion returns a version of a prompt, or ErrNotFound.
+func (l Library) PromptVersion(ctx context.Context, id uuid.UUID, number int) (version PromptVersion, err error) {
+	err = l.getVersion(ctx, &version, readPromptVersion, id, number)
+	return version, err
+}
+
+// PromptVersions returns a page of the versions of a prompt, newest first.
+func (l Library) PromptVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []PromptVersion, err error) {
+	err = l.listVersions(ctx, &versions, readPromptVersion, id, page)
+	return versions, err
+}
+
+func (l Library) getVersion(ctx context.Context, version any, read string, id uuid.UUID, number int) error {
+	err := l.db.GetContext(ctx, version, read+` WHERE v.version = $2`, id, number)
+	return db.NotFound(KindEntry, pg.Classify("read a version", err))
+}
+
+func (l Library) listVersions(ctx context.Context, versions any, read string, id uuid.UUID, page db.Page) error {
+	err := l.db.SelectContext(ctx, versions, read+` ORDER BY v.version DESC LIMIT $2 OFFSET $3`, id, page.Size, page.Offset())
+	return pg.Classify("read the versions", err)
 }
 
 // notesMost is how many versions of a prompt are listed.
@@ -93,23 +107,20 @@ func (l Library) PromptNotes(ctx context.Context, ids ...uuid.UUID) (map[uuid.UU
 	return versions, nil
 }
 
-// DatasetVersions is PromptVersions of a dataset.
-func (l Library) DatasetVersions(ctx context.Context, id uuid.UUID, number int) ([]DatasetVersion, error) {
-	const read = `
-		SELECT ` + datasetVersion + `
-		FROM (SELECT *, created_at AS saved_at FROM dataset_versions) v
-		WHERE v.entry_id = $1 AND ($2 = 0 OR v.version = $2)
-		ORDER BY v.version DESC`
-	var versions []DatasetVersion
-	err := l.db.SelectContext(ctx, &versions, read, id, number)
-	return versions, missing(len(versions), pg.Classify("read a dataset's versions", err))
+const readDatasetVersion = `
+	SELECT ` + datasetVersion + `
+	FROM (SELECT *, created_at AS saved_at FROM dataset_versions WHERE entry_id = $1) v`
+
+// DatasetVersion returns a version of a dataset, or ErrNotFound.
+func (l Library) DatasetVersion(ctx context.Context, id uuid.UUID, number int) (version DatasetVersion, err error) {
+	err = l.getVersion(ctx, &version, readDatasetVersion, id, number)
+	return version, err
 }
 
-func missing(found int, err error) error {
-	if err == nil && found == 0 {
-		return &db.NotFoundError{Kind: KindEntry}
-	}
-	return err
+// DatasetVersions returns a page of the versions of a dataset, newest first.
+func (l Library) DatasetVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []DatasetVersion, err error) {
+	err = l.listVersions(ctx, &versions, readDatasetVersion, id, page)
+	return versions, err
 }
 
 // InsertDataset stores a dataset with its first version. keepFile is called just before the commit.

@@ -14,14 +14,18 @@ const maxDetect = 5
 
 // Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an answer. It
 // returns that protocol with the answer. If none does, it returns the one that the address suggests, where something is
-// there, with its failure; the name is empty if nothing suggests any.
-func (c *Client) Detect(ctx context.Context, q protocol.Request) (name string, answer protocol.Answer) {
+// there, with its failure; the name is empty if nothing suggests any. Before each
+// call but the first it waits for mayGoOn, which may end the search.
+func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)
 	suggested := len(queue)
 	if !slices.Contains(queue, protocol.Default) {
 		queue = append(queue, protocol.Default)
 	}
 	for n := 0; n < len(queue) && n < maxDetect; n++ {
+		if n > 0 && !mayGoOn() {
+			break
+		}
 		q.Protocol = queue[n]
 		got := c.Ask(ctx, q)
 		if got.Status == protocol.Succeeded {

@@ -308,13 +308,14 @@ func testRequest(target tasks.NewTarget, question string) protocol.Request {
 
 // Detect recognises the protocol of an agent at an address.
 func (s *Service) Detect(ctx context.Context, address string, headers map[string]string, payload json.RawMessage, question string) (Tested, error) {
-	if err := s.Tasks.AwaitSlot(ctx, address, s.DefaultRate, slotPatience); err != nil {
+	awaitSlot := func() error { return s.Tasks.AwaitSlot(ctx, address, s.DefaultRate, slotPatience) }
+	if err := awaitSlot(); err != nil {
 		return Tested{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTimeout) // for all its calls
 	defer cancel()
 	target := tasks.NewTarget{Secrets: tasks.Target{URL: address, Headers: headers, Payload: payload}}
-	name, answer := s.Agents.Detect(ctx, testRequest(target, question))
+	name, answer := s.Agents.Detect(ctx, testRequest(target, question), func() bool { return awaitSlot() == nil })
 	return Tested{name, answer}, nil
 }
 
@@ -385,11 +386,9 @@ func (s *Service) Prompt(ctx context.Context, r Reference) (tasks.NewPrompt, err
 	}
 	version := row.PromptVersion
 	if r.Version != 0 {
-		versions, err := s.Entries.PromptVersions(ctx, r.ID, r.Version)
-		if err := offered(nil, err); err != nil {
-			return tasks.NewPrompt{}, err
+		if version, err = s.Entries.PromptVersion(ctx, r.ID, r.Version); err != nil {
+			return tasks.NewPrompt{}, offered(nil, err)
 		}
-		version = versions[0]
 	}
 	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System, User: version.User}, nil
 }
@@ -464,11 +463,9 @@ func (s *Service) Dataset(ctx context.Context, r Reference) (entries.Dataset, er
 		return row, err
 	}
 	if r.Version != 0 {
-		versions, err := s.Entries.DatasetVersions(ctx, r.ID, r.Version)
-		if err := offered(nil, err); err != nil {
-			return row, err
+		if row.DatasetVersion, err = s.Entries.DatasetVersion(ctx, r.ID, r.Version); err != nil {
+			return row, offered(nil, err)
 		}
-		row.DatasetVersion = versions[0]
 	}
 	return row, nil
 }

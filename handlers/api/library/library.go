@@ -568,21 +568,21 @@ type VersionPath struct {
 	Number string `path:"number" doc:"Number of the version" example:"1"`
 }
 
-// number is the version's; what is none is no version.
-func (p VersionPath) number() (int, error) {
-	number, err := strconv.Atoi(p.Number)
-	if err != nil || number < 1 {
-		return 0, &db.NotFoundError{Kind: entries.KindEntry}
+// read returns the entry's id and the version's number; what is none is no version.
+func (p VersionPath) read() (id uuid.UUID, number int, err error) {
+	if id, err = p.id(); err != nil {
+		return id, 0, err
 	}
-	return number, nil
+	number, err = strconv.Atoi(p.Number)
+	if err != nil || number < 1 {
+		return id, 0, &db.NotFoundError{Kind: entries.KindEntry}
+	}
+	return id, number, nil
 }
 
-func (h *handler) promptVersion(ctx context.Context, id uuid.UUID, path VersionPath) ([]entries.PromptVersion, error) {
-	number, err := path.number()
-	if err != nil {
-		return nil, err
-	}
-	return h.Library.Entries.PromptVersions(ctx, id, number)
+type versionsInput struct {
+	EntryPath
+	rest.PageQuery
 }
 
 type versionInput struct{ VersionPath }
@@ -625,26 +625,23 @@ func (h *handler) registerVersions(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library", Summary: "List the versions of a prompt, newest first", Faults: []string{"NOT_FOUND"},
-	}, func(ctx context.Context, input *entryInput) (*itemsOutput[PromptVersion], error) {
-		id, err := input.id()
+	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
+		id, row, err := find(ctx, input.EntryPath, saved.Prompts)
 		if err != nil {
 			return nil, err
 		}
-		versions, err := saved.PromptVersions(ctx, id, 0)
-		return itemsOf(versions, newPromptVersion), err
+		versions, err := saved.PromptVersions(ctx, id, input.Window())
+		return pageOf(input.Window(), versions, row.Version, newPromptVersion), err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library", Summary: "Get a version of a prompt", Faults: []string{"NOT_FOUND"},
 	}, func(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
-		id, err := input.id()
+		id, number, err := input.read()
 		if err != nil {
 			return nil, err
 		}
-		versions, err := h.promptVersion(ctx, id, input.VersionPath)
-		if err != nil {
-			return nil, err
-		}
-		return &entryOutput[PromptVersion]{newPromptVersion(versions[0])}, nil
+		version, err := saved.PromptVersion(ctx, id, number)
+		return &entryOutput[PromptVersion]{newPromptVersion(version)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
@@ -665,13 +662,13 @@ func (h *handler) registerVersions(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first", Faults: []string{"NOT_FOUND"},
-	}, func(ctx context.Context, input *entryInput) (*itemsOutput[DatasetVersion], error) {
-		id, err := input.id()
+	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[DatasetVersion], error) {
+		id, row, err := find(ctx, input.EntryPath, saved.Datasets)
 		if err != nil {
 			return nil, err
 		}
-		versions, err := saved.DatasetVersions(ctx, id, 0)
-		return itemsOf(versions, newDatasetVersion), err
+		versions, err := saved.DatasetVersions(ctx, id, input.Window())
+		return pageOf(input.Window(), versions, row.Version, newDatasetVersion), err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get what a version of a dataset holds", Faults: []string{"NOT_FOUND"},
@@ -686,6 +683,11 @@ func (h *handler) registerVersions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
+		leave, err := request.From(ctx).Gates.Files.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 		_, set, err := h.Library.ReadDataset(ctx, id, version)
 		if err != nil {
 			return nil, err
@@ -733,18 +735,12 @@ func (h *handler) registerFiles(api huma.API) {
 }
 
 func (h *handler) datasetVersion(ctx context.Context, path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
-	if id, err = path.id(); err != nil {
-		return id, version, err
-	}
-	number, err := path.number()
+	id, number, err := path.read()
 	if err != nil {
 		return id, version, err
 	}
-	versions, err := h.Library.Entries.DatasetVersions(ctx, id, number)
-	if err != nil {
-		return id, version, err
-	}
-	return id, versions[0], nil
+	version, err = h.Library.Entries.DatasetVersion(ctx, id, number)
+	return id, version, err
 }
 
 func newPromptVersion(v entries.PromptVersion) PromptVersion {
@@ -755,16 +751,10 @@ func newDatasetVersion(v entries.DatasetVersion) DatasetVersion {
 	return DatasetVersion{contentOf(v), rest.Moment(v.SavedAt)}
 }
 
-// itemsOutput is a list that has one page.
-type itemsOutput[B any] struct {
-	Body struct {
-		Items []B `json:"items"`
-	}
-}
-
-func itemsOf[T, B any](rows []T, view func(T) B) *itemsOutput[B] {
-	output := &itemsOutput[B]{}
-	output.Body.Items = []B{}
+// pageOf is a page of a list of so many rows.
+func pageOf[T, B any](page db.Page, rows []T, total int, view func(T) B) *entriesOutput[B] {
+	output := &entriesOutput[B]{}
+	output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(page, total)
 	for _, row := range rows {
 		output.Body.Items = append(output.Body.Items, view(row))
 	}

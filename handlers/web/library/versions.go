@@ -56,11 +56,9 @@ func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prom
 		}
 		shown := row.PromptVersion
 		if wanted, err := strconv.Atoi(c.QueryParam("version")); err == nil && wanted > 0 && wanted < shown.Version {
-			found, err := h.Library.Entries.PromptVersions(ctx, row.ID, wanted)
-			if err != nil {
+			if shown, err = h.Library.Entries.PromptVersion(ctx, row.ID, wanted); err != nil {
 				return err
 			}
-			shown = found[0]
 		}
 		put(view, map[string]string{"name": row.Name, "description": row.Description, "system": shown.System, "user": shown.User})
 	}
@@ -157,11 +155,10 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.Library.Entries.PromptVersions(ctx, row.ID, wanted)
+	shown, err := h.Library.Entries.PromptVersion(ctx, row.ID, wanted)
 	if err != nil {
 		return err
 	}
-	shown := found[0]
 	view := views.Form{Kind: k.kind, Entry: &row.Entry}
 	if view.Versions, err = h.promptVersions(ctx, row.ID); err != nil {
 		return err
@@ -172,11 +169,10 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 		against = asked
 	}
 	if against >= 1 && against <= row.Version { // versions are numbered without a gap
-		others, err := h.Library.Entries.PromptVersions(ctx, row.ID, against)
+		other, err := h.Library.Entries.PromptVersion(ctx, row.ID, against)
 		if err != nil {
 			return err
 		}
-		other := others[0]
 		until := time.Now().Add(differenceTime)
 		page.Against = against
 		page.SystemChanges, page.UserChanges = pieces(other.System, shown.System, until), pieces(other.User, shown.User, until)
@@ -202,6 +198,9 @@ func (h *handler) datasets() kind[entries.Dataset] {
 	}
 }
 
+// versionsShown is how many versions of a dataset its page lists.
+const versionsShown = 200
+
 // fillDataset shows the newest version of a dataset, or the one of that number.
 func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dataset, number int) error {
 	ctx := c.Request().Context()
@@ -209,27 +208,25 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 		return nil
 	}
 	put(view, map[string]string{"name": row.Name, "description": row.Description})
-	found, err := h.Library.Entries.DatasetVersions(ctx, row.ID, 0)
+	newest, err := h.Library.Entries.DatasetVersions(ctx, row.ID, db.Page{Number: 1, Size: versionsShown})
 	if err != nil {
 		return err
 	}
-	shown := -1
-	for n, version := range found {
+	for _, version := range newest {
 		view.Versions = append(view.Versions, views.Version{
 			Number: version.Version, Note: version.Note, SavedAt: version.SavedAt, Questions: version.TotalItems,
 		})
-		if shown < 0 && (number == 0 || version.Version == number) {
-			shown = n
-		}
 	}
-	if shown < 0 {
-		return fault.New("NOT_FOUND")
+	version := row.DatasetVersion
+	if number != 0 {
+		if version, err = h.Library.Entries.DatasetVersion(ctx, row.ID, number); err != nil {
+			return err
+		}
 	}
 	window, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
-	version := found[shown]
 	set, err := h.readDataset(c, row.ID, version)
 	if err != nil {
 		return err
@@ -238,12 +235,16 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 	content.Pager = pages.NewPager(c.Request().URL.Path, url.Values{}, window, len(set.Rows))
 	first := min(window.Offset(), len(set.Rows))
 	content.Rows = set.Rows[first:min(first+window.Size, len(set.Rows))]
-	if shown+1 < len(found) {
-		before, err := h.readDataset(c, row.ID, found[shown+1])
+	if version.Version > 1 {
+		before, err := h.Library.Entries.DatasetVersion(ctx, row.ID, version.Version-1)
 		if err != nil {
 			return err
 		}
-		content.Changes = changed(found[shown+1].Version, before, set)
+		old, err := h.readDataset(c, row.ID, before)
+		if err != nil {
+			return err
+		}
+		content.Changes = changed(before.Version, old, set)
 	}
 	view.Content = &content
 	return nil
@@ -379,15 +380,15 @@ func (h *handler) downloadVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.Library.Entries.DatasetVersions(ctx, row.ID, version)
+	found, err := h.Library.Entries.DatasetVersion(ctx, row.ID, version)
 	if err != nil {
 		return err
 	}
-	file, err := h.Library.DatasetFile(ctx, row.ID, found[0])
+	file, err := h.Library.DatasetFile(ctx, row.ID, found)
 	if err != nil {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	pages.SendFile(c, file, found[0].FileName, found[0].Extension)
+	pages.SendFile(c, file, found.FileName, found.Extension)
 	return nil
 }
