@@ -96,7 +96,7 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	require.Equal(t, "三", changed.Find("del").Text())
 	require.Equal(t, "五", changed.Find("ins").First().Text())
 	require.Zero(t, changed.Find(".answers b").Length(), "an answer's markup stays text")
-	require.Contains(t, page.Find("article").Eq(3).Text(), "A 没有回答")
+	require.Contains(t, page.Find("article").Eq(3).Text(), "甲没有回答")
 
 	page = s.get(t, path+"&show=unstable_stable").page(t)
 	require.Equal(t, 1, page.Find("article").Length())
