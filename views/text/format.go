@@ -9,6 +9,15 @@ import (
 	"unicode/utf8"
 )
 
+// Run names a run of a question: #3, and of a task with several variants 2#3.
+func Run(variants, variant, runIndex int) string {
+	name := "#" + strconv.Itoa(runIndex)
+	if variants > 1 {
+		name = strconv.Itoa(variant) + name
+	}
+	return name
+}
+
 // Number writes an integer with separators: 20,000.
 func Number(n int) string {
 	digits := strconv.Itoa(n)
