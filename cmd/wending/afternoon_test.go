@@ -192,7 +192,7 @@ func TestTwoVersionsAreCompared(t *testing.T) {
 	b.sees(".compared-name", "咨询 v1")
 	var says string
 	b.do(chromedp.Text(".changes", &says))
-	require.Contains(t, says, "每一题，B 的一致率都高 60.0 个百分点")
+	require.Contains(t, says, "每一题，乙的一致率都高 60.0 个百分点")
 	b.requireAccessible("comparison")
 	b.follows(".fields .is-unstable_stable a")
 	b.sees(".segments [aria-current]", "不稳定 → 稳定")
