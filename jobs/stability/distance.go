@@ -15,6 +15,10 @@ func measured(answer []byte) []rune {
 	return runes[:min(len(runes), maxMeasured)]
 }
 
+// Similarity is how alike two answers are, from 0 to 1: 1 − edit distance / length of the longer, in characters of the
+// beginnings of their trimmed texts.
+func Similarity(a, b []byte) float64 { return similarityOf(measured(a), measured(b)) }
+
 // similarityOf is 1 − distance / length of the longer text; that of two empty ones is 1.
 func similarityOf(a, b []rune) float64 {
 	longer := max(len(a), len(b))

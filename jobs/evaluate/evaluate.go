@@ -1,0 +1,253 @@
+// Package evaluate judges answers by rules. A rule is bounded in time and memory, whatever its configuration and the answer
+// are.
+package evaluate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"wending/jobs/prompt"
+)
+
+// Kind is what an evaluator does.
+type Kind string
+
+// The kinds of evaluators.
+const (
+	Exact      Kind = "exact"
+	Contains   Kind = "contains"
+	Regex      Kind = "regex"
+	Number     Kind = "number"
+	JSONSchema Kind = "json_schema"
+	JSONPath   Kind = "json_path"
+	Similarity Kind = "similarity"
+	Expression Kind = "expression"
+	Latency    Kind = "latency"
+)
+
+// Kinds are all kinds, in the order in which they are offered.
+var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similarity, Expression, Latency}
+
+// Status is how an evaluation ended.
+type Status string
+
+// The ends of evaluations: with a verdict, without one because of a fault, without one because what the answer is compared
+// with is blank.
+const (
+	Succeeded Status = "SUCCEEDED"
+	Failed    Status = "FAILED"
+	Skipped   Status = "SKIPPED"
+)
+
+// Codes of evaluations without a verdict.
+const (
+	// CodeLimit means that judging the answer would take too long or too much memory.
+	CodeLimit = "EVALUATOR_LIMIT"
+	// CodeExpectation means that what the answer is compared with is not of the kind that the rule needs.
+	CodeExpectation = "EXPECTATION_INVALID"
+	// CodeExpression means that an expression failed.
+	CodeExpression = "EXPRESSION_FAILED"
+)
+
+// Subject is an answer to be judged.
+type Subject struct {
+	Answer string
+	// Values are what templates and expressions can name: question, standard_answer, and the question's other columns.
+	Values    map[string]string
+	LatencyMS int
+	// Tokens is nil if the target does not tell them.
+	Tokens *int
+}
+
+// Verdict is what an evaluator says of an answer.
+type Verdict struct {
+	Status Status
+	// Score is from 0 to 1; it and Passed are nil without a verdict.
+	Score  *float64
+	Passed *bool
+	// Reason says why an answer did not pass, in signs rather than words: it is read in every language.
+	Reason                  string
+	ErrorCode, ErrorMessage string
+}
+
+// decided is a verdict of a rule that knows only yes and no.
+func decided(passed bool, reason string) Verdict {
+	score := 0.0
+	if passed {
+		score, reason = 1, ""
+	}
+	return Verdict{Status: Succeeded, Score: &score, Passed: &passed, Reason: reason}
+}
+
+// scored is a verdict with a score of its own.
+func scored(score float64, passed bool, reason string) Verdict {
+	if passed {
+		reason = ""
+	}
+	return Verdict{Status: Succeeded, Score: &score, Passed: &passed, Reason: reason}
+}
+
+func failed(code, message string) Verdict {
+	return Verdict{Status: Failed, ErrorCode: code, ErrorMessage: cut(message, maxShown)}
+}
+
+// errLimit means that judging would take too long or too much memory.
+var errLimit = errors.New("judging this answer would take too long")
+
+func limited() Verdict { return failed(CodeLimit, errLimit.Error()) }
+
+// ConfigError says what is wrong with an evaluator's configuration.
+type ConfigError struct {
+	// Field is the member that is at fault; empty means the configuration as a whole.
+	Field string
+	// Detail says what is wrong with it, in English; empty means that it is missing.
+	Detail string
+}
+
+// Error implements error.
+func (e *ConfigError) Error() string {
+	if e.Detail == "" {
+		return e.Field + " is missing"
+	}
+	return strings.TrimPrefix(e.Field+": "+e.Detail, ": ")
+}
+
+func wrong(field, format string, arguments ...any) *ConfigError {
+	return &ConfigError{field, fmt.Sprintf(format, arguments...)}
+}
+
+// Limits of configurations.
+const (
+	// MaxConfig is how many bytes a configuration may have.
+	MaxConfig = 64 << 10
+	// maxPattern and maxExpression are how many characters a pattern, a path or an expression may have.
+	maxPattern    = 2000
+	maxExpression = 2000
+)
+
+// Rule is an evaluator that is ready to judge. It may be used by several goroutines.
+type Rule struct {
+	// expected is the template of what the answer is compared with; empty means the standard answer.
+	expected string
+	// needsExpected reports that an answer cannot be judged without it.
+	needsExpected bool
+	judge         func(subject Subject, expected string) Verdict
+	slow          atomic.Int32
+}
+
+// builders make the rules of each kind of a configuration that was checked to be a JSON object.
+var builders = map[Kind]func(config json.RawMessage) (*Rule, error){
+	Exact: newExact, Contains: newContains, Regex: newRegex, Number: newNumber, JSONSchema: newJSONSchema, JSONPath: newJSONPath,
+	Similarity: newSimilarity, Expression: newExpression, Latency: newLatency,
+}
+
+// Compile returns the rule of a kind. Its error is a ConfigError.
+func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
+	build, isKnown := builders[kind]
+	if !isKnown {
+		return nil, wrong("kind", "not a rule: %s", kind)
+	}
+	if len(config) > MaxConfig {
+		return nil, wrong("", "more than %d KB", MaxConfig>>10)
+	}
+	if len(bytes.TrimSpace(config)) == 0 {
+		config = json.RawMessage("{}")
+	}
+	return build(config)
+}
+
+// read reads a configuration into a struct. Members that the kind does not have are refused: a misspelt one would be
+// without effect.
+func read(config json.RawMessage, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(config))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	mismatch := (*json.UnmarshalTypeError)(nil)
+	switch {
+	case err == nil && decoder.More():
+		return wrong("", "more than one JSON value")
+	case err == nil:
+		return nil
+	case errors.As(err, &mismatch) && mismatch.Field != "":
+		return wrong(mismatch.Field, "a %s cannot be used here", mismatch.Value)
+	case strings.HasPrefix(err.Error(), `json: unknown field "`):
+		return wrong(strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`), "unknown")
+	}
+	return wrong("", "not a JSON object: %v", err)
+}
+
+// What a rule may take before it counts as slow, and how often it may be slow before it judges no more in this launch: a
+// hostile rule must not hold up the calls.
+const (
+	slowAfter = 250 * time.Millisecond
+	slowMost  = 3
+)
+
+// Evaluate judges an answer.
+func (r *Rule) Evaluate(subject Subject) Verdict {
+	expected := r.expectedOf(subject)
+	if r.needsExpected && strings.TrimSpace(expected) == "" {
+		return Verdict{Status: Skipped}
+	}
+	if r.slow.Load() >= slowMost {
+		return limited()
+	}
+	start := time.Now()
+	verdict := r.judge(subject, expected)
+	if time.Since(start) > slowAfter {
+		r.slow.Add(1)
+	}
+	return verdict
+}
+
+func (r *Rule) expectedOf(subject Subject) string {
+	if r.expected == "" {
+		return subject.Values["standard_answer"]
+	}
+	return prompt.Render(r.expected, subject.Values)
+}
+
+// maxShown is how many characters of a text a reason shows.
+const maxShown = 200
+
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if runes := []rune(text[:min(len(text), 4*most+4)]); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+func quoted(text string) string { return "“" + cut(strings.TrimSpace(text), maxShown) + "”" }
+
+func quotedAll(texts []string) string {
+	shown := make([]string, min(len(texts), 5))
+	for n := range shown {
+		shown[n] = quoted(texts[n])
+	}
+	return strings.Join(shown, ", ")
+}
+
+// latency judges how long the answer took.
+func newLatency(config json.RawMessage) (*Rule, error) {
+	var c struct {
+		MaxMS *int `json:"max_ms"`
+	}
+	if err := read(config, &c); err != nil {
+		return nil, err
+	}
+	if c.MaxMS == nil {
+		return nil, &ConfigError{Field: "max_ms"}
+	}
+	if *c.MaxMS < 0 {
+		return nil, wrong("max_ms", "less than 0")
+	}
+	return &Rule{judge: func(s Subject, _ string) Verdict {
+		return decided(s.LatencyMS <= *c.MaxMS, fmt.Sprintf("%d ms > %d ms", s.LatencyMS, *c.MaxMS))
+	}}, nil
+}

@@ -1,0 +1,116 @@
+package evaluate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+
+	"wending/jobs/stability"
+)
+
+func newExact(config json.RawMessage) (*Rule, error) {
+	var c struct {
+		Expected          string `json:"expected"`
+		IgnoreCase        bool   `json:"ignore_case"`
+		IgnoreWhitespace  bool   `json:"ignore_whitespace"`
+		IgnorePunctuation bool   `json:"ignore_punctuation"`
+	}
+	if err := read(config, &c); err != nil {
+		return nil, err
+	}
+	reduce := func(text string) string {
+		text = strings.TrimSpace(norm.NFC.String(text))
+		if c.IgnoreCase {
+			text = cases.Fold().String(text)
+		}
+		return strings.Map(func(r rune) rune {
+			if c.IgnoreWhitespace && unicode.IsSpace(r) || c.IgnorePunctuation && unicode.IsPunct(r) {
+				return -1
+			}
+			return r
+		}, text)
+	}
+	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
+		// Once more trimmed: punctuation may have stood before white space.
+		is, should := strings.TrimSpace(reduce(s.Answer)), strings.TrimSpace(reduce(expected))
+		return decided(is == should, quoted(s.Answer)+" ≠ "+quoted(expected))
+	}}, nil
+}
+
+// Modes of contains.
+const (
+	anyOf  = "any"
+	allOf  = "all"
+	noneOf = "none"
+)
+
+func newContains(config json.RawMessage) (*Rule, error) {
+	c := struct {
+		Expected   string   `json:"expected"`
+		Values     []string `json:"values"`
+		Mode       string   `json:"mode"`
+		IgnoreCase bool     `json:"ignore_case"`
+	}{Mode: anyOf}
+	if err := read(config, &c); err != nil {
+		return nil, err
+	}
+	if !slices.Contains([]string{anyOf, allOf, noneOf}, c.Mode) {
+		return nil, wrong("mode", "any, all or none")
+	}
+	if slices.ContainsFunc(c.Values, func(value string) bool { return strings.TrimSpace(value) == "" }) {
+		return nil, wrong("values", "one is blank")
+	}
+	reduce := func(text string) string {
+		if text = norm.NFC.String(text); c.IgnoreCase {
+			text = cases.Fold().String(text)
+		}
+		return text
+	}
+	return &Rule{expected: c.Expected, needsExpected: len(c.Values) == 0, judge: func(s Subject, expected string) Verdict {
+		values := c.Values
+		if len(values) == 0 {
+			values = []string{strings.TrimSpace(expected)}
+		}
+		answer := reduce(s.Answer)
+		var there, missing []string
+		for _, value := range values {
+			if strings.Contains(answer, reduce(value)) {
+				there = append(there, value)
+			} else {
+				missing = append(missing, value)
+			}
+		}
+		switch c.Mode {
+		case noneOf:
+			return decided(len(there) == 0, "∋ "+quotedAll(there))
+		case allOf:
+			return decided(len(missing) == 0, "∌ "+quotedAll(missing))
+		}
+		return decided(len(there) > 0, "∌ "+quotedAll(missing))
+	}}, nil
+}
+
+// defaultSimilarity is the similarity from which on answers differ in their wording only.
+const defaultSimilarity = 0.8
+
+func newSimilarity(config json.RawMessage) (*Rule, error) {
+	c := struct {
+		Expected  string  `json:"expected"`
+		Threshold float64 `json:"threshold"`
+	}{Threshold: defaultSimilarity}
+	if err := read(config, &c); err != nil {
+		return nil, err
+	}
+	if !(c.Threshold >= 0 && c.Threshold <= 1) {
+		return nil, wrong("threshold", "a number from 0 to 1")
+	}
+	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
+		similarity := stability.Similarity([]byte(s.Answer), []byte(expected))
+		return scored(similarity, similarity >= c.Threshold, fmt.Sprintf("%.2f < %.2f", similarity, c.Threshold))
+	}}, nil
+}
