@@ -399,8 +399,7 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 	for _, target := range targets {
 		call.Origins[target.Number] = target.Origin
 	}
-	call.Task.Targets, call.Task.Variants, err = readTargets(ctx, s.db, pq.Array([]uuid.UUID{call.TaskID}))
-	return call, err
+	return call, readTargets(ctx, s.db, map[uuid.UUID]*Task{call.TaskID: &call.Task})
 }
 
 // StopFor is how long calls in flight may continue after a stop before they are cut.

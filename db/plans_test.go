@@ -20,6 +20,7 @@ import (
 	"wending/db/history"
 	"wending/db/monitor"
 	"wending/db/presence"
+	"wending/db/record"
 	"wending/db/report"
 	"wending/db/tasklist"
 	"wending/jobs/tasks"
@@ -109,11 +110,11 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"ReserveCall", func() error { _, _, err := store.ReserveCall(ctx, call, claim.Units[0]); return err }},
 		{"RecordResults", func() error {
-			var results []db.Result
+			var results []record.Result
 			for _, unit := range claim.Units[:32] {
-				results = append(results, db.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1})
+				results = append(results, record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1})
 			}
-			_, err := store.RecordResults(ctx, large, results)
+			_, err := record.New(store).Record(ctx, large, results)
 			return err
 		}},
 		{"Running Task", func() error { _, err := store.Task(ctx, large); return err }},

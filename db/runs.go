@@ -1,16 +1,7 @@
 package db
 
 import (
-	"context"
-	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
-
-	"github.com/google/uuid"
-	"github.com/lib/pq"
-
-	"wending/db/pg"
 )
 
 // RunStatus is the outcome of a run.
@@ -50,7 +41,13 @@ type Run struct {
 	ErrorCode      *string `db:"error_code"`
 	ErrorMessage   *string `db:"error_message"`
 	Usage
-	CreatedAt time.Time `db:"created_at"`
+	// Passed and Score are those of the whole run: nil until every evaluator of the task has a verdict, or while none has a
+	// score.
+	Passed *bool    `db:"passed"`
+	Score  *float64 `db:"score"`
+	// Evaluations are what the evaluators say, in their order.
+	Evaluations Evaluations `db:"evaluations"`
+	CreatedAt   time.Time   `db:"created_at"`
 }
 
 // Usage is what a call took, as the agent says; nil means that it does not say.
@@ -80,28 +77,9 @@ func (t Task) WithMissing(taken []Run) []Run {
 	return runs
 }
 
-// Result is the outcome of a unit that a worker records.
-type Result struct {
-	Unit   Unit
-	Status RunStatus
-	// Response is what the agent answered, byte for byte; nil if nothing arrived.
-	Response  []byte
-	Reasoning []byte
-	// AnswerKey is equal for answers that count as equal; nil unless the run succeeded.
-	AnswerKey    []byte
-	LatencyMS    int
-	Attempts     int
-	ErrorCode    string
-	ErrorMessage string
-	// InputTokens and the others are what the agent says of the call; nil means that it does not say.
-	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
-	// FirstTokenMS is nil unless the answer was streamed.
-	FirstTokenMS *int
-}
-
-// supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
+// Supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
 // superseded, so that this comes first and the partial unique index is not violated.
-const supersede = `
+const Supersede = `
 	older AS (
 		UPDATE evaluation_runs r
 		SET is_current = false
@@ -110,93 +88,3 @@ const supersede = `
 		RETURNING r.id),
 	superseded AS (
 		SELECT count(*) FROM older)`
-
-const recordResults = `
-	WITH given AS (
-		SELECT * FROM unnest(
-			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:statuses AS text[]),
-			CAST(:bodies AS text[]), CAST(:has_body AS bool[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
-			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
-			CAST(:codes AS text[]), CAST(:messages AS text[]),
-			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]))
-		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
-			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms)),
-	done AS (
-		UPDATE units u
-		SET state = 'DONE', outcome = g.status, worker_id = NULL
-		FROM given g
-		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
-		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index),` + supersede + `
-	INSERT INTO evaluation_runs (
-		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
-		answer_key, latency_ms, attempts, error_code, error_message,
-		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, cost)
-	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
-		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
-		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
-		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms,
-		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000
-	FROM given g
-	JOIN done d ON d.id = g.unit_id
-	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
-	CROSS JOIN superseded
-	RETURNING unit_id`
-
-// RecordResults stores the outcomes of units of one task, each exactly once, all in one transaction. refused are
-// the units that now belong to another worker: their results are dropped. Calling it again after an error is safe;
-// if the first call's commit succeeded although its reply was lost, nothing is refused.
-func (s *Store) RecordResults(ctx context.Context, taskID uuid.UUID, results []Result) (refused []Unit, err error) {
-	const known = `
-		SELECT r.unit_id
-		FROM evaluation_runs r
-		JOIN unnest($1::bigint[], $2::int[]) AS g (unit_id, epoch) ON r.unit_id = g.unit_id AND r.epoch = g.epoch`
-	n := len(results)
-	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
-	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
-	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
-	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
-	inputs, outputs, thoughts, totals, first := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
-	for n, r := range results {
-		inputs[n], outputs[n], thoughts[n], totals[n], first[n] = r.InputTokens, r.OutputTokens, r.ReasoningTokens, r.TotalTokens, r.FirstTokenMS
-		ids[n], epochs[n], statuses[n] = r.Unit.ID, int64(r.Unit.Epoch), string(r.Status)
-		response := string(r.Response)
-		bodies[n], hasBody[n] = storableText(response), r.Response != nil
-		if bodies[n] != response {
-			exact[n] = r.Response
-		}
-		reasonings[n], keys[n] = storableText(string(r.Reasoning)), r.AnswerKey
-		latencies[n], attempts[n] = int64(r.LatencyMS), int64(r.Attempts)
-		codes[n], messages[n] = r.ErrorCode, storableText(r.ErrorMessage)
-	}
-	var stored []int64
-	err = pg.SelectNamed(ctx, s.db, &stored, recordResults, map[string]any{
-		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
-		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
-		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages,
-		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first),
-	})
-	if err != nil {
-		return nil, pg.Classify("record results", err)
-	}
-	if len(stored) < n {
-		var before []int64
-		if err := s.db.SelectContext(ctx, &before, known, ids, epochs); err != nil {
-			return nil, pg.Classify("look for recorded results", err)
-		}
-		stored = append(stored, before...)
-	}
-	for _, r := range results {
-		if !slices.Contains(stored, r.Unit.ID) {
-			refused = append(refused, r.Unit)
-		}
-	}
-	return refused, nil
-}
-
-// storableText replaces what PostgreSQL's text cannot hold: NUL becomes ␀, an invalid byte of UTF-8 becomes �.
-func storableText(text string) string {
-	if !strings.ContainsRune(text, 0) && utf8.ValidString(text) {
-		return text
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\u2400")
-}

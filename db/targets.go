@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -102,11 +104,11 @@ func replaceTargets(ctx context.Context, tx *sqlx.Tx, task Task) error {
 			return pg.Classify("store a variant", err)
 		}
 	}
-	return nil
+	return replaceEvaluators(ctx, tx, task)
 }
 
-// readTargets returns the targets and variants of tasks, each in the order of their numbers.
-func readTargets(ctx context.Context, db sqlx.QueryerContext, taskIDs any) (targets []Target, variants []Variant, err error) {
+// readTargets gives tasks their targets, variants and evaluators, each in the order of their numbers.
+func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
 	const read = `
 		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
 			rate_limit, retry_on, input_price, output_price, currency
@@ -118,11 +120,24 @@ func readTargets(ctx context.Context, db sqlx.QueryerContext, taskIDs any) (targ
 		FROM task_variants
 		WHERE task_id = ANY ($1)
 		ORDER BY task_id, number`
-	if err := sqlx.SelectContext(ctx, db, &targets, read, taskIDs); err != nil {
-		return nil, nil, pg.Classify("read the targets", err)
+	ids := pq.Array(slices.Collect(maps.Keys(tasks)))
+	var targets []Target
+	if err := sqlx.SelectContext(ctx, db, &targets, read, ids); err != nil {
+		return pg.Classify("read the targets", err)
 	}
-	err = sqlx.SelectContext(ctx, db, &variants, readVariants, taskIDs)
-	return targets, variants, pg.Classify("read the variants", err)
+	var variants []Variant
+	if err := sqlx.SelectContext(ctx, db, &variants, readVariants, ids); err != nil {
+		return pg.Classify("read the variants", err)
+	}
+	for _, target := range targets {
+		task := tasks[target.TaskID]
+		task.Targets = append(task.Targets, target)
+	}
+	for _, variant := range variants {
+		task := tasks[variant.TaskID]
+		task.Variants = append(task.Variants, variant)
+	}
+	return readEvaluators(ctx, db, tasks)
 }
 
 // LaunchTarget is the rate limit of one target of a launch.

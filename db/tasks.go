@@ -60,6 +60,8 @@ type Task struct {
 	// Targets are whom the task calls, Variants what it compares, each in the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
+	// Evaluators judge its answers, in the order of their numbers; none judges them if there are none.
+	Evaluators []Evaluator `db:"-"`
 	// Processed is how many questions have all their runs: live while a launch runs, final after it.
 	Processed int `db:"processed"`
 	// Final are the statistics of the current runs; nil while the task is active.
@@ -276,19 +278,8 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) (
 			atWork = append(atWork, *row.AtWork)
 		}
 	}
-	targets, variants, err := readTargets(ctx, db, ids)
-	if err != nil {
+	if err := readTargets(ctx, db, place); err != nil {
 		return nil, err
-	}
-	for _, target := range targets {
-		if task := place[target.TaskID]; task != nil {
-			task.Targets = append(task.Targets, target)
-		}
-	}
-	for _, variant := range variants {
-		if task := place[variant.TaskID]; task != nil {
-			task.Variants = append(task.Variants, variant)
-		}
 	}
 	if len(atWork) == 0 { // counting is a statement of its own: planning it takes longer than reading a task that has ended
 		return tasks, nil

@@ -265,7 +265,7 @@ const requeueLost = `
 
 const insertLostRuns = `
 	WITH done AS (
-		SELECT * FROM units WHERE id = ANY ($1)),` + supersede + `
+		SELECT * FROM units WHERE id = ANY ($1)),` + Supersede + `
 	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, attempts, error_code, error_message)
 	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.variant, d.run_index, 'FAILED', d.losses, $2, $3
 	FROM done d

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/record"
 	"wending/jobs/agent"
 	"wending/jobs/guard"
 	"wending/jobs/protocol"
@@ -123,11 +125,11 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 			claim, err := bench.store.ClaimUnits(b.Context(), call, lease, wants(batch))
 			require.NoError(b, err)
 			require.NotEmpty(b, claim.Units)
-			results := make([]db.Result, len(claim.Units))
+			results := make([]record.Result, len(claim.Units))
 			for n, unit := range claim.Units {
-				results[n] = db.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("an answer of the usual kind"), AnswerKey: make([]byte, 32), Attempts: 1}
+				results[n] = record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("an answer of the usual kind"), AnswerKey: make([]byte, 32), Attempts: 1}
 			}
-			refused, err := bench.store.RecordResults(b.Context(), taskID, results)
+			refused, err := record.New(bench.store).Record(b.Context(), taskID, results)
 			require.NoError(b, err)
 			require.Empty(b, refused)
 			done += len(claim.Units)
@@ -163,6 +165,32 @@ func BenchmarkLaunchFourVariants(b *testing.B) {
 			n.Task.Concurrency = concurrency
 		})
 		b.ReportMetric(100*ideal.Seconds()/took.Seconds(), "%ofideal")
+	}
+}
+
+// The time of 5,000 calls of 100 ms at concurrency 64 with ten rules that judge the answers, as a multiple of the time
+// without.
+func BenchmarkLaunchWithTenRules(b *testing.B) {
+	const calls, concurrency, latency = 5000, 64, 100 * time.Millisecond
+	bench := newBench(b)
+	url := quickAgent(b, latency)
+	bench.startWorker(b, concurrency)
+	judged := func(n *db.NewTask) {
+		plain(url, concurrency)(n)
+		for place, rule := range [][2]string{
+			{"exact", `{"ignore_case":true}`}, {"contains", `{}`}, {"regex", `{"pattern":"^an? [a-z ]+kind$"}`}, {"number", `{"expected":"42"}`}, {"similarity", `{}`},
+			{"latency", `{"max_ms":500}`}, {"json_schema", `{"schema":{"type":"object"}}`}, {"json_path", `{"path":"$.a","equals":1}`},
+			{"expression", `{"expression":"len(answer) > 10"}`}, {"regex", `{"pattern":"(x+x+)+y"}`},
+		} {
+			n.Task.Evaluators = append(n.Task.Evaluators, db.Evaluator{
+				Number: place + 1, EvaluatorID: uuid.New(), Version: 1, Name: rule[0], Kind: rule[0], Config: json.RawMessage(rule[1]),
+			})
+		}
+	}
+	for b.Loop() {
+		without := runTask(b, bench, calls/20, calls, plain(url, concurrency))
+		with := runTask(b, bench, calls/20, calls, judged)
+		b.ReportMetric(with.Seconds()/without.Seconds(), "×-without")
 	}
 }
 

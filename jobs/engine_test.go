@@ -31,6 +31,7 @@ import (
 	"wending/db/history"
 	"wending/db/monitor"
 	"wending/db/presence"
+	"wending/db/record"
 	"wending/db/report"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -153,9 +154,9 @@ func wants(units int) []db.Want {
 }
 
 // record hands in one result of such a worker.
-func (b *bench) record(t testing.TB, taskID uuid.UUID, result db.Result) (accepted bool) {
+func (b *bench) record(t testing.TB, taskID uuid.UUID, result record.Result) (accepted bool) {
 	t.Helper()
-	refused, err := b.store.RecordResults(t.Context(), taskID, []db.Result{result})
+	refused, err := record.New(b.store).Record(t.Context(), taskID, []record.Result{result})
 	require.NoError(t, err)
 	return len(refused) == 0
 }
@@ -523,7 +524,7 @@ func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 	// The dead worker comes back with its answer.
-	require.False(t, b.record(t, taskID, db.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}), "a late result is thrown away")
+	require.False(t, b.record(t, taskID, record.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}), "a late result is thrown away")
 	var late int
 	require.NoError(t, b.tables.Get(&late, `SELECT count(*) FROM evaluation_runs WHERE response_body = 'late'`))
 	require.Zero(t, late)
@@ -727,7 +728,7 @@ func TestAResultRecordedTwiceCountsOnce(t *testing.T) {
 	units := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
 	require.Len(t, units, 1)
 	for range 2 { // the reply to the first commit was lost
-		require.True(t, b.record(t, taskID, db.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}))
+		require.True(t, b.record(t, taskID, record.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}))
 	}
 	var runs int
 	require.NoError(t, b.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs`))
@@ -1257,8 +1258,8 @@ func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
 	require.Equal(t, 1, lost)
 	current := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
 	require.Len(t, current, 1)
-	require.False(t, b.record(t, taskID, db.Result{Unit: old[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}))
-	require.True(t, b.record(t, taskID, db.Result{Unit: current[0], Status: db.RunSucceeded, Response: []byte("current"), Attempts: 1}))
+	require.False(t, b.record(t, taskID, record.Result{Unit: old[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}))
+	require.True(t, b.record(t, taskID, record.Result{Unit: current[0], Status: db.RunSucceeded, Response: []byte("current"), Attempts: 1}))
 	var text string
 	require.NoError(t, b.tables.Get(&text, `SELECT response_body FROM evaluation_runs`))
 	require.Equal(t, "current", text)
@@ -1364,7 +1365,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	close(release)
 	var refused atomic.Int64
 	dbtest.Await(t, 20*time.Second, "the database to refuse results", func() bool {
-		_, err := b.store.RecordResults(t.Context(), taskID, []db.Result{{Unit: db.Unit{ID: 1}, Status: db.RunFailed}})
+		_, err := record.New(b.store).Record(t.Context(), taskID, []record.Result{{Unit: db.Unit{ID: 1}, Status: db.RunFailed}})
 		if errors.Is(err, db.ErrUnavailable) {
 			refused.Add(1)
 		}

@@ -61,16 +61,9 @@ func (w *Worker) awaitSlot() bool {
 	return false
 }
 
-// launch is a launch that lanes can work on.
-type launch struct {
-	db.Call
-	// targets are what calling them takes, by their numbers.
-	targets map[int]tasks.Target
-}
-
 // readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because its
 // secrets cannot be decrypted.
-func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) {
+func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, error) {
 	call, err := w.Store.LaunchCall(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, nil
@@ -78,9 +71,9 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) 
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{Call: call, targets: map[int]tasks.Target{}}
+	l := &crew.Launch{Call: call, Targets: map[int]tasks.Target{}, Rules: tasks.RulesOf(call.Task)}
 	for _, target := range call.Task.Targets {
-		l.targets[target.Number], err = tasks.Open(w.Sealer, target)
+		l.Targets[target.Number], err = tasks.Open(w.Sealer, target)
 		if errors.Is(err, secret.ErrKey) {
 			return nil, w.fail(ctx, id, FailureSecretKey)
 		}
@@ -93,7 +86,7 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*launch, error) 
 
 // startOwnLanes starts up to n lanes of a launch in this process, as free slots allow, and returns how
 // many. Each lane is spared the round trip through Redis and another read of the launch.
-func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
+func (w *Worker) startOwnLanes(l *crew.Launch, n int) (started int, err error) {
 	slots := w.reserve(n)
 	var lanes []*crew.Lane
 	defer func() {
@@ -104,7 +97,7 @@ func (w *Worker) startOwnLanes(l *launch, n int) (started int, err error) {
 	if slots == 0 {
 		return 0, nil
 	}
-	if lanes, err = w.crews.Enter(w.calls, l.Call, l.targets, w.currentLease(), slots); err != nil {
+	if lanes, err = w.crews.Enter(w.calls, *l, w.currentLease(), slots); err != nil {
 		return 0, err
 	}
 	for _, lane := range lanes {
@@ -157,7 +150,7 @@ func (w *Worker) work(id uuid.UUID) error {
 		if err != nil || l == nil {
 			return err
 		}
-		lanes, err := w.crews.Enter(w.calls, l.Call, l.targets, w.currentLease(), 1)
+		lanes, err := w.crews.Enter(w.calls, *l, w.currentLease(), 1)
 		if err != nil || len(lanes) == 0 {
 			return err
 		}
@@ -169,7 +162,7 @@ func (w *Worker) work(id uuid.UUID) error {
 }
 
 // workIn works in a lane that was entered. next is the launch to continue with in the same slot, if there is one.
-func (w *Worker) workIn(lane *crew.Lane, l *launch) (next uuid.UUID, err error) {
+func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err error) {
 	w.Metrics.lanesBusy.Inc()
 	defer w.Metrics.lanesBusy.Dec()
 	end, isLast, err := lane.Work(w.calls)

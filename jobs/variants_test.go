@@ -16,6 +16,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/monitor"
+	"wending/db/record"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/stability"
@@ -288,16 +289,16 @@ func TestTheWorkedExampleOfVariants(t *testing.T) {
 	claim, err := b.store.ClaimUnits(t.Context(), call, b.beat(t, uuid.New()), []db.Want{{Target: 1, Units: 15}, {Target: 2, Units: 15}})
 	require.NoError(t, err)
 	require.Len(t, claim.Units, 30)
-	var results []db.Result
+	var results []record.Result
 	for _, unit := range claim.Units {
 		one := examples[unit.Variant-1][unit.QuestionID[len(unit.QuestionID)-1]-'1'][unit.RunIndex-1]
-		result := db.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(one.text), AnswerKey: stability.Key([]byte(one.text)), LatencyMS: one.latency, Attempts: 1}
+		result := record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(one.text), AnswerKey: stability.Key([]byte(one.text)), LatencyMS: one.latency, Attempts: 1}
 		if one == failed {
-			result = db.Result{Unit: unit, Status: db.RunFailed, ErrorCode: "AGENT_ERROR", Attempts: 1}
+			result = record.Result{Unit: unit, Status: db.RunFailed, ErrorCode: "AGENT_ERROR", Attempts: 1}
 		}
 		results = append(results, result)
 	}
-	refused, err := b.store.RecordResults(t.Context(), taskID, results)
+	refused, err := record.New(b.store).Record(t.Context(), taskID, results)
 	require.NoError(t, err)
 	require.Empty(t, refused)
 	finished, err := tasks.FinishLaunch(t.Context(), b.store, launchID)

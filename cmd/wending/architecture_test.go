@@ -41,6 +41,7 @@ var rooms = []string{
 	"db/library",
 	"db/monitor",
 	"db/presence",
+	"db/record",
 	"db/report",
 	"db/review",
 	"db/sealed",
@@ -53,22 +54,25 @@ var rooms = []string{
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
 	"handlers/admission", "handlers/live", "handlers/relay",
-	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/export", "jobs/guard", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/secret", "jobs/stability", "jobs/wire",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/guard", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/secret", "jobs/stability", "jobs/wire",
 	"static", "views/markdown", "views/paths", "views/text",
 }
 
 // strangers are libraries with the packages that alone may import them.
 var strangers = map[string][]string{
-	"github.com/labstack/echo/v4":         {"handlers", "handlers/web", "handlers/web/library", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
-	"github.com/danielgtaylor/huma/v2":    {"handlers/api", "handlers/api/library", "handlers/rest"},
-	"github.com/jmoiron/sqlx":             {"db", "db/dbtest", "db/embedded", "db/history", "db/library", "db/monitor", "db/pg", "db/report", "db/review", "db/sealed"},
-	"github.com/lib/pq":                   {"db", "db/dbtest", "db/embedded", "db/library", "db/monitor", "db/pg", "db/report", "db/review", "db/tasklist"},
-	"github.com/hibiken/asynq":            {"jobs"},
-	"github.com/nicksnyder/go-i18n/v2":    {"views/text"},
-	"github.com/getsentry/sentry-go":      {"cmd/wending"},
-	"github.com/a-h/templ":                {"handlers/pages", "handlers/web", "handlers/web/library", "views/ui", "views/questions", "views/library", "views/comparison", "views/variants", "views/tasks", "views/results", "views/system", "views/markdown"},
-	"github.com/klauspost/compress/flate": {"jobs/export"},
-	"github.com/xuri/excelize/v2":         {"jobs/dataset", "jobs/dataset/datasettest"},
+	"github.com/labstack/echo/v4":              {"handlers", "handlers/web", "handlers/web/library", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
+	"github.com/danielgtaylor/huma/v2":         {"handlers/api", "handlers/api/library", "handlers/rest"},
+	"github.com/jmoiron/sqlx":                  {"db", "db/dbtest", "db/embedded", "db/history", "db/library", "db/monitor", "db/pg", "db/report", "db/review", "db/sealed"},
+	"github.com/lib/pq":                        {"db", "db/dbtest", "db/embedded", "db/library", "db/monitor", "db/pg", "db/record", "db/report", "db/review", "db/tasklist"},
+	"github.com/hibiken/asynq":                 {"jobs"},
+	"github.com/nicksnyder/go-i18n/v2":         {"views/text"},
+	"github.com/getsentry/sentry-go":           {"cmd/wending"},
+	"github.com/a-h/templ":                     {"handlers/pages", "handlers/web", "handlers/web/library", "views/ui", "views/questions", "views/library", "views/comparison", "views/variants", "views/tasks", "views/results", "views/system", "views/markdown"},
+	"github.com/klauspost/compress/flate":      {"jobs/export"},
+	"github.com/expr-lang/expr":                {"jobs/evaluate"},
+	"github.com/ohler55/ojg/jp":                {"jobs/evaluate"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {"jobs/evaluate"},
+	"github.com/xuri/excelize/v2":              {"jobs/dataset", "jobs/dataset/datasettest"},
 }
 
 const maxLines = 2500

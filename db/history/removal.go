@@ -56,19 +56,24 @@ func deleteUnits(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (removed in
 // be large, and the server must not be silent for long.
 func deleteRuns(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, includeCurrent bool) (removed int, err error) {
 	const step = `
-		DELETE FROM evaluation_runs
-		WHERE id = ANY (ARRAY(
-			SELECT r.id
-			FROM launches l
-			JOIN evaluation_runs r ON r.launch_id = l.id
-			WHERE l.task_id = $1 AND ($2 OR NOT r.is_current)
-			LIMIT 1000))`
+		WITH gone AS (
+			DELETE FROM evaluation_runs
+			WHERE id = ANY (ARRAY(
+				SELECT r.id
+				FROM launches l
+				JOIN evaluation_runs r ON r.launch_id = l.id
+				WHERE l.task_id = $1 AND ($2 OR NOT r.is_current)
+				LIMIT 1000))
+			RETURNING id),
+		verdicts AS (
+			DELETE FROM evaluations WHERE run_id IN (SELECT id FROM gone))
+		SELECT count(*) FROM gone`
 	for {
-		result, err := tx.ExecContext(ctx, step, taskID, includeCurrent)
-		n, err := pg.Affected("delete runs", result, err)
+		var n int
+		err := tx.GetContext(ctx, &n, step, taskID, includeCurrent)
 		removed += n
 		if err != nil || n == 0 {
-			return removed, err
+			return removed, pg.Classify("delete runs", err)
 		}
 	}
 }

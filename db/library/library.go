@@ -1,9 +1,11 @@
-// Package library stores what is saved to be used in tasks: providers and their models, agents, prompts and datasets.
+// Package library stores what is saved to be used in tasks: providers and their models, agents, prompts, datasets and
+// evaluators.
 // Tasks keep copies: nothing here reaches one that exists.
 package library
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -126,6 +128,21 @@ type DatasetVersion struct {
 	SavedAt        time.Time      `db:"saved_at"`
 }
 
+// Evaluator is a row of evaluators with its newest version.
+type Evaluator struct {
+	Entry
+	EvaluatorVersion
+}
+
+// EvaluatorVersion is a row of evaluator_versions; rows are never changed.
+type EvaluatorVersion struct {
+	Version int `db:"version"` // from 1
+	// Rule is what it does (evaluate.Kind), Config a JSON object that says how.
+	Rule    string          `db:"kind"`
+	Config  json.RawMessage `db:"config"`
+	SavedAt time.Time       `db:"saved_at"`
+}
+
 // table is one kind of entry: its name, its columns beside those of an Entry, where its rows come from, and what uses one
 // of them (as a subquery over the id $1).
 type table[T any] struct {
@@ -144,8 +161,9 @@ const (
 	promptVersionColumns = "v.version, v.system_template, v.user_template, v.note, v.saved_at"
 	datasetVersion       = `v.version, v.file_name, v.extension, v.size, v.sha256, v.question_column, v.answer_column, v.columns,
 		v.total_items, v.note, v.saved_at`
-	usedAsTarget = taskUses + `(SELECT task_id FROM task_targets WHERE library_id = $1)`
-	taskUses     = `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE id IN `
+	evaluatorVersion = "v.version, v.kind, v.config, v.saved_at"
+	usedAsTarget     = taskUses + `(SELECT task_id FROM task_targets WHERE library_id = $1)`
+	taskUses         = `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE id IN `
 )
 
 // KindEntry is what errors call an entry that does not exist.
@@ -171,16 +189,19 @@ var (
 		taskUses+`(SELECT task_id FROM task_variants WHERE prompt_id = $1)`)
 	datasets = newTable[Dataset]("datasets", []string{"description"}, "e.description, "+datasetVersion, strings.ReplaceAll(newestVersion, "%s", "dataset_versions"),
 		`SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE dataset_id = $1`)
+	evaluators = newTable[Evaluator]("evaluators", nil, evaluatorVersion, strings.ReplaceAll(newestVersion, "%s", "evaluator_versions"),
+		taskUses+`(SELECT task_id FROM task_evaluators WHERE evaluator_id = $1)`)
 )
 
 // Library reads and writes entries.
 type Library struct {
-	db        *pg.Pool
-	Providers Kind[Provider]
-	Models    Kind[Model]
-	Agents    Kind[Agent]
-	Prompts   Kind[Prompt]
-	Datasets  Kind[Dataset]
+	db         *pg.Pool
+	Providers  Kind[Provider]
+	Models     Kind[Model]
+	Agents     Kind[Agent]
+	Prompts    Kind[Prompt]
+	Datasets   Kind[Dataset]
+	Evaluators Kind[Evaluator]
 }
 
 // New returns the library of a store.
@@ -188,6 +209,7 @@ func New(store *db.Store) Library {
 	pool := store.Pool()
 	return Library{
 		pool, Kind[Provider]{pool, providers}, Kind[Model]{pool, models}, Kind[Agent]{pool, agents}, Kind[Prompt]{pool, prompts}, Kind[Dataset]{pool, datasets},
+		Kind[Evaluator]{pool, evaluators},
 	}
 }
 

@@ -21,30 +21,57 @@ const insertDatasetVersion = `
 	INSERT INTO dataset_versions (entry_id, version, file_name, extension, size, sha256, question_column, answer_column, columns, total_items, note)
 	VALUES (:id, :version, :file_name, :extension, :size, :sha256, :question_column, :answer_column, :columns, :total_items, :note)`
 
+const insertEvaluatorVersion = `
+	INSERT INTO evaluator_versions (entry_id, version, kind, config)
+	SELECT :id, coalesce(max(version), 0) + 1, :kind, :config
+	FROM evaluator_versions
+	WHERE entry_id = :id`
+
 // InsertPrompt stores a prompt with its first version.
 func (l Library) InsertPrompt(ctx context.Context, prompt Prompt) error {
-	return l.db.InTx(ctx, "store a prompt", func(tx *sqlx.Tx) error {
-		if err := l.Prompts.insert(ctx, tx, prompt); err != nil {
-			return err
-		}
-		_, err := tx.NamedExecContext(ctx, insertPromptVersion, prompt)
-		return pg.Classify("store a prompt's version", err)
-	})
+	return insertVersioned(ctx, l.Prompts, prompt, insertPromptVersion)
 }
 
 // AddPromptVersion stores the next version of a prompt, and returns the prompt with it.
 func (l Library) AddPromptVersion(ctx context.Context, prompt Prompt) (Prompt, error) {
-	err := l.db.InTx(ctx, "store a prompt's version", func(tx *sqlx.Tx) error {
-		if err := touch(ctx, tx, "prompts", prompt.ID); err != nil {
+	return addVersion(ctx, l.Prompts, prompt.ID, prompt, insertPromptVersion)
+}
+
+// InsertEvaluator stores an evaluator with its first version.
+func (l Library) InsertEvaluator(ctx context.Context, evaluator Evaluator) error {
+	return insertVersioned(ctx, l.Evaluators, evaluator, insertEvaluatorVersion)
+}
+
+// AddEvaluatorVersion stores the next version of an evaluator, and returns the evaluator with it.
+func (l Library) AddEvaluatorVersion(ctx context.Context, evaluator Evaluator) (Evaluator, error) {
+	return addVersion(ctx, l.Evaluators, evaluator.ID, evaluator, insertEvaluatorVersion)
+}
+
+// insertVersioned stores an entry with its first version.
+func insertVersioned[T any](ctx context.Context, kind Kind[T], entry T, insertVersion string) error {
+	return kind.db.InTx(ctx, "store into "+kind.name, func(tx *sqlx.Tx) error {
+		if err := kind.insert(ctx, tx, entry); err != nil {
 			return err
 		}
-		_, err := tx.NamedExecContext(ctx, insertPromptVersion, prompt)
-		return pg.Classify("store a prompt's version", err)
+		_, err := tx.NamedExecContext(ctx, insertVersion, entry)
+		return pg.Classify("store the first version of an entry of "+kind.name, err)
+	})
+}
+
+// addVersion stores the next version of an entry, and returns the entry with it.
+func addVersion[T any](ctx context.Context, kind Kind[T], id uuid.UUID, entry T, insertVersion string) (T, error) {
+	err := kind.db.InTx(ctx, "store a version of an entry of "+kind.name, func(tx *sqlx.Tx) error {
+		if err := touch(ctx, tx, kind.name, id); err != nil {
+			return err
+		}
+		_, err := tx.NamedExecContext(ctx, insertVersion, entry)
+		return pg.Classify("store a version of an entry of "+kind.name, err)
 	})
 	if err != nil {
-		return Prompt{}, err
+		var none T
+		return none, err
 	}
-	return l.Prompts.Get(ctx, prompt.ID)
+	return kind.Get(ctx, id)
 }
 
 // touch locks an entry, so that versions are numbered one after another.
@@ -70,6 +97,22 @@ func (l Library) PromptVersion(ctx context.Context, id uuid.UUID, number int) (v
 // PromptVersions returns a page of the versions of a prompt, newest first.
 func (l Library) PromptVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []PromptVersion, err error) {
 	err = l.listVersions(ctx, &versions, readPromptVersion, id, page)
+	return versions, err
+}
+
+const readEvaluatorVersion = `
+	SELECT ` + evaluatorVersion + `
+	FROM (SELECT *, created_at AS saved_at FROM evaluator_versions WHERE entry_id = $1) v`
+
+// EvaluatorVersion returns a version of an evaluator, or ErrNotFound.
+func (l Library) EvaluatorVersion(ctx context.Context, id uuid.UUID, number int) (version EvaluatorVersion, err error) {
+	err = l.getVersion(ctx, &version, readEvaluatorVersion, id, number)
+	return version, err
+}
+
+// EvaluatorVersions returns a page of the versions of an evaluator, newest first.
+func (l Library) EvaluatorVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []EvaluatorVersion, err error) {
+	err = l.listVersions(ctx, &versions, readEvaluatorVersion, id, page)
 	return versions, err
 }
 

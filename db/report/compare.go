@@ -30,13 +30,15 @@ type compared struct {
 	FirstTokenMS *float64         `db:"first_token_ms"`
 	TotalTokens  *float64         `db:"total_tokens"`
 	Cost         *float64         `db:"cost"`
+	PassShare    *float64         `db:"pass_share"`
+	Score        *float64         `db:"score"`
 }
 
 const readComparable = `
 	SELECT i.id, i.number, i.question_id, i.text, v.variant,
 		q.level, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
-		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost
+		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost, r.pass_share, r.score
 	FROM (
 		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
 			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item
@@ -51,7 +53,8 @@ const readComparable = `
 			avg(latency_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
 			avg(first_token_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS first_token_ms,
 			avg(total_tokens::float8) FILTER (WHERE status = 'SUCCEEDED') AS total_tokens,
-			avg(cost::float8) FILTER (WHERE status = 'SUCCEEDED') AS cost
+			avg(cost::float8) FILTER (WHERE status = 'SUCCEEDED') AS cost,
+			count(*) FILTER (WHERE passed) / nullif(count(passed), 0)::float8 AS pass_share, avg(score) AS score
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current AND variant = ANY ($2)
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
@@ -96,6 +99,7 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Level: stability.Unknown,
 			Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, SuccessRate: &row.SuccessRate,
 			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
+			PassShare: row.PassShare, Score: row.Score,
 		}
 		if row.Level != nil {
 			question.Level, question.Letters = *row.Level, *row.Letters

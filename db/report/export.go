@@ -40,6 +40,7 @@ type Run struct {
 	ErrorCode    *string
 	ErrorMessage *string
 	db.Usage
+	Evaluations db.Evaluations
 }
 
 const readExport = `
@@ -47,6 +48,7 @@ const readExport = `
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
+		` + db.EvaluationsOfRun + ` AS evaluations,
 		q.level, q.agreement, q.similarity, q.answers, q.letters
 	FROM evaluation_items i
 	JOIN task_variants v ON v.task_id = i.task_id
@@ -68,12 +70,13 @@ type exportLine struct {
 	ErrorCode    *string       `db:"error_code"`
 	ErrorMessage *string       `db:"error_message"`
 	db.Usage
+	Evaluations db.Evaluations `db:"evaluations"`
 }
 
 func (l exportLine) run() Run {
 	return Run{
 		RunIndex: *l.RunIndex, Status: *l.Status, Response: l.Response, Exact: l.Exact,
-		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage, Usage: l.Usage,
+		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage, Usage: l.Usage, Evaluations: l.Evaluations,
 	}
 }
 

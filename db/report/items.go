@@ -38,22 +38,41 @@ type Filter struct {
 	Variant int
 	// Statuses keeps items of which a run has one of them; STOPPED is that of a run that never took place.
 	Statuses []db.RunStatus
+	// Passed keeps items of which a run passed, or did not pass, MinScore and MaxScore those of which a run has such a score:
+	// all of the same run, as Statuses. nil takes any.
+	Passed             *bool
+	MinScore, MaxScore *float64
+	// Evaluator is the number of the one whose verdicts count, and of which there must be one; 0 means all together.
+	Evaluator int
 	// Unstable keeps items that a variant answered in more than one way.
 	Unstable bool
 	// Sort is one of Sorts, with a - before it in descending order; empty is question_id.
 	Sort string
 }
 
-// sorts are what items may be ordered by. No evaluator judges yet, so a pass rate is unknown.
+// judges reports whether the filter asks what evaluators say.
+func (f Filter) judges() bool {
+	return f.Passed != nil || f.MinScore != nil || f.MaxScore != nil || f.Evaluator != 0
+}
+
+// sorts are what items may be ordered by.
 var sorts = map[string]string{
 	"question_id": "i.question_id",
 	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
-	"pass_rate":   "CAST(NULL AS float8)",
+	"pass_rate":   "(SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / nullif(count(r.passed), 0) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))",
 	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
 }
 
 // Sorts are what items may be ordered by.
 var Sorts = []string{"question_id", "agreement", "pass_rate", "latency"}
+
+// joinVerdicts joins the verdict v on a run r: that of one evaluator, or of all together.
+func (f Filter) joinVerdicts() string {
+	if f.Evaluator != 0 {
+		return `JOIN evaluations v ON v.run_id = r.id AND v.evaluator = :evaluator AND v.status = 'SUCCEEDED'`
+	}
+	return `CROSS JOIN LATERAL (SELECT r.passed, r.score) v`
+}
 
 func (f Filter) where() string {
 	where := `
@@ -64,12 +83,17 @@ func (f Filter) where() string {
 		where += `
 		  AND EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.answers > 1 AND (:variant = 0 OR q.variant = :variant))`
 	}
-	if len(f.Statuses) > 0 {
+	if len(f.Statuses) > 0 || f.judges() {
 		where += `
 		  AND (EXISTS (
 				SELECT FROM evaluation_runs r
-				WHERE r.item_id = i.id AND r.is_current AND r.status = ANY (:statuses) AND (:variant = 0 OR r.variant = :variant))`
-		if slices.Contains(f.Statuses, db.RunStopped) {
+				` + f.joinVerdicts() + `
+				WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant)
+				  AND (cardinality(CAST(:statuses AS text[])) IS NULL OR cardinality(CAST(:statuses AS text[])) = 0 OR r.status = ANY (:statuses))
+				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
+				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
+				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score))`
+		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() { // what never took place has no verdict
 			where += `
 			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))
 				< (SELECT runs_per_item * CASE WHEN :variant = 0 THEN total_variants ELSE 1 END FROM evaluation_tasks WHERE id = :task)`
@@ -83,6 +107,7 @@ func (f Filter) where() string {
 func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (items []db.Item, total int, err error) {
 	arguments := map[string]any{
 		"task": taskID, "question": filter.QuestionID, "assessed": filter.OnlyAssessed, "variant": filter.Variant, "statuses": pq.Array(filter.Statuses),
+		"passed": filter.Passed, "min_score": filter.MinScore, "max_score": filter.MaxScore, "evaluator": filter.Evaluator,
 		"size": page.Size, "offset": page.Offset(),
 	}
 	if err := pg.GetNamed(ctx, r.db, &total, `SELECT count(*) FROM evaluation_items i`+filter.where(), arguments); err != nil {

@@ -14,7 +14,8 @@ import (
 const RunColumns = `r.id, r.unit_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
 	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
 	r.error_code, r.error_message, r.created_at,
-	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms`
+	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
+	r.passed, r.score, ` + db.EvaluationsOfRun + ` AS evaluations`
 
 // CurrentRuns returns the current runs of these items with at most limit characters of each response, ordered by
 // item, variant and run_index.

@@ -121,10 +121,9 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 		body.Transitions[transition] = compared.Count(transition)
 	}
 	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(comparison.Unknown), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
-	unjudged := Change{LeftOut: len(compared.Pairs)} // there are no evaluators yet
 	body.Differences = map[string]Change{
 		"agreement": newChange(compared.Agreement), "success_rate": newChange(compared.SuccessRate), "latency_ms": newChange(compared.LatencyMS),
-		"pass_share": unjudged, "score": unjudged,
+		"pass_share": newChange(compared.PassShare), "score": newChange(compared.Score),
 	}
 	return output, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,38 +18,39 @@ import (
 	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/export"
 	"wending/jobs/stability"
 )
 
 // Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
 type Run struct {
-	RunID           *int64       `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
-	UnitID          *int64       `json:"unit_id" example:"4708"`
-	Variant         int          `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
-	RunIndex        int          `json:"run_index" doc:"1, 2, 3 …" example:"1"`
-	Status          db.RunStatus `json:"status" enum:"SUCCEEDED,FAILED,TIMEOUT,STOPPED" example:"SUCCEEDED"`
-	ResponseBody    *string      `json:"response_body" example:"北京"`
-	Reasoning       *string      `json:"reasoning"`
-	LatencyMS       *int         `json:"latency_ms" doc:"Of the last attempt" example:"812"`
-	Attempts        *int         `json:"attempts" example:"1"`
-	ErrorCode       *string      `json:"error_code" example:"HTTP_502"`
-	ErrorMessage    *string      `json:"error_message"`
-	CreatedAt       *rest.Moment `json:"created_at"`
-	InputTokens     *int         `json:"input_tokens" doc:"As the agent says; null: it does not" example:"120"`
-	OutputTokens    *int         `json:"output_tokens" example:"35"`
-	ReasoningTokens *int         `json:"reasoning_tokens"`
-	TotalTokens     *int         `json:"total_tokens" example:"155"`
-	Cost            *string      `json:"cost" doc:"Decimal number, by the prices that the task was created with; null: unknown" example:"0.00065"`
-	Currency        *string      `json:"currency" example:"USD"`
-	FirstTokenMS    *int         `json:"first_token_ms" doc:"null unless the answer was streamed" example:"310"`
-	Evaluations     []struct{}   `json:"evaluations"`
+	RunID           *int64              `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
+	UnitID          *int64              `json:"unit_id" example:"4708"`
+	Variant         int                 `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
+	RunIndex        int                 `json:"run_index" doc:"1, 2, 3 …" example:"1"`
+	Status          db.RunStatus        `json:"status" enum:"SUCCEEDED,FAILED,TIMEOUT,STOPPED" example:"SUCCEEDED"`
+	ResponseBody    *string             `json:"response_body" example:"北京"`
+	Reasoning       *string             `json:"reasoning"`
+	LatencyMS       *int                `json:"latency_ms" doc:"Of the last attempt" example:"812"`
+	Attempts        *int                `json:"attempts" example:"1"`
+	ErrorCode       *string             `json:"error_code" example:"HTTP_502"`
+	ErrorMessage    *string             `json:"error_message"`
+	CreatedAt       *rest.Moment        `json:"created_at"`
+	InputTokens     *int                `json:"input_tokens" doc:"As the agent says; null: it does not" example:"120"`
+	OutputTokens    *int                `json:"output_tokens" example:"35"`
+	ReasoningTokens *int                `json:"reasoning_tokens"`
+	TotalTokens     *int                `json:"total_tokens" example:"155"`
+	Cost            *string             `json:"cost" doc:"Decimal number, by the prices that the task was created with; null: unknown" example:"0.00065"`
+	Currency        *string             `json:"currency" example:"USD"`
+	FirstTokenMS    *int                `json:"first_token_ms" doc:"null unless the answer was streamed" example:"310"`
+	Evaluations     []export.Evaluation `json:"evaluations" doc:"What the task's evaluators say; empty for a run that failed"`
 }
 
 // newRun describes a run of a task.
 func newRun(r db.Run, task db.Task) Run {
 	r.Variant = max(1, r.Variant)
 	if r.Status == db.RunStopped {
-		return Run{Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, Evaluations: []struct{}{}}
+		return Run{Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, Evaluations: []export.Evaluation{}}
 	}
 	var currency *string
 	if r.Cost != nil && r.Variant <= len(task.Variants) {
@@ -56,7 +58,7 @@ func newRun(r db.Run, task db.Task) Run {
 	}
 	return Run{
 		InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
-		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: []struct{}{}, Variant: r.Variant,
+		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: rest.NewEvaluations(r.Evaluations, task.Evaluators), Variant: r.Variant,
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
 		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
@@ -115,11 +117,14 @@ type VariantLikeness struct {
 	PassShare  *float64         `json:"pass_share" doc:"Share of the judged runs that pass; null without evaluators"`
 }
 
-func newVariantLikeness(q report.Question, variants []db.Variant) []VariantLikeness {
+func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {
 	list := make([]VariantLikeness, len(variants))
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
 		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, nil}
+		if share, isJudged := shares[variant.Number]; isJudged {
+			list[n].PassShare = &share
+		}
 	}
 	return list
 }
@@ -155,6 +160,10 @@ type resultsInput struct {
 	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only this variant's runs" example:"2"`
 	Status     []string `query:"status,explode" doc:"Only questions of which a run has one of these; repeatable or comma-separated" example:"FAILED"`
 	Unstable   bool     `query:"unstable" doc:"Only questions that a variant answered in more than one way"`
+	Passed     string   `query:"passed" enum:"true,false" doc:"Only questions of which a run passed, or did not pass" example:"false"`
+	Evaluator  string   `query:"evaluator" doc:"The id of an evaluator of the task: passed and scores are then its own; alone, it keeps what it has a verdict on"`
+	MinScore   string   `query:"min_score" doc:"Only questions of which a run has at least this score, 0–1" example:"0.5"`
+	MaxScore   string   `query:"max_score" doc:"Only questions of which a run has at most this score" example:"1"`
 	Sort       string   `query:"sort" doc:"question_id, agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
 	Partial    bool     `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
 }
@@ -176,10 +185,43 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 			}
 		}
 	}
+	if err := i.verdicts(task, &filter); err != nil {
+		return filter, err
+	}
 	if !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(i.Sort, "question_id"), "-")) {
 		return filter, fault.Parameter("sort", fault.OneOf(report.Sorts...))
 	}
 	return filter, nil
+}
+
+// verdicts are the parts of the filter about what evaluators say.
+func (i *resultsInput) verdicts(task db.Task, filter *report.Filter) error {
+	if i.Passed != "" {
+		passed := i.Passed == "true"
+		filter.Passed = &passed
+	}
+	for name, of := range map[string]struct {
+		text string
+		to   **float64
+	}{"min_score": {i.MinScore, &filter.MinScore}, "max_score": {i.MaxScore, &filter.MaxScore}} {
+		if of.text == "" {
+			continue
+		}
+		score, err := strconv.ParseFloat(of.text, 64)
+		if err != nil || !(score >= 0 && score <= 1) {
+			return fault.Parameter(name, fault.Between(0, 1))
+		}
+		*of.to = &score
+	}
+	if i.Evaluator == "" {
+		return nil
+	}
+	at := slices.IndexFunc(task.Evaluators, func(e db.Evaluator) bool { return e.EvaluatorID.String() == i.Evaluator })
+	if at < 0 {
+		return fault.Parameter("evaluator", fault.Saved())
+	}
+	filter.Evaluator = task.Evaluators[at].Number
+	return nil
 }
 
 // getResults streams a page of results, one answer at a time: a hundred questions with twenty answers of megabytes
@@ -205,6 +247,12 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
+	var shares map[int64]map[int]float64
+	if len(task.Evaluators) > 0 {
+		if shares, err = report.New(h.Store).PassShares(ctx, ids); err != nil {
+			return nil, err
+		}
+	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		c.Response().Header().Set("Content-Type", "application/json")
@@ -220,7 +268,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 			if n > 0 {
 				stream.Text(",")
 			}
-			if err := h.streamItem(ctx.Context(), stream, task, item, questions[item.ID], input.Variant); err != nil {
+			if err := h.streamItem(ctx.Context(), stream, task, item, questions[item.ID], shares[item.ID], input.Variant); err != nil {
 				return err
 			}
 		}
@@ -233,12 +281,12 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 
 // streamItem writes a question with its runs, those of one variant if it is not 0. Runs that never took place fill the
 // gaps.
-func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item, q report.Question, variant int) error {
+func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item, q report.Question, shares map[int]float64, variant int) error {
 	stream.Open(struct {
 		Item
 		Likeness
 		Variants []VariantLikeness `json:"variants"`
-	}{newItem(i, task.VariableNames), newLikeness(q, task.TotalVariants), newVariantLikeness(q, task.Variants)})
+	}{newItem(i, task.VariableNames), newLikeness(q, task.TotalVariants), newVariantLikeness(q, task.Variants, shares)})
 	stream.Text(`,"runs":[`)
 	place, isFirst := 0, true // among all runs that the question is to have
 	write := func(r db.Run) {

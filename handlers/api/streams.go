@@ -214,8 +214,8 @@ func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) e
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
 		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
 	}
-	if !task.IsPlain() {
-		report.Variants = exportVariants(task)
+	if !task.IsPlain() || len(task.Evaluators) > 0 {
+		report.Variants, report.Evaluators = exportVariants(task), exportEvaluators(task.Evaluators)
 	}
 	if model := typed(task).Model; model != nil {
 		report.AgentModel = *model
@@ -237,6 +237,22 @@ func exportVariants(task db.Task) []export.Variant {
 		}
 		if variant.PromptVersion != nil {
 			list[n].Prompt, _, _ = strings.Cut(variant.Name, " × ")
+		}
+	}
+	return list
+}
+
+// exportEvaluators are a task's evaluators. One that is there in several versions is told apart by them.
+func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
+	counts := map[string]int{}
+	for _, one := range evaluators {
+		counts[one.Name]++
+	}
+	list := make([]export.Evaluator, len(evaluators))
+	for n, one := range evaluators {
+		list[n] = export.Evaluator{Number: one.Number, Column: one.Name}
+		if counts[one.Name] > 1 {
+			list[n].Column += " v" + strconv.Itoa(one.Version)
 		}
 	}
 	return list
@@ -319,6 +335,7 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
 			},
+			Evaluations: rest.NewEvaluations(run.Evaluations, task.Evaluators),
 		})
 	}
 	return item, nil

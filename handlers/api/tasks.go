@@ -9,13 +9,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"wending/db"
-	"wending/db/report"
 	"wending/db/tasklist"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
 
@@ -61,7 +59,7 @@ func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(),
 type detail struct {
 	Summary
 	Variants        []Variant         `json:"variants"`
-	Evaluators      []struct{}        `json:"evaluators"`
+	Evaluators      []TaskEvaluator       `json:"evaluators" doc:"What judges the answers"`
 	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
 	AgentModel      *string           `json:"agent_model" example:"v1.2"`
@@ -103,7 +101,7 @@ func ShownURL(task db.Task) string {
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	target := typed(task)
 	return detail{
-		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: []struct{}{}, TotalRuns: task.TotalRuns(),
+		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), TotalRuns: task.TotalRuns(),
 		AgentURL: ShownURL(task), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit,
@@ -138,6 +136,8 @@ type librarySelection struct {
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
 	Models  []string `json:"models,omitempty" doc:"Saved models, by their ids"`
 	Agents  []string `json:"agents,omitempty" doc:"Saved agents, by their ids"`
+	// Evaluators are at most ten.
+	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
 }
 
 // changeFields are the fields of taskFields that replace those of the task that is copied; none is required.
@@ -265,6 +265,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	}
 	return &createdTaskOutput{createdTask{
 		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
+		Evaluators: newEvaluators(n.Evaluators),
 	}}, nil
 }
 
@@ -311,49 +312,6 @@ func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, e
 		return nil, err
 	}
 	return &taskOutput{Body: newDetail(task, statistics)}, nil
-}
-
-// variantStatistics are the numbers of one variant.
-type variantStatistics struct {
-	report.VariantStatistics
-	Levels map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, wording, different, empty, unknown"`
-}
-
-type statisticsOutput struct {
-	Body struct {
-		IsFinal     bool                `json:"is_final" doc:"False while a launch is active, so that results may still change"`
-		Variants    []variantStatistics `json:"variants"`
-		Evaluators  []struct{}          `json:"evaluators"`
-		ItemsShared int                 `json:"items_shared" doc:"Questions that all variants have" example:"100"`
-	}
-}
-
-func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statisticsOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	numbers, err := report.New(h.Store).VariantStatistics(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	levels, err := report.New(h.Store).Levels(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	output := &statisticsOutput{}
-	output.Body.IsFinal, output.Body.ItemsShared, output.Body.Evaluators = !task.Status.IsActive(), task.TotalItems, []struct{}{}
-	for _, one := range numbers {
-		counts := map[string]int{}
-		known := 0
-		for _, level := range stability.Levels {
-			counts[string(level)] = levels[one.Number][string(level)]
-			known += levels[one.Number][string(level)]
-		}
-		counts[string(stability.Unknown)] += task.TotalItems - known
-		output.Body.Variants = append(output.Body.Variants, variantStatistics{one, counts})
-	}
-	return output, nil
 }
 
 func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, error) {

@@ -170,6 +170,8 @@ func (f *Fault) Beside(locale text.Locale) string {
 		return f.Message(locale)
 	case f.limit.key == requiredKey:
 		return locale.Text("error.beside.required")
+	case f.limit.key == ruleKey:
+		return locale.TextWith("error.beside.rule", f.limit.args)
 	}
 	return locale.Text("error.beside", "Range", locale.TextWith(f.limit.key, f.limit.args))
 }
@@ -234,6 +236,11 @@ func Rate() Limit { return Limit{key: "error.range.rate"} }
 
 // LongTextUpTo allows texts of at most so many characters, on several lines.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
+
+// Rule says what is wrong with a rule's configuration.
+func Rule(detail string) Limit { return Limit{ruleKey, map[string]any{"Detail": detail}} }
+
+const ruleKey = "error.range.rule"
 
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }

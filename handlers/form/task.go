@@ -35,6 +35,7 @@ type Library interface {
 	ModelTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
 	AgentTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
 	Prompt(ctx context.Context, r library.Reference) (tasks.NewPrompt, error)
+	Evaluator(ctx context.Context, r library.Reference) (db.Evaluator, error)
 	Dataset(ctx context.Context, r library.Reference) (entries.Dataset, error)
 	ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error)
 }
@@ -263,8 +264,8 @@ func (c *checker) rate() {
 
 // references resolves what the form names of the library.
 func (c *checker) references(ctx context.Context, saved Library) {
-	for _, field := range []string{"prompts", "models", "agents"} {
-		if len(c.form.List(field)) > tasks.MaxVariants { // before anything is looked up
+	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants, "agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
+		if len(c.form.List(field)) > most { // before anything is looked up
 			c.fail(field, fault.New("TASK_TOO_LARGE"))
 			return
 		}
@@ -325,6 +326,21 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			break
 		}
 		c.n.Prompts = append(c.n.Prompts, prompt)
+	}
+	if c.form.Has("evaluators") {
+		c.n.Evaluators = nil
+	}
+	for _, text := range c.form.List("evaluators") {
+		reference, err := library.ParseReference(text)
+		var evaluator db.Evaluator
+		if err == nil {
+			evaluator, err = saved.Evaluator(ctx, reference)
+		}
+		if err != nil {
+			failed("evaluators", err)
+			break
+		}
+		c.n.Evaluators = append(c.n.Evaluators, evaluator)
 	}
 	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
 		reference, err := library.ParseReference(text)

@@ -22,6 +22,8 @@ type Question struct {
 	// SuccessRate is the share of its runs that succeeded; the others are means of those runs, TotalTokens and Cost of those
 	// that tell them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
+	// PassShare is the share of its judged runs that pass, Score the mean score of its runs.
+	PassShare, Score *float64
 	// Letters has one letter a run, as stability.Question has.
 	Letters string
 }
@@ -57,6 +59,7 @@ type Comparison struct {
 	// OnlyA and OnlyB are questions that the other task does not have.
 	OnlyA, OnlyB                      []Question
 	Agreement, SuccessRate, LatencyMS Change
+	PassShare, Score                  Change
 }
 
 // Count is how many questions went a way.
@@ -103,6 +106,8 @@ func Compare(a, b []Question) (c Comparison) {
 	c.Agreement = c.change(func(q Question) *float64 { return q.Agreement })
 	c.SuccessRate = c.change(func(q Question) *float64 { return q.SuccessRate })
 	c.LatencyMS = c.change(func(q Question) *float64 { return q.LatencyMS })
+	c.PassShare = c.change(func(q Question) *float64 { return q.PassShare })
+	c.Score = c.change(func(q Question) *float64 { return q.Score })
 	return c
 }
 

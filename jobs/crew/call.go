@@ -8,7 +8,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"wending/db"
+	"wending/db/record"
 	"wending/jobs/agent"
+	"wending/jobs/evaluate"
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
@@ -34,21 +36,24 @@ func newRetry() retryClock {
 
 // attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; otherwise the unit
 // is to be returned, because the call was cut.
-func (c *crew) attempt(unit claimed) (result *db.Result, isParked bool) {
+func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 	ctx := c.calls
 	answer := c.ask(ctx, unit.Unit)
 	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
 		return nil, false
 	}
-	target := c.call.Task.Targets[unit.Target-1]
+	target := c.Task.Targets[unit.Target-1]
 	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {
-		if err := c.Store.PostponeOrigin(ctx, c.call.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
+		if err := c.Store.PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
 			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
-	if !agent.MayRetry(answer, target.RetryOn) || unit.attempt > c.call.Task.MaxRetries {
+	if !agent.MayRetry(answer, target.RetryOn) || unit.attempt > c.Task.MaxRetries {
 		outcome := newResult(unit.Unit, answer, unit.attempt)
+		if outcome.Status == db.RunSucceeded && len(c.Rules) > 0 {
+			c.judge(&outcome, answer)
+		}
 		return &outcome, false
 	}
 	if unit.retry == nil {
@@ -65,7 +70,7 @@ func (c *crew) attempt(unit claimed) (result *db.Result, isParked bool) {
 func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	if unit.attempt > 1 {
 		asked := time.Now()
-		wait, reserved, err := c.Store.ReserveCall(c.calls, c.call, unit.Unit)
+		wait, reserved, err := c.Store.ReserveCall(c.calls, c.Call, unit.Unit)
 		switch {
 		case errors.Is(err, db.ErrConflict):
 			return false, false
@@ -85,11 +90,11 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 // ask makes one call. If decoding the answer panics, the run is recorded as failed; otherwise the unit would
 // fail on one worker after another.
 func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
-	start, variant := time.Now(), c.call.Task.Variants[unit.Variant-1]
-	request := tasks.Request(c.call.Task, variant, c.targets[unit.Target], unit.Item)
-	request.IdempotencyKey = tasks.IdempotencyKey(c.call.LaunchID, unit.ID)
+	start, variant := time.Now(), c.Task.Variants[unit.Variant-1]
+	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
+	request.IdempotencyKey = tasks.IdempotencyKey(c.LaunchID, unit.ID)
 	client := c.Agents
-	if c.call.Task.Targets[unit.Target-1].Kind == db.TargetModel {
+	if c.Task.Targets[unit.Target-1].Kind == db.TargetModel {
 		client = c.Models
 	}
 	if c.contain("read an answer", func() { answer = client.Ask(ctx, request) }) {
@@ -101,8 +106,16 @@ func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
 	return answer
 }
 
-func newResult(unit db.Unit, answer protocol.Answer, attempts int) db.Result {
-	result := db.Result{
+// judge has the task's evaluators judge an answer. If that panics, the answer is recorded without verdicts.
+func (c *crew) judge(result *record.Result, answer protocol.Answer) {
+	subject := evaluate.Subject{
+		Answer: string(answer.Text), Values: tasks.Values(result.Unit.Item, c.Task.VariableNames), LatencyMS: result.LatencyMS, Tokens: result.TotalTokens,
+	}
+	c.contain("judge an answer", func() { result.Evaluations, result.Passed, result.Score = c.Rules.Judge(subject) })
+}
+
+func newResult(unit db.Unit, answer protocol.Answer, attempts int) record.Result {
+	result := record.Result{
 		Unit: unit, Status: db.RunStatus(answer.Status), Response: answer.Text, Reasoning: answer.Reasoning,
 		LatencyMS: int(answer.Latency.Milliseconds()), Attempts: attempts,
 		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage,

@@ -23,6 +23,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/record"
 	"wending/jobs/agent"
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
@@ -69,13 +70,20 @@ func New(config Config) *Crews {
 // watchEvery is how often a crew checks the launch's state.
 const watchEvery = 300 * time.Millisecond
 
+// Launch is a launch that lanes can work on.
+type Launch struct {
+	db.Call
+	// Targets are what calling them takes, by their numbers.
+	Targets map[int]tasks.Target
+	// Rules judge the answers.
+	Rules tasks.Rules
+}
+
 // crew is the set of lanes that work on one launch in this process.
 type crew struct {
 	Config
-	call  db.Call
 	lease db.Lease
-	// targets are what calling them takes, by their numbers.
-	targets map[int]tasks.Target
+	Launch
 	// calls ends when calls in flight must be cut.
 	calls context.Context
 	cut   context.CancelFunc
@@ -100,30 +108,30 @@ type crew struct {
 }
 
 // join adds a lane to the launch's crew, and creates the crew if there is none under this lease.
-func (s *Crews) join(call db.Call, targets map[int]tasks.Target, lease db.Lease) *crew {
+func (s *Crews) join(launch Launch, lease db.Lease) *crew {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.active[call.LaunchID]; c != nil && c.lease == lease && !c.gate.isClosed() {
+	if c := s.active[launch.LaunchID]; c != nil && c.lease == lease && !c.gate.isClosed() {
 		c.lanes.Add(1)
 		return c
 	}
-	c := &crew{Config: s.config, call: call, lease: lease, targets: targets, gate: newGate(), closing: make(chan struct{}), recorded: make(chan struct{})}
-	c.Log = s.config.Log.With("task_id", call.TaskID, "launch_id", call.LaunchID)
+	c := &crew{Config: s.config, Launch: launch, lease: lease, gate: newGate(), closing: make(chan struct{}), recorded: make(chan struct{})}
+	c.Log = s.config.Log.With("task_id", launch.TaskID, "launch_id", launch.LaunchID)
 	c.calls, c.cut = context.WithCancel(c.Calls)
-	c.supply = newSupply(slices.Sorted(maps.Keys(targets)))
+	c.supply = newSupply(slices.Sorted(maps.Keys(launch.Targets)))
 	c.supply.claim, c.supply.gate, c.supply.lanes, c.supply.leaving, c.supply.contain = c.claim, c.gate, &c.lanes, c.Leaving, c.contain
 	c.recorder = &recorder{
-		store: s.config.Store, taskID: call.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
+		store: record.New(s.config.Store), taskID: launch.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
 		onStored: c.stored, onAbandoned: c.returnUnits, outcomes: make(chan outcome, maxBatch),
 	}
 	c.assessor = &assessor{
 		assess: func(ctx context.Context, itemIDs []int64) error {
-			return tasks.AssessWhole(ctx, s.config.Store, call.Task, itemIDs)
+			return tasks.AssessWhole(ctx, s.config.Store, launch.Task, itemIDs)
 		},
 		ctx: c.Calls, contain: c.contain, log: c.Log, pending: map[int64]bool{},
 	}
 	c.lanes.Store(1)
-	s.active[call.LaunchID] = c
+	s.active[launch.LaunchID] = c
 	c.supplying.Go(func() { c.supply.feed(c.closing) })
 	c.supplying.Go(c.watch)
 	c.recording.Go(c.recorder.run)
@@ -135,8 +143,8 @@ func (s *Crews) join(call db.Call, targets map[int]tasks.Target, lease db.Lease)
 // recorded.
 func (s *Crews) leave(c *crew) (wasLast bool) {
 	s.mu.Lock()
-	if wasLast = c.lanes.Add(-1) == 0; wasLast && s.active[c.call.LaunchID] == c {
-		delete(s.active, c.call.LaunchID)
+	if wasLast = c.lanes.Add(-1) == 0; wasLast && s.active[c.LaunchID] == c {
+		delete(s.active, c.LaunchID)
 	}
 	s.mu.Unlock()
 	if !wasLast {
@@ -174,7 +182,7 @@ func (c *crew) contain(doing string, work func()) (panicked bool) {
 // claim claims units and notes that this worker holds them.
 func (c *crew) claim(wants []db.Want) (db.Claim, error) {
 	return c.Holdings.claim(func() (db.Claim, error) {
-		return c.Store.ClaimUnits(c.calls, c.call, c.lease, wants)
+		return c.Store.ClaimUnits(c.calls, c.Call, c.lease, wants)
 	})
 }
 
@@ -194,7 +202,7 @@ func (c *crew) watch() {
 
 func (c *crew) lookAtLaunch() {
 	asked := time.Now()
-	state, err := c.Store.LaunchState(c.calls, c.call.LaunchID, c.lease)
+	state, err := c.Store.LaunchState(c.calls, c.LaunchID, c.lease)
 	switch {
 	case err != nil && !errors.Is(err, db.ErrNotFound):
 		return // unconfirmed, the gate stops calls soon

@@ -17,16 +17,19 @@ import (
 func TestACrewLogsUnderItsOwnLaunch(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
-	crews := New(Config{Calls: context.Background(), Log: slog.New(slog.NewTextHandler(&lines, nil))})
-	first, second := db.Call{LaunchID: uuid.New()}, db.Call{LaunchID: uuid.New()}
-	one, two := crews.join(first, map[int]tasks.Target{1: {}}, db.Lease{}), crews.join(second, map[int]tasks.Target{1: {}}, db.Lease{})
+	crews := New(Config{Store: &db.Store{}, Calls: context.Background(), Log: slog.New(slog.NewTextHandler(&lines, nil))})
+	first, second := uuid.New(), uuid.New()
+	launch := func(id uuid.UUID) Launch {
+		return Launch{Call: db.Call{LaunchID: id}, Targets: map[int]tasks.Target{1: {}}}
+	}
+	one, two := crews.join(launch(first), db.Lease{}), crews.join(launch(second), db.Lease{})
 	one.contain("fail", func() { panic("first") })
-	require.Contains(t, lines.String(), first.LaunchID.String())
-	require.NotContains(t, lines.String(), second.LaunchID.String())
+	require.Contains(t, lines.String(), first.String())
+	require.NotContains(t, lines.String(), second.String())
 	lines.Reset()
 	two.contain("fail", func() { panic("second") })
-	require.Contains(t, lines.String(), second.LaunchID.String())
-	require.NotContains(t, lines.String(), first.LaunchID.String())
+	require.Contains(t, lines.String(), second.String())
+	require.NotContains(t, lines.String(), first.String())
 	require.True(t, crews.leave(one))
 	require.True(t, crews.leave(two))
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/jobs/tasks"
 )
 
 // turn is how long a lane works for its launch while there are fewer lanes than launches.
@@ -35,16 +34,16 @@ type Lane struct {
 
 // Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. All of
 // them join the crew before the first one claims, so that it claims for all.
-func (s *Crews) Enter(ctx context.Context, call db.Call, targets map[int]tasks.Target, lease db.Lease, n int) ([]*Lane, error) {
+func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int) ([]*Lane, error) {
 	admitted, err := s.config.Holdings.enterLanes(n, func(lanes []uuid.UUID) ([]uuid.UUID, error) {
-		return s.config.Store.EnterLanes(ctx, lanes, call.LaunchID, lease)
+		return s.config.Store.EnterLanes(ctx, lanes, launch.LaunchID, lease)
 	})
 	if err != nil || len(admitted) == 0 {
 		return nil, err
 	}
 	lanes := make([]*Lane, len(admitted))
 	for n, id := range admitted {
-		lanes[n] = &Lane{id: id, crews: s, crew: s.join(call, targets, lease)}
+		lanes[n] = &Lane{id: id, crews: s, crew: s.join(launch, lease)}
 	}
 	return lanes, nil
 }
@@ -74,7 +73,7 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 		case got.err != nil:
 			return NothingLeft, got.err // reconcile sends another lane
 		case got.retryAfter > 0:
-			yielded, err := c.Store.YieldLane(c.calls, lane, c.call.LaunchID)
+			yielded, err := c.Store.YieldLane(c.calls, lane, c.LaunchID)
 			if err != nil || yielded || got.retryAfter > turn {
 				return NothingLeft, err // reconcile sends a lane when a slot is near
 			}

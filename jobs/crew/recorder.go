@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/record"
 )
 
 // maxBatch and maxBatchBytes bound what one transaction records.
@@ -35,17 +36,17 @@ type recorder struct {
 
 // resultStore is what a recorder needs of the store.
 type resultStore interface {
-	RecordResults(ctx context.Context, taskID uuid.UUID, results []db.Result) (refused []db.Unit, err error)
+	Record(ctx context.Context, taskID uuid.UUID, results []record.Result) (refused []db.Unit, err error)
 }
 
 // outcome is a result and the channel on which its lane waits until it is recorded.
 type outcome struct {
-	result   db.Result
+	result   record.Result
 	recorded chan struct{}
 }
 
 // record queues a result. The returned channel is closed when it is recorded or given up.
-func (r *recorder) record(result db.Result) (recorded <-chan struct{}) {
+func (r *recorder) record(result record.Result) (recorded <-chan struct{}) {
 	o := outcome{result, make(chan struct{})}
 	r.outcomes <- o
 	return o.recorded
@@ -55,7 +56,7 @@ func (r *recorder) record(result db.Result) (recorded <-chan struct{}) {
 func (r *recorder) run() {
 	for first := range r.outcomes {
 		batch := r.gather(first)
-		results := make([]db.Result, len(batch))
+		results := make([]record.Result, len(batch))
 		for n, o := range batch {
 			results[n] = o.result
 		}
@@ -86,16 +87,16 @@ func (r *recorder) gather(first outcome) []outcome {
 }
 
 // sizeOf is how much of maxBatchBytes a result takes.
-func sizeOf(result db.Result) int { return len(result.Response) + len(result.Reasoning) }
+func sizeOf(result record.Result) int { return len(result.Response) + len(result.Reasoning) }
 
 // recordBatch records results, retrying for as long as the database is unavailable: an answer in hand must not be
 // lost to an outage. Results that the database refuses are recorded one by one, and as failures if they are
 // refused again: no answer may block its launch. It gives up when the worker's time to shut down is over.
-func (r *recorder) recordBatch(batch []db.Result) {
+func (r *recorder) recordBatch(batch []record.Result) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 2*time.Second
 	for {
-		refused, err := r.store.RecordResults(r.ctx, r.taskID, batch)
+		refused, err := r.store.Record(r.ctx, r.taskID, batch)
 		if err == nil {
 			r.onStored(unitsOf(batch), refused)
 			return
@@ -105,7 +106,7 @@ func (r *recorder) recordBatch(batch []db.Result) {
 		switch {
 		case isRefused && len(batch) > 1:
 			for _, result := range batch {
-				r.recordBatch([]db.Result{result})
+				r.recordBatch([]record.Result{result})
 			}
 			return
 		case isRefused && batch[0].ErrorCode != codeInternal:
@@ -122,14 +123,14 @@ func (r *recorder) recordBatch(batch []db.Result) {
 }
 
 // unrecordable replaces a result that the database refuses.
-func unrecordable(result db.Result) db.Result {
-	return db.Result{
+func unrecordable(result record.Result) record.Result {
+	return record.Result{
 		Unit: result.Unit, Status: db.RunFailed, LatencyMS: result.LatencyMS, Attempts: result.Attempts,
 		ErrorCode: codeInternal, ErrorMessage: "The answer could not be stored because of an internal error",
 	}
 }
 
-func unitsOf(batch []db.Result) []db.Unit {
+func unitsOf(batch []record.Result) []db.Unit {
 	units := make([]db.Unit, len(batch))
 	for n, result := range batch {
 		units[n] = result.Unit

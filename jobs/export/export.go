@@ -27,6 +27,8 @@ type Report struct {
 	HasReviews bool
 	// Variants are what the task compares; empty for a plain task.
 	Variants []Variant
+	// Evaluators judge its answers.
+	Evaluators []Evaluator
 	// Items and the runs that succeeded, failed and never took place are counted for the information page.
 	Items, Succeeded, Failed, Stopped int
 }
@@ -102,6 +104,7 @@ type Run struct {
 	ErrorCode    *string
 	ErrorMessage *string
 	Usage
+	Evaluations []Evaluation
 }
 
 // Usage is what a run took; nil means unknown.
@@ -129,6 +132,11 @@ func (r Report) columns() []string {
 		columns = append(columns, "_variant", "_prompt", "_target")
 		for n := 1; n <= r.RunsPerItem; n++ {
 			columns = append(columns, fmt.Sprintf("run_%d_total_tokens", n), fmt.Sprintf("run_%d_cost", n))
+			for _, evaluator := range r.Evaluators {
+				for _, name := range []string{"score", "passed", "reason"} {
+					columns = append(columns, fmt.Sprintf("run_%d_%s_%s", n, evaluator.Column, name))
+				}
+			}
 		}
 	}
 	if r.HasReviews {
@@ -196,6 +204,9 @@ func (r Report) cells(item Item) []string {
 		cells = append(cells, strconv.Itoa(variant.Number), variant.Prompt, variant.Target)
 		for _, run := range r.runs(item) {
 			cells = append(cells, count(run.TotalTokens), deref(run.Cost))
+			for _, evaluator := range r.Evaluators {
+				cells = append(cells, evaluationCells(run.Evaluations, evaluator.Number)...)
+			}
 		}
 	}
 	if r.HasReviews {

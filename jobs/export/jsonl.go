@@ -84,7 +84,7 @@ type jsonRun struct {
 	Currency        *string `json:"currency"`
 	FirstTokenMS    *int    `json:"first_token_ms"`
 	// Evaluations are the verdicts of evaluators.
-	Evaluations []struct{} `json:"evaluations"`
+	Evaluations []Evaluation `json:"evaluations"`
 }
 
 type jsonError struct {
@@ -128,7 +128,7 @@ func (j *JSONL) Write(item Item) error {
 		out := jsonRun{
 			Variant: variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
 			InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
-			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: []struct{}{},
+			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...),
 		}
 		if run.Cost != nil && variant.Currency != "" {
 			out.Currency = &variant.Currency

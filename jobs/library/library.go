@@ -393,6 +393,21 @@ func (s *Service) Prompt(ctx context.Context, r Reference) (tasks.NewPrompt, err
 	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System, User: version.User}, nil
 }
 
+// Evaluator returns a version of a saved evaluator as a task keeps it.
+func (s *Service) Evaluator(ctx context.Context, r Reference) (db.Evaluator, error) {
+	row, err := s.Entries.Evaluators.Get(ctx, r.ID)
+	if err := offered(row.ArchivedAt, err); err != nil {
+		return db.Evaluator{}, err
+	}
+	version := row.EvaluatorVersion
+	if r.Version != 0 {
+		if version, err = s.Entries.EvaluatorVersion(ctx, r.ID, r.Version); err != nil {
+			return db.Evaluator{}, offered(nil, err)
+		}
+	}
+	return db.Evaluator{EvaluatorID: row.ID, Version: version.Version, Name: row.Name, Kind: version.Rule, Config: version.Config}, nil
+}
+
 func datasetKey(id uuid.UUID, version int, extension string) string {
 	return fmt.Sprintf("datasets/%s/%d/dataset.%s", id, version, extension)
 }

@@ -121,6 +121,8 @@ type New struct {
 	// questions are put into, none means as they are.
 	Targets []NewTarget
 	Prompts []NewPrompt
+	// Evaluators judge the answers; their numbers follow from their order.
+	Evaluators []db.Evaluator
 	// Untested are the names of the targets whose last test failed.
 	Untested []string
 }
@@ -240,6 +242,10 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 			return db.NewTask{}, err
 		}
 		record.Task.Targets = append(record.Task.Targets, target.Target)
+	}
+	for place, evaluator := range n.Evaluators {
+		evaluator.Number = place + 1
+		record.Task.Evaluators = append(record.Task.Evaluators, evaluator)
 	}
 	if !n.IsDraft {
 		launch, err := s.newLaunch(by, record.Task)
@@ -366,7 +372,7 @@ func (s *Service) CopySettings(source db.Task) (New, error) {
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
 		},
-		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
+		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion, Evaluators: source.Evaluators,
 	}
 	for _, target := range source.Targets {
 		secrets, err := Open(s.Sealer, target)

@@ -24,6 +24,7 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/dataset"
+	"wending/jobs/evaluate"
 	"wending/jobs/library"
 	"wending/jobs/prompt"
 	"wending/views/paths"
@@ -112,6 +113,22 @@ type Dataset struct {
 	DatasetContent
 }
 
+// Evaluator is an evaluator with its newest version.
+type Evaluator struct {
+	EntryHead
+	Version int             `json:"version" doc:"Number of the newest version" example:"1"`
+	Kind    evaluate.Kind   `json:"kind" example:"exact"`
+	Config  json.RawMessage `json:"config"`
+}
+
+// EvaluatorVersion is one version of an evaluator.
+type EvaluatorVersion struct {
+	Version   int             `json:"version" example:"1"`
+	Kind      evaluate.Kind   `json:"kind" example:"exact"`
+	Config    json.RawMessage `json:"config"`
+	CreatedAt rest.Moment     `json:"created_at"`
+}
+
 // DatasetContent is what one version of a dataset holds.
 type DatasetContent struct {
 	Version    int      `json:"version" example:"1"`
@@ -171,6 +188,10 @@ func (h *handler) viewPrompt(row entries.Prompt) (Prompt, error) {
 
 func (h *handler) viewDataset(row entries.Dataset) (Dataset, error) {
 	return Dataset{headOf(row.Entry), row.Description, contentOf(row.DatasetVersion)}, nil
+}
+
+func (h *handler) viewEvaluator(row entries.Evaluator) (Evaluator, error) {
+	return Evaluator{headOf(row.Entry), row.Version, evaluate.Kind(row.Rule), row.Config}, nil
 }
 
 // EntryPath is the id of an entry in a path.
@@ -366,6 +387,23 @@ type promptFields struct {
 	Note        string `json:"note,omitempty" doc:"What the version is for"`
 }
 
+type evaluatorFields struct {
+	Name   string         `json:"name" maxLength:"64" example:"答案一致"`
+	Kind   evaluate.Kind  `json:"kind" enum:"exact,contains,regex,number,json_schema,json_path,similarity,expression,latency"`
+	Config map[string]any `json:"config,omitempty" doc:"Members by kind: exact {ignore_case, ignore_whitespace, ignore_punctuation}; contains {values, mode, ignore_case}; regex {pattern}; number {tolerance, relative}; json_schema {schema}; json_path {path, equals}; similarity {threshold}; expression {expression, threshold}; latency {max_ms}. Texts are compared with standard_answer unless expected, a template, is given"`
+}
+
+type judgeFields struct {
+	Kind           evaluate.Kind  `json:"kind"`
+	Config         map[string]any `json:"config,omitempty"`
+	Question       string         `json:"question,omitempty"`
+	StandardAnswer string         `json:"standard_answer,omitempty"`
+	Answer         string         `json:"answer,omitempty"`
+	Variables      map[string]any `json:"variables,omitempty" doc:"Further columns of the question"`
+	LatencyMS      int            `json:"latency_ms,omitempty"`
+	Tokens         int            `json:"tokens,omitempty"`
+}
+
 type datasetFields struct {
 	Name        string `json:"name" maxLength:"64" example:"法律问答"`
 	Description string `json:"description,omitempty"`
@@ -394,6 +432,7 @@ func Register(whole, stream huma.API, config Config) {
 	h.registerEntries(whole)
 	h.registerTests(whole)
 	h.registerVersions(whole)
+	h.registerEvaluators(whole)
 	h.registerFiles(stream)
 }
 
@@ -419,6 +458,10 @@ func (h *handler) registerEntries(api huma.API) {
 	resource[entries.Dataset, Dataset]{
 		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
 		save: h.saver.Dataset, remove: h.Library.RemoveDataset,
+	}.register(api, h)
+	resource[entries.Evaluator, Evaluator]{
+		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
+		save: h.saver.Evaluator, remove: removing(saved.Evaluators),
 	}.register(api, h)
 }
 
@@ -520,19 +563,9 @@ func (h *handler) registerTests(api huma.API) {
 		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library", Summary: "Render templates with values",
 		Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[previewFields](schemas),
 	}, func(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
-		values := map[string]string{}
-		if text := input.Form.Value("variables"); text != "" {
-			var given map[string]json.RawMessage
-			if json.Unmarshal([]byte(text), &given) != nil {
-				return nil, fault.Field("variables", fault.JSONObject())
-			}
-			for name, value := range given {
-				values[name] = string(value)
-				var text string
-				if json.Unmarshal(value, &text) == nil {
-					values[name] = text
-				}
-			}
+		values, err := variablesOf(input.Form)
+		if err != nil {
+			return nil, err
 		}
 		system, user := input.Form.Values["system"], input.Form.Values["user"]
 		for field, template := range map[string]string{"system": system, "user": user} {
@@ -545,6 +578,27 @@ func (h *handler) registerTests(api huma.API) {
 		output.Body.Missing = append([]string{}, prompt.Missing(values, system, user)...)
 		return output, nil
 	})
+}
+
+// variablesOf are the variables that a form has, by their names.
+func variablesOf(submitted *form.Upload) (map[string]string, error) {
+	values := map[string]string{}
+	text := submitted.Value("variables")
+	if text == "" {
+		return values, nil
+	}
+	var given map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return nil, fault.Field("variables", fault.JSONObject())
+	}
+	for name, value := range given {
+		values[name] = string(value)
+		var text string
+		if json.Unmarshal(value, &text) == nil {
+			values[name] = text
+		}
+	}
+	return values, nil
 }
 
 // try finds an entry and asks it a question.
@@ -741,6 +795,10 @@ func (h *handler) datasetVersion(ctx context.Context, path VersionPath) (id uuid
 	}
 	version, err = h.Library.Entries.DatasetVersion(ctx, id, number)
 	return id, version, err
+}
+
+func newEvaluatorVersion(v entries.EvaluatorVersion) EvaluatorVersion {
+	return EvaluatorVersion{v.Version, evaluate.Kind(v.Rule), v.Config, rest.Moment(v.SavedAt)}
 }
 
 func newPromptVersion(v entries.PromptVersion) PromptVersion {

@@ -1,0 +1,98 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db/pg"
+)
+
+// Evaluator is a row of task_evaluators: a version of an evaluator, as a task keeps it.
+type Evaluator struct {
+	TaskID uuid.UUID `db:"task_id"`
+	Number int       `db:"number"` // 1, 2, 3 …
+	// EvaluatorID and Version are those of the saved evaluator that it is a copy of.
+	EvaluatorID uuid.UUID       `db:"evaluator_id"`
+	Version     int             `db:"version"`
+	Name        string          `db:"name"`
+	Kind        string          `db:"kind"`
+	Config      json.RawMessage `db:"config"`
+}
+
+const insertEvaluator = `
+	INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config)
+	VALUES (:task_id, :number, :evaluator_id, :version, :name, :kind, :config)`
+
+// replaceEvaluators makes the evaluators of a task those that it has.
+func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM task_evaluators WHERE task_id = $1`, task.ID); err != nil {
+		return pg.Classify("remove the evaluators", err)
+	}
+	for _, evaluator := range task.Evaluators {
+		evaluator.TaskID = task.ID
+		if _, err := tx.NamedExecContext(ctx, insertEvaluator, evaluator); err != nil {
+			return pg.Classify("store an evaluator", err)
+		}
+	}
+	return nil
+}
+
+func readEvaluators(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
+	const read = `
+		SELECT task_id, number, evaluator_id, version, name, kind, config
+		FROM task_evaluators
+		WHERE task_id = ANY ($1)
+		ORDER BY task_id, number`
+	var evaluators []Evaluator
+	if err := sqlx.SelectContext(ctx, db, &evaluators, read, pq.Array(slices.Collect(maps.Keys(tasks)))); err != nil {
+		return pg.Classify("read the evaluators", err)
+	}
+	for _, evaluator := range evaluators {
+		task := tasks[evaluator.TaskID]
+		task.Evaluators = append(task.Evaluators, evaluator)
+	}
+	return nil
+}
+
+// Evaluation is what an evaluator says of a run.
+type Evaluation struct {
+	// Number is the evaluator's within the task.
+	Number int    `json:"number"`
+	Status string `json:"status"`
+	// Score is from 0 to 1; it and Passed are nil without a verdict.
+	Score        *float64 `json:"score"`
+	Passed       *bool    `json:"passed"`
+	Reason       string   `json:"reason"`
+	ErrorCode    string   `json:"error_code"`
+	ErrorMessage string   `json:"error_message"`
+}
+
+// Evaluations are those of a run, in the order of the evaluators.
+type Evaluations []Evaluation
+
+// Scan implements sql.Scanner for a column of JSON, which may be null.
+func (e *Evaluations) Scan(column any) error {
+	*e = nil
+	if column == nil {
+		return nil
+	}
+	text, ok := column.([]byte)
+	if !ok {
+		return fmt.Errorf("evaluations are stored as %T", column)
+	}
+	return json.Unmarshal(text, e)
+}
+
+// EvaluationsOfRun is an expression for the evaluations of a run r.
+const EvaluationsOfRun = `(
+		SELECT json_agg(json_build_object('number', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed,
+			'reason', coalesce(e.reason, ''), 'error_code', coalesce(e.error_code, ''), 'error_message', coalesce(e.error_message, '')) ORDER BY e.evaluator)
+		FROM evaluations e
+		WHERE e.run_id = r.id)`

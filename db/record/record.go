@@ -1,0 +1,177 @@
+// Package record stores the outcomes of calls.
+package record
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Recorder stores into one database.
+type Recorder struct{ db *pg.Pool }
+
+// New returns a recorder of the store's database.
+func New(store *db.Store) Recorder { return Recorder{store.Pool()} }
+
+// Result is the outcome of a unit that a worker records.
+type Result struct {
+	Unit   db.Unit
+	Status db.RunStatus
+	// Response is what the agent answered, byte for byte; nil if nothing arrived.
+	Response  []byte
+	Reasoning []byte
+	// AnswerKey is equal for answers that count as equal; nil unless the run succeeded.
+	AnswerKey    []byte
+	LatencyMS    int
+	Attempts     int
+	ErrorCode    string
+	ErrorMessage string
+	// InputTokens and the others are what the agent says of the call; nil means that it does not say.
+	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
+	// FirstTokenMS is nil unless the answer was streamed.
+	FirstTokenMS *int
+	// Evaluations are what the task's evaluators say of the answer; none of one that failed.
+	Evaluations []db.Evaluation
+	// Passed and Score sum them up.
+	Passed *bool
+	Score  *float64
+}
+
+const recordResults = `
+	WITH given AS (
+		SELECT * FROM unnest(
+			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:statuses AS text[]),
+			CAST(:bodies AS text[]), CAST(:has_body AS bool[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
+			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
+			CAST(:codes AS text[]), CAST(:messages AS text[]),
+			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]),
+			CAST(:passed AS bool[]), CAST(:scores AS float8[]))
+		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
+			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, passed, score)),
+	done AS (
+		UPDATE units u
+		SET state = 'DONE', outcome = g.status, worker_id = NULL
+		FROM given g
+		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
+		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index),` + db.Supersede + `,
+	stored AS (
+	INSERT INTO evaluation_runs (
+		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
+		answer_key, latency_ms, attempts, error_code, error_message,
+		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, cost, passed, score)
+	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
+		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
+		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
+		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms,
+		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score
+	FROM given g
+	JOIN done d ON d.id = g.unit_id
+	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
+	CROSS JOIN superseded
+	RETURNING id, unit_id),
+	judged AS (
+	INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message)
+	SELECT stored.id, e.evaluator, CAST(:task AS uuid), e.status, e.score, e.passed, nullif(e.reason, ''), nullif(e.code, ''), nullif(e.message, '')
+	FROM unnest(
+		CAST(:e_units AS bigint[]), CAST(:e_evaluators AS int[]), CAST(:e_statuses AS text[]), CAST(:e_scores AS float8[]), CAST(:e_passed AS bool[]),
+		CAST(:e_reasons AS text[]), CAST(:e_codes AS text[]), CAST(:e_messages AS text[]))
+		AS e (unit_id, evaluator, status, score, passed, reason, code, message)
+	JOIN stored ON stored.unit_id = e.unit_id)
+	SELECT unit_id FROM stored`
+
+// Record stores the outcomes of units of one task, each exactly once, all in one transaction. refused are
+// the units that now belong to another worker: their results are dropped. Calling it again after an error is safe;
+// if the first call's commit succeeded although its reply was lost, nothing is refused.
+func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result) (refused []db.Unit, err error) {
+	const known = `
+		SELECT r.unit_id
+		FROM evaluation_runs r
+		JOIN unnest($1::bigint[], $2::int[]) AS g (unit_id, epoch) ON r.unit_id = g.unit_id AND r.epoch = g.epoch`
+	n := len(results)
+	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
+	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
+	inputs, outputs, thoughts, totals, first := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
+	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
+	for n, result := range results {
+		inputs[n], outputs[n], thoughts[n], totals[n], first[n] = result.InputTokens, result.OutputTokens, result.ReasoningTokens, result.TotalTokens, result.FirstTokenMS
+		ids[n], epochs[n], statuses[n] = result.Unit.ID, int64(result.Unit.Epoch), string(result.Status)
+		response := string(result.Response)
+		bodies[n], hasBody[n] = storableText(response), result.Response != nil
+		if bodies[n] != response {
+			exact[n] = result.Response
+		}
+		reasonings[n], keys[n] = storableText(string(result.Reasoning)), result.AnswerKey
+		latencies[n], attempts[n] = int64(result.LatencyMS), int64(result.Attempts)
+		codes[n], messages[n] = result.ErrorCode, storableText(result.ErrorMessage)
+		passed[n], scores[n] = result.Passed, result.Score
+		judged.add(result)
+	}
+	var stored []int64
+	arguments := map[string]any{
+		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
+		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
+		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages,
+		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first),
+		"passed": pq.Array(passed), "scores": pq.Array(scores),
+	}
+	judged.bind(arguments)
+	err = pg.SelectNamed(ctx, r.db, &stored, recordResults, arguments)
+	if err != nil {
+		return nil, pg.Classify("record results", err)
+	}
+	if len(stored) < n {
+		var before []int64
+		if err := r.db.SelectContext(ctx, &before, known, ids, epochs); err != nil {
+			return nil, pg.Classify("look for recorded results", err)
+		}
+		stored = append(stored, before...)
+	}
+	for _, result := range results {
+		if !slices.Contains(stored, result.Unit.ID) {
+			refused = append(refused, result.Unit)
+		}
+	}
+	return refused, nil
+}
+
+// storableText replaces what PostgreSQL's text cannot hold: NUL becomes ␀, an invalid byte of UTF-8 becomes �.
+func storableText(text string) string {
+	if !strings.ContainsRune(text, 0) && utf8.ValidString(text) {
+		return text
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\u2400")
+}
+
+// verdicts are the evaluations of a batch of results, column by column.
+type verdicts struct {
+	units, evaluators                  pq.Int64Array
+	statuses, reasons, codes, messages pq.StringArray
+	scores                             []*float64
+	passed                             []*bool
+}
+
+func (v *verdicts) add(result Result) {
+	for _, one := range result.Evaluations {
+		v.units, v.evaluators, v.statuses = append(v.units, result.Unit.ID), append(v.evaluators, int64(one.Number)), append(v.statuses, one.Status)
+		v.scores, v.passed = append(v.scores, one.Score), append(v.passed, one.Passed)
+		v.reasons, v.codes, v.messages = append(v.reasons, storableText(one.Reason)), append(v.codes, one.ErrorCode), append(v.messages, storableText(one.ErrorMessage))
+	}
+}
+
+func (v *verdicts) bind(arguments map[string]any) {
+	for name, column := range map[string]any{
+		"e_units": v.units, "e_evaluators": v.evaluators, "e_statuses": v.statuses, "e_scores": pq.Array(v.scores), "e_passed": pq.Array(v.passed),
+		"e_reasons": v.reasons, "e_codes": v.codes, "e_messages": v.messages,
+	} {
+		arguments[name] = column
+	}
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/report"
+	"wending/jobs/evaluate"
+	"wending/jobs/stability"
+)
+
+// TaskEvaluator is an evaluator of a task, as it was when the task was made.
+type TaskEvaluator struct {
+	ID      uuid.UUID     `json:"id"`
+	Version int           `json:"version" example:"1"`
+	Name    string        `json:"name" example:"答案一致"`
+	Kind    evaluate.Kind `json:"kind" example:"exact"`
+}
+
+func newEvaluator(e db.Evaluator) TaskEvaluator {
+	return TaskEvaluator{e.EvaluatorID, e.Version, e.Name, evaluate.Kind(e.Kind)}
+}
+
+func newEvaluators(evaluators []db.Evaluator) []TaskEvaluator {
+	list := make([]TaskEvaluator, len(evaluators))
+	for n, evaluator := range evaluators {
+		list[n] = newEvaluator(evaluator)
+	}
+	return list
+}
+
+// variantStatistics are the numbers of one variant.
+type variantStatistics struct {
+	report.VariantStatistics
+	Levels map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, wording, different, empty, unknown"`
+	Verdicts
+}
+
+// Verdicts are the numbers of what evaluators say.
+type Verdicts struct {
+	evaluate.Statistics
+}
+
+// evaluatorStatistics are what one evaluator says.
+type evaluatorStatistics struct {
+	TaskEvaluator
+	Variants []EvaluatorVariant `json:"variants"`
+}
+
+// EvaluatorVariant is what one evaluator says of one variant.
+type EvaluatorVariant struct {
+	Number int `json:"number" example:"1"`
+	Verdicts
+}
+
+type statisticsOutput struct {
+	Body struct {
+		IsFinal     bool                  `json:"is_final" doc:"False while a launch is active, so that results may still change"`
+		Variants    []variantStatistics   `json:"variants"`
+		Evaluators  []evaluatorStatistics `json:"evaluators" doc:"What each evaluator says, in their order"`
+		ItemsShared int                   `json:"items_shared" doc:"Questions that all variants have" example:"100"`
+	}
+}
+
+func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statisticsOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	results := report.New(h.Store)
+	numbers, err := results.VariantStatistics(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	levels, err := results.Levels(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := map[int]report.VariantVerdicts{}
+	if len(task.Evaluators) > 0 {
+		if verdicts, err = results.Verdicts(ctx, task.ID); err != nil {
+			return nil, err
+		}
+	}
+	output := &statisticsOutput{}
+	body := &output.Body
+	body.IsFinal, body.ItemsShared, body.Evaluators = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}
+	for _, one := range numbers {
+		counts := map[string]int{}
+		known := 0
+		for _, level := range stability.Levels {
+			counts[string(level)] = levels[one.Number][string(level)]
+			known += levels[one.Number][string(level)]
+		}
+		counts[string(stability.Unknown)] += task.TotalItems - known
+		body.Variants = append(body.Variants, variantStatistics{one, counts, newVerdicts(task, verdicts[one.Number])})
+	}
+	for _, evaluator := range task.Evaluators {
+		own, err := results.VerdictsOf(ctx, task.ID, evaluator.Number)
+		if err != nil {
+			return nil, err
+		}
+		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator)}
+		for _, variant := range task.Variants {
+			statistics.Variants = append(statistics.Variants, EvaluatorVariant{variant.Number, newVerdicts(task, own[variant.Number])})
+		}
+		body.Evaluators = append(body.Evaluators, statistics)
+	}
+	return output, nil
+}
+
+// newVerdicts are the numbers of a variant's verdicts; without evaluators they are unknown.
+func newVerdicts(task db.Task, verdicts report.VariantVerdicts) Verdicts {
+	if len(task.Evaluators) == 0 {
+		return Verdicts{}
+	}
+	questions := verdicts.Questions
+	for len(questions) < task.TotalItems { // those without a run
+		questions = append(questions, evaluate.Judged{})
+	}
+	return Verdicts{evaluate.Summarise(questions, task.RunsPerItem, verdicts.Errors)}
+}

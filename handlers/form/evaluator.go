@@ -1,0 +1,118 @@
+package form
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/jobs/evaluate"
+)
+
+// ConfigField is the name of the field of a form that takes a member of an evaluator's configuration.
+func ConfigField(name string) string { return "config_" + name }
+
+// Evaluator checks a form for an evaluator; fields that are absent keep what base has. A form written as JSON has the
+// configuration as one object, a page has a field for each of its members.
+func Evaluator(form *Upload, base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
+	c, e := fields{form: form}, base
+	c.entryName(&e.Name)
+	rule = c.rule(&e.EvaluatorVersion)
+	return e, rule, c.faults
+}
+
+// Rule checks the kind and the configuration of an evaluator alone.
+func Rule(form *Upload) (rule *evaluate.Rule, faults []FieldFault) {
+	c := fields{form: form}
+	return c.rule(&entries.EvaluatorVersion{}), c.faults
+}
+
+func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
+	names := make([]string, len(evaluate.Kinds))
+	for n, kind := range evaluate.Kinds {
+		names[n] = string(kind)
+	}
+	before := version.Rule
+	c.choice("kind", names, &version.Rule)
+	if c.hasFault("kind") {
+		return nil
+	}
+	kind := evaluate.Kind(version.Rule)
+	var err error
+	switch {
+	case c.form.Has("config"):
+		version.Config = json.RawMessage(c.form.Value("config"))
+	case !c.form.IsJSON:
+		version.Config, err = evaluate.ReadFields(kind, func(name string) string { return c.form.Values[ConfigField(name)] })
+	case version.Rule != before:
+		version.Config = nil // that of another kind says nothing of this one
+	}
+	var rule *evaluate.Rule
+	if err == nil {
+		rule, err = evaluate.Compile(kind, version.Config)
+	}
+	if wrong := (*evaluate.ConfigError)(nil); errors.As(err, &wrong) {
+		field := "config"
+		switch {
+		case wrong.Field != "" && c.form.IsJSON:
+			field = "config." + wrong.Field
+		case wrong.Field != "":
+			field = ConfigField(wrong.Field)
+		}
+		limit := fault.Required()
+		if wrong.Detail != "" {
+			limit = fault.Rule(wrong.Detail)
+		}
+		c.fail(field, fault.Field(field, limit).WithCause(err))
+		return nil
+	}
+	if len(bytes.TrimSpace(version.Config)) == 0 {
+		version.Config = json.RawMessage("{}")
+	}
+	return rule
+}
+
+// Evaluator saves an evaluator; another kind or configuration than the newest version's makes a new version.
+func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
+	base := entries.Evaluator{Entry: entries.Entry{ID: uuid.New()}}
+	if row != nil {
+		base = *row
+	}
+	e, _, faults := Evaluator(f, base)
+	if len(faults) > 0 {
+		return uuid.Nil, faults, nil
+	}
+	if row == nil {
+		return saved(e.ID, s.Library.Entries.InsertEvaluator(ctx, e))
+	}
+	err := s.Library.Entries.Evaluators.Update(ctx, e)
+	if err == nil && (e.Rule != row.Rule || !sameConfig(e.Config, row.Config)) {
+		_, err = s.Library.Entries.AddEvaluatorVersion(ctx, e)
+	}
+	return saved(e.ID, err)
+}
+
+// sameConfig reports whether two configurations are equal but for how they are written.
+func sameConfig(a, b json.RawMessage) bool {
+	var one, other bytes.Buffer
+	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())
+}
+
+// Whole reads a field that is a whole number from 0 on; absent, it is 0.
+func Whole(form *Upload, field string) (int, error) {
+	typed := form.Value(field)
+	if typed == "" {
+		return 0, nil
+	}
+	number, err := strconv.Atoi(typed)
+	if err != nil || number < 0 || number > math.MaxInt32 {
+		return 0, fault.Field(field, fault.Between(0, math.MaxInt32))
+	}
+	return number, nil
+}

@@ -1,0 +1,103 @@
+package evaluate
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Type is what a field of a configuration holds.
+type Type string
+
+// The types of fields: one line, several lines, a number, true or false, one of a few words, a list of lines, any JSON.
+const (
+	Line   Type = "line"
+	Text   Type = "text"
+	Amount Type = "amount"
+	Truth  Type = "truth"
+	Choice Type = "choice"
+	Lines  Type = "lines"
+	JSON   Type = "json"
+)
+
+// Field is one member of a configuration.
+type Field struct {
+	Name       string
+	Type       Type
+	Choices    []string
+	IsRequired bool
+	// Default is what holds if the member is absent.
+	Default string
+}
+
+var expectedField = Field{Name: "expected", Type: Line}
+
+// Fields are the members of the configurations of a kind, in the order of forms.
+var Fields = map[Kind][]Field{
+	Exact:      {{Name: "ignore_case", Type: Truth}, {Name: "ignore_whitespace", Type: Truth}, {Name: "ignore_punctuation", Type: Truth}, expectedField},
+	Contains:   {{Name: "values", Type: Lines}, {Name: "mode", Type: Choice, Choices: []string{anyOf, allOf, noneOf}, Default: anyOf}, {Name: "ignore_case", Type: Truth}, expectedField},
+	Regex:      {{Name: "pattern", Type: Line, IsRequired: true}},
+	Number:     {{Name: "tolerance", Type: Amount, Default: "0"}, {Name: "relative", Type: Truth}, expectedField},
+	JSONSchema: {{Name: "schema", Type: JSON, IsRequired: true}},
+	JSONPath:   {{Name: "path", Type: Line, IsRequired: true}, {Name: "equals", Type: JSON}, expectedField},
+	Similarity: {{Name: "threshold", Type: Amount, Default: "0.8"}, expectedField},
+	Expression: {{Name: "expression", Type: Text, IsRequired: true}, {Name: "threshold", Type: Amount, Default: "0.5"}, expectedField},
+	Latency:    {{Name: "max_ms", Type: Amount, IsRequired: true}},
+}
+
+// ReadFields makes the configuration of a kind of fields that were typed; empty ones are absent. Its error is a ConfigError.
+func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, error) {
+	config := map[string]any{}
+	for _, field := range Fields[kind] {
+		value := strings.TrimSpace(typed(field.Name))
+		if value == "" {
+			continue
+		}
+		switch field.Type {
+		case Truth:
+			config[field.Name] = value == "true"
+		case Amount, JSON:
+			if !json.Valid([]byte(value)) {
+				return nil, wrong(field.Name, "not JSON: %s", quoted(value))
+			}
+			config[field.Name] = json.RawMessage(value)
+		case Lines:
+			var lines []string
+			for line := range strings.Lines(value) {
+				if line = strings.TrimSpace(line); line != "" {
+					lines = append(lines, line)
+				}
+			}
+			config[field.Name] = lines
+		default:
+			config[field.Name] = value
+		}
+	}
+	return json.Marshal(config)
+}
+
+// WriteFields is a configuration as a form shows it.
+func WriteFields(kind Kind, config json.RawMessage) map[string]string {
+	shown := map[string]string{}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(config, &members) != nil {
+		return shown
+	}
+	for _, field := range Fields[kind] {
+		member, isThere := members[field.Name]
+		if !isThere {
+			continue
+		}
+		var text string
+		var lines []string
+		switch {
+		case slices.Contains([]Type{Line, Text, Choice}, field.Type) && json.Unmarshal(member, &text) == nil:
+			shown[field.Name] = text
+		case field.Type == Lines && json.Unmarshal(member, &lines) == nil:
+			shown[field.Name] = strings.Join(lines, "\n")
+		default:
+			shown[field.Name] = string(member)
+		}
+	}
+	return shown
+}

@@ -1,0 +1,55 @@
+package export
+
+import (
+	"strconv"
+
+	"github.com/google/uuid"
+)
+
+// Evaluation is what an evaluator says of an answer.
+type Evaluation struct {
+	// Number is the evaluator's within the task, from 1.
+	Number      int                `json:"-"`
+	EvaluatorID *uuid.UUID         `json:"evaluator_id" nullable:"true" doc:"null for a rule that is tried out"`
+	Version     *int               `json:"version" example:"1"`
+	Name        string             `json:"name" example:"答案一致"`
+	Kind        string             `json:"kind" example:"exact"`
+	Status      string             `json:"status" enum:"SUCCEEDED,FAILED,SKIPPED" doc:"SKIPPED: what the answer is compared with is blank"`
+	Score       *float64           `json:"score" doc:"0–1; null without a verdict" example:"1"`
+	Passed      *bool              `json:"passed"`
+	Ratings     map[string]float64 `json:"ratings" doc:"0–100 by dimension; null for rules"`
+	IsDefault   bool               `json:"is_default"`
+	Reason      string             `json:"reason" doc:"Why the answer did not pass" example:"“41” ≠ “42”"`
+	LatencyMS   *int               `json:"latency_ms" doc:"null for rules, as tokens and cost"`
+	Input       *int               `json:"input_tokens"`
+	Output      *int               `json:"output_tokens"`
+	Total       *int               `json:"total_tokens"`
+	Cost        *string            `json:"cost"`
+	ErrorCode   *string            `json:"error_code"`
+	Error       *string            `json:"error_message"`
+}
+
+// Evaluator is one of the evaluators of a task.
+type Evaluator struct {
+	Number int
+	// Column is the name that its columns have: of no other evaluator of the task.
+	Column string
+}
+
+// evaluationCells are the score, the verdict and the reason of one evaluator; empty where it has none.
+func evaluationCells(evaluations []Evaluation, number int) []string {
+	for _, one := range evaluations {
+		if one.Number != number {
+			continue
+		}
+		cells := []string{"", "", one.Reason}
+		if one.Score != nil {
+			cells[0] = strconv.FormatFloat(*one.Score, 'g', -1, 64)
+		}
+		if one.Passed != nil {
+			cells[1] = strconv.FormatBool(*one.Passed)
+		}
+		return cells
+	}
+	return []string{"", "", ""}
+}
