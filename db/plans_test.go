@@ -73,7 +73,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, _, err := tasklist.Tasks(ctx, store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
-		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, large, 0, "", false); return err }},
+		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, db.Task{ID: large}, 0, "", false); return err }},
 		{"ItemsByID", func() error { _, err := report.New(store).ItemsByID(ctx, items); return err }},
 		{"Items", func() error {
 			_, _, err := report.New(store).Items(ctx, large, report.Filter{OnlyAssessed: true}, page)

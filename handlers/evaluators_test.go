@@ -10,9 +10,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/evaluate"
 )
 
 // evaluator saves an evaluator and returns its id.
@@ -213,4 +215,105 @@ func TestWithoutEvaluatorsThereIsNoVerdict(t *testing.T) {
 	list := strings.TrimSuffix(strings.Repeat(unknown+",", 11), ",")
 	answer = s.post(t, api, map[string]string{"task_name": "x", "agent_api_url": fake.URL, "evaluators": list, "file@q.csv": "question,standard_answer\na,b\n"})
 	require.Contains(t, string(answer.body), "TASK_TOO_LARGE")
+}
+
+// The pages of evaluators: a form for each kind, tried on an answer that is typed and on those of a task.
+func TestAnEvaluatorIsMadeAndTriedOnItsPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "It is "+call.Question) })
+	done := s.create(t, fake.URL, map[string]string{"runs_per_item": "2"})
+	s.awaitDone(t, done)
+	kinds := s.get(t, "/library/evaluators/new").page(t)
+	require.Equal(t, len(evaluate.Kinds), kinds.Find(".kinds-list a").Length())
+	require.Zero(t, kinds.Find("#entry").Length(), "first a kind is chosen")
+	for _, kind := range evaluate.Kinds {
+		page := s.get(t, "/library/evaluators/new?kind="+string(kind)).page(t)
+		for _, field := range evaluate.Fields[kind] {
+			require.Equal(t, 1, page.Find("#entry [name=config_"+field.Name+"]").Length(), "%s %s", kind, field.Name)
+		}
+	}
+	form := formOf(s.get(t, "/library/evaluators/new?kind=contains").page(t))
+	form["name"], form["config_values"], form["config_mode"] = "含", "It is\n\nnothing", "some"
+	page := s.post(t, "/library/evaluators", form)
+	require.Equal(t, 422, page.StatusCode)
+	require.NotEmpty(t, page.page(t).Find("#config_mode-error").Text())
+	form = formOf(page.page(t))
+	require.Equal(t, "It is\n\nnothing", form["config_values"], "what was typed stays")
+	form["config_mode"], form["config_ignore_case"] = "any", "true"
+	path := saved(t, s.post(t, "/library/evaluators", form))
+	entry := s.entry(t, "GET", strings.TrimPrefix(path, "/library/"), nil, 200)
+	require.Equal(t, object{"values": []any{"It is", "nothing"}, "mode": "any", "ignore_case": true}, entry["config"])
+	own := s.get(t, path).page(t)
+	form = formOf(own)
+	require.Equal(t, "true", form["config_ignore_case"])
+	require.Equal(t, 1, own.Find("select[name=try_task] option[value='"+done+"']").Length())
+
+	try := func(fields map[string]string) *goquery.Selection {
+		for name, value := range form {
+			if _, isSet := fields[name]; !isSet {
+				fields[name] = value
+			}
+		}
+		answer := s.post(t, "/library/evaluators/test", fields)
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		return answer.page(t).Find("#tried")
+	}
+	require.Contains(t, try(map[string]string{"answer": "IT IS <b>x</b>"}).Text(), "通过")
+	failed := try(map[string]string{"answer": "<b>no</b>"})
+	require.Contains(t, failed.Text(), "未通过")
+	require.Contains(t, failed.Text(), "∌ “It is”, “nothing”")
+	require.Zero(t, failed.Find(".said b").Length(), "an answer is text")
+	onTask := try(map[string]string{"try_task": done})
+	require.Equal(t, 2, onTask.Find("li").Length(), "each different answer once")
+	require.Contains(t, onTask.Text(), "2 / 2")
+	require.NotEmpty(t, try(map[string]string{"config_mode": "some", "answer": "x"}).Find(".error").Text())
+
+	// A box that is cleared is no longer ticked, which makes a version.
+	delete(form, "config_ignore_case")
+	saved(t, s.post(t, path, form))
+	require.EqualValues(t, 2, s.entry(t, "GET", strings.TrimPrefix(path, "/library/"), nil, 200)["version"])
+	require.Equal(t, 2, s.get(t, path).page(t).Find(".panel ol.uses li").Length())
+}
+
+// Both forms for tasks offer evaluators, a copy keeps its own, and pages show what they say.
+func TestEvaluatorsAreChosenAndShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	require.Zero(t, s.get(t, "/").page(t).Find("input[type=checkbox][name=evaluators]").Length(), "none is saved")
+	id := s.evaluator(t, "长度", "expression", object{"expression": `answer contains "good" ? 1 : 0.4`})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, map[bool]string{true: "good", false: "bad"}[strings.Contains(call.Question, "一")])
+	})
+	form := createForm(s.get(t, "/").page(t))
+	form["task_name"], form["agent_api_url"], form["evaluators"], form["runs_per_item"], form["rate_limit"] = "判", fake.URL, id, "2", "unlimited"
+	form["file@q.csv"] = "question,standard_answer\n一,x\n二,x\n"
+	require.Equal(t, "/tasks", saved(t, s.post(t, "/tasks", form)))
+	row, _ := s.get(t, "/tasks").page(t).Find("tr[id^=task-]").Attr("id")
+	task := strings.TrimPrefix(row, "task-")
+	s.awaitDone(t, task)
+	require.Contains(t, s.get(t, "/tasks/"+task).page(t).Find(".facts").Text(), "长度 v1")
+	report := s.get(t, "/tasks/"+task+"/results?view=columns").page(t)
+	require.Contains(t, report.Find(".counts").Text(), "通过率50.0 %")
+	require.Equal(t, 4, report.Find(".run .verdicts").Length())
+	require.Contains(t, report.Find(".verdicts").Text(), "长度 未通过 0.40")
+	require.Equal(t, 1, s.get(t, "/tasks/"+task+"/results?filter=unpassed").page(t).Find("article").Length())
+	merged := s.get(t, "/tasks/"+task+"/results?view=merged").page(t)
+	require.Contains(t, merged.Find(".merged").Text(), "0.40 < 0.50")
+	require.Contains(t, string(s.get(t, api+"/"+task+"/export?format=html").body), "长度 v1")
+	run := report.Find(".run a[href*='/runs/']").First().AttrOr("href", "")
+	if run == "" {
+		items := s.entry(t, "GET", "evaluation-tasks/"+task+"/results", nil, 200)["items"].([]any)
+		run = fmt.Sprintf("/tasks/%s/runs/%v", task, items[0].(object)["runs"].([]any)[0].(object)["run_id"])
+	}
+	require.Contains(t, s.get(t, run).page(t).Find(".verdicts").Text(), "长度")
+
+	// A copy keeps the version that it has; what the library no longer offers is named.
+	s.entry(t, "PATCH", "evaluators/"+id, object{"config": object{"expression": "true"}}, 200)
+	copied := s.get(t, "/?from="+task).page(t)
+	require.Equal(t, id+"@1", copied.Find("input[name=evaluators][checked]").AttrOr("value", ""))
+	s.entry(t, "DELETE", "evaluators/"+id, nil, 204)
+	require.Contains(t, s.get(t, "/?from="+task).page(t).Find(".note").Text(), "长度")
+	compare := s.get(t, "/compare").page(t)
+	require.Equal(t, 1, compare.Find("fieldset a[href='/library/evaluators/new']").Length())
 }

@@ -47,8 +47,11 @@ func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.N
 	return took
 }
 
+// concurrency is that of the tasks that are timed.
+const concurrency = 64
+
 // plain makes a task one of a typed address, with 20 runs a question.
-func plain(url string, concurrency int) func(*db.NewTask) {
+func plain(url string) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		variants(n, url)
 		n.Task.RunsPerItem, n.Task.Concurrency = 20, concurrency
@@ -58,13 +61,13 @@ func plain(url string, concurrency int) func(*db.NewTask) {
 // 5,000 calls of 100 ms at concurrency 64, against the ideal N·latency/concurrency. The time is the whole
 // task's: from its creation to SUCCEEDED.
 func BenchmarkLaunchSlowAgent(b *testing.B) {
-	const calls, concurrency, latency = 5000, 64, 100 * time.Millisecond
+	const calls, latency = 5000, 100 * time.Millisecond
 	bench := newBench(b)
 	url := quickAgent(b, latency)
 	bench.startWorker(b, concurrency)
 	ideal := calls * latency / concurrency
 	for b.Loop() {
-		took := runTask(b, bench, calls/20, calls, plain(url, concurrency))
+		took := runTask(b, bench, calls/20, calls, plain(url))
 		b.ReportMetric(100*ideal.Seconds()/took.Seconds(), "%ofideal")
 		b.ReportMetric(calls/took.Seconds(), "calls/s")
 	}
@@ -73,7 +76,7 @@ func BenchmarkLaunchSlowAgent(b *testing.B) {
 // 20,000 calls of 0 ms at concurrency 64, beside a bare loop that makes the same calls with the same client
 // and stores nothing.
 func BenchmarkLaunchInstantAgent(b *testing.B) {
-	const calls, concurrency = 20_000, 64
+	const calls = 20_000
 	bench := newBench(b)
 	url := quickAgent(b, 0)
 	guard, err := guard.New(guard.Config{AllowLoopback: true})
@@ -100,7 +103,7 @@ func BenchmarkLaunchInstantAgent(b *testing.B) {
 	}
 	for b.Loop() {
 		before := bareLoop()
-		took := runTask(b, bench, calls/20, calls, plain(url, concurrency))
+		took := runTask(b, bench, calls/20, calls, plain(url))
 		bare := (before + bareLoop()) / 2
 		b.ReportMetric(100*bare.Seconds()/took.Seconds(), "%ofbare")
 		b.ReportMetric(calls/took.Seconds(), "calls/s")
@@ -151,7 +154,7 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 
 // 4 variants × 1,250 calls of 100 ms at concurrency 64, against the ideal.
 func BenchmarkLaunchFourVariants(b *testing.B) {
-	const calls, concurrency, latency = 5000, 64, 100 * time.Millisecond
+	const calls, latency = 5000, 100 * time.Millisecond
 	bench := newBench(b)
 	var urls []string
 	for range 4 {
@@ -171,12 +174,12 @@ func BenchmarkLaunchFourVariants(b *testing.B) {
 // The time of 5,000 calls of 100 ms at concurrency 64 with ten rules that judge the answers, as a multiple of the time
 // without.
 func BenchmarkLaunchWithTenRules(b *testing.B) {
-	const calls, concurrency, latency = 5000, 64, 100 * time.Millisecond
+	const calls, latency = 5000, 100 * time.Millisecond
 	bench := newBench(b)
 	url := quickAgent(b, latency)
 	bench.startWorker(b, concurrency)
 	judged := func(n *db.NewTask) {
-		plain(url, concurrency)(n)
+		plain(url)(n)
 		for place, rule := range [][2]string{
 			{"exact", `{"ignore_case":true}`}, {"contains", `{}`}, {"regex", `{"pattern":"^an? [a-z ]+kind$"}`}, {"number", `{"expected":"42"}`}, {"similarity", `{}`},
 			{"latency", `{"max_ms":500}`}, {"json_schema", `{"schema":{"type":"object"}}`}, {"json_path", `{"path":"$.a","equals":1}`},
@@ -188,7 +191,7 @@ func BenchmarkLaunchWithTenRules(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		without := runTask(b, bench, calls/20, calls, plain(url, concurrency))
+		without := runTask(b, bench, calls/20, calls, plain(url))
 		with := runTask(b, bench, calls/20, calls, judged)
 		b.ReportMetric(with.Seconds()/without.Seconds(), "×-without")
 	}

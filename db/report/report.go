@@ -34,6 +34,9 @@ type Summary struct {
 	Runs int `db:"runs"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
+	// Judged is how many current runs every evaluator of the task has a verdict on, and Passes how many of them passed.
+	Judged int `db:"judged"`
+	Passes int `db:"passes"`
 	// Level, Agreement and Letters are nil while the item is not assessed.
 	Level     *stability.Level `db:"level"`
 	Agreement *float64         `db:"agreement"`
@@ -55,14 +58,18 @@ func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 // without reading it.
 const (
 	countRuns      = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
+	countVerdicts  = `, count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes`
 	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
 )
 
 // summariseItems reads the summaries of a task's items, with what is known of their runs, and how a text is searched for.
-func summariseItems(measures, like string) string {
-	known := ""
-	if measures != "" {
-		known = "r.latency_ms, coalesce(r.bytes, 0) AS bytes,"
+func summariseItems(isJudged, withMeasures bool, like string) string {
+	known, measures := "", ""
+	if withMeasures {
+		known, measures = "r.latency_ms, coalesce(r.bytes, 0) AS bytes,", measureAnswers
+	}
+	if isJudged {
+		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes,", measures+countVerdicts
 	}
 	return `
 	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
@@ -94,21 +101,18 @@ func summariseItems(measures, like string) string {
 // or of all if it is 0. An item matches if its
 // question_id, question, standard answer or the beginning of one of its answers contains text, without regard to case. It
 // returns ErrSearchTooSlow if that takes longer than searchTime.
-func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, variant int, text string, withMeasures bool) ([]Summary, error) {
-	measures, like := "", "ILIKE"
-	if withMeasures {
-		measures = measureAnswers
-	}
+func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string, withMeasures bool) ([]Summary, error) {
+	like := "ILIKE"
 	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case, and texts are read several times as fast
 		like = "LIKE"
 	}
 	var summaries []Summary
-	statement, arguments := summariseItems(measures, like), []any{taskID, db.Containing(text), searchedText, variant}
+	statement, arguments := summariseItems(len(task.Evaluators) > 0, withMeasures, like), []any{task.ID, db.Containing(text), searchedText, variant}
 	if text == "" {
 		if err := r.db.SelectContext(ctx, &summaries, statement, arguments...); err != nil {
 			return nil, pg.Classify("summarise the questions", err)
 		}
-		return summaries, r.countAnswers(ctx, taskID, summaries, variant)
+		return summaries, r.countAnswers(ctx, task.ID, summaries, variant)
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, searchTime, ErrSearchTooSlow)
 	defer cancel()
@@ -119,7 +123,7 @@ func (r Report) Summaries(ctx context.Context, taskID uuid.UUID, variant int, te
 	if err != nil {
 		return nil, pg.Classify("search the questions", err)
 	}
-	return summaries, r.countAnswers(ctx, taskID, summaries, variant)
+	return summaries, r.countAnswers(ctx, task.ID, summaries, variant)
 }
 
 // countAnswers counts the different answers to the questions that are not assessed yet: of those of a task that has ended

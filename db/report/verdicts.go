@@ -6,20 +6,21 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"wending/db"
 	"wending/db/pg"
 	"wending/jobs/evaluate"
 )
 
-// VariantVerdicts are what evaluators say of one variant.
-type VariantVerdicts struct {
-	// Questions are those that have runs, in no order.
-	Questions []evaluate.Judged
-	// Errors is how many evaluations ended with one.
-	Errors int
+// variantVerdicts are what evaluators say of one variant.
+type variantVerdicts struct {
+	// questions are those that have runs, in no order.
+	questions []evaluate.Judged
+	// errors is how many evaluations ended with one.
+	errors int
 }
 
-// Verdicts returns what all evaluators of a task together say of its current runs, by the variants' numbers.
-func (r Report) Verdicts(ctx context.Context, taskID uuid.UUID) (map[int]VariantVerdicts, error) {
+// verdictsOfAll returns what all evaluators of a task together say of its current runs, by the variants' numbers.
+func (r Report) verdictsOfAll(ctx context.Context, taskID uuid.UUID) (map[int]variantVerdicts, error) {
 	const read = `
 		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes, avg(r.score) AS score,
 			0 AS errors
@@ -42,14 +43,38 @@ func (r Report) Verdicts(ctx context.Context, taskID uuid.UUID) (map[int]Variant
 	}
 	for _, one := range errors {
 		of := verdicts[one.Variant]
-		of.Errors = one.Errors
+		of.errors = one.Errors
 		verdicts[one.Variant] = of
 	}
 	return verdicts, nil
 }
 
-// VerdictsOf returns what one evaluator of a task says of its current runs, by the variants' numbers.
-func (r Report) VerdictsOf(ctx context.Context, taskID uuid.UUID, evaluator int) (map[int]VariantVerdicts, error) {
+// PassStatistics returns the numbers of what all evaluators of a task together say, by the variants' numbers.
+func (r Report) PassStatistics(ctx context.Context, task db.Task) (map[int]evaluate.Statistics, error) {
+	verdicts, err := r.verdictsOfAll(ctx, task.ID)
+	return summarised(task, verdicts), err
+}
+
+// PassStatisticsOf returns the numbers of what one evaluator says.
+func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator int) (map[int]evaluate.Statistics, error) {
+	verdicts, err := r.verdictsOf(ctx, task.ID, evaluator)
+	return summarised(task, verdicts), err
+}
+
+func summarised(task db.Task, verdicts map[int]variantVerdicts) map[int]evaluate.Statistics {
+	statistics := map[int]evaluate.Statistics{}
+	for _, variant := range task.Variants {
+		of := verdicts[variant.Number]
+		for len(of.questions) < task.TotalItems { // those without a run
+			of.questions = append(of.questions, evaluate.Judged{})
+		}
+		statistics[variant.Number] = evaluate.Summarise(of.questions, task.RunsPerItem, of.errors)
+	}
+	return statistics
+}
+
+// verdictsOf returns what one evaluator of a task says of its current runs, by the variants' numbers.
+func (r Report) verdictsOf(ctx context.Context, taskID uuid.UUID, evaluator int) (map[int]variantVerdicts, error) {
 	const read = `
 		SELECT r.variant, r.item_id, count(*) AS runs, count(e.passed) AS judged, count(*) FILTER (WHERE e.passed) AS passes, avg(e.score) AS score,
 			count(*) FILTER (WHERE e.status = 'FAILED') AS errors
@@ -60,17 +85,17 @@ func (r Report) VerdictsOf(ctx context.Context, taskID uuid.UUID, evaluator int)
 	return r.verdicts(ctx, read, taskID, evaluator)
 }
 
-func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (map[int]VariantVerdicts, error) {
+func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (map[int]variantVerdicts, error) {
 	type row struct {
 		Variant, Runs, Judged, Passes, Errors int
 		ItemID                                int64    `db:"item_id"`
 		Score                                 *float64 `db:"score"`
 	}
-	verdicts := map[int]VariantVerdicts{}
+	verdicts := map[int]variantVerdicts{}
 	err := pg.EachRow(ctx, r.db, "read the verdicts", read, arguments, func(one row) error {
 		of := verdicts[one.Variant]
-		of.Questions = append(of.Questions, evaluate.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score})
-		of.Errors += one.Errors
+		of.questions = append(of.questions, evaluate.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score})
+		of.errors += one.Errors
 		verdicts[one.Variant] = of
 		return nil
 	})

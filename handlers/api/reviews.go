@@ -352,7 +352,7 @@ func (h *handler) listAssignments(ctx context.Context, input *TaskPath) (*assign
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := report.New(h.Store).Summaries(ctx, task.ID, 0, "", false)
+	summaries, err := report.New(h.Store).Summaries(ctx, task, 0, "", false)
 	if err != nil {
 		return nil, err
 	}

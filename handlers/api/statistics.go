@@ -78,9 +78,9 @@ func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statist
 	if err != nil {
 		return nil, err
 	}
-	verdicts := map[int]report.VariantVerdicts{}
+	verdicts := map[int]evaluate.Statistics{}
 	if len(task.Evaluators) > 0 {
-		if verdicts, err = results.Verdicts(ctx, task.ID); err != nil {
+		if verdicts, err = results.PassStatistics(ctx, task); err != nil {
 			return nil, err
 		}
 	}
@@ -95,30 +95,18 @@ func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statist
 			known += levels[one.Number][string(level)]
 		}
 		counts[string(stability.Unknown)] += task.TotalItems - known
-		body.Variants = append(body.Variants, variantStatistics{one, counts, newVerdicts(task, verdicts[one.Number])})
+		body.Variants = append(body.Variants, variantStatistics{one, counts, Verdicts{verdicts[one.Number]}})
 	}
 	for _, evaluator := range task.Evaluators {
-		own, err := results.VerdictsOf(ctx, task.ID, evaluator.Number)
+		own, err := results.PassStatisticsOf(ctx, task, evaluator.Number)
 		if err != nil {
 			return nil, err
 		}
 		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator)}
 		for _, variant := range task.Variants {
-			statistics.Variants = append(statistics.Variants, EvaluatorVariant{variant.Number, newVerdicts(task, own[variant.Number])})
+			statistics.Variants = append(statistics.Variants, EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}})
 		}
 		body.Evaluators = append(body.Evaluators, statistics)
 	}
 	return output, nil
-}
-
-// newVerdicts are the numbers of a variant's verdicts; without evaluators they are unknown.
-func newVerdicts(task db.Task, verdicts report.VariantVerdicts) Verdicts {
-	if len(task.Evaluators) == 0 {
-		return Verdicts{}
-	}
-	questions := verdicts.Questions
-	for len(questions) < task.TotalItems { // those without a run
-		questions = append(questions, evaluate.Judged{})
-	}
-	return Verdicts{evaluate.Summarise(questions, task.RunsPerItem, verdicts.Errors)}
 }

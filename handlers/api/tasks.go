@@ -59,7 +59,7 @@ func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(),
 type detail struct {
 	Summary
 	Variants        []Variant         `json:"variants"`
-	Evaluators      []TaskEvaluator       `json:"evaluators" doc:"What judges the answers"`
+	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"What judges the answers"`
 	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
 	AgentModel      *string           `json:"agent_model" example:"v1.2"`

@@ -41,8 +41,8 @@ func newVariants(variants []db.Variant, targets []db.Target) []Variant {
 // createdTask is the response to creating a task.
 type createdTask struct {
 	Created
-	Calls      int         `json:"calls" doc:"Calls that the task makes, without retries" example:"400"`
-	Variants   []Variant   `json:"variants"`
+	Calls      int             `json:"calls" doc:"Calls that the task makes, without retries" example:"400"`
+	Variants   []Variant       `json:"variants"`
 	Evaluators []TaskEvaluator `json:"evaluators" doc:"What judges the answers"`
 }
 

@@ -133,7 +133,7 @@ const (
 // Document prepares a task's report as one document; the function writes it, question by question.
 func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.Context, io.Writer) error, err error) {
 	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now()}
-	if d.All, err = r.report.Summaries(ctx, task.ID, 0, "", false); err != nil {
+	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
 	}
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {

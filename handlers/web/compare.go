@@ -98,14 +98,56 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 		label := locale.Text("create.saved.items", "Name", one.Name, "Version", one.Version, "Count", one.TotalItems)
 		view.SavedDatasets = append(view.SavedDatasets, ui.Choice{Value: one.ID.String(), Label: label})
 	}
-	view.Agent, view.Dataset = s.Value("agents"), s.Value("dataset")
+	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return err
+	}
+	view.Evaluators = evaluatorChoices(locale, evaluators, s.List("evaluators"))
+	view.Agent, view.Dataset, view.Gone = s.Value("agents"), s.Value("dataset"), s.gone
 	return nil
+}
+
+// evaluatorChoices are the saved evaluators, those that are chosen first. A chosen one has the version that it is chosen in.
+func evaluatorChoices(locale text.Locale, evaluators []entries.Evaluator, chosen []string) (choices []taskviews.TargetChoice) {
+	for _, one := range evaluators {
+		choice := taskviews.TargetChoice{Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("evaluator.kind." + one.Rule)}
+		for _, reference := range chosen {
+			if id, version, hasVersion := strings.Cut(reference, "@"); id == choice.Reference {
+				choice.IsChosen = true
+				if hasVersion {
+					choice.Reference, choice.Detail = reference, choice.Detail+" · v"+version
+				}
+				break
+			}
+		}
+		choices = append(choices, choice)
+	}
+	slices.SortStableFunc(choices, func(a, b taskviews.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
+	return choices
+}
+
+// addEvaluators adds a task's evaluators to a form's fields, and returns the names of those that are no longer offered.
+func (p *Pages) addEvaluators(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
+	var references []string
+	for _, evaluator := range source.Evaluators {
+		_, err := p.Library.Evaluator(ctx, library.Reference{ID: evaluator.EvaluatorID, Version: evaluator.Version})
+		switch {
+		case errors.Is(err, library.ErrUnknownReference):
+			gone = append(gone, evaluator.Name)
+		case err != nil:
+			return nil, err
+		default:
+			references = append(references, fmt.Sprintf("%s@%d", evaluator.EvaluatorID, evaluator.Version))
+		}
+	}
+	values["evaluators"] = strings.Join(references, ",")
+	return gone, nil
 }
 
 // renderComparison shows the form for a comparison.
 func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form taskviews.Form) error {
 	ctx := c.Request().Context()
-	view := taskviews.Compare{Form: form, Gone: s.gone}
+	view := taskviews.Compare{Form: form}
 	var err error
 	if view.Estimate, err = p.estimated(c, s); err != nil {
 		return err

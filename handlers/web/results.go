@@ -20,6 +20,7 @@ import (
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
+	"wending/views/runs"
 	"wending/views/ui"
 )
 
@@ -141,7 +142,7 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		report.Format = markdown.New()
 	}
 	report.Reviewer = reviewer(c)
-	if report.All, err = p.report.Summaries(ctx, report.Task.ID, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
+	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
 		return reviews, err
 	}
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, report.Task); err != nil {
@@ -297,14 +298,14 @@ func (p *Pages) showRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	run, err := p.report.Run(c.Request().Context(), task.ID, id, results.MaxRunShown)
+	run, err := p.report.Run(c.Request().Context(), task.ID, id, runs.MaxShown)
 	if err != nil {
 		return err
 	}
 	title := pages.Locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	view := results.Run{Task: task, WholeRun: run}
+	view := runs.Run{Task: task, WholeRun: run}
 	sent, err := p.Tasks.Input(c.Request().Context(), task, run)
 	if err != nil {
 		return err
@@ -315,5 +316,5 @@ func (p *Pages) showRun(c echo.Context) error {
 		return err
 	}
 	view.Body = body.String()
-	return pages.Render(c, http.StatusOK, results.RunPage(frame, view))
+	return pages.Render(c, http.StatusOK, runs.Page(frame, view))
 }

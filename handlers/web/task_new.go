@@ -65,7 +65,7 @@ func (p *Pages) newTask(c echo.Context) error {
 		values := map[string]string{}
 		if c.Path() == paths.NewComparison {
 			values["form"] = taskviews.CompareForm
-			for _, name := range []string{"prompts", "models", "agents", "dataset"} {
+			for _, name := range []string{"prompts", "models", "agents", "dataset", "evaluators"} {
 				values[name] = c.QueryParam(name)
 			}
 		}
@@ -95,11 +95,16 @@ func (p *Pages) newTask(c echo.Context) error {
 	}
 	submitted.Values = formValues(n)
 	submitted.Values["dataset_token"] = form.SourceToken
-	var gone []string
+	gone, err := p.addEvaluators(c.Request().Context(), source, submitted.Values)
+	if err != nil {
+		return err
+	}
 	if isComparison {
-		if gone, err = p.addReferences(c.Request().Context(), source, submitted.Values); err != nil {
+		more, err := p.addReferences(c.Request().Context(), source, submitted.Values)
+		if err != nil {
 			return err
 		}
+		gone = append(gone, more...)
 	}
 	if draft != "" {
 		submitted.Values["draft"] = draft

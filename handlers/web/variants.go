@@ -43,6 +43,9 @@ func (p *Pages) showVariants(c echo.Context) error {
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reading, task.ID); return err })
 	group.Go(func() (err error) { table.Levels, err = p.report.Levels(reading, task.ID); return err })
+	if len(task.Evaluators) > 0 {
+		group.Go(func() (err error) { table.Verdicts, err = p.report.PassStatistics(reading, task); return err })
+	}
 	group.Go(func() (err error) { matrix, err = p.report.Matrix(reading, task); return err })
 	if err := group.Wait(); err != nil {
 		return err

@@ -44,11 +44,13 @@ func (q Query) Values() url.Values {
 const (
 	filterUnstable = "unstable"
 	filterFailed   = "failed"
+	// FilterUnpassed keeps questions with runs that were judged and did not pass.
+	FilterUnpassed = "unpassed"
 )
 
 // Filters are the filters of the report by name; the empty name shows all.
 func Filters() []string {
-	filters := []string{"", filterUnstable, filterFailed}
+	filters := []string{"", filterUnstable, filterFailed, FilterUnpassed}
 	for _, level := range stability.Levels {
 		filters = append(filters, string(level))
 	}
@@ -121,6 +123,8 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 		return item.IsUnstable()
 	case filterFailed:
 		return item.Failures > 0
+	case FilterUnpassed:
+		return item.Passes < item.Judged
 	}
 	level := stability.Unknown
 	if item.Level != nil {

@@ -17,6 +17,7 @@ import (
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
+	"wending/jobs/evaluate"
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
@@ -191,6 +192,19 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("level.", string(level))
 	}
 	add("warning.", tasks.WarningCodes...)
+	for _, kind := range evaluate.Kinds {
+		add("evaluator.kind.", string(kind))
+		add("evaluator.about.", string(kind))
+		for _, field := range evaluate.Fields[kind] {
+			add("evaluator.field.", field.Name)
+			if field.Type != evaluate.Truth {
+				add("evaluator.hint.", field.Name)
+			}
+			for _, choice := range field.Choices {
+				add("evaluator.mode.", choice)
+			}
+		}
+	}
 	for _, part := range comparison.Parts()[1:] {
 		add("compare.", part)
 	}

@@ -64,6 +64,7 @@ func Register(compressed, plain *echo.Group, config Config) {
 	compressed.POST(paths.LibraryTest(string(views.Agents)), h.testAgent)
 	compressed.POST(paths.LibraryDetect, h.detect)
 	compressed.POST(paths.LibraryPreview, h.previewPrompt)
+	compressed.POST(paths.LibraryTest(string(views.Evaluators)), h.tryEvaluator)
 	h.prompts().register(compressed, h)
 	h.models().register(compressed, h)
 	kind[entries.Provider]{
@@ -72,6 +73,7 @@ func Register(compressed, plain *echo.Group, config Config) {
 	}.register(compressed, h)
 	h.agents().register(compressed, h)
 	h.datasets().register(compressed, h)
+	h.evaluators().register(compressed, h)
 	compressed.GET("/library/prompts/:id/versions/:number", h.showPromptVersion)
 	compressed.GET("/library/datasets/:id/versions/:number", h.showDatasetVersion)
 	compressed.POST("/library/datasets/:id/versions", h.addDatasetVersion)

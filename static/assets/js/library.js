@@ -21,6 +21,9 @@
     mirror.replaceChildren(...parts);
     mirror.scrollTop = area.scrollTop;
   }
+  document.querySelectorAll("[data-toggles]").forEach((list) => {
+    list.addEventListener("change", () => { document.getElementById(list.dataset.toggles).hidden = list.value !== ""; });
+  });
   const areas = [...document.querySelectorAll("[data-template]")];
   for (const area of areas) {
     area.addEventListener("input", () => paint(area));

@@ -1,0 +1,154 @@
+package library
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/db/report"
+	"wending/db/tasklist"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/evaluate"
+	"wending/jobs/tasks"
+	views "wending/views/library"
+	"wending/views/ui"
+)
+
+func (h *handler) evaluators() kind[entries.Evaluator] {
+	rows := h.Library.Entries.Evaluators
+	return kind[entries.Evaluator]{
+		kind: views.Evaluators, rows: rows, entry: func(e entries.Evaluator) entries.Entry { return e.Entry },
+		cells: func(c echo.Context, e entries.Evaluator) []views.Cell {
+			return []views.Cell{{Text: pages.Locale(c).Text("evaluator.kind." + e.Rule)}, {Text: "v" + strconv.Itoa(e.Version)}, {Text: string(e.Config), Class: "cut mono quiet"}}
+		},
+		fill: h.fillEvaluator, save: h.saver.Evaluator, remove: removing(rows),
+	}
+}
+
+// tasksShown is how many finished tasks an evaluator can be tried on.
+const tasksShown = 20
+
+// fillEvaluator shows the newest version of an evaluator, or the fields of the kind that the query names.
+func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.Evaluator) error {
+	ctx := c.Request().Context()
+	values := map[string]string{"kind": c.QueryParam("kind")}
+	if row != nil {
+		values["kind"], values["name"] = row.Rule, row.Name
+		versions, err := h.Library.Entries.EvaluatorVersions(ctx, row.ID, db.Page{Number: 1, Size: versionsShown})
+		if err != nil {
+			return err
+		}
+		for _, version := range versions {
+			view.Versions = append(view.Versions, views.Version{Number: version.Version, Note: string(version.Config), SavedAt: version.SavedAt})
+		}
+		if _, isTyped := view.Values["kind"]; !isTyped { // a box that was cleared is not in what was typed
+			for name, value := range evaluate.WriteFields(evaluate.Kind(row.Rule), row.Config) {
+				values[views.ConfigField(name)] = value
+			}
+		}
+	}
+	put(view, values)
+	if _, isKind := evaluate.Fields[evaluate.Kind(view.Values["kind"])]; !isKind {
+		view.Values["kind"] = ""
+		return nil
+	}
+	found, _, err := tasklist.Tasks(ctx, h.Library.Tasks.Store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}}, db.Page{Number: 1, Size: tasksShown})
+	for _, task := range found {
+		view.Tasks = append(view.Tasks, ui.Choice{Value: task.ID.String(), Label: task.Name})
+	}
+	return err
+}
+
+// tryEvaluator judges answers by the rule that a form says.
+func (h *handler) tryEvaluator(c echo.Context) error {
+	ctx, k := c.Request().Context(), h.evaluators()
+	submitted, err := h.read(c, "", nil)
+	if err != nil {
+		return err
+	}
+	tried := &views.Tried{}
+	rule, faults := form.Rule(submitted)
+	switch {
+	case len(faults) > 0:
+		tried.Message = faults[0].Message(pages.Locale(c))
+	case submitted.Value("try_task") != "":
+		if tried.Rows, err = h.tryOnTask(ctx, rule, submitted.Value("try_task")); err != nil {
+			return err
+		}
+		if len(tried.Rows) == 0 {
+			tried.Message = pages.Locale(c).Text("evaluator.try.none")
+		}
+	default:
+		answer := submitted.Values["answer"]
+		tried.Rows = []views.TriedRow{{Answer: answer, Verdict: rule.Evaluate(evaluate.Subject{
+			Answer: answer, Values: map[string]string{"standard_answer": submitted.Values["standard_answer"]},
+		})}}
+	}
+	if request.IsFragment(c.Request()) {
+		return pages.Render(c, http.StatusOK, views.TriedPart(tried))
+	}
+	row, err := k.submittedRow(c, submitted)
+	if err != nil {
+		return err
+	}
+	view, err := k.form(c, h, row, submitted, nil)
+	if err != nil {
+		return err
+	}
+	view.Tried = tried
+	return h.render(c, http.StatusOK, view)
+}
+
+// What of a task a rule is tried on: so many questions, so many answers, and so many characters of each.
+const (
+	triedQuestions = 10
+	triedAnswers   = 30
+	triedText      = 20_000
+)
+
+// tryOnTask judges the first answers of a task.
+func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text string) (rows []views.TriedRow, err error) {
+	id, err := request.ID(text, db.KindTask)
+	if err != nil {
+		return nil, err
+	}
+	store := h.Library.Tasks.Store
+	task, err := store.Task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	items, err := report.New(store).FirstItems(ctx, id, triedQuestions)
+	if err != nil {
+		return nil, err
+	}
+	ids, byID := make([]int64, len(items)), map[int64]db.Item{}
+	for n, item := range items {
+		ids[n], byID[item.ID] = item.ID, item
+	}
+	runs, err := report.New(store).CurrentRuns(ctx, ids, triedText)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[uuid.UUID]bool{} // an answer that was given often is judged once
+	for _, run := range runs {
+		item := byID[run.ItemID]
+		key := uuid.NewSHA1(uuid.Nil, append([]byte(item.QuestionID+"\x00"), run.AnswerKey...))
+		if run.Status != db.RunSucceeded || run.Response == nil || seen[key] || len(rows) == triedAnswers {
+			continue
+		}
+		seen[key] = true
+		subject := evaluate.Subject{Answer: *run.Response, Values: tasks.Values(item, task.VariableNames), Tokens: run.TotalTokens}
+		if run.LatencyMS != nil {
+			subject.LatencyMS = *run.LatencyMS
+		}
+		rows = append(rows, views.TriedRow{Question: item.Question, Answer: *run.Response, Verdict: rule.Evaluate(subject)})
+	}
+	return rows, nil
+}
