@@ -12,6 +12,7 @@ import (
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/evaluate"
@@ -316,4 +317,53 @@ func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 	require.Contains(t, s.get(t, "/?from="+task).page(t).Find(".note").Text(), "长度")
 	compare := s.get(t, "/compare").page(t)
 	require.Equal(t, 1, compare.Find("fieldset a[href='/library/evaluators/new']").Length())
+}
+
+// The report in numbers: sentences about what the data show and what not, of one variant and of several, on its page, in
+// the document and on the first sheet of the workbook.
+func TestTheReportSaysWhatTheDataShow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	rule := s.evaluator(t, "对", "exact", nil)
+	plain := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if strings.Contains(call.Question, "三") {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		agenttest.Stream(w, "<b>42</b>")
+	})
+	id := s.create(t, plain.URL, map[string]string{"runs_per_item": "5", "max_retries": "0", "evaluators": rule, "file@q.csv": "question,standard_answer\n一,<b>42</b>\n二,41\n三,42\n"})
+	s.awaitDone(t, id)
+	page := s.get(t, "/tasks/"+id+"/report").page(t)
+	text := page.Find(".synopsis").Text()
+	require.Contains(t, text, "3 题，每题问 5 次，共 15 次调用")
+	require.Contains(t, text, "通过率 50.0 %")
+	require.Contains(t, text, "5 次运行没有得到回答")
+	require.Contains(t, text, "每题只问 5 次：即使每次都相同，也只能证明至少 56.6 % 的回答相同")
+	require.Equal(t, "/tasks/"+id+"/results?filter=unpassed", page.Find(".numbers td.figure a").First().AttrOr("href", ""))
+	require.Equal(t, 2, page.Find("svg.interval").Length())
+	require.Contains(t, page.Find(".worst li").First().Text(), "二", "none of its answers passes")
+	require.Contains(t, text, "HTTP_400")
+	document := string(s.get(t, api+"/"+id+"/export?format=html").body)
+	require.Contains(t, document, "数据表明")
+	cover, _, _ := strings.Cut(document, "<main>")
+	require.NotContains(t, cover, "href=", "a document leads nowhere")
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
+	require.NoError(t, err)
+	rows, err := book.GetRows(book.GetSheetName(0))
+	require.NoError(t, err)
+	require.Contains(t, fmt.Sprint(rows), "3 题，每题问 5 次")
+
+	c := newCompared(t, s)
+	created := s.entry(t, "POST", "evaluation-tasks", c.task(), 201)
+	several := created["task_id"].(string)
+	s.awaitDone(t, several)
+	page = s.get(t, "/tasks/"+several+"/report").page(t)
+	text = page.Find(".synopsis").Text()
+	require.Contains(t, text, "4 个对比组，3 题，每题各问 5 次，共 60 次调用")
+	require.Contains(t, text, "各对比组之间看不出差异的指标：成功率")
+	require.Contains(t, text, "一致率：每一题，1 简短 v1 × steady 都好于对比组 2、4")
+	require.NotContains(t, text, "通过率", "nothing judges")
+	require.Equal(t, 4, page.Find(".plot").Length())
+	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+s.create(t, plain.URL, map[string]string{"start": "false"})+"/report").StatusCode)
 }

@@ -104,6 +104,37 @@ func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (varian
 	return variants, err
 }
 
+// ErrorCount is how often runs of each variant ended with an error, by the variants' numbers.
+type ErrorCount struct {
+	Code   string
+	Counts map[int]int
+}
+
+// Errors returns why current runs of a task have no answer, the most frequent first.
+func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCount, err error) {
+	const read = `
+		SELECT error_code, variant, count(*) AS count, sum(count(*)) OVER (PARTITION BY error_code) AS total
+		FROM evaluation_runs
+		WHERE task_id = $1 AND is_current AND error_code IS NOT NULL
+		GROUP BY error_code, variant
+		ORDER BY total DESC, error_code`
+	var rows []struct {
+		Code           string `db:"error_code"`
+		Variant, Count int
+		Total          int
+	}
+	if err := r.db.SelectContext(ctx, &rows, read, taskID); err != nil {
+		return nil, pg.Classify("count the errors", err)
+	}
+	for _, row := range rows {
+		if len(errors) == 0 || errors[len(errors)-1].Code != row.Code {
+			errors = append(errors, ErrorCount{row.Code, map[int]int{}})
+		}
+		errors[len(errors)-1].Counts[row.Variant] = row.Count
+	}
+	return errors, nil
+}
+
 // Levels returns how many questions have each level, by the variants' numbers. Questions that are not assessed have none.
 func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (map[int]map[string]int, error) {
 	const read = `

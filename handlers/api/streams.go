@@ -132,6 +132,14 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	}
 	head := newReport(task, statistics, input.IncludeErrors)
 	head.HasReviews = len(reviews) > 0
+	var lines []string // the report in a few lines, for the first sheet
+	if input.Format == "xlsx" {
+		numbers, err := reading.New(h.Store).Summary(ctx, task)
+		if err != nil {
+			return nil, err
+		}
+		lines = numbers.Lines(request.From(ctx).Locale)
+	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
@@ -140,7 +148,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		c.Response().WriteHeader(http.StatusOK)
 		stream := live.NewStream(c.Response())
 		writer, err := newWriter(stream, input.Format, head, func() export.Texts {
-			return exportTexts(request.From(ctx.Context()).Locale, task, head, statistics)
+			return exportTexts(request.From(ctx.Context()).Locale, task, head, statistics, lines)
 		})
 		if err != nil {
 			return err
@@ -259,14 +267,14 @@ func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
 }
 
 // exportTexts are the information page of a workbook and the names of its sheets.
-func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics) export.Texts {
+func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics, lines []string) export.Texts {
 	shown := func(t *time.Time) string {
 		if t == nil {
 			return ""
 		}
 		return beijing.RFC3339(*t)
 	}
-	return export.Texts{
+	texts := export.Texts{
 		Info: [][2]string{
 			{locale.Text("export.info.name"), report.TaskName},
 			{locale.Text("export.info.url"), report.AgentURL},
@@ -287,6 +295,14 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
 		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), CutMark: locale.Text("export.cut"),
 	}
+	for n, line := range lines {
+		title := ""
+		if n == 0 {
+			title = locale.Text("summary.crumb")
+		}
+		texts.Info = append(texts.Info, [2]string{title, line})
+	}
+	return texts
 }
 
 // reviewsByQuestion are a task's reviews by the id of their question.

@@ -14,6 +14,7 @@ import (
 	"wending/db/review"
 	"wending/jobs/stability"
 	"wending/views/results"
+	"wending/views/summary"
 )
 
 // Reader reads the questions of tasks.
@@ -144,6 +145,12 @@ func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.
 		return nil, err
 	}
 	d.Reviews = reviews.OfQuestions
+	numbers, err := r.Summary(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	numbers.IsDocument = true
+	d.Summary = summary.Parts(numbers)
 	if d.SignOffs, err = review.New(r.store).SignOffs(ctx, task.ID); err != nil {
 		return nil, err
 	}

@@ -11,12 +11,36 @@ import (
 	"wending/db"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/comparison"
 	"wending/views/paths"
+	"wending/views/summary"
 	"wending/views/ui"
 	"wending/views/variants"
 )
+
+// showSummary is the report of a task in numbers.
+func (p *Pages) showSummary(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s, err := p.reader.Summary(ctx, task)
+	if err != nil {
+		return err
+	}
+	title := pages.Locale(c).Text("summary.crumb")
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame.Styles = []string{"report.css", "summary.css"}
+	return pages.Render(c, http.StatusOK, summary.Page(frame, s))
+}
 
 // showVariants compares the variants of a task. The report asks for the numbers alone.
 func (p *Pages) showVariants(c echo.Context) error {
@@ -38,26 +62,19 @@ func (p *Pages) showVariants(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	table := variants.Table{Task: task, IsBySpread: sort != "", Best: map[string]int{}}
+	table := variants.Table{Task: task, IsBySpread: sort != ""}
 	var matrix [][]comparison.Question
-	group, reading := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reading, task.ID); return err })
-	group.Go(func() (err error) { table.Levels, err = p.report.Levels(reading, task.ID); return err })
+	group, reads := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reads, task.ID); return err })
+	group.Go(func() (err error) { table.Levels, err = p.report.Levels(reads, task.ID); return err })
 	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { table.Verdicts, err = p.report.PassStatistics(reading, task); return err })
+		group.Go(func() (err error) { table.Verdicts, err = p.report.PassStatistics(reads, task); return err })
 	}
-	group.Go(func() (err error) { matrix, err = p.report.Matrix(reading, task); return err })
+	group.Go(func() (err error) { matrix, err = p.report.Matrix(reads, task); return err })
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for _, measure := range variants.Measures {
-		if measure.Name == "cost" && !sameCurrency(task.Targets) {
-			continue
-		}
-		if best, isShown := comparison.Best(matrix, measure.Of, measure.IsLessBetter); isShown {
-			table.Best[measure.Name] = task.Variants[best].Number
-		}
-	}
+	table.Rankings = reading.Rank(task, matrix)
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, variants.Summary(table))
 	}
@@ -120,14 +137,4 @@ func spread(matrix [][]comparison.Question, place int) float64 {
 		return -1
 	}
 	return slices.Max(known) - slices.Min(known)
-}
-
-// sameCurrency reports whether costs of targets can be compared.
-func sameCurrency(targets []db.Target) bool {
-	for _, target := range targets {
-		if target.Currency == nil || *target.Currency != *targets[0].Currency {
-			return false
-		}
-	}
-	return true
 }

@@ -83,7 +83,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get("/tasks/:taskId/results/:number/reviews", p.listVersions)
 	get("/tasks/:taskId/news", p.news)
 	get("/tasks/:taskId/variants", p.showVariants)
-	get("/tasks/:taskId/report", p.showVariants) // what a report's address leads to: the numbers of the variants
+	get("/tasks/:taskId/report", p.showSummary)
 	get("/tasks/:taskId/review", p.nextReview)
 	get("/tasks/:taskId/review/:number", p.reviewQuestion)
 	get("/tasks/:taskId/sign-off", p.showSignOff)

@@ -2,15 +2,26 @@ package comparison
 
 import "gonum.org/v1/gonum/stat"
 
-// Best returns which of a task's variants is better than each of the others by a number of their questions: the paired
-// difference to every other variant has an interval without 0. It returns false if none is. All variants have the same
-// questions in the same order.
-func Best(variants [][]Question, number func(Question) *float64, isLessBetter bool) (best int, isShown bool) {
+// Ranking says which of a task's variants leads by a number of their questions.
+type Ranking struct {
+	// Leader is the variant with the best mean, from 0.
+	Leader int
+	// Worse are those that it is better than: the paired difference has an interval without 0. Alike are those whose
+	// difference to it may be chance. Each are those that it is better than by the same on each question, which has no
+	// interval.
+	Worse, Each, Alike []int
+}
+
+// IsBest reports that the leader is better than every other variant.
+func (r Ranking) IsBest() bool { return len(r.Alike)+len(r.Each) == 0 && len(r.Worse) > 0 }
+
+// Rank ranks variants, which all have the same questions in the same order. It returns false if the number is known of
+// none.
+func Rank(variants [][]Question, number func(Question) *float64, isLessBetter bool) (ranking Ranking, isKnown bool) {
 	sign := 1.0
 	if isLessBetter {
 		sign = -1
 	}
-	best = -1
 	var highest float64
 	for n, questions := range variants {
 		var known []float64
@@ -19,24 +30,31 @@ func Best(variants [][]Question, number func(Question) *float64, isLessBetter bo
 				known = append(known, sign**value)
 			}
 		}
-		if mean := stat.Mean(known, nil); len(known) > 0 && (best < 0 || mean > highest) {
-			best, highest = n, mean
+		if mean := stat.Mean(known, nil); len(known) > 0 && (!isKnown || mean > highest) {
+			ranking.Leader, highest, isKnown = n, mean, true
 		}
 	}
-	if best < 0 || len(variants) < 2 {
-		return 0, false
+	if !isKnown {
+		return ranking, false
 	}
 	for n, questions := range variants {
-		if n == best {
+		if n == ranking.Leader {
 			continue
 		}
 		pairs := make([]Pair, len(questions))
 		for at, question := range questions {
-			pairs[at] = Pair{A: question, B: variants[best][at]}
+			pairs[at] = Pair{A: question, B: variants[ranking.Leader][at]}
 		}
-		if change := changeOf(pairs, number); !change.IsShown() || sign**change.Mean < 0 {
-			return 0, false
+		switch change := changeOf(pairs, number); {
+		case change.Mean == nil || sign**change.Mean <= 0:
+			ranking.Alike = append(ranking.Alike, n)
+		case change.IsShown():
+			ranking.Worse = append(ranking.Worse, n)
+		case change.SE != nil && change.Low == nil:
+			ranking.Each = append(ranking.Each, n)
+		default:
+			ranking.Alike = append(ranking.Alike, n)
 		}
 	}
-	return best, true
+	return ranking, true
 }

@@ -138,19 +138,22 @@ func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 	for name, test := range map[string]struct {
 		variants     [][]Question
 		isLessBetter bool
-		best         int
-		isShown      bool
+		want         Ranking
+		isBest       bool
 	}{
-		"one alone":                  {variants: [][]Question{high}},
-		"the higher":                 {[][]Question{low, high}, false, 1, true},
-		"the lower":                  {[][]Question{low, high}, true, 0, true},
-		"chance":                     {variants: [][]Question{variant(.1, .9, .2, .8), variant(.9, .1, .8, .3)}},
-		"one of the others is equal": {variants: [][]Question{low, high, variant(.9, .8, .9, .9)}},
-		"nothing is known":           {variants: [][]Question{{{ID: 1}}, {{ID: 1}}}},
-		"the other is not known":     {variants: [][]Question{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}},
+		"one alone":                  {[][]Question{high}, false, Ranking{}, false},
+		"the higher":                 {[][]Question{low, high}, false, Ranking{Leader: 1, Worse: []int{0}}, true},
+		"the lower":                  {[][]Question{low, high}, true, Ranking{Leader: 0, Worse: []int{1}}, true},
+		"chance":                     {[][]Question{variant(.1, .9, .2, .8), variant(.9, .1, .8, .3)}, false, Ranking{Leader: 1, Alike: []int{0}}, false},
+		"one of the others is equal": {[][]Question{low, high, variant(.9, .8, .9, .9)}, false, Ranking{Leader: 1, Worse: []int{0}, Alike: []int{2}}, false},
+		"better by the same on each": {[][]Question{variant(.1, .1), variant(.9, .9)}, false, Ranking{Leader: 1, Each: []int{0}}, false},
+		"the other is not known":     {[][]Question{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}, false, Ranking{Alike: []int{1}}, false},
 	} {
-		best, isShown := Best(test.variants, agreement, test.isLessBetter)
-		require.Equal(t, test.isShown, isShown, name)
-		require.Equal(t, test.best, best, name)
+		ranking, isKnown := Rank(test.variants, agreement, test.isLessBetter)
+		require.True(t, isKnown, name)
+		require.Equal(t, test.want, ranking, name)
+		require.Equal(t, test.isBest, ranking.IsBest(), name)
 	}
+	_, isKnown := Rank([][]Question{{{ID: 1}}, {{ID: 1}}}, agreement, false)
+	require.False(t, isKnown, "nothing is known")
 }

@@ -128,12 +128,24 @@ func interval(shares []float64, last Judged) Interval {
 	if len(shares) == 1 {
 		return Wilson(float64(last.Passes)/float64(last.Judged), last.Judged)
 	}
-	mean, deviation := stat.MeanStdDev(shares, nil)
-	if deviation < noDeviation {
-		return Wilson(mean, len(shares))
+	if of := MeanInterval(shares); of != nil {
+		return of
 	}
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(len(shares) - 1)}
-	half := t.Quantile(confidence) * deviation / math.Sqrt(float64(len(shares)))
+	return Wilson(stat.Mean(shares, nil), len(shares))
+}
+
+// MeanInterval is the interval of the mean of numbers between 0 and 1 (Student's t); nil with fewer than two, or where all
+// are equal.
+func MeanInterval(numbers []float64) Interval {
+	if len(numbers) < 2 {
+		return nil
+	}
+	mean, deviation := stat.MeanStdDev(numbers, nil)
+	if deviation < noDeviation {
+		return nil
+	}
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(len(numbers) - 1)}
+	half := t.Quantile(confidence) * deviation / math.Sqrt(float64(len(numbers)))
 	return Interval{max(0, mean-half), min(1, mean+half)}
 }
 

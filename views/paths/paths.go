@@ -115,6 +115,9 @@ func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + s
 // Variants compares the variants of a task.
 func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
 
+// Report is the report of a task in numbers.
+func Report(id uuid.UUID) string { return Task(id) + "/report" }
+
 // Review leads to the next question that waits for the reader's verdict.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 

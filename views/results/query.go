@@ -43,14 +43,15 @@ func (q Query) Values() url.Values {
 // Filters by the answers.
 const (
 	filterUnstable = "unstable"
-	filterFailed   = "failed"
+	// FilterFailed keeps questions with runs that have no answer.
+	FilterFailed = "failed"
 	// FilterUnpassed keeps questions with runs that were judged and did not pass.
 	FilterUnpassed = "unpassed"
 )
 
 // Filters are the filters of the report by name; the empty name shows all.
 func Filters() []string {
-	filters := []string{"", filterUnstable, filterFailed, FilterUnpassed}
+	filters := []string{"", filterUnstable, FilterFailed, FilterUnpassed}
 	for _, level := range stability.Levels {
 		filters = append(filters, string(level))
 	}
@@ -121,7 +122,7 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 		return true
 	case filterUnstable:
 		return item.IsUnstable()
-	case filterFailed:
+	case FilterFailed:
 		return item.Failures > 0
 	case FilterUnpassed:
 		return item.Passes < item.Judged

@@ -191,6 +191,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, level := range stability.Levels {
 		add("level.", string(level))
 	}
+	add("summary.method.", "pass", "agreement", "interval", "paired", "latency", "cost")
 	add("warning.", tasks.WarningCodes...)
 	for _, kind := range evaluate.Kinds {
 		add("evaluator.kind.", string(kind))

@@ -1,0 +1,208 @@
+package summary
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/shopspring/decimal"
+
+	"wending/db/report"
+	"wending/jobs/beijing"
+	"wending/jobs/evaluate"
+	"wending/jobs/stability"
+	"wending/views/paths"
+	"wending/views/results"
+	"wending/views/text"
+	"wending/views/variants"
+)
+
+// name is a variant's, with its number; that of a plain task is the task's.
+func (s Summary) name(row report.VariantStatistics) string {
+	if len(s.Numbers) == 1 {
+		if row.Name != "" {
+			return row.Name
+		}
+		return s.Task.Name
+	}
+	return strconv.Itoa(row.Number) + " " + row.Name
+}
+
+// short is a variant's name where there is little room.
+func (s Summary) short(locale text.Locale, row report.VariantStatistics) string {
+	if len(s.Numbers) == 1 {
+		return locale.Text("summary.count")
+	}
+	return strconv.Itoa(row.Number)
+}
+
+// compared says what was asked of what.
+func (s Summary) compared(locale text.Locale) string {
+	key := "summary.compared"
+	if s.Task.TotalVariants > 1 {
+		key = "summary.compared.variants"
+	}
+	sentence := locale.Text(key, "Variants", s.Task.TotalVariants, "Questions", s.Task.TotalItems, "Runs", s.Task.RunsPerItem, "Calls", text.Number(s.Task.TotalRuns()))
+	if s.Task.CompletedAt != nil {
+		sentence += locale.Text("summary.at", "Time", beijing.Second(*s.Task.CompletedAt))
+	}
+	return sentence
+}
+
+// told are the measures that sentences are about: what a decision is made on. The others say the same in other words.
+var told = map[string]bool{"pass": true, "success": true, "agreement": true, "latency": true, "cost": true}
+
+func (s Summary) measures() (list []variants.Measure) {
+	for _, measure := range variants.MeasuresOf(s.Verdicts != nil) {
+		if told[measure.Name] {
+			list = append(list, measure)
+		}
+	}
+	return list
+}
+
+// said are the sentences that the data show.
+func (s Summary) said(locale text.Locale) (said []string) {
+	if len(s.Numbers) == 1 {
+		return s.saidOfOne(locale, s.Numbers[0])
+	}
+	for _, measure := range s.measures() {
+		ranking, isKnown := s.Rankings[measure.Name]
+		if isKnown && len(ranking.Each) > 0 {
+			said = append(said, locale.Text("summary.each", "Measure", locale.Text("variants.measure."+measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+				"Worse", s.listed(locale, ranking.Each)))
+		}
+		if !isKnown || len(ranking.Worse) == 0 {
+			continue
+		}
+		key := "summary.best"
+		switch {
+		case len(ranking.Alike) > 0:
+			key = "summary.leads"
+		case len(ranking.Each) > 0:
+			key = "summary.above"
+		}
+		said = append(said, locale.Text(key, "Measure", locale.Text("variants.measure."+measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+			"Worse", s.listed(locale, ranking.Worse), "Alike", s.listed(locale, ranking.Alike)))
+	}
+	return said
+}
+
+// listed are variants by their numbers.
+func (s Summary) listed(locale text.Locale, places []int) string {
+	numbers := make([]string, len(places))
+	for n, place := range places {
+		numbers[n] = strconv.Itoa(s.Numbers[place].Number)
+	}
+	return strings.Join(numbers, locale.Text("create.missing.separator"))
+}
+
+func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []string) {
+	if verdicts := s.Verdicts[row.Number]; verdicts.PassRate != nil {
+		said = append(said, locale.Text("summary.passed", "Rate", intervalText(verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged", text.Number(verdicts.Judged)))
+	}
+	if row.Agreement != nil {
+		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(row.Agreement, evaluate.MeanInterval(s.Agreements[row.Number]))))
+	}
+	if row.IdenticalRate != nil {
+		said = append(said, locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)))
+	}
+	return said
+}
+
+// unsaid are the sentences about what the data do not show.
+func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
+	var open []string
+	if len(s.Numbers) > 1 {
+		for _, measure := range s.measures() {
+			if ranking := s.Rankings[measure.Name]; len(ranking.Worse)+len(ranking.Each) == 0 {
+				open = append(open, locale.Text("variants.measure."+measure.Name))
+			}
+		}
+	}
+	if len(open) > 0 {
+		unsaid = append(unsaid, locale.Text("summary.nobest", "Measures", strings.Join(open, locale.Text("create.missing.separator"))))
+	}
+	if proved := stability.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 {
+		unsaid = append(unsaid, locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)))
+	}
+	failures, missing, faults := 0, 0, 0
+	for _, row := range s.Numbers {
+		failures, missing = failures+row.Failed+row.TimedOut, missing+row.Missing
+		faults += s.Verdicts[row.Number].Errors
+	}
+	for _, one := range []struct {
+		key   string
+		count int
+	}{{"summary.failures", failures}, {"summary.missing", missing}, {"summary.faults", faults}} {
+		if one.count > 0 {
+			unsaid = append(unsaid, locale.Text(one.key, "Count", one.count))
+		}
+	}
+	return unsaid
+}
+
+func (s Summary) worstTitle() string {
+	if s.Verdicts != nil {
+		return "summary.worst.pass"
+	}
+	return "summary.worst.agreement"
+}
+
+// methods are the numbers that are explained.
+func (s Summary) methods() []string {
+	methods := []string{"agreement", "interval"}
+	if s.Verdicts != nil {
+		methods = append([]string{"pass"}, methods...)
+	}
+	if len(s.Numbers) > 1 {
+		methods = append(methods, "paired")
+	}
+	return append(methods, "latency", "cost")
+}
+
+// Lines are the report in a few lines of text: what was compared, what can be said, what cannot.
+func (s Summary) Lines(locale text.Locale) []string {
+	return append(append([]string{s.compared(locale)}, s.said(locale)...), s.unsaid(locale)...)
+}
+
+// resultsHref leads to the report with one variant's runs.
+func (s Summary) resultsHref(variant int, filter, sort string) string {
+	query := results.Query{Filter: filter, Sort: sort}
+	if len(s.Numbers) > 1 {
+		query.Variant = variant
+	}
+	return paths.WithQuery(paths.Results(s.Task.ID), query.Values())
+}
+
+func unpassed(verdicts evaluate.Statistics) string {
+	if verdicts.FailCount > 0 {
+		return results.FilterUnpassed
+	}
+	return ""
+}
+
+func failed(row report.VariantStatistics) string {
+	if row.Failed+row.TimedOut > 0 {
+		return results.FilterFailed
+	}
+	return ""
+}
+
+// costOfPass is what a run that passed cost, on average: all that the variant cost by its passes.
+func costOfPass(row report.VariantStatistics, verdicts evaluate.Statistics) string {
+	if row.Cost == nil || verdicts.PassCount == 0 {
+		return "–"
+	}
+	cost, err := decimal.NewFromString(*row.Cost)
+	if err != nil {
+		return "–"
+	}
+	one := cost.DivRound(decimal.NewFromInt(int64(verdicts.PassCount)), 6).String()
+	if row.Currency != nil {
+		one += " " + *row.Currency
+	}
+	return one
+}
+
+// WorstMost is how many of the worst questions are listed.
+const WorstMost = 10
