@@ -83,6 +83,16 @@ func TestAComparisonsStory(t *testing.T) {
 	b.follows("#entry .actions button")
 	b.sees("h2", "20 行")
 	b.requireAccessible("dataset")
+	b.open("/library/evaluators")
+	b.sees("h2", "还没有评估器")
+	b.follows(`.blank a[href="/library/evaluators/new"]`)
+	b.requireAccessible("kinds of evaluators")
+	b.follows(`.kinds-list a[href*="kind=contains"]`)
+	b.do(chromedp.SendKeys("#name", "含标准答案"), chromedp.SendKeys("[name=standard_answer]", "虎口"), chromedp.SendKeys("[name=answer]", "答案是<b>虎口</b>"), chromedp.Click(".try button"))
+	b.sees("#tried", "通过")
+	b.requireAccessible("evaluator that was tried")
+	b.follows("#entry .actions button")
+	b.sees("h1", "含标准答案")
 
 	b.open("/compare")
 	b.sees("#estimate", "请选择至少一个模型或智能体")
@@ -103,7 +113,16 @@ func TestAComparisonsStory(t *testing.T) {
 	b.sees("h1", "评测报告: 哪个组合更稳定")
 	b.sees("table", "只答 v1 × 大模型")
 	b.sees("table", "★")
+	b.sees("table", "通过率")
+	b.sees(".verdicts", "含标准答案")
 	b.requireAccessible("report of a comparison")
+	b.follows(`.head a[href$="/report"]`)
+	var report string
+	b.evaluate("location.pathname", &report)
+	b.sees(".synopsis", "4 个对比组，20 题")
+	b.sees(".synopsis", "通过率：")
+	b.requireAccessible("summary of a comparison")
+	b.follows(`.head a[href$="/results"]`)
 	downloads := t.TempDir()
 	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads), chromedp.Click(`[data-export][href*="format=csv"]`))
 	b.sees(".toast-note", "导出成功")
@@ -125,7 +144,7 @@ func TestAComparisonsStory(t *testing.T) {
 	b.follows(`button[name="lang"]`)
 	b.do(chromedp.Click("#theme"), chromedp.WaitVisible("html.dark"), chromedp.EmulateViewport(390, 844))
 	var entries []string
-	for _, kind := range []string{"prompts", "models", "providers", "agents", "datasets"} {
+	for _, kind := range []string{"prompts", "models", "providers", "agents", "datasets", "evaluators"} {
 		b.open("/library/" + kind)
 		var first string
 		b.evaluate(`document.querySelector("tbody a")?.getAttribute("href") || ""`, &first)
@@ -134,7 +153,7 @@ func TestAComparisonsStory(t *testing.T) {
 			entries = append(entries, first)
 		}
 	}
-	for _, path := range append(entries, "/compare", "/") {
+	for _, path := range append(entries, "/compare", "/", report) {
 		b.open(path)
 		var overflow int
 		b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)
