@@ -31,15 +31,26 @@ func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	}
 }
 
-// The pages of a task of 1,000 questions, 8 variants and 5 runs.
+// The pages of a task of 1,000 questions, 8 variants and 5 runs, which an evaluator judges.
 func BenchmarkPagesOfEightVariants(b *testing.B) {
 	s := newSite(b, false)
 	id := dbtest.SeedVariants(b, s.tables, 1, 1000, 8, 5)
+	for _, statement := range []string{
+		`INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config) VALUES ($1, 1, gen_random_uuid(), 1, 'rule', 'exact', '{}')`,
+		`UPDATE evaluation_runs SET passed = id % 3 > 0, score = CAST(id % 3 > 0 AS int) WHERE task_id = $1 AND status = 'SUCCEEDED'`,
+		`INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed) SELECT id, 1, task_id, 'SUCCEEDED', score, passed FROM evaluation_runs WHERE task_id = $1 AND passed IS NOT NULL`,
+	} {
+		_, err := s.tables.Exec(statement, id)
+		require.NoError(b, err)
+	}
+	_, err := s.tables.Exec(`VACUUM ANALYZE`)
+	require.NoError(b, err)
 	require.NoError(b, tasks.AssessTask(b.Context(), s.store, id))
 	for _, page := range []struct{ name, path string }{
 		{"results", "/tasks/" + id.String() + "/results"}, {"results-of-a-variant", "/tasks/" + id.String() + "/results?variant=3"},
 		{"variants", "/tasks/" + id.String() + "/variants"}, {"variants-sorted", "/tasks/" + id.String() + "/variants?sort=spread"}, {"api-results", "/api/v1/evaluation-tasks/" + id.String() + "/results"},
-		{"api-statistics", "/api/v1/evaluation-tasks/" + id.String() + "/statistics"},
+		{"api-statistics", "/api/v1/evaluation-tasks/" + id.String() + "/statistics"}, {"summary", "/tasks/" + id.String() + "/report"},
+		{"results-not-passed", "/tasks/" + id.String() + "/results?filter=unpassed"}, {"api-results-not-passed", "/api/v1/evaluation-tasks/" + id.String() + "/results?passed=false"},
 	} {
 		b.Run(page.name, func(b *testing.B) { s.measure(b, page.path, 2*pageBudget, "%-of-100ms") })
 	}
