@@ -177,6 +177,7 @@ func TestTheComparisonIsTriedWithoutAKey(t *testing.T) {
 	}
 	b.follows("#results-link")
 	b.sees("table", "演示：只回答结果 v1 × 演示模型（大）")
+	b.sees(".verdicts", "演示：包含标准答案 通过")
 	b.open("/library/models")
 	b.sees("tbody", "演示模型（小）")
 }

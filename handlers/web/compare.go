@@ -367,6 +367,7 @@ func (p *Pages) startDemoComparison(c echo.Context) error {
 			{Name: l.Text("demo.large"), ID: "demo-large", InputPrice: "8", OutputPrice: "24"},
 			{Name: l.Text("demo.small"), ID: "demo-small", InputPrice: "0.5", OutputPrice: "1.5"},
 		},
+		EvaluatorName: l.Text("demo.evaluator"),
 		// The demo's models recognise "只回答" in the first prompt.
 		Prompts: []library.DemoPrompt{
 			{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},

@@ -2,6 +2,7 @@ package library
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	entries "wending/db/library"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
+	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
 )
 
@@ -24,6 +26,8 @@ type Demo struct {
 	TaskName, ProviderName, Currency string
 	Models                           []DemoModel
 	Prompts                          []DemoPrompt
+	// EvaluatorName is that of the evaluator that looks for the standard answers.
+	EvaluatorName string
 }
 
 // DemoModel is a model of the demo with its prices.
@@ -79,6 +83,19 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		}
 		n.Prompts = append(n.Prompts, tasks.NewPrompt{ID: row.ID, Version: row.Version, Name: row.Name, System: row.System, User: row.User})
 	}
+	saved, err := ensure(ctx, s.Entries.Evaluators, demo.EvaluatorName, func(entries.Evaluator) (uuid.UUID, error) {
+		fresh := entries.Evaluator{Entry: entries.Entry{ID: uuid.New(), Name: demo.EvaluatorName}}
+		fresh.Rule, fresh.Config = string(evaluate.Contains), json.RawMessage("{}")
+		return fresh.ID, s.Entries.InsertEvaluator(ctx, fresh)
+	}, func(entries.Evaluator) bool { return true })
+	if err != nil {
+		return uuid.Nil, err
+	}
+	evaluator, err := s.Evaluator(ctx, Reference{ID: saved.ID})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	n.Evaluators = []db.Evaluator{evaluator}
 	return s.Tasks.Create(ctx, by, n)
 }
 
