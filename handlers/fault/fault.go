@@ -240,6 +240,11 @@ func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]
 // Rule says what is wrong with a rule's configuration.
 func Rule(detail string) Limit { return Limit{ruleKey, map[string]any{"Detail": detail}} }
 
+// OfRule allows what a member of a rule's configuration may be: share, amount or json.
+func OfRule(kind string) Limit {
+	return Limit{key: map[string]string{"share": "error.range.share", "amount": "error.range.amount", "json": "error.range.json_value"}[kind]}
+}
+
 const ruleKey = "error.range.rule"
 
 // Unique allows a name that no other entry of the kind has.

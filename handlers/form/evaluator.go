@@ -66,7 +66,10 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 			field = ConfigField(wrong.Field)
 		}
 		limit := fault.Required()
-		if wrong.Detail != "" {
+		switch {
+		case wrong.Limit != "":
+			limit = fault.OfRule(string(wrong.Limit))
+		case wrong.Detail != "":
 			limit = fault.Rule(wrong.Detail)
 		}
 		c.fail(field, fault.Field(field, limit).WithCause(err))

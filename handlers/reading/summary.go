@@ -38,7 +38,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task) (summary.Summary, err
 		}
 	}
 	var err error
-	s.Worst, err = r.worst(ctx, matrix, s.Verdicts != nil)
+	s.Worst, s.WorstTotal, err = r.worst(ctx, matrix, s.Verdicts != nil)
 	return s, err
 }
 
@@ -66,8 +66,8 @@ func sameCurrency(targets []db.Target) bool {
 	return true
 }
 
-// worst are the questions with the lowest share of passes, or of equal answers; not those that could not be better.
-func (r Reader) worst(ctx context.Context, matrix [][]comparison.Question, isJudged bool) ([]summary.Worst, error) {
+// worst are the questions with the lowest share of passes, or of equal answers, and total is how many could be better.
+func (r Reader) worst(ctx context.Context, matrix [][]comparison.Question, isJudged bool) (worst []summary.Worst, total int, err error) {
 	type place struct {
 		question comparison.Question
 		share    float64
@@ -89,6 +89,7 @@ func (r Reader) worst(ctx context.Context, matrix [][]comparison.Question, isJud
 		}
 	}
 	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.share, b.share) })
+	total = len(places)
 	places = places[:min(len(places), summary.WorstMost)]
 	ids := make([]int64, len(places))
 	for n, one := range places {
@@ -96,15 +97,15 @@ func (r Reader) worst(ctx context.Context, matrix [][]comparison.Question, isJud
 	}
 	items, err := r.report.ItemsByID(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	texts := map[int64]string{}
 	for _, item := range items {
 		texts[item.ID] = item.Question
 	}
-	worst := make([]summary.Worst, len(places))
+	worst = make([]summary.Worst, len(places))
 	for n, one := range places {
 		worst[n] = summary.Worst{Number: one.question.Number, Question: texts[one.question.ID], Share: one.share}
 	}
-	return worst, nil
+	return worst, total, nil
 }

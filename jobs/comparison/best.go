@@ -1,15 +1,19 @@
 package comparison
 
-import "gonum.org/v1/gonum/stat"
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+)
 
 // Ranking says which of a task's variants leads by a number of their questions.
 type Ranking struct {
 	// Leader is the variant with the best mean, from 0.
 	Leader int
 	// Worse are those that it is better than: the paired difference has an interval without 0. Alike are those whose
-	// difference to it may be chance. Each are those that it is better than by the same on each question, which has no
+	// difference to it may be chance; Tied are those of them that have the same mean. Each are those that it is better than by the same on each question, which has no
 	// interval.
-	Worse, Each, Alike []int
+	Worse, Each, Alike, Tied []int
 }
 
 // IsBest reports that the leader is better than every other variant.
@@ -23,6 +27,7 @@ func Rank(variants [][]Question, number func(Question) *float64, isLessBetter bo
 		sign = -1
 	}
 	var highest float64
+	means := make([]float64, len(variants))
 	for n, questions := range variants {
 		var known []float64
 		for _, question := range questions {
@@ -30,8 +35,9 @@ func Rank(variants [][]Question, number func(Question) *float64, isLessBetter bo
 				known = append(known, sign**value)
 			}
 		}
-		if mean := stat.Mean(known, nil); len(known) > 0 && (!isKnown || mean > highest) {
-			ranking.Leader, highest, isKnown = n, mean, true
+		means[n] = stat.Mean(known, nil) // not a number if none is known
+		if len(known) > 0 && (!isKnown || means[n] > highest) {
+			ranking.Leader, highest, isKnown = n, means[n], true
 		}
 	}
 	if !isKnown {
@@ -54,6 +60,11 @@ func Rank(variants [][]Question, number func(Question) *float64, isLessBetter bo
 			ranking.Each = append(ranking.Each, n)
 		default:
 			ranking.Alike = append(ranking.Alike, n)
+		}
+	}
+	for _, n := range ranking.Alike {
+		if math.Abs(means[n]-highest) < noDeviation {
+			ranking.Tied = append(ranking.Tied, n)
 		}
 	}
 	return ranking, true

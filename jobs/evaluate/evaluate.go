@@ -107,6 +107,8 @@ type ConfigError struct {
 	Field string
 	// Detail says what is wrong with it, in English; empty means that it is missing.
 	Detail string
+	// Limit is the kind of what is allowed: Share, Amount or JSON; empty where Detail says more.
+	Limit Type
 }
 
 // Error implements error.
@@ -118,7 +120,12 @@ func (e *ConfigError) Error() string {
 }
 
 func wrong(field, format string, arguments ...any) *ConfigError {
-	return &ConfigError{field, fmt.Sprintf(format, arguments...)}
+	return &ConfigError{Field: field, Detail: fmt.Sprintf(format, arguments...)}
+}
+
+// limitedTo is the error of a field that is not within a limit.
+func limitedTo(field string, limit Type, detail string) *ConfigError {
+	return &ConfigError{Field: field, Detail: detail, Limit: limit}
 }
 
 // Limits of configurations.
@@ -245,7 +252,7 @@ func newLatency(config json.RawMessage) (*Rule, error) {
 		return nil, &ConfigError{Field: "max_ms"}
 	}
 	if *c.MaxMS < 0 {
-		return nil, wrong("max_ms", "less than 0")
+		return nil, limitedTo("max_ms", Amount, "less than 0")
 	}
 	return &Rule{judge: func(s Subject, _ string) Verdict {
 		return decided(s.LatencyMS <= *c.MaxMS, fmt.Sprintf("%d ms > %d ms", s.LatencyMS, *c.MaxMS))

@@ -167,7 +167,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	case utf8.RuneCountInString(c.Expression) > maxExpression:
 		return nil, wrong("expression", "more than %d characters", maxExpression)
 	case !(c.Threshold >= 0 && c.Threshold <= 1):
-		return nil, wrong("threshold", "a number from 0 to 1")
+		return nil, limitedTo("threshold", Share, "a number from 0 to 1")
 	}
 	none := 0 // for its type
 	options := []expr.Option{expr.Env(environment(Subject{Tokens: &none}, "", &budget{})), expr.DisableAllBuiltins(), expr.Patch(metered{}), expr.AsAny()}

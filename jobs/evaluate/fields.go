@@ -20,6 +20,9 @@ const (
 	JSON   Type = "json"
 )
 
+// Share is the limit of numbers from 0 to 1.
+const Share Type = "share"
+
 // Field is one member of a configuration.
 type Field struct {
 	Name       string
@@ -58,7 +61,7 @@ func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, err
 			config[field.Name] = value == "true"
 		case Amount, JSON:
 			if !json.Valid([]byte(value)) {
-				return nil, wrong(field.Name, "not JSON: %s", quoted(value))
+				return nil, limitedTo(field.Name, field.Type, "not valid: "+quoted(value))
 			}
 			config[field.Name] = json.RawMessage(value)
 		case Lines:

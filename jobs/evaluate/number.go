@@ -69,7 +69,7 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 			written, isThere = new(big.Rat).SetString(string(c.Tolerance))
 		}
 		if !isThere || written.Sign() < 0 {
-			return nil, wrong("tolerance", "a number from 0 on")
+			return nil, limitedTo("tolerance", Amount, "a number from 0 on")
 		}
 		tolerance = written
 	}

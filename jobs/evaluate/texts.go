@@ -107,7 +107,7 @@ func newSimilarity(config json.RawMessage) (*Rule, error) {
 		return nil, err
 	}
 	if !(c.Threshold >= 0 && c.Threshold <= 1) {
-		return nil, wrong("threshold", "a number from 0 to 1")
+		return nil, limitedTo("threshold", Share, "a number from 0 to 1")
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
 		similarity := stability.Similarity([]byte(s.Answer), []byte(expected))

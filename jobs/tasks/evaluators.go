@@ -8,8 +8,8 @@ import (
 // MaxEvaluators is how many evaluators may judge a task's answers.
 const MaxEvaluators = 10
 
-// codeRule marks an evaluation by a rule that this version of the program cannot use.
-const codeRule = "EVALUATOR_INVALID"
+// CodeRule marks an evaluation by a rule that this version of the program cannot use.
+const CodeRule = "EVALUATOR_INVALID"
 
 // Rules are the rules that judge a task's answers, in the order of their numbers.
 type Rules []rule
@@ -36,7 +36,7 @@ func RulesOf(task db.Task) Rules {
 func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64) {
 	haveAll, areAllPassed, sum, scores := len(r) > 0, true, 0.0, 0
 	for _, rule := range r {
-		verdict := evaluate.Verdict{Status: evaluate.Failed, ErrorCode: codeRule}
+		verdict := evaluate.Verdict{Status: evaluate.Failed, ErrorCode: CodeRule}
 		if rule.err == nil {
 			verdict = rule.Evaluate(subject)
 		} else {

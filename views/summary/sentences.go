@@ -60,6 +60,14 @@ func (s Summary) measures() (list []variants.Measure) {
 	return list
 }
 
+// measureName is a measure in a sentence: of latencies, means are compared.
+func measureName(locale text.Locale, name string) string {
+	if name == "pass" || name == "latency" || name == "success" {
+		return locale.Text("compare.measure." + name)
+	}
+	return locale.Text("variants.measure." + name)
+}
+
 // said are the sentences that the data show.
 func (s Summary) said(locale text.Locale) (said []string) {
 	if len(s.Numbers) == 1 {
@@ -68,21 +76,24 @@ func (s Summary) said(locale text.Locale) (said []string) {
 	for _, measure := range s.measures() {
 		ranking, isKnown := s.Rankings[measure.Name]
 		if isKnown && len(ranking.Each) > 0 {
-			said = append(said, locale.Text("summary.each", "Measure", locale.Text("variants.measure."+measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+			said = append(said, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
 				"Worse", s.listed(locale, ranking.Each)))
 		}
 		if !isKnown || len(ranking.Worse) == 0 {
 			continue
 		}
 		key := "summary.best"
+		alike := s.listed(locale, ranking.Alike)
 		switch {
+		case len(ranking.Tied) > 0 && len(ranking.Tied) == len(ranking.Alike):
+			key, alike = "summary.tied", s.listed(locale, append([]int{ranking.Leader}, ranking.Tied...))
 		case len(ranking.Alike) > 0:
 			key = "summary.leads"
 		case len(ranking.Each) > 0:
 			key = "summary.above"
 		}
-		said = append(said, locale.Text(key, "Measure", locale.Text("variants.measure."+measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
-			"Worse", s.listed(locale, ranking.Worse), "Alike", s.listed(locale, ranking.Alike)))
+		said = append(said, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+			"Worse", s.listed(locale, ranking.Worse), "Alike", alike))
 	}
 	return said
 }
@@ -98,10 +109,10 @@ func (s Summary) listed(locale text.Locale, places []int) string {
 
 func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []string) {
 	if verdicts := s.Verdicts[row.Number]; verdicts.PassRate != nil {
-		said = append(said, locale.Text("summary.passed", "Rate", intervalText(verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged", text.Number(verdicts.Judged)))
+		said = append(said, locale.Text("summary.passed", "Rate", intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged", text.Number(verdicts.Judged)))
 	}
 	if row.Agreement != nil {
-		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(row.Agreement, evaluate.MeanInterval(s.Agreements[row.Number]))))
+		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, evaluate.MeanInterval(s.Agreements[row.Number]))))
 	}
 	if row.IdenticalRate != nil {
 		said = append(said, locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)))
@@ -115,7 +126,7 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	if len(s.Numbers) > 1 {
 		for _, measure := range s.measures() {
 			if ranking := s.Rankings[measure.Name]; len(ranking.Worse)+len(ranking.Each) == 0 {
-				open = append(open, locale.Text("variants.measure."+measure.Name))
+				open = append(open, measureName(locale, measure.Name))
 			}
 		}
 	}
@@ -125,15 +136,17 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	if proved := stability.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 {
 		unsaid = append(unsaid, locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)))
 	}
-	failures, missing, faults := 0, 0, 0
+	failures, missing, faults, unjudged := 0, 0, 0, 0
 	for _, row := range s.Numbers {
 		failures, missing = failures+row.Failed+row.TimedOut, missing+row.Missing
-		faults += s.Verdicts[row.Number].Errors
+		if verdicts, isJudged := s.Verdicts[row.Number]; isJudged {
+			faults, unjudged = faults+verdicts.Errors, unjudged+row.Succeeded-verdicts.Judged
+		}
 	}
 	for _, one := range []struct {
 		key   string
 		count int
-	}{{"summary.failures", failures}, {"summary.missing", missing}, {"summary.faults", faults}} {
+	}{{"summary.failures", failures}, {"summary.missing", missing}, {"summary.faults", faults}, {"summary.unjudged", unjudged}} {
 		if one.count > 0 {
 			unsaid = append(unsaid, locale.Text(one.key, "Count", one.count))
 		}
@@ -142,10 +155,14 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 }
 
 func (s Summary) worstTitle() string {
+	title := "summary.worst.agreement"
 	if s.Verdicts != nil {
-		return "summary.worst.pass"
+		title = "summary.worst.pass"
 	}
-	return "summary.worst.agreement"
+	if len(s.Numbers) > 1 {
+		title += ".mean"
+	}
+	return title
 }
 
 // methods are the numbers that are explained.

@@ -466,7 +466,7 @@ func evaluatorChoices(form Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = targetChoices("evaluators", text.T(ctx, "compare.new.evaluators"), form.Evaluators, form.Errors["evaluators"]).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = judges(form).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -191,6 +191,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, level := range stability.Levels {
 		add("level.", string(level))
 	}
+	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule)
+	add("evaluator.field.", "kind", "config")
+	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
 	add("summary.method.", "pass", "agreement", "interval", "paired", "latency", "cost")
 	add("warning.", tasks.WarningCodes...)
 	for _, kind := range evaluate.Kinds {
@@ -198,7 +201,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("evaluator.about.", string(kind))
 		for _, field := range evaluate.Fields[kind] {
 			add("evaluator.field.", field.Name)
-			if field.Type != evaluate.Truth {
+			if field.Type != evaluate.Truth && field.Type != evaluate.Choice {
 				add("evaluator.hint.", field.Name)
 			}
 			for _, choice := range field.Choices {
@@ -211,7 +214,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("results.text.", results.Texts...)
 	add("results.fingerprint.", "a", "b", "c", "d")
-	add("compare.measure.", "agreement", "success", "latency")
+	add("compare.measure.", "agreement", "success", "latency", "pass")
 	for _, measure := range variants.Measures {
 		add("variants.measure."+measure.Name, "", ".title")
 	}

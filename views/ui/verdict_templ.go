@@ -115,9 +115,9 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) templ.Compo
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var3 string
-						templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(one.ErrorCode)
+						templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluation.code."+one.ErrorCode))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 42, Col: 43}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 42, Col: 75}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 						if templ_7745c5c3_Err != nil {
@@ -130,7 +130,7 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) templ.Compo
 						var templ_7745c5c3_Var4 string
 						templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(text.Cut(one.ErrorMessage, 300))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 42, Col: 82}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 42, Col: 114}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 						if templ_7745c5c3_Err != nil {
@@ -207,12 +207,12 @@ func GroupVerdict(runs []db.Run) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		if judged, passes := JudgedOf(runs); judged > 0 {
 			if passes == judged {
-				templ_7745c5c3_Err = Tag("SUCCEEDED", text.T(ctx, "evaluation.passed")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Tag("SUCCEEDED", text.T(ctx, "results.passed.all")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else if passes == 0 {
-				templ_7745c5c3_Err = Tag("FAILED", text.T(ctx, "evaluation.failed")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Tag("FAILED", text.T(ctx, "results.passed.none")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

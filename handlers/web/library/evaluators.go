@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -26,7 +27,7 @@ func (h *handler) evaluators() kind[entries.Evaluator] {
 	return kind[entries.Evaluator]{
 		kind: views.Evaluators, rows: rows, entry: func(e entries.Evaluator) entries.Entry { return e.Entry },
 		cells: func(c echo.Context, e entries.Evaluator) []views.Cell {
-			return []views.Cell{{Text: pages.Locale(c).Text("evaluator.kind." + e.Rule)}, {Text: "v" + strconv.Itoa(e.Version)}, {Text: string(e.Config), Class: "cut mono quiet"}}
+			return []views.Cell{{Text: pages.Locale(c).Text("evaluator.kind." + e.Rule)}, {Text: "v" + strconv.Itoa(e.Version)}, {Text: views.ConfigLine(pages.Locale(c), evaluate.Kind(e.Rule), e.Config), Class: "cut quiet"}}
 		},
 		fill: h.fillEvaluator, save: h.saver.Evaluator, remove: removing(rows),
 	}
@@ -46,7 +47,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 			return err
 		}
 		for _, version := range versions {
-			view.Versions = append(view.Versions, views.Version{Number: version.Version, Note: string(version.Config), SavedAt: version.SavedAt})
+			view.Versions = append(view.Versions, views.Version{Number: version.Version, Note: views.ConfigLine(pages.Locale(c), evaluate.Kind(version.Rule), version.Config), SavedAt: version.SavedAt})
 		}
 		if _, isTyped := view.Values["kind"]; !isTyped { // a box that was cleared is not in what was typed
 			for name, value := range evaluate.WriteFields(evaluate.Kind(row.Rule), row.Config) {
@@ -77,9 +78,10 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	rule, faults := form.Rule(submitted)
 	switch {
 	case len(faults) > 0:
-		tried.Message = faults[0].Message(pages.Locale(c))
+		name, _ := strings.CutPrefix(faults[0].Field, views.ConfigField(""))
+		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name), "Value", faults[0].Beside(pages.Locale(c)))
 	case submitted.Value("try_task") != "":
-		if tried.Rows, err = h.tryOnTask(ctx, rule, submitted.Value("try_task")); err != nil {
+		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, rule, submitted.Value("try_task")); err != nil {
 			return err
 		}
 		if len(tried.Rows) == 0 {
@@ -113,20 +115,20 @@ const (
 	triedText      = 20_000
 )
 
-// tryOnTask judges the first answers of a task.
-func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text string) (rows []views.TriedRow, err error) {
+// tryOnTask judges the first answers of a task, which are of so many questions.
+func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text string) (rows []views.TriedRow, questions int, err error) {
 	id, err := request.ID(text, db.KindTask)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	store := h.Library.Tasks.Store
 	task, err := store.Task(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	items, err := report.New(store).FirstItems(ctx, id, triedQuestions)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	ids, byID := make([]int64, len(items)), map[int64]db.Item{}
 	for n, item := range items {
@@ -134,7 +136,7 @@ func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text strin
 	}
 	runs, err := report.New(store).CurrentRuns(ctx, ids, triedText)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	seen := map[uuid.UUID]bool{} // an answer that was given often is judged once
 	for _, run := range runs {
@@ -150,5 +152,5 @@ func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text strin
 		}
 		rows = append(rows, views.TriedRow{Question: item.Question, Answer: *run.Response, Verdict: rule.Evaluate(subject)})
 	}
-	return rows, nil
+	return rows, len(items), nil
 }
