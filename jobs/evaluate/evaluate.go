@@ -1,5 +1,6 @@
 // Package evaluate judges answers by rules. A rule is bounded in time and memory, whatever its configuration and the answer
-// are.
+// are: the cost of the simple ones is known beforehand, the others are evaluated in processes that end when one takes too
+// much.
 package evaluate
 
 import (
@@ -7,9 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"wending/jobs/prompt"
 )
@@ -144,19 +145,23 @@ type Rule struct {
 	// needsExpected reports that an answer cannot be judged without it.
 	needsExpected bool
 	judge         func(subject Subject, expected string) Verdict
-	slow          atomic.Int32
+	// limited is how often judging an answer took too much.
+	limited atomic.Int32
 }
 
-// builders make the rules of each kind of a configuration that was checked to be a JSON object.
-var builders = map[Kind]func(config json.RawMessage) (*Rule, error){
-	Exact: newExact, Contains: newContains, Regex: newRegex, Number: newNumber, JSONSchema: newJSONSchema, JSONPath: newJSONPath,
-	Similarity: newSimilarity, Expression: newExpression, Latency: newLatency,
-}
+// builders make the rules whose cost is known beforehand, confined those of small languages, which children evaluate.
+var (
+	builders = map[Kind]func(config json.RawMessage) (*Rule, error){
+		Exact: newExact, Contains: newContains, Regex: newRegex, Number: newNumber, Similarity: newSimilarity, Latency: newLatency,
+	}
+	confined = map[Kind]func(config json.RawMessage) (*Rule, error){
+		JSONSchema: newJSONSchema, JSONPath: newJSONPath, Expression: newExpression,
+	}
+)
 
 // Compile returns the rule of a kind. Its error is a ConfigError.
 func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
-	build, isKnown := builders[kind]
-	if !isKnown {
+	if _, isKnown := Fields[kind]; !isKnown {
 		return nil, wrong("kind", "not a rule: %s", kind)
 	}
 	if len(config) > MaxConfig {
@@ -165,35 +170,43 @@ func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
 	if len(bytes.TrimSpace(config)) == 0 {
 		config = json.RawMessage("{}")
 	}
-	return build(config)
-}
-
-// read reads a configuration into a struct. Members that the kind does not have are refused: a misspelt one would be
-// without effect.
-func read(config json.RawMessage, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(config))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	mismatch := (*json.UnmarshalTypeError)(nil)
-	switch {
-	case err == nil && decoder.More():
-		return wrong("", "more than one JSON value")
-	case err == nil:
-		return nil
-	case errors.As(err, &mismatch) && mismatch.Field != "":
-		return wrong(mismatch.Field, "a %s cannot be used here", mismatch.Value)
-	case strings.HasPrefix(err.Error(), `json: unknown field "`):
-		return wrong(strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`), "unknown")
+	if err := checkMembers(kind, config); err != nil {
+		return nil, err
 	}
-	return wrong("", "not a JSON object: %v", err)
+	if build, isSimple := builders[kind]; isSimple {
+		return build(config)
+	}
+	return confine(kind, config)
 }
 
-// What a rule may take before it counts as slow, and how often it may be slow before it judges no more in this launch: a
-// hostile rule must not hold up the calls.
-const (
-	slowAfter = 250 * time.Millisecond
-	slowMost  = 3
-)
+// checkMembers refuses members that the kind does not have: a misspelt one would be without effect.
+func checkMembers(kind Kind, config json.RawMessage) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(config, &members); err != nil || members == nil {
+		return wrong("", "not a JSON object")
+	}
+	for name := range members {
+		if !slices.ContainsFunc(Fields[kind], func(field Field) bool { return field.Name == name }) {
+			return wrong(cut(name, 50), "unknown")
+		}
+	}
+	return nil
+}
+
+// read reads a configuration into a struct.
+func read(config json.RawMessage, into any) error {
+	err := json.Unmarshal(config, into)
+	if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) && mismatch.Field != "" {
+		return wrong(mismatch.Field, "a %s cannot be used here", mismatch.Value)
+	}
+	if err != nil {
+		return wrong("", "%v", err)
+	}
+	return nil
+}
+
+// limitedMost is how often judging may take too much before a rule judges no more in this launch.
+const limitedMost = 3
 
 // Evaluate judges an answer.
 func (r *Rule) Evaluate(subject Subject) Verdict {
@@ -201,13 +214,12 @@ func (r *Rule) Evaluate(subject Subject) Verdict {
 	if r.needsExpected && strings.TrimSpace(expected) == "" {
 		return Verdict{Status: Skipped}
 	}
-	if r.slow.Load() >= slowMost {
+	if r.limited.Load() >= limitedMost {
 		return limited()
 	}
-	start := time.Now()
 	verdict := r.judge(subject, expected)
-	if time.Since(start) > slowAfter {
-		r.slow.Add(1)
+	if verdict.ErrorCode == CodeLimit {
+		r.limited.Add(1)
 	}
 	return verdict
 }

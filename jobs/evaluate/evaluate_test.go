@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -62,6 +61,23 @@ func TestRulesJudge(t *testing.T) {
 		{Number, ``, "none", "42", fail, "– ≠ 42"},
 		{Number, ``, "42", "", skip, ""},
 		{Number, ``, "1e3", "1000", pass, ""},
+		{Number, ``, "见 No.42", "42", pass, ""},
+		{Number, ``, "答案是...42", "42", pass, ""},
+		{Number, ``, "面积为10㎡。", "10", pass, ""},
+		{Number, ``, "10m²", "10", pass, ""},
+		{Number, ``, "方案1，200元", "200", pass, ""},
+		{Number, ``, "–5", "-5", pass, ""},
+		{Number, ``, "about .5", "0.5", pass, ""},
+		{Number, ``, "GPT-4", "4", pass, ""},
+		{Number, `{"tolerance":1e-6}`, "1.0000001", "1", pass, ""},
+		{Exact, ``, "\xff", "\xfe", fail, "“\ufffd” ≠ “\ufffd”"},
+		{JSONPath, `{"path":"$[?(@.p > 3)].n"}`, `[{"p":5,"n":"y"}]`, "y", pass, ""},
+		{JSONPath, `{"path":"$.a"}`, `{"a":{"b":"<1>"}}`, `{"b":"<1>"}`, pass, ""},
+		{JSONPath, `{"path":"$.a"}`, `{"a":[1,2]}`, "[1, 2]", pass, ""},
+		{JSONPath, `{"path":"$.a"}`, `{"a":42.0}`, "42", pass, ""},
+		{JSONPath, `{"path":"$.a","equals":1.2345678901234567891e19}`, `{"a":12345678901234567890}`, "", fail, "“12345678901234567890” ≠ “1.2345678901234567891e19”"},
+		{JSONSchema, `{"schema":{"type":"object"}}`, "\ufeff{}", "", pass, ""},
+		{Expression, `{"expression":"not (answer contains \"sorry\")"}`, strings.Repeat("x", 30_000) + "sorry", "", fail, "false"},
 		{JSONSchema, `{"schema":{"type":"object","required":["a"]}}`, "```json\n{\"a\":1}\n```", "", pass, ""},
 		{JSONSchema, `{"schema":{"type":"object","properties":{"a":{"type":"string"}}}}`, `{"a":1}`, "", fail, "/a: got number, want string"},
 		{JSONSchema, `{"schema":{"type":"object"}}`, `Sure! {"a":1}`, "", fail, "¬JSON: “Sure! {\"a\":1}”"},
@@ -117,6 +133,9 @@ func TestWhatARuleCannotJudge(t *testing.T) {
 	require.Equal(t, Failed, unknownTokens.Status)
 	require.Equal(t, CodeExpression, unknownTokens.ErrorCode)
 	require.Nil(t, unknownTokens.Passed)
+	require.Equal(t, CodeExpression, compile(t, Expression, `{"expression":"1/0"}`).Evaluate(Subject{}).ErrorCode)
+	require.Equal(t, CodeLimit, compile(t, Number, ``).Evaluate(Subject{Answer: "1e1000", Values: values("0")}).ErrorCode)
+	require.Equal(t, CodeExpectation, compile(t, Exact, `{"ignore_punctuation":true}`).Evaluate(Subject{Answer: "", Values: values("!")}).ErrorCode)
 	text := compile(t, Expression, `{"expression":"answer"}`).Evaluate(Subject{Answer: "x"})
 	require.Equal(t, CodeExpression, text.ErrorCode)
 	expectation := compile(t, Number, ``).Evaluate(Subject{Answer: "4", Values: values("four")})
@@ -132,9 +151,12 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 	}{
 		{Exact, `{"ignore_cases":true}`, "ignore_cases", "unknown"},
 		{Exact, `{"ignore_case":"yes"}`, "ignore_case", "string"},
-		{Exact, `[]`, "", "array"},
+		{Exact, `[]`, "", "not a JSON object"},
 		{Exact, `{`, "", "not a JSON object"},
-		{Exact, `{} {}`, "", "more than one"},
+		{Exact, `{} {}`, "", "not a JSON object"},
+		{Exact, `{}]`, "", "not a JSON object"},
+		{Exact, `null`, "", "not a JSON object"},
+		{Exact, `{"IGNORE_CASE":true}`, "IGNORE_CASE", "unknown"},
 		{Contains, `{"mode":"some"}`, "mode", "any, all or none"},
 		{Contains, `{"values":["a"," "]}`, "values", "blank"},
 		{Regex, `{}`, "pattern", ""},
@@ -149,12 +171,11 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 		{JSONSchema, `{"schema":{"$ref":"http://127.0.0.1/x"}}`, "schema", "other documents"},
 		{JSONPath, `{}`, "path", ""},
 		{JSONPath, `{"path":"$["}`, "path", ""},
-		{JSONPath, `{"path":"$..a..b"}`, "path", "at most"},
 		{Similarity, `{"threshold":2}`, "threshold", "from 0 to 1"},
 		{Expression, `{}`, "expression", ""},
 		{Expression, `{"expression":"answer +"}`, "expression", "unexpected"},
 		{Expression, `{"expression":"nothing > 1"}`, "expression", "unknown name"},
-		{Expression, `{"expression":"repeat(answer, 9)"}`, "expression", "unknown"},
+		{Expression, `{"expression":"now().Year() > 1"}`, "expression", "unknown"},
 		{Latency, `{}`, "max_ms", ""},
 		{Latency, `{"max_ms":1.5}`, "max_ms", "number"},
 		{Latency, `{"max_ms":-1}`, "max_ms", "less"},
@@ -169,69 +190,88 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 	}
 }
 
-// hostile are rules and answers that would take for ever, or all memory, if nothing bounded them.
+// hostile are rules and answers that would take for ever, or all memory, or end the process, if nothing bounded them.
 var hostile = map[string]struct {
 	kind           Kind
 	config, answer string
 }{
-	"a pattern that tries everything":     {Regex, `{"pattern":"(x+x+)+y"}`, strings.Repeat("x", 8<<20)},
-	"a pattern of many states":            {Regex, `{"pattern":"(a?){1000}b"}`, strings.Repeat("a", 8<<20)},
-	"a schema that doubles itself":        {JSONSchema, `{"schema":{"$defs":{"a":{"allOf":[{"properties":{"n":{"$ref":"#/$defs/a"}}},{"properties":{"n":{"$ref":"#/$defs/a"}}}]}},"$ref":"#/$defs/a"}}`, strings.Repeat(`{"n":`, 40) + "1" + strings.Repeat("}", 40)},
-	"a pattern in a schema":               {JSONSchema, `{"schema":{"pattern":"(a?){1000}b"}}`, `"` + strings.Repeat("a", 900<<10) + `"`},
-	"an answer of a million lists":        {JSONSchema, `{"schema":{"type":"object"}}`, strings.Repeat("[", 1<<20)},
-	"an answer of eight megabytes":        {JSONPath, `{"path":"$..a","equals":1}`, `"` + strings.Repeat("a", 8<<20) + `"`},
-	"predicates in predicates":            {Expression, `{"expression":"let a = 1..900; all(a, all(a, all(a, all(a, true))))"}`, ""},
-	"ranges in predicates":                {Expression, `{"expression":"all(1..900000, all(1..900000, true))"}`, ""},
-	"a text that doubles":                 {Expression, `{"expression":"let a = answer + answer; let b = a + a; let c = b + b; let d = c + c; let e = d + d; let f = e + e; let g = f + f; let h = g + g; let i = h + h; let j = i + i; len(j) > 0"}`, strings.Repeat("x", 20_000)},
-	"lists of letters":                    {Expression, `{"expression":"len(map(1..20000, split(answer, \"\"))) > 0"}`, strings.Repeat("x", 20_000)},
-	"JSON in JSON":                        {Expression, `{"expression":"all(1..20000, fromJSON(answer) != nil)"}`, "[" + strings.Repeat("1,", 9000) + "1]"},
-	"patterns that are made as one goes":  {Expression, `{"expression":"all(1..20000, not (answer matches (\"(a?){900}b\" + \"\")))"}`, strings.Repeat("a", 20_000)},
-	"a number without end":                {Number, `{}`, strings.Repeat("9", 8<<20)},
-	"a number with a large exponent":      {Number, `{}`, "1e999999999"},
-	"a long answer":                       {Similarity, `{}`, strings.Repeat("语", 2<<20)},
-	"punctuation without end":             {Exact, `{"ignore_punctuation":true,"ignore_case":true,"ignore_whitespace":true}`, strings.Repeat("。 A", 2<<20)},
-	"many letters searched for many more": {Contains, `{"values":["` + strings.Repeat("a", 30_000) + `b"],"ignore_case":true}`, strings.Repeat("a", 8<<20)},
+	"a pattern that tries everything": {Regex, `{"pattern":"(x+x+)+y"}`, strings.Repeat("x", 8<<20)},
+	"a pattern of many states":        {Regex, `{"pattern":"(a?){1000}b"}`, strings.Repeat("a", 8<<20)},
+	"a number without end":            {Number, `{}`, strings.Repeat("9", 8<<20)},
+	"a number with a large exponent":  {Number, `{}`, "1e999999999"},
+	"a long answer":                   {Similarity, `{}`, strings.Repeat("语", 2<<20)},
+	"punctuation without end":         {Exact, `{"ignore_punctuation":true,"ignore_case":true,"ignore_whitespace":true}`, strings.Repeat("。 A", 2<<20)},
+	"many texts searched for in many": {Contains, `{"values":[` + strings.TrimSuffix(strings.Repeat(`"aaaab",`, 8000), ",") + `]}`, strings.Repeat("a", 8<<20)},
+	"a schema that doubles itself":    {JSONSchema, `{"schema":{"$defs":{"a":{"allOf":[{"properties":{"n":{"$ref":"#/$defs/a"}}},{"properties":{"n":{"$ref":"#/$defs/a"}}}]}},"$ref":"#/$defs/a"}}`, strings.Repeat(`{"n":`, 40) + "1" + strings.Repeat("}", 40)},
+	"a schema that doubles under not": {JSONSchema, `{"schema":{"$defs":{"a":{"type":"array","items":{"$ref":"#/$defs/a"},"contains":{"$ref":"#/$defs/a"}}},"not":{"$ref":"#/$defs/a"}}}`, strings.Repeat("[", 40) + "1" + strings.Repeat("]", 40)},
+	"errors that remember long paths": {JSONSchema, `{"schema":{"$defs":{"a":{"prefixItems":[{"$ref":"#/$defs/a"}],"items":false}},"$ref":"#/$defs/a"}}`, strings.Repeat("[", 5000) + "1" + strings.Repeat(",1", 400_000) + strings.Repeat("]", 5000)},
+	"a pattern in a schema":           {JSONSchema, `{"schema":{"pattern":"(a?){1000}b"}}`, `"` + strings.Repeat("a", 900<<10) + `"`},
+	"numbers with large exponents":    {JSONSchema, `{"schema":{"items":{"type":"integer"}}}`, "[1" + strings.Repeat(",1e999999", 110_000) + "]"},
+	"an answer of a million lists":    {JSONSchema, `{"schema":{"type":"object"}}`, strings.Repeat("[", 1<<20)},
+	"a path of unions":                {JSONPath, `{"path":"$` + strings.Repeat("[0,0,0,0,0,0,0,0,0,0]", 90) + `","equals":1}`, strings.Repeat("[", 95) + "1" + strings.Repeat("]", 95)},
+	"a path that matches patterns":    {JSONPath, `{"path":"$[?search(@,'(x+x+)+(a?){1000}y')]","equals":1}`, `["` + strings.Repeat("x", 900<<10) + `"]`},
+	"an answer of eight megabytes":    {JSONPath, `{"path":"$..a","equals":1}`, `"` + strings.Repeat("a", 8<<20) + `"`},
+	"predicates in predicates":        {Expression, `{"expression":"let a = 1..900; all(a, all(a, all(a, all(a, true))))"}`, ""},
+	"medians of a large list":         {Expression, `{"expression":"let r=1..900000;all(1..60000,median(r)>0)"}`, ""},
+	"a text that doubles":             {Expression, `{"expression":"len(reduce(1..40, #acc + #acc, answer)) > 0"}`, strings.Repeat("x", 20_000)},
+	"a list that doubles":             {Expression, `{"expression":"len(string(reduce(1..40,[#acc,#acc],1)))>0"}`, ""},
+	"a list too deep for the stack":   {Expression, `{"expression":"let x=reduce(1..1040,` + strings.Repeat("[", 900) + "#acc" + strings.Repeat("]", 900) + `,1);len(string(x))>0"}`, ""},
+	"a text repeated":                 {Expression, `{"expression":"len(repeat(repeat(answer, 100000), 100000)) > 0"}`, "xxxxxxxxxx"},
+	"a pattern for each number":       {Expression, `{"expression":"all(1..20000, not (answer matches \"(a|a|b|[^c])*(x+x+)+y{20}z\"))"}`, strings.Repeat("x", 20_000)},
 }
 
-// However hostile a rule and an answer are, a verdict comes: within seconds, in the worst case of a machine under the race
-// detector, and a slow rule is soon switched off.
+// However hostile a rule and an answer are, a verdict comes, and this process lives on: what would end it ends a child.
 func TestHostileRulesEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range hostile {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rule := compile(t, test.kind, test.config)
-			ended := make(chan Verdict, 1)
-			go func() {
-				for range slowMost {
-					rule.Evaluate(Subject{Answer: test.answer, Values: values("42")})
-				}
-				ended <- rule.Evaluate(Subject{Answer: test.answer, Values: values("42")})
-			}()
-			select {
-			case verdict := <-ended:
-				require.Contains(t, []Status{Succeeded, Failed}, verdict.Status)
-			case <-time.After(2 * time.Minute):
-				t.Fatal("it does not end")
+			rule, err := Compile(test.kind, json.RawMessage(test.config))
+			if err != nil {
+				require.ErrorAs(t, err, new(*ConfigError))
+				return
+			}
+			verdict := rule.Evaluate(Subject{Answer: test.answer, Values: values("42")})
+			require.Contains(t, []Status{Succeeded, Failed}, verdict.Status)
+			if verdict.Status == Failed {
+				require.Equal(t, CodeLimit, verdict.ErrorCode, verdict.ErrorMessage)
 			}
 		})
 	}
 }
 
-// A rule that was slow three times judges no more: what it takes is bounded for the whole launch.
-func TestASlowRuleIsSwitchedOff(t *testing.T) {
+// Rules that take for ever to compile are refused.
+func TestHostileConfigurationsAreRefused(t *testing.T) {
 	t.Parallel()
-	calls := 0
-	rule := &Rule{judge: func(Subject, string) Verdict {
-		calls++
-		time.Sleep(slowAfter + time.Millisecond) // it is slow
-		return decided(true, "")
-	}}
-	for range slowMost {
-		require.True(t, *rule.Evaluate(Subject{}).Passed)
+	for name, test := range map[string]struct {
+		kind   Kind
+		config string
+	}{
+		"predicates in predicates":     {Expression, `{"expression":"` + strings.Repeat("(", 24) + "true" + strings.Repeat("?:true)", 24) + `"}`},
+		"a schema nested without end":  {JSONSchema, `{"schema":` + strings.Repeat(`{"not":`, 7000) + "true" + strings.Repeat("}", 7000) + "}"},
+		"exponents without end":        {JSONSchema, `{"schema":{"allOf":[` + strings.TrimSuffix(strings.Repeat(`{"minimum":1e999999},`, 800), ",") + `]}}`},
+		"a repetition of a repetition": {Regex, `{"pattern":"(?:` + strings.Repeat("a", 1980) + `){1000}"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Compile(test.kind, json.RawMessage(test.config))
+			require.ErrorAs(t, err, new(*ConfigError))
+		})
 	}
-	require.Equal(t, CodeLimit, rule.Evaluate(Subject{}).ErrorCode)
-	require.Equal(t, slowMost, calls)
+}
+
+// A rule that took too much three times judges no more: what it takes is bounded for the whole launch. Others, and other
+// answers, are judged by the next child.
+func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	rule := compile(t, Expression, `{"expression":"answer == \"well\" or len(reduce(1..40, #acc + #acc, \"x\")) > 0"}`)
+	for range limitedMost - 1 {
+		require.Equal(t, CodeLimit, rule.Evaluate(Subject{Answer: "bad"}).ErrorCode)
+		require.True(t, *rule.Evaluate(Subject{Answer: "well"}).Passed, "the next one is judged")
+	}
+	require.Equal(t, CodeLimit, rule.Evaluate(Subject{Answer: "bad"}).ErrorCode)
+	require.Equal(t, CodeLimit, rule.Evaluate(Subject{Answer: "well"}).ErrorCode)
+	require.True(t, *compile(t, Expression, `{"expression":"answer == \"well\""}`).Evaluate(Subject{Answer: "well"}).Passed)
 }
 
 // Ten rules on an answer of usual length.

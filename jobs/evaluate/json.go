@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/ohler55/ojg/jp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -23,7 +23,7 @@ var errNoJSON = errors.New("not JSON")
 
 // answerJSON reads an answer that is one JSON value, perhaps in a fenced block of code.
 func answerJSON(answer string) (value any, err error) {
-	text := strings.TrimSpace(answer)
+	text := strings.TrimSpace(strings.TrimPrefix(answer, "\uFEFF"))
 	if len(text) > maxJSON {
 		return nil, errLimit
 	}
@@ -50,33 +50,6 @@ func unread(answer string, err error) Verdict {
 // english says what is wrong with an answer by a schema.
 var english = message.NewPrinter(language.English)
 
-// maxSchemas is how many schemas may be applied, in all, while one answer is checked: a schema can refer to itself in ways
-// that take forever.
-const maxSchemas = 50_000
-
-// fuel ends the check of an answer when too many schemas were applied. It is seen by the library as a vocabulary that
-// every schema has.
-type fuel struct{ left int }
-
-// Validate implements jsonschema.SchemaExt.
-func (f *fuel) Validate(*jsonschema.ValidatorContext, any) {
-	if f.left--; f.left < 0 {
-		panic(errLimit)
-	}
-}
-
-// schemaPattern is a pattern within a schema.
-type schemaPattern struct{ *pattern }
-
-// MatchString implements jsonschema.Regexp.
-func (p schemaPattern) MatchString(text string) bool {
-	matches, err := p.matches(text)
-	if err != nil {
-		panic(err)
-	}
-	return matches
-}
-
 // noFiles refuses to load what a schema refers to: neither files nor addresses.
 type noFiles struct{}
 
@@ -99,19 +72,9 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 	if err != nil {
 		return nil, wrong("schema", "%v", err)
 	}
-	tank := &fuel{}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noFiles{})
-	compiler.AssertVocabs()
-	compiler.RegisterVocabulary(&jsonschema.Vocabulary{
-		URL:     "wending:fuel",
-		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return tank, nil },
-	})
-	compiler.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) {
-		compiled, err := compilePattern(text)
-		return schemaPattern{compiled}, err
-	})
-	const address = "schema.json"
+	const address = "wending:///schema"
 	if err := compiler.AddResource(address, document); err != nil {
 		return nil, wrong("schema", "%v", err)
 	}
@@ -119,26 +82,12 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 	if err != nil {
 		return nil, wrong("schema", "%s", cut(err.Error(), maxShown))
 	}
-	var mu sync.Mutex // for the fuel
-	check := func(value any) (err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		defer func() {
-			if cause := recover(); cause != nil {
-				err = errLimit
-			}
-		}()
-		tank.left = maxSchemas
-		return schema.Validate(value)
-	}
 	return &Rule{judge: func(s Subject, _ string) Verdict {
 		value, err := answerJSON(s.Answer)
 		if err != nil {
 			return unread(s.Answer, err)
 		}
-		if err = check(value); errors.Is(err, errLimit) {
-			return limited()
-		}
+		err = schema.Validate(value)
 		if invalid := (*jsonschema.ValidationError)(nil); errors.As(err, &invalid) {
 			for len(invalid.Causes) > 0 {
 				invalid = invalid.Causes[0]
@@ -148,12 +97,6 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 		return decided(err == nil, "")
 	}}, nil
 }
-
-// A path may search the whole value once, and filter twice: more of them multiply what they take.
-const (
-	maxDescents = 1
-	maxFilters  = 2
-)
 
 func newJSONPath(config json.RawMessage) (*Rule, error) {
 	var c struct {
@@ -169,8 +112,6 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 		return nil, &ConfigError{Field: "path"}
 	case len(c.Path) > maxPattern:
 		return nil, wrong("path", "more than %d characters", maxPattern)
-	case strings.Count(c.Path, "..") > maxDescents || strings.Count(c.Path, "?") > maxFilters || strings.Contains(c.Path, "~"):
-		return nil, wrong("path", "at most %d “..” and %d filters, which do not match patterns", maxDescents, maxFilters)
 	}
 	path, err := jp.ParseString(c.Path)
 	if err != nil {
@@ -187,15 +128,12 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 		if err != nil {
 			return unread(s.Answer, err)
 		}
-		found, err := get(path, value)
-		if err != nil {
-			return limited()
-		}
+		found := path.Get(withNumbers(value))
 		if len(found) == 0 {
 			return decided(false, c.Path+" ∉")
 		}
 		for _, one := range found {
-			if c.Equals != nil && sameJSON(one, should) || c.Equals == nil && textOf(one) == strings.TrimSpace(expected) {
+			if c.Equals != nil && sameJSON(one, should) || c.Equals == nil && isText(one, expected) {
 				return decided(true, "")
 			}
 		}
@@ -206,14 +144,40 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// get follows a path. A path that the library cannot follow in a value leads nowhere.
-func get(path jp.Expr, value any) (found []any, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			found, err = nil, errLimit
+// withNumbers makes the numbers of a value such as filters compare: whole ones and others. One that neither holds stays as
+// it is written.
+func withNumbers(value any) any {
+	switch value := value.(type) {
+	case json.Number:
+		if whole, err := value.Int64(); err == nil {
+			return whole
 		}
-	}()
-	return path.Get(value), nil
+		if number, err := value.Float64(); err == nil && sameNumber(value, json.Number(strconv.FormatFloat(number, 'g', -1, 64))) {
+			return number
+		}
+	case []any:
+		for n := range value {
+			value[n] = withNumbers(value[n])
+		}
+	case map[string]any:
+		for name := range value {
+			value[name] = withNumbers(value[name])
+		}
+	}
+	return value
+}
+
+// isText reports whether a value is what a text says: as a text, or as the JSON that the text is.
+func isText(value any, expected string) bool {
+	expected = strings.TrimSpace(expected)
+	if textOf(value) == expected {
+		return true
+	}
+	written, err := jsonschema.UnmarshalJSON(strings.NewReader(expected))
+	if _, isText := value.(string); isText || err != nil {
+		return false
+	}
+	return sameJSON(value, written)
 }
 
 // textOf is a JSON value as it is compared with a text: a text as it is, anything else as JSON.
@@ -221,19 +185,22 @@ func textOf(value any) string {
 	if text, isText := value.(string); isText {
 		return strings.TrimSpace(text)
 	}
-	text, err := json.Marshal(value)
-	if err != nil {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) != nil {
 		return ""
 	}
-	return string(text)
+	return strings.TrimSpace(text.String())
 }
 
 // sameJSON reports whether two JSON values are equal: numbers by their value, objects in any order.
 func sameJSON(a, b any) bool {
+	if one, isNumber := written(a); isNumber {
+		other, areNumbers := written(b)
+		return areNumbers && sameNumber(one, other)
+	}
 	switch a := a.(type) {
-	case json.Number:
-		b, isNumber := b.(json.Number)
-		return isNumber && sameNumber(a, b)
 	case []any:
 		b, isList := b.([]any)
 		if !isList || len(a) != len(b) {
@@ -261,14 +228,33 @@ func sameJSON(a, b any) bool {
 	return a == b
 }
 
+// written is a number as it is written.
+func written(value any) (json.Number, bool) {
+	switch value := value.(type) {
+	case json.Number:
+		return value, true
+	case int64:
+		return json.Number(strconv.FormatInt(value, 10)), true
+	case float64:
+		return json.Number(strconv.FormatFloat(value, 'g', -1, 64)), true
+	}
+	return "", false
+}
+
 // sameNumber compares numbers exactly, but those whose exponents are too large to be written out.
 func sameNumber(a, b json.Number) bool {
-	if strings.ContainsAny(string(a+b), "eE") || len(a)+len(b) > 2*maxDigits {
-		one, errA := a.Float64()
-		other, errB := b.Float64()
-		return errA == nil && errB == nil && one == other
+	one, isA := exactly(a)
+	other, isB := exactly(b)
+	if isA && isB {
+		return one.Cmp(other) == 0
 	}
-	one, isA := new(big.Rat).SetString(string(a))
-	other, isB := new(big.Rat).SetString(string(b))
-	return isA && isB && one.Cmp(other) == 0
+	return a == b
+}
+
+func exactly(number json.Number) (*big.Rat, bool) {
+	_, exponent, hasExponent := strings.Cut(strings.ToLower(string(number)), "e")
+	if size, err := strconv.Atoi(exponent); len(number) > maxDigits || hasExponent && (err != nil || size > maxExponent || size < -maxExponent) {
+		return nil, false
+	}
+	return new(big.Rat).SetString(string(number))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
@@ -36,11 +37,20 @@ func newExact(config json.RawMessage) (*Rule, error) {
 		}, text)
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
+		if !utf8.ValidString(s.Answer) {
+			return decided(s.Answer == expected, quoted(s.Answer)+" ≠ "+quoted(expected))
+		}
 		// Once more trimmed: punctuation may have stood before white space.
 		is, should := strings.TrimSpace(reduce(s.Answer)), strings.TrimSpace(reduce(expected))
+		if should == "" {
+			return failed(CodeExpectation, "nothing is left of it: "+quoted(expected))
+		}
 		return decided(is == should, quoted(s.Answer)+" ≠ "+quoted(expected))
 	}}, nil
 }
+
+// maxSearched is how many bytes are searched for texts in all: the answer's once for each.
+const maxSearched = 64 << 20
 
 // Modes of contains.
 const (
@@ -75,6 +85,9 @@ func newContains(config json.RawMessage) (*Rule, error) {
 		values := c.Values
 		if len(values) == 0 {
 			values = []string{strings.TrimSpace(expected)}
+		}
+		if len(s.Answer)*len(values) > maxSearched {
+			return limited()
 		}
 		answer := reduce(s.Answer)
 		var there, missing []string

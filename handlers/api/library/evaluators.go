@@ -8,6 +8,7 @@ import (
 
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/evaluate"
 	"wending/jobs/export"
@@ -24,7 +25,12 @@ func (h *handler) registerEvaluators(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer", Description: "Nothing is stored.",
 		Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[judgeFields](schemas),
-	}, func(_ context.Context, input *rest.FormInput) (*verdictOutput, error) {
+	}, func(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
+		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 		rule, faults := form.Rule(input.Form)
 		if err := faulty(faults); err != nil {
 			return nil, err

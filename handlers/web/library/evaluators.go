@@ -74,6 +74,11 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	leave, err := pages.Gates(c).Probes.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	tried := &views.Tried{}
 	rule, faults := form.Rule(submitted)
 	switch {
