@@ -145,6 +145,8 @@ type Rule struct {
 	// needsExpected reports that an answer cannot be judged without it.
 	needsExpected bool
 	judge         func(subject Subject, expected string) Verdict
+	// own is what a child is asked; nil for a rule that is evaluated here.
+	own *ordered
 	// limited is how often judging an answer took too much.
 	limited atomic.Int32
 }
@@ -211,13 +213,23 @@ const limitedMost = 3
 // Evaluate judges an answer.
 func (r *Rule) Evaluate(subject Subject) Verdict {
 	expected := r.expectedOf(subject)
-	if r.needsExpected && strings.TrimSpace(expected) == "" {
+	switch {
+	case r.isSkipped(expected):
 		return Verdict{Status: Skipped}
-	}
-	if r.limited.Load() >= limitedMost {
+	case r.isLimited():
 		return limited()
 	}
-	verdict := r.judge(subject, expected)
+	return r.note(r.judge(subject, expected))
+}
+
+func (r *Rule) isSkipped(expected string) bool {
+	return r.needsExpected && strings.TrimSpace(expected) == ""
+}
+
+func (r *Rule) isLimited() bool { return r.limited.Load() >= limitedMost }
+
+// note counts a verdict that took too much.
+func (r *Rule) note(verdict Verdict) Verdict {
 	if verdict.ErrorCode == CodeLimit {
 		r.limited.Add(1)
 	}

@@ -274,6 +274,25 @@ func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 	require.True(t, *compile(t, Expression, `{"expression":"answer == \"well\""}`).Evaluate(Subject{Answer: "well"}).Passed)
 }
 
+// Rules judge together as each alone, also where one of them takes too much or has nothing to compare with.
+func TestRulesJudgeTogether(t *testing.T) {
+	t.Parallel()
+	rules := []*Rule{
+		compile(t, Expression, `{"expression":"len(answer) == 1"}`), compile(t, Exact, ``), compile(t, JSONPath, `{"path":"$"}`),
+		compile(t, Expression, `{"expression":"len(reduce(1..40, #acc + #acc, answer)) > 0"}`), compile(t, JSONSchema, `{"schema":{"type":"integer"}}`),
+	}
+	verdicts := EvaluateAll(rules, Subject{Answer: "7", Values: values("")})
+	require.True(t, *verdicts[0].Passed)
+	require.Equal(t, Skipped, verdicts[1].Status)
+	require.Equal(t, Skipped, verdicts[2].Status)
+	require.Equal(t, CodeLimit, verdicts[3].ErrorCode)
+	require.True(t, *verdicts[4].Passed)
+	verdicts = EvaluateAll(append(rules[:3:3], rules[4]), Subject{Answer: "7", Values: values("7")})
+	for n, verdict := range verdicts {
+		require.True(t, *verdict.Passed, n)
+	}
+}
+
 // Ten rules on an answer of usual length.
 func BenchmarkTenRules(b *testing.B) {
 	var rules []*Rule
@@ -286,8 +305,6 @@ func BenchmarkTenRules(b *testing.B) {
 	rules = append(rules, compile(b, Regex, `{"pattern":"^\\s*结论"}`))
 	subject := Subject{Answer: strings.Repeat("根据《中华人民共和国民法典》第五百七十七条之规定，当事人一方不履行合同义务的，应当承担违约责任。", 40), Values: values("应当承担违约责任 42")}
 	for b.Loop() {
-		for _, rule := range rules {
-			rule.Evaluate(subject)
-		}
+		EvaluateAll(rules, subject)
 	}
 }

@@ -32,15 +32,20 @@ const (
 	maxCompiled = 100
 )
 
-// order is what a child is asked: to compile a rule and, if there is a subject, to judge it.
+// order is what a child is asked: to compile rules and, if there is a subject, to judge it by each.
 type order struct {
+	Rules   []ordered
+	Subject *Subject
+}
+
+// ordered is one rule of an order, with what the subject is compared with.
+type ordered struct {
 	Kind     Kind
 	Config   []byte
-	Subject  *Subject
 	Expected string
 }
 
-// childAnswer is what a child says.
+// childAnswer is what a child says of one rule.
 type childAnswer struct {
 	// Wrong is what is wrong with the configuration.
 	Wrong         *ConfigError
@@ -63,10 +68,10 @@ type child struct {
 }
 
 // ask has a child carry out an order. It returns errLimit if that takes too much.
-func ask(o order) (answer childAnswer, err error) {
+func ask(o order) (answers []childAnswer, err error) {
 	message, err := json.Marshal(o)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
 	working <- struct{}{}
 	defer func() { <-working }()
@@ -75,7 +80,7 @@ func ask(o order) (answer childAnswer, err error) {
 	case c = <-idle:
 	default:
 		if c, err = startChild(); err != nil {
-			return answer, err
+			return nil, err
 		}
 	}
 	stop := time.AfterFunc(maxWait, func() { _ = c.process.Process.Kill() })
@@ -83,15 +88,15 @@ func ask(o order) (answer childAnswer, err error) {
 	if err == nil {
 		var line []byte
 		if line, err = c.out.ReadBytes('\n'); err == nil {
-			err = json.Unmarshal(line, &answer)
+			err = json.Unmarshal(line, &answers)
 		}
 	}
-	if stop.Stop(); err != nil {
+	if stop.Stop(); err != nil || len(answers) != len(o.Rules) {
 		c.end()
-		return answer, errLimit
+		return nil, errLimit
 	}
 	idle <- c // as many as may work fit in
-	return answer, nil
+	return answers, nil
 }
 
 func startChild() (*child, error) {
@@ -151,9 +156,12 @@ func serve(in io.Reader, out io.Writer) {
 			return
 		}
 		busySince.Store(int64(processorTime()))
-		answer := carryOut(o, compiled)
+		done := make([]childAnswer, len(o.Rules))
+		for n, one := range o.Rules {
+			done[n] = carryOut(one, o.Subject, compiled)
+		}
 		busySince.Store(-1)
-		if answers.Encode(answer) != nil {
+		if answers.Encode(done) != nil {
 			return
 		}
 		if len(compiled) > maxCompiled {
@@ -162,7 +170,7 @@ func serve(in io.Reader, out io.Writer) {
 	}
 }
 
-func carryOut(o order, compiled map[string]*Rule) (answer childAnswer) {
+func carryOut(o ordered, subject *Subject, compiled map[string]*Rule) (answer childAnswer) {
 	name := string(o.Kind) + "\n" + string(o.Config)
 	rule := compiled[name]
 	if rule == nil {
@@ -176,8 +184,8 @@ func carryOut(o order, compiled map[string]*Rule) (answer childAnswer) {
 		compiled[name] = rule
 	}
 	answer.NeedsExpected, answer.Expected = rule.needsExpected, rule.expected
-	if o.Subject != nil {
-		answer.Verdict = rule.judge(*o.Subject, o.Expected)
+	if subject != nil {
+		answer.Verdict = rule.judge(*subject, o.Expected)
 	}
 	return answer
 }
@@ -207,20 +215,53 @@ func processorTime() time.Duration {
 
 // confine makes a rule that is compiled and evaluated in children.
 func confine(kind Kind, config json.RawMessage) (*Rule, error) {
-	answer, err := ask(order{Kind: kind, Config: config})
+	own := ordered{Kind: kind, Config: config}
+	answers, err := ask(order{Rules: []ordered{own}})
 	switch {
 	case errors.Is(err, errLimit):
 		return nil, wrong("", "it takes too much time or memory")
 	case err != nil:
 		return nil, wrong("", "%v", err)
-	case answer.Wrong != nil:
-		return nil, answer.Wrong
+	case answers[0].Wrong != nil:
+		return nil, answers[0].Wrong
 	}
-	return &Rule{expected: answer.Expected, needsExpected: answer.NeedsExpected, judge: func(s Subject, expected string) Verdict {
-		answer, err := ask(order{kind, config, &s, expected})
+	return &Rule{expected: answers[0].Expected, needsExpected: answers[0].NeedsExpected, own: &own, judge: func(s Subject, expected string) Verdict {
+		one := own
+		one.Expected = expected
+		answers, err := ask(order{[]ordered{one}, &s})
 		if err != nil {
 			return failed(CodeLimit, err.Error())
 		}
-		return answer.Verdict
+		return answers[0].Verdict
 	}}, nil
+}
+
+// EvaluateAll judges an answer by rules, in their order: those that children evaluate by one child together, which spares
+// the others' messages.
+func EvaluateAll(rules []*Rule, subject Subject) []Verdict {
+	verdicts := make([]Verdict, len(rules))
+	var together []int
+	o := order{Subject: &subject}
+	for n, rule := range rules {
+		one := rule.own
+		if one == nil || rule.isLimited() || rule.isSkipped(rule.expectedOf(subject)) {
+			verdicts[n] = rule.Evaluate(subject)
+			continue
+		}
+		together = append(together, n)
+		o.Rules = append(o.Rules, ordered{one.Kind, one.Config, rule.expectedOf(subject)})
+	}
+	var answers []childAnswer
+	err := errLimit
+	if len(together) > 1 {
+		answers, err = ask(o)
+	}
+	for place, n := range together {
+		if err != nil { // each alone: one of them may have taken too much
+			verdicts[n] = rules[n].Evaluate(subject)
+		} else {
+			verdicts[n] = rules[n].note(answers[place].Verdict)
+		}
+	}
+	return verdicts
 }

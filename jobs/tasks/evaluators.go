@@ -35,10 +35,17 @@ func RulesOf(task db.Task) Rules {
 // none.
 func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64) {
 	haveAll, areAllPassed, sum, scores := len(r) > 0, true, 0.0, 0
+	var usable []*evaluate.Rule
+	for _, rule := range r {
+		if rule.err == nil {
+			usable = append(usable, rule.Rule)
+		}
+	}
+	verdicts := evaluate.EvaluateAll(usable, subject)
 	for _, rule := range r {
 		verdict := evaluate.Verdict{Status: evaluate.Failed, ErrorCode: CodeRule}
 		if rule.err == nil {
-			verdict = rule.Evaluate(subject)
+			verdict, verdicts = verdicts[0], verdicts[1:]
 		} else {
 			verdict.ErrorMessage = rule.err.Error()
 		}
