@@ -44,7 +44,25 @@ type Result struct {
 	Score  *float64
 }
 
-const recordResults = `
+// Results without evaluations, those of most tasks, are recorded by a shorter statement: it is planned each time.
+const (
+	recordResults = ofUnits + insertRuns + `
+	RETURNING unit_id`
+	recordJudged = ofUnits + `,
+	stored AS (` + insertRuns + `
+	RETURNING id, unit_id),
+	judged AS (
+	INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message)
+	SELECT stored.id, e.evaluator, CAST(:task AS uuid), e.status, e.score, e.passed, nullif(e.reason, ''), nullif(e.code, ''), nullif(e.message, '')
+	FROM unnest(
+		CAST(:e_units AS bigint[]), CAST(:e_evaluators AS int[]), CAST(:e_statuses AS text[]), CAST(:e_scores AS float8[]), CAST(:e_passed AS bool[]),
+		CAST(:e_reasons AS text[]), CAST(:e_codes AS text[]), CAST(:e_messages AS text[]))
+		AS e (unit_id, evaluator, status, score, passed, reason, code, message)
+	JOIN stored ON stored.unit_id = e.unit_id)
+	SELECT unit_id FROM stored`
+)
+
+const ofUnits = `
 	WITH given AS (
 		SELECT * FROM unnest(
 			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:statuses AS text[]),
@@ -60,8 +78,9 @@ const recordResults = `
 		SET state = 'DONE', outcome = g.status, worker_id = NULL
 		FROM given g
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
-		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index),` + db.Supersede + `,
-	stored AS (
+		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index),` + db.Supersede
+
+const insertRuns = `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 		answer_key, latency_ms, attempts, error_code, error_message,
@@ -74,17 +93,7 @@ const recordResults = `
 	FROM given g
 	JOIN done d ON d.id = g.unit_id
 	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
-	CROSS JOIN superseded
-	RETURNING id, unit_id),
-	judged AS (
-	INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message)
-	SELECT stored.id, e.evaluator, CAST(:task AS uuid), e.status, e.score, e.passed, nullif(e.reason, ''), nullif(e.code, ''), nullif(e.message, '')
-	FROM unnest(
-		CAST(:e_units AS bigint[]), CAST(:e_evaluators AS int[]), CAST(:e_statuses AS text[]), CAST(:e_scores AS float8[]), CAST(:e_passed AS bool[]),
-		CAST(:e_reasons AS text[]), CAST(:e_codes AS text[]), CAST(:e_messages AS text[]))
-		AS e (unit_id, evaluator, status, score, passed, reason, code, message)
-	JOIN stored ON stored.unit_id = e.unit_id)
-	SELECT unit_id FROM stored`
+	CROSS JOIN superseded`
 
 // Record stores the outcomes of units of one task, each exactly once, all in one transaction. refused are
 // the units that now belong to another worker: their results are dropped. Calling it again after an error is safe;
@@ -123,8 +132,12 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first),
 		"passed": pq.Array(passed), "scores": pq.Array(scores),
 	}
-	judged.bind(arguments)
-	err = pg.SelectNamed(ctx, r.db, &stored, recordResults, arguments)
+	statement := recordResults
+	if len(judged.units) > 0 {
+		judged.bind(arguments)
+		statement = recordJudged
+	}
+	err = pg.SelectNamed(ctx, r.db, &stored, statement, arguments)
 	if err != nil {
 		return nil, pg.Classify("record results", err)
 	}

@@ -76,7 +76,7 @@ func (l *line) pace() time.Duration {
 
 // plan says of which targets to claim count units for so many lanes, of which some wait. Of several targets each gets as
 // many lanes as its calls are short: a target that is slow, or hangs, must not hold up the others. Until a call has
-// ended, a target gets no more than an eighth of an even share. First comes what was claimed longest ago: of targets that
+// ended, a target gets no more than a sixteenth of the lanes, and all such targets together no more than a quarter. First comes what was claimed longest ago: of targets that
 // share a rate limit, each has its turn.
 func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	var open []*line
@@ -113,7 +113,7 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 			switch {
 			case line.isLimited && wants[n].Units >= waiting:
 				continue
-			case left > 1 && !line.hasEnded && used >= max(1, lanes/(8*left)):
+			case left > 1 && !line.hasEnded && used >= max(1, min(lanes/16, lanes/(4*left))):
 				continue
 			}
 			cost := time.Duration(used+1) * paces[n]
