@@ -36,7 +36,7 @@ func TestEvaluatorsAreSavedWithVersions(t *testing.T) {
 	require.EqualValues(t, 1, s.entry(t, "PATCH", path, object{"config": object{"tolerance": 0.5}}, 200)["version"], "nor does what is the same")
 	require.EqualValues(t, 2, s.entry(t, "PATCH", path, object{"config": object{"tolerance": 1}}, 200)["version"])
 	require.EqualValues(t, 3, s.entry(t, "PATCH", path, object{"kind": "exact"}, 200)["version"])
-	require.Equal(t, object{}, s.entry(t, "GET", path, nil, 200)["config"], "another kind begins anew")
+	require.Equal(t, object{}, s.entry(t, "GET", path, nil, 200)["config"], "a new kind starts with an empty configuration")
 	require.Equal(t, object{"tolerance": 0.5}, s.entry(t, "GET", path+"/versions/1", nil, 200)["config"])
 	require.Len(t, s.entry(t, "GET", path+"/versions", nil, 200)["items"], 3)
 	s.entry(t, "GET", path+"/versions/4", nil, 404)

@@ -42,7 +42,8 @@ func TestAComparisonsStory(t *testing.T) {
 	b.sees(".toast-note", "已保存")
 	for _, model := range [][4]string{{"demo-large", "大模型", "8", "24"}, {"demo-small", "小模型", "0.5", "1.5"}} {
 		b.open("/library/models/new")
-		b.do(chromedp.SendKeys("#model_id", model[0]), chromedp.SendKeys("#name", model[1]), chromedp.SendKeys("#input_price", model[2]), chromedp.SendKeys("#output_price", model[3]))
+		b.do(chromedp.SendKeys("#model_id", model[0]), chromedp.SendKeys("#name", model[1]),
+			chromedp.SendKeys("#input_price", model[2]), chromedp.SendKeys("#output_price", model[3]))
 		b.do(chromedp.SendKeys("#question", "商阳穴位于人体哪个部位？"), chromedp.Click(`[hx-post="/library/models/test"]`))
 		b.sees("#probe .tag", "成功")
 		b.sees("#probe .facts", "Token 用量")
@@ -88,7 +89,8 @@ func TestAComparisonsStory(t *testing.T) {
 	b.follows(`.blank a[href="/library/evaluators/new"]`)
 	b.requireAccessible("kinds of evaluators")
 	b.follows(`.kinds-list a[href*="kind=contains"]`)
-	b.do(chromedp.SendKeys("#name", "含标准答案"), chromedp.SendKeys("[name=standard_answer]", "虎口"), chromedp.SendKeys("[name=answer]", "答案是<b>虎口</b>"), chromedp.Click(".try button"))
+	b.do(chromedp.SendKeys("#name", "含标准答案"), chromedp.SendKeys("[name=standard_answer]", "虎口"),
+		chromedp.SendKeys("[name=answer]", "答案是<b>虎口</b>"), chromedp.Click(".try button"))
 	b.sees("#tried", "通过")
 	b.requireAccessible("evaluator that was tried")
 	b.follows("#entry .actions button")
@@ -124,7 +126,8 @@ func TestAComparisonsStory(t *testing.T) {
 	b.requireAccessible("summary of a comparison")
 	b.follows(`.head a[href$="/results"]`)
 	downloads := t.TempDir()
-	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads), chromedp.Click(`[data-export][href*="format=csv"]`))
+	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads),
+		chromedp.Click(`[data-export][href*="format=csv"]`))
 	b.sees(".toast-note", "导出成功")
 	path := filepath.Join(downloads, "哪个组合更稳定_评测报告.csv")
 	dbtest.Await(t, 20*time.Second, "the download", func() bool { _, err := os.Stat(path); return err == nil })
@@ -158,7 +161,9 @@ func TestAComparisonsStory(t *testing.T) {
 		var overflow int
 		b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)
 		require.LessOrEqual(t, overflow, 0, path)
-		if isOneOfAKind := !strings.HasPrefix(path, "/library/") || strings.HasPrefix(path, "/library/prompts") || strings.HasSuffix(path, "/new"); isOneOfAKind {
+		isOneOfAKind := !strings.HasPrefix(path, "/library/") || strings.HasPrefix(path, "/library/prompts") ||
+			strings.HasSuffix(path, "/new")
+		if isOneOfAKind {
 			b.requireAccessible("phone, dark, in English: " + path)
 		}
 	}

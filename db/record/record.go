@@ -111,7 +111,8 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 	inputs, outputs, thoughts, totals, first := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
 	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
 	for n, result := range results {
-		inputs[n], outputs[n], thoughts[n], totals[n], first[n] = result.InputTokens, result.OutputTokens, result.ReasoningTokens, result.TotalTokens, result.FirstTokenMS
+		inputs[n], outputs[n], thoughts[n] = result.InputTokens, result.OutputTokens, result.ReasoningTokens
+		totals[n], first[n] = result.TotalTokens, result.FirstTokenMS
 		ids[n], epochs[n], statuses[n] = result.Unit.ID, int64(result.Unit.Epoch), string(result.Status)
 		response := string(result.Response)
 		bodies[n], hasBody[n] = storableText(response), result.Response != nil

@@ -250,7 +250,7 @@ func exportVariants(task db.Task) []export.Variant {
 	return list
 }
 
-// exportEvaluators are a task's evaluators. One that is there in several versions is told apart by them.
+// exportEvaluators lists a task's evaluators. Where two are versions of the same one, their columns name the version.
 func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
 	counts := map[string]int{}
 	for _, one := range evaluators {

@@ -15,9 +15,6 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// ConfigField is the name of the field of a form that takes a member of an evaluator's configuration.
-func ConfigField(name string) string { return "config_" + name }
-
 // Evaluator checks a form for an evaluator; fields that are absent keep what base has. A form written as JSON has the
 // configuration as one object, a page has a field for each of its members.
 func Evaluator(form *Upload, base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
@@ -49,7 +46,7 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 	case c.form.Has("config"):
 		version.Config = json.RawMessage(c.form.Value("config"))
 	case !c.form.IsJSON:
-		version.Config, err = evaluate.ReadFields(kind, func(name string) string { return c.form.Values[ConfigField(name)] })
+		version.Config, err = evaluate.ReadFields(kind, func(name string) string { return c.form.Values[evaluate.FormField(name)] })
 	case version.Rule != before:
 		version.Config = nil // that of another kind says nothing of this one
 	}
@@ -63,7 +60,7 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 		case wrong.Field != "" && c.form.IsJSON:
 			field = "config." + wrong.Field
 		case wrong.Field != "":
-			field = ConfigField(wrong.Field)
+			field = evaluate.FormField(wrong.Field)
 		}
 		limit := fault.Required()
 		switch {

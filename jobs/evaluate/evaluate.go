@@ -1,6 +1,5 @@
-// Package evaluate judges answers by rules. A rule is bounded in time and memory, whatever its configuration and the answer
-// are: the cost of the simple ones is known beforehand, the others are evaluated in processes that end when one takes too
-// much.
+// Package evaluate judges answers by rules. No rule or answer can make it use more than a fixed amount of time and memory:
+// the cost of simple rules is known before they run, and the others run in child processes that are stopped at a limit.
 package evaluate
 
 import (

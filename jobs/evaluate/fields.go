@@ -48,6 +48,9 @@ var Fields = map[Kind][]Field{
 	Latency:    {{Name: "max_ms", Type: Amount, IsRequired: true}},
 }
 
+// FormField is the name of the field of a form that takes a member of an evaluator's configuration.
+func FormField(name string) string { return "config_" + name }
+
 // ReadFields makes the configuration of a kind of fields that were typed; empty ones are absent. Its error is a ConfigError.
 func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, error) {
 	config := map[string]any{}

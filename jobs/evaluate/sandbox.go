@@ -20,7 +20,7 @@ import (
 // which ends itself when one takes too much; its parent starts another. The child is this program again, under a variable
 // of its environment.
 
-// childVariable says that a process is a child.
+// childVariable is set in the environment of a child process.
 const childVariable = "WENDING_RULES_CHILD"
 
 // What one compilation or evaluation may take in a child, and how long its parent waits where the machine is busy.

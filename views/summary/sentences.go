@@ -191,20 +191,6 @@ func (s Summary) resultsHref(variant int, filter, sort string) string {
 	return paths.WithQuery(paths.Results(s.Task.ID), query.Values())
 }
 
-func unpassed(verdicts evaluate.Statistics) string {
-	if verdicts.FailCount > 0 {
-		return results.FilterUnpassed
-	}
-	return ""
-}
-
-func failed(row report.VariantStatistics) string {
-	if row.Failed+row.TimedOut > 0 {
-		return results.FilterFailed
-	}
-	return ""
-}
-
 // costOfPass is what a run that passed cost, on average: all that the variant cost by its passes.
 func costOfPass(row report.VariantStatistics, verdicts evaluate.Statistics) string {
 	if row.Cost == nil || verdicts.PassCount == 0 {

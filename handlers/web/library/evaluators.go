@@ -51,7 +51,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 		}
 		if _, isTyped := view.Values["kind"]; !isTyped { // a box that was cleared is not in what was typed
 			for name, value := range evaluate.WriteFields(evaluate.Kind(row.Rule), row.Config) {
-				values[views.ConfigField(name)] = value
+				values[evaluate.FormField(name)] = value
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	rule, faults := form.Rule(submitted)
 	switch {
 	case len(faults) > 0:
-		name, _ := strings.CutPrefix(faults[0].Field, views.ConfigField(""))
+		name, _ := strings.CutPrefix(faults[0].Field, evaluate.FormField(""))
 		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name), "Value", faults[0].Beside(pages.Locale(c)))
 	case submitted.Value("try_task") != "":
 		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, rule, submitted.Value("try_task")); err != nil {
