@@ -54,6 +54,16 @@ func (r Reader) Reviews(ctx context.Context, taskID uuid.UUID) (found Reviews, e
 	return found, err
 }
 
+// ItemsOf reads items by their ids.
+func (r Reader) ItemsOf(ctx context.Context, ids []int64) (map[int64]db.Item, error) {
+	items, err := r.report.ItemsByID(ctx, ids)
+	byID := make(map[int64]db.Item, len(items))
+	for _, item := range items {
+		byID[item.ID] = item
+	}
+	return byID, err
+}
+
 // Cards reads questions of a task with their runs, in the order of ids; limit is how many characters of each answer.
 func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Reviews, limit int) ([]results.Card, error) {
 	items, err := r.report.ItemsByID(ctx, ids)

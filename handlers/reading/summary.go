@@ -95,17 +95,13 @@ func (r Reader) worst(ctx context.Context, matrix [][]comparison.Question, isJud
 	for n, one := range places {
 		ids[n] = one.question.ID
 	}
-	items, err := r.report.ItemsByID(ctx, ids)
+	items, err := r.ItemsOf(ctx, ids)
 	if err != nil {
 		return nil, 0, err
 	}
-	texts := map[int64]string{}
-	for _, item := range items {
-		texts[item.ID] = item.Question
-	}
 	worst = make([]summary.Worst, len(places))
 	for n, one := range places {
-		worst[n] = summary.Worst{Number: one.question.Number, Question: texts[one.question.ID], Share: one.share}
+		worst[n] = summary.Worst{Number: one.question.Number, Question: items[one.question.ID].Question, Share: one.share}
 	}
 	return worst, total, nil
 }

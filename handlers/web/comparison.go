@@ -160,16 +160,6 @@ func idsOf(questions []comparison.Question) []int64 {
 	return ids
 }
 
-// itemsOf reads the items of questions, by their ids.
-func (p *Pages) itemsOf(ctx context.Context, questions []comparison.Question) (map[int64]db.Item, error) {
-	items, err := p.report.ItemsByID(ctx, idsOf(questions))
-	byID := make(map[int64]db.Item, len(items))
-	for _, item := range items {
-		byID[item.ID] = item
-	}
-	return byID, err
-}
-
 // comparingTime is how long the differences of one page's answers may take altogether; those after it are coarse.
 const comparingTime = time.Second
 
@@ -179,7 +169,7 @@ func (p *Pages) comparedPairs(ctx context.Context, a, b views.Side, pairs []comp
 	for _, pair := range pairs {
 		ofA, ofB = append(ofA, pair.A), append(ofB, pair.B)
 	}
-	byID, err := p.itemsOf(ctx, ofA)
+	byID, err := p.reader.ItemsOf(ctx, idsOf(ofA))
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,9 @@ func (p *Pages) showSummary(c echo.Context) error {
 	title := pages.Locale(c).Text("summary.crumb")
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css", "summary.css"}
-	return pages.Render(c, http.StatusOK, summary.Page(frame, s))
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return pages.Render(c, http.StatusOK, summary.Page(frame, s))
+	}, leave)
 }
 
 // showVariants compares the variants of a task. The report asks for the numbers alone.
@@ -111,7 +113,7 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]comparison.Question,
 	for n, place := range order {
 		asked[n] = matrix[0][place]
 	}
-	byID, err := p.itemsOf(c.Request().Context(), asked)
+	byID, err := p.reader.ItemsOf(c.Request().Context(), idsOf(asked))
 	if err != nil {
 		return nil, err
 	}
