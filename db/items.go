@@ -18,32 +18,44 @@ type Item struct {
 	StandardAnswer string  `db:"standard_answer"`
 	SystemPrompt   *string `db:"system_prompt"`
 	UserContext    *string `db:"user_context"`
+	// Series names the conversation that the item is a turn of, Turn is which, from 1; nil for a single question.
+	Series *string `db:"series"`
+	Turn   *int    `db:"turn"`
 	// Variables are the row's values of Task.VariableNames, in their order; nil means the dataset has none.
 	Variables pq.StringArray `db:"variable_values"`
 }
 
 // ItemColumns are the columns of an Item, of evaluation_items i.
-const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.variable_values`
+const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.series, i.turn, i.variable_values`
 
 // NewItem is one question to store.
 type NewItem struct {
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	Variables                            []string
+	// Series and Turn are empty and 0 for a single question.
+	Series    string
+	Turn      int
+	Variables []string
 }
 
 const insertItem = `
-	INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, system_prompt, user_context, variable_values)
-	SELECT $1, question_id, question, standard_answer, system_prompt, user_context, CAST(variable_values AS text[])
-	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-	AS given (question_id, question, standard_answer, system_prompt, user_context, variable_values)`
+	INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, system_prompt, user_context, variable_values, series, turn, head)
+	SELECT $1, question_id, question, standard_answer, system_prompt, user_context, CAST(variable_values AS text[]), series, turn,
+		CASE WHEN series IS NOT NULL THEN first_value(question_id) OVER (PARTITION BY series ORDER BY turn) END
+	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int[]) WITH ORDINALITY
+	AS given (question_id, question, standard_answer, system_prompt, user_context, variable_values, series, turn, place)
+	ORDER BY place`
 
 func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []NewItem) error {
 	ids, questions, answers := make([]string, len(items)), make([]string, len(items)), make([]string, len(items))
 	systemPrompts, userContexts, variables := make([]*string, len(items)), make([]*string, len(items)), make([]*string, len(items))
+	series, turns := make([]*string, len(items)), make([]*int, len(items))
 	for n, item := range items {
 		ids[n], questions[n], answers[n] = item.QuestionID, item.Question, item.StandardAnswer
 		systemPrompts[n], userContexts[n] = item.SystemPrompt, item.UserContext
+		if item.Turn > 0 {
+			series[n], turns[n] = &items[n].Series, &items[n].Turn
+		}
 		if len(item.Variables) == 0 {
 			continue
 		}
@@ -56,7 +68,7 @@ func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []New
 		variables[n] = &text
 	}
 	columns := []any{taskID}
-	for _, column := range []any{ids, questions, answers, systemPrompts, userContexts, variables} {
+	for _, column := range []any{ids, questions, answers, systemPrompts, userContexts, variables, series, turns} {
 		columns = append(columns, pq.GenericArray{A: column})
 	}
 	_, err := tx.ExecContext(ctx, insertItem, columns...)

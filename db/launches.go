@@ -237,49 +237,69 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, sc
 // unitsAtOnce is about how many units one transaction makes.
 const unitsAtOnce = 10_000
 
+// inScope holds for the items i that a launch l is to ask. A turn stands for its conversation.
+const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
+
 // The items of a launch that come next, after those whose units are made.
 const findItemsToMake = `
 	SELECT coalesce(max(id), 0) AS last, count(*) AS count
 	FROM (
 		SELECT i.id
 		FROM launches l
-		JOIN evaluation_items i ON i.task_id = l.task_id AND i.id > l.made_through AND (l.item_id IS NULL OR i.id = l.item_id)
+		JOIN evaluation_items i ON i.task_id = l.task_id AND i.id > l.made_through AND ` + inScope + `
 		WHERE l.id = $1
 		ORDER BY i.id
 		LIMIT $2) next`
 
-// A run that succeeded is never repeated.
-const insertUnits = `
-	INSERT INTO units (launch_id, item_id, variant, target, run_index)
-	SELECT l.id, i.id, v.number, v.target, n
-	FROM launches l
-	JOIN evaluation_tasks t ON t.id = l.task_id
-	JOIN evaluation_items i ON i.task_id = t.id AND i.id > l.made_through AND i.id <= $2 AND (l.item_id IS NULL OR i.id = l.item_id)
-	JOIN task_variants v ON v.task_id = t.id AND (l.variant IS NULL OR v.number = l.variant)
-	CROSS JOIN generate_series(1, t.runs_per_item) n
-	WHERE l.id = $1
-	  AND NOT EXISTS (
+// hasKept holds for items, by their alias, that have a run which the launch l keeps.
+func hasKept(item string) string {
+	return `EXISTS (
 		SELECT FROM evaluation_runs r
-		WHERE r.item_id = i.id AND r.variant = v.number AND r.run_index = n AND r.is_current
-		  AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED'))
-	ORDER BY i.id, n, v.number`
+		WHERE r.item_id = ` + item + `.id AND r.variant = v.number AND r.run_index = n AND r.is_current
+		  AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED'))`
+}
+
+// A run of a single question that succeeded is never repeated. A conversation continues with the first turn that has no run
+// to keep.
+var insertUnits = `
+	WITH made AS (
+		INSERT INTO units (launch_id, item_id, variant, target, run_index, turns)
+		SELECT l.id, i.id, v.number, v.target, n,
+			CASE WHEN i.series IS NULL THEN 1 ELSE (
+				SELECT count(*) FROM evaluation_items own WHERE own.task_id = i.task_id AND own.series = i.series AND own.turn >= i.turn) END
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		JOIN evaluation_items i ON i.task_id = t.id AND i.id > l.made_through AND i.id <= $2 AND ` + inScope + `
+		JOIN task_variants v ON v.task_id = t.id AND (l.variant IS NULL OR v.number = l.variant)
+		CROSS JOIN generate_series(1, t.runs_per_item) n
+		WHERE l.id = $1
+		  AND NOT ` + hasKept("i") + `
+		  AND (i.series IS NULL OR NOT EXISTS (
+			SELECT FROM evaluation_items earlier
+			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn AND NOT ` + hasKept("earlier") + `))
+		ORDER BY i.id, n, v.number
+		RETURNING turns)
+	SELECT coalesce(sum(turns), 0) FROM made`
 
 // A launch begins to run with the counts of what it keeps.
 const runLaunch = `
 	UPDATE launches l
 	SET status = 'RUNNING',
 		started_at = now(),
-		kept_succeeded = present.succeeded,
-		kept_failed = present.failed - repeated.runs,
+		kept_succeeded = present.succeeded - repeated.succeeded,
+		kept_failed = present.failed - repeated.failed,
 		kept_items = complete.items
 	FROM
 		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 		FROM evaluation_runs r
 		WHERE r.task_id = $2 AND r.is_current) present,
-		(SELECT count(*) AS runs
-		FROM units u
-		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.variant = u.variant AND r.run_index = u.run_index AND r.is_current
-		WHERE u.launch_id = $1) repeated,
+		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
+		FROM (
+			SELECT u.item_id, u.variant, u.run_index FROM units u WHERE u.launch_id = $1
+			UNION ALL
+			SELECT turn.id, u.variant, u.run_index FROM units u` + turnsOfUnit + `
+			WHERE u.launch_id = $1 AND u.turns > 1 AND turn.id <> u.item_id) u
+		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.variant = u.variant AND r.run_index = u.run_index AND r.is_current) repeated,
 		(SELECT count(*) AS items
 		FROM (
 			SELECT r.item_id
@@ -287,7 +307,13 @@ const runLaunch = `
 			WHERE r.task_id = $2 AND r.is_current
 			GROUP BY r.item_id
 			HAVING count(*) = (SELECT runs_per_item * total_variants FROM evaluation_tasks WHERE id = $2)) whole
-		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id)) complete
+		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id)
+		  AND NOT EXISTS ( -- of a turn, those that begin with one before it
+			SELECT
+			FROM evaluation_items i
+			JOIN evaluation_items earlier ON earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn
+			JOIN units u ON u.launch_id = $1 AND u.item_id = earlier.id
+			WHERE i.id = whole.item_id)) complete
 	WHERE l.id = $1`
 
 const startTask = `
@@ -296,7 +322,7 @@ const startTask = `
 	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 
 // StartLaunch makes the units of a PENDING launch, in steps, and with the last of them sets it and its task RUNNING. It
-// returns how many units the launch has. ErrConflict means that the launch is not PENDING, or no longer: another process
+// returns how many calls its units make. ErrConflict means that the launch is not PENDING, or no longer: another process
 // has started it, or it was stopped. Several processes may start it at once, and another may continue where one ended.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
 	for isStarted := false; !isStarted; {
@@ -342,10 +368,9 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	if err := tx.GetContext(ctx, &next, findItemsToMake, id, launch.Items); err != nil {
 		return 0, false, pg.Classify("find the next questions", err)
 	}
-	result, err := tx.ExecContext(ctx, insertUnits, id, next.Last)
-	made, err := pg.Affected("make the units", result, err)
-	if err != nil {
-		return 0, false, err
+	var made int
+	if err := tx.GetContext(ctx, &made, insertUnits, id, next.Last); err != nil {
+		return 0, false, pg.Classify("make the units", err)
 	}
 	if err := tx.GetContext(ctx, &units, note, id, next.Last, made); err != nil {
 		return 0, false, pg.Classify("note what is made", err)
@@ -359,7 +384,7 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	if err := refreshOrigins(ctx, tx, id); err != nil {
 		return 0, false, err
 	}
-	result, err = tx.ExecContext(ctx, startTask, launch.TaskID)
+	result, err := tx.ExecContext(ctx, startTask, launch.TaskID)
 	if err := pg.RequireRow("start the task", result, err); err != nil {
 		return 0, false, err
 	}

@@ -158,7 +158,7 @@ const computeStability = `
 
 var computeLaunchStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
-		'stopped', (SELECT count(*) FROM units WHERE launch_id = $1 AND state = 'STOPPED'),
+		'stopped', (SELECT coalesce(sum(turns - turns_done), 0) FROM units WHERE launch_id = $1 AND state = 'STOPPED'),
 		'error_codes', coalesce((
 			SELECT json_object_agg(e.error_code, e.n)
 			FROM (

@@ -30,6 +30,15 @@ const (
 // TaskStatuses are all states in the order of a task's life.
 var TaskStatuses = []TaskStatus{TaskPending, TaskRunning, TaskSucceeded, TaskFailed, TaskStopped}
 
+// OnTurnFailure is what follows a turn of a conversation that did not succeed.
+type OnTurnFailure string
+
+// The conversation stops, and its further turns are not reached; or it continues with the next turn.
+const (
+	TurnFailureStops     OnTurnFailure = "stop"
+	TurnFailureContinues OnTurnFailure = "continue"
+)
+
 // IsActive reports whether the task is waiting or running.
 func (s TaskStatus) IsActive() bool { return s == TaskPending || s == TaskRunning }
 
@@ -57,6 +66,9 @@ type Task struct {
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
 	TotalVariants int            `db:"total_variants"`
+	// TotalConversations is how many series of items there are, OnTurnFailure what follows a turn that did not succeed.
+	TotalConversations int           `db:"total_conversations"`
+	OnTurnFailure      OnTurnFailure `db:"on_turn_failure"`
 	// Targets are whom the task calls, Variants what it compares, each in the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
@@ -105,7 +117,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 // taskColumns are the columns of a Task that are stored, of the table t.
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants,
+		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.on_turn_failure,
 		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -142,6 +154,20 @@ const countWork = `
 			GROUP BY item_id) items) work
 	WHERE l.id = ANY ($1)`
 
+// countTurns is countWork for launches that ask conversations: each turn is a question.
+const countTurns = `
+	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
+	FROM launches l
+	CROSS JOIN LATERAL (
+		SELECT count(*) FILTER (WHERE is_done) AS done_items, coalesce(sum(failed), 0)::int AS failed
+		FROM (
+			SELECT bool_and(u.state = 'DONE' OR r.id IS NOT NULL) AS is_done, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
+			FROM units u` + turnsOfUnit + `
+			LEFT JOIN evaluation_runs r ON r.unit_id = u.id AND r.item_id = turn.id
+			WHERE u.launch_id = l.id
+			GROUP BY turn.id) items) work
+	WHERE l.id = ANY ($1)`
+
 // NewTask is what CreateTask stores: the task, its questions and how its first launch runs.
 type NewTask struct {
 	Task  Task // ID, settings and dataset; state, progress and times are the database's
@@ -154,7 +180,15 @@ type NewTask struct {
 // row is the task with what follows from the rest.
 func (n NewTask) row() Task {
 	task := n.Task
-	task.TotalItems, task.TotalVariants = len(n.Items), len(task.Variants)
+	task.TotalItems, task.TotalVariants, task.TotalConversations = len(n.Items), len(task.Variants), 0
+	for _, item := range n.Items {
+		if item.Turn == 1 {
+			task.TotalConversations++
+		}
+	}
+	if task.OnTurnFailure == "" {
+		task.OnTurnFailure = TurnFailureStops
+	}
 	if task.VariableNames == nil {
 		task.VariableNames = pq.StringArray{}
 	}
@@ -164,10 +198,12 @@ func (n NewTask) row() Task {
 const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
-		question_column, answer_column, dataset_id, dataset_version, variable_names, total_items, total_variants, created_by)
+		question_column, answer_column, dataset_id, dataset_version, variable_names, total_items, total_variants,
+		total_conversations, on_turn_failure, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
-		:question_column, :answer_column, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants, :created_by)`
+		:question_column, :answer_column, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
+		:total_conversations, :on_turn_failure, :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
@@ -198,7 +234,7 @@ const updateDraft = `
 	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
 		question_column = :question_column, answer_column = :answer_column, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
-		total_variants = :total_variants, updated_at = now()
+		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure, updated_at = now()
 	WHERE t.id = :id
 	  AND t.status = 'PENDING'
 	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`
@@ -267,36 +303,51 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) (
 		return nil, pg.Classify("read the tasks", err)
 	}
 	tasks, place := make([]Task, len(rows)), map[uuid.UUID]*Task{}
-	var atWork []uuid.UUID
+	atWork, inTurns := []uuid.UUID{}, []uuid.UUID{}
 	for n, row := range rows {
 		tasks[n] = row.Task
 		if final := row.Final; final != nil {
 			tasks[n].Unsuccessful = final.Failed + final.TimedOut
 		}
 		place[row.ID] = &tasks[n]
-		if row.AtWork != nil {
+		switch {
+		case row.AtWork == nil:
+		case row.TotalConversations > 0:
+			inTurns = append(inTurns, *row.AtWork)
+		default:
 			atWork = append(atWork, *row.AtWork)
 		}
 	}
 	if err := readTargets(ctx, db, place); err != nil {
 		return nil, err
 	}
-	if len(atWork) == 0 { // counting is a statement of its own: planning it takes longer than reading a task that has ended
-		return tasks, nil
+	for statement, launches := range map[string][]uuid.UUID{countWork: atWork, countTurns: inTurns} {
+		if err := addWork(ctx, db, place, statement, launches); err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
+}
+
+// addWork gives tasks the counts of launches at work. That is a statement of its own: planning it takes longer than reading a
+// task that has ended.
+func addWork(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task, statement string, launches []uuid.UUID) error {
+	if len(launches) == 0 {
+		return nil
 	}
 	var counts []struct {
 		TaskID       uuid.UUID `db:"task_id"`
 		Processed    int       `db:"processed"`
 		Unsuccessful int       `db:"unsuccessful"`
 	}
-	if err := sqlx.SelectContext(ctx, db, &counts, countWork, pq.Array(atWork)); err != nil {
-		return nil, pg.Classify("count the tasks' work", err)
+	if err := sqlx.SelectContext(ctx, db, &counts, statement, pq.Array(launches)); err != nil {
+		return pg.Classify("count the tasks' work", err)
 	}
 	for _, count := range counts {
-		task := place[count.TaskID]
+		task := tasks[count.TaskID]
 		task.Processed, task.Unsuccessful = count.Processed, count.Unsuccessful
 	}
-	return tasks, nil
+	return nil
 }
 
 // Containing returns a pattern for ILIKE that matches text anywhere; empty for an empty text.

@@ -254,6 +254,7 @@ const WorkerLostCode = "WORKER_LOST"
 const requeueLost = `
 	UPDATE units u
 	SET epoch = u.epoch + 1, losses = u.losses + 1, worker_id = NULL,
+		turns_failed = CASE WHEN l.status = 'RUNNING' AND u.losses + 1 >= $1 THEN u.turns_failed + u.turns - u.turns_done ELSE u.turns_failed END,
 		state = CASE WHEN l.status <> 'RUNNING' THEN 'STOPPED' WHEN u.losses + 1 < $1 THEN 'QUEUED' ELSE 'DONE' END,
 		outcome = CASE WHEN l.status = 'RUNNING' AND u.losses + 1 >= $1 THEN 'FAILED' END
 	FROM launches l
@@ -262,15 +263,6 @@ const requeueLost = `
 	  AND NOT EXISTS (
 		SELECT FROM workers w WHERE w.id = u.worker_id AND w.beat_at > now() - $2 * interval '1 second')
 	RETURNING u.id, u.state`
-
-const insertLostRuns = `
-	WITH done AS (
-		SELECT * FROM units WHERE id = ANY ($1)),` + Supersede + `
-	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, attempts, error_code, error_message)
-	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.variant, d.run_index, 'FAILED', d.losses, $2, $3
-	FROM done d
-	JOIN launches l ON l.id = d.launch_id
-	CROSS JOIN superseded`
 
 // RequeueLostUnits returns the units of dead workers to the queue, under a new epoch, and ends those that were
 // lost three times with a FAILED run; those of a launch that was stopped are stopped. It returns how many units
@@ -285,7 +277,7 @@ func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 			return pg.Classify("requeue lost units", err)
 		}
 		lost = len(units)
-		var given pq.Int64Array
+		var given []int64
 		for _, unit := range units {
 			if unit.State == "DONE" {
 				given = append(given, unit.ID)
@@ -294,8 +286,7 @@ func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 		if len(given) == 0 {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, insertLostRuns, given, WorkerLostCode, fmt.Sprintf("The worker running this call was lost %d times", maxLosses))
-		return pg.Classify("end units that were lost too often", err)
+		return EndOpenTurns(ctx, tx, given, WorkerLostCode, fmt.Sprintf("The worker running this call was lost %d times", maxLosses))
 	})
 	return lost, err
 }

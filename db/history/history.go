@@ -50,7 +50,7 @@ const listLaunches = `
 	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.variant, l.requested_by, l.requested_via, l.stopped_by, l.total_units,
 		l.created_at, l.started_at, l.finished_at, l.statistics,
 		CASE WHEN i.id IS NOT NULL THEN (
-			SELECT count(*) FROM evaluation_items WHERE task_id = l.task_id AND question_id <= i.question_id) END AS question_number
+			SELECT count(*) FROM evaluation_items WHERE task_id = l.task_id AND sort_key <= i.sort_key) END AS question_number
 	FROM launches l
 	LEFT JOIN evaluation_items i ON i.id = l.item_id
 	WHERE l.task_id = $1 AND ($2::uuid IS NULL OR l.id = $2)
@@ -136,7 +136,7 @@ func (h History) Runs(ctx context.Context, launchID uuid.UUID, limit int, page d
 const listNewestRuns = `
 	SELECT ` + report.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
 		i.question_id, i.question,
-		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND question_id <= i.question_id) AS number
+		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
 	FROM (
 		SELECT * FROM evaluation_runs
 		WHERE launch_id = (SELECT id FROM launches WHERE task_id = $1 ORDER BY number DESC LIMIT 1)

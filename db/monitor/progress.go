@@ -72,10 +72,10 @@ const readProgress = `
 		ORDER BY number DESC
 		LIMIT 1) l ON true
 	LEFT JOIN LATERAL ( -- its units, from the thin table
-		SELECT count(*) FILTER (WHERE state = 'DONE') AS done,
-			count(*) FILTER (WHERE outcome <> 'SUCCEEDED') AS failed,
+		SELECT coalesce(sum(CASE WHEN state = 'DONE' THEN turns ELSE turns_done END), 0) AS done,
+			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed ELSE CAST(outcome <> 'SUCCEEDED' AS int) END), 0) AS failed,
 			count(*) FILTER (WHERE state = 'RUNNING') AS running,
-			count(*) FILTER (WHERE state = 'QUEUED') AS queued
+			coalesce(sum(turns - turns_done) FILTER (WHERE state IN ('QUEUED', 'RUNNING')), 0) - count(*) FILTER (WHERE state = 'RUNNING') AS queued
 		FROM units
 		WHERE launch_id = l.id) u ON true
 	LEFT JOIN LATERAL ( -- current runs, while no launch works; without those that a waiting retry will repeat

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
 	"wending/db"
@@ -20,8 +21,9 @@ type Recorder struct{ db *pg.Pool }
 // New returns a recorder of the store's database.
 func New(store *db.Store) Recorder { return Recorder{store.Pool()} }
 
-// Result is the outcome of a unit that a worker records.
+// Result is the outcome of a unit that a worker records – of a conversation, of one of its turns.
 type Result struct {
+	// Unit has the item that was asked.
 	Unit   db.Unit
 	Status db.RunStatus
 	// Response is what the agent answered, byte for byte; nil if nothing arrived.
@@ -37,6 +39,8 @@ type Result struct {
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
 	FirstTokenMS *int
+	// Turn tells what becomes of the conversation; nil for a single question.
+	Turn *Turn
 	// Evaluations are what the task's evaluators say of the answer; none of one that failed.
 	Evaluations []db.Evaluation
 	// Passed and Score sum them up.
@@ -44,11 +48,33 @@ type Result struct {
 	Score  *float64
 }
 
-// Results without evaluations, those of most tasks, are recorded by a shorter statement: it is planned each time.
+// Turn is what becomes of a conversation after one of its turns.
+type Turn struct {
+	// ConversationID is by which the agent knows the conversation; empty if it has not said.
+	ConversationID string
+	// Later are the items of the turns after it. If the conversation stops, they are not reached.
+	Later []int64
+	Stops bool
+}
+
+// HasMore reports that the worker asks the next turn; otherwise the unit is done.
+func (t *Turn) HasMore() bool { return t != nil && len(t.Later) > 0 && !t.Stops }
+
+// NotReached are the items of the turns that are not asked any more.
+func (t *Turn) NotReached() []int64 {
+	if t == nil || !t.Stops {
+		return nil
+	}
+	return t.Later
+}
+
+// Results without evaluations or turns, those of most tasks, are recorded by a shorter statement: it is planned each time.
 const (
-	recordResults = ofUnits + insertRuns + `
+	recordResults = ofUnits + doneUnits + db.Supersede + insertRuns + `
 	RETURNING unit_id`
-	recordJudged = ofUnits + `,
+	recordJudged = ofUnits + doneUnits + db.Supersede + `,` + storeJudged
+	recordTurns  = ofUnits + doneTurns + db.Supersede + `,` + storeJudged
+	storeJudged  = `
 	stored AS (` + insertRuns + `
 	RETURNING id, unit_id),
 	judged AS (
@@ -72,24 +98,46 @@ const ofUnits = `
 			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]),
 			CAST(:passed AS bool[]), CAST(:scores AS float8[]))
 		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
-			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, passed, score)),
+			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, passed, score)),`
+
+const doneUnits = `
 	done AS (
 		UPDATE units u
 		SET state = 'DONE', outcome = g.status, worker_id = NULL
 		FROM given g
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
-		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index),` + db.Supersede
+		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index, CAST(NULL AS text) AS conversation_id),`
+
+// A turn may have been stored although the reply was lost: its unit is still the worker's.
+const doneTurns = `
+	turn AS (
+		SELECT * FROM unnest(
+			CAST(:units AS bigint[]), CAST(:items AS bigint[]), CAST(:conversations AS text[]), CAST(:more AS bool[]), CAST(:unreached AS int[]))
+		AS t (unit_id, item_id, conversation_id, has_more, unreached)),
+	done AS (
+		UPDATE units u
+		SET state = CASE WHEN t.has_more THEN 'RUNNING' ELSE 'DONE' END,
+			worker_id = CASE WHEN t.has_more THEN u.worker_id END,
+			outcome = CASE WHEN t.has_more THEN NULL WHEN u.turns_failed > 0 THEN 'FAILED' ELSE g.status END,
+			losses = 0,
+			turns_done = u.turns_done + 1 + t.unreached,
+			turns_failed = u.turns_failed + CAST(g.status <> 'SUCCEEDED' AS int) + t.unreached
+		FROM given g
+		JOIN turn t ON t.unit_id = g.unit_id
+		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch
+		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = t.unit_id AND r.item_id = t.item_id)
+		RETURNING u.id, u.launch_id, t.item_id, u.variant, u.target, u.run_index, nullif(t.conversation_id, '') AS conversation_id),`
 
 const insertRuns = `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 		answer_key, latency_ms, attempts, error_code, error_message,
-		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, cost, passed, score)
+		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, cost, passed, score, conversation_id)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
 		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
 		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms,
-		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score
+		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id
 	FROM given g
 	JOIN done d ON d.id = g.unit_id
 	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
@@ -102,8 +150,10 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 	const known = `
 		SELECT r.unit_id
 		FROM evaluation_runs r
-		JOIN unnest($1::bigint[], $2::int[]) AS g (unit_id, epoch) ON r.unit_id = g.unit_id AND r.epoch = g.epoch`
+		JOIN unnest($1::bigint[], $2::int[], $3::bigint[]) AS g (unit_id, epoch, item_id)
+			ON r.unit_id = g.unit_id AND r.epoch = g.epoch AND r.item_id = g.item_id`
 	n := len(results)
+	var ofTurns turns
 	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
 	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
@@ -124,8 +174,8 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 		codes[n], messages[n] = result.ErrorCode, storableText(result.ErrorMessage)
 		passed[n], scores[n] = result.Passed, result.Score
 		judged.add(result)
+		ofTurns.add(result)
 	}
-	var stored []int64
 	arguments := map[string]any{
 		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
 		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
@@ -133,18 +183,22 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first),
 		"passed": pq.Array(passed), "scores": pq.Array(scores),
 	}
-	statement := recordResults
-	if len(judged.units) > 0 {
+	var stored []int64
+	switch {
+	case ofTurns.any:
+		stored, err = r.recordTurns(ctx, results, judged, ofTurns, arguments)
+	case len(judged.units) > 0:
 		judged.bind(arguments)
-		statement = recordJudged
+		err = pg.SelectNamed(ctx, r.db, &stored, recordJudged, arguments)
+	default:
+		err = pg.SelectNamed(ctx, r.db, &stored, recordResults, arguments)
 	}
-	err = pg.SelectNamed(ctx, r.db, &stored, statement, arguments)
 	if err != nil {
 		return nil, pg.Classify("record results", err)
 	}
 	if len(stored) < n {
 		var before []int64
-		if err := r.db.SelectContext(ctx, &before, known, ids, epochs); err != nil {
+		if err := r.db.SelectContext(ctx, &before, known, ids, epochs, ofTurns.items); err != nil {
 			return nil, pg.Classify("look for recorded results", err)
 		}
 		stored = append(stored, before...)
@@ -155,6 +209,29 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 		}
 	}
 	return refused, nil
+}
+
+// recordTurns stores a batch that has turns, with those that are not reached any more.
+func (r Recorder) recordTurns(ctx context.Context, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
+	judged.bind(arguments)
+	turns.bind(arguments)
+	err = r.db.InTx(ctx, "record turns", func(tx *sqlx.Tx) error {
+		stored = nil
+		if err := pg.SelectNamed(ctx, tx, &stored, recordTurns, arguments); err != nil {
+			return err
+		}
+		var ended []int64
+		for _, result := range results {
+			if len(result.Turn.NotReached()) > 0 && slices.Contains(stored, result.Unit.ID) {
+				ended = append(ended, result.Unit.ID)
+			}
+		}
+		if len(ended) == 0 {
+			return nil
+		}
+		return db.EndOpenTurns(ctx, tx, ended, "", "")
+	})
+	return stored, err
 }
 
 // storableText replaces what PostgreSQL's text cannot hold: NUL becomes ␀, an invalid byte of UTF-8 becomes �.
@@ -188,4 +265,27 @@ func (v *verdicts) bind(arguments map[string]any) {
 	} {
 		arguments[name] = column
 	}
+}
+
+// turns are what becomes of the conversations of a batch of results, column by column; a single question is a conversation
+// that ends.
+type turns struct {
+	any           bool
+	items         pq.Int64Array
+	conversations pq.StringArray
+	more          pq.BoolArray
+	unreached     pq.Int64Array
+}
+
+func (t *turns) add(result Result) {
+	conversation := ""
+	if result.Turn != nil {
+		t.any, conversation = true, storableText(result.Turn.ConversationID)
+	}
+	t.items, t.conversations = append(t.items, result.Unit.Item.ID), append(t.conversations, conversation)
+	t.more, t.unreached = append(t.more, result.Turn.HasMore()), append(t.unreached, int64(len(result.Turn.NotReached())))
+}
+
+func (t *turns) bind(arguments map[string]any) {
+	arguments["items"], arguments["conversations"], arguments["more"], arguments["unreached"] = t.items, t.conversations, t.more, t.unreached
 }

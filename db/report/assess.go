@@ -163,7 +163,7 @@ func (q Question) ParseDifferences() (all []stability.Difference, err error) {
 func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
 	const read = `
 		SELECT n.number, n.id, coalesce(q.variant, 0) AS variant, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences, q.newest_run_id, q.runs
-		FROM (SELECT id, row_number() OVER (ORDER BY question_id) AS number FROM evaluation_items WHERE task_id = $1) n
+		FROM (SELECT id, row_number() OVER (ORDER BY sort_key) AS number FROM evaluation_items WHERE task_id = $1) n
 		LEFT JOIN question_statistics q ON q.item_id = n.id
 		WHERE n.id = ANY ($2)
 		ORDER BY n.id, q.variant`

@@ -40,7 +40,7 @@ const readComparable = `
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost, r.pass_share, r.score
 	FROM (
-		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
+		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
 			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item
 		FROM evaluation_items i
 		JOIN evaluation_tasks t ON t.id = i.task_id

@@ -55,7 +55,7 @@ const readExport = `
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = v.number
 	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.variant = v.number AND r.is_current
 	WHERE i.task_id = $1
-	ORDER BY i.question_id, v.number, r.run_index`
+	ORDER BY i.sort_key, v.number, r.run_index`
 
 // exportLine is a row of readExport; the run's fields are nil for an item without runs.
 type exportLine struct {

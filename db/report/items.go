@@ -16,7 +16,7 @@ import (
 func (r Report) FirstItems(ctx context.Context, taskID uuid.UUID, count int) ([]db.Item, error) {
 	var items []db.Item
 	err := r.db.SelectContext(ctx, &items,
-		`SELECT `+db.ItemColumns+` FROM evaluation_items i WHERE i.task_id = $1 ORDER BY i.question_id LIMIT $2`, taskID, count)
+		`SELECT `+db.ItemColumns+` FROM evaluation_items i WHERE i.task_id = $1 ORDER BY i.sort_key LIMIT $2`, taskID, count)
 	return items, pg.Classify("read the first questions", err)
 }
 
@@ -24,7 +24,7 @@ func (r Report) FirstItems(ctx context.Context, taskID uuid.UUID, count int) ([]
 func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 	var items []db.Item
 	err := r.db.SelectContext(ctx, &items,
-		`SELECT `+db.ItemColumns+` FROM evaluation_items i WHERE i.id = ANY ($1) ORDER BY i.question_id`, pq.Int64Array(ids))
+		`SELECT `+db.ItemColumns+` FROM evaluation_items i WHERE i.id = ANY ($1) ORDER BY i.sort_key`, pq.Int64Array(ids))
 	return items, pg.Classify("read the questions", err)
 }
 
@@ -57,7 +57,7 @@ func (f Filter) judges() bool {
 
 // sorts are what items may be ordered by.
 var sorts = map[string]string{
-	"question_id": "i.question_id",
+	"question_id": "i.sort_key",
 	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
 	"pass_rate":   "(SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / nullif(count(r.passed), 0) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))",
 	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
@@ -124,10 +124,10 @@ func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page
 	list := `
 		SELECT ` + db.ItemColumns + `
 		FROM evaluation_items i` + filter.where() + `
-		ORDER BY ` + order + ` NULLS LAST, i.question_id
+		ORDER BY ` + order + ` NULLS LAST, i.sort_key
 		LIMIT :size OFFSET :offset`
 	if name == "" || name == "question_id" { // the index has no nulls
-		list = strings.Replace(list, order+" NULLS LAST, i.question_id", order, 1)
+		list = strings.Replace(list, order+" NULLS LAST, i.sort_key", order, 1)
 	}
 	err = pg.SelectNamed(ctx, r.db, &items, list, arguments)
 	return items, total, pg.Classify("read the questions", err)

@@ -72,7 +72,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes,", measures+countVerdicts
 	}
 	return `
-	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.question_id) AS number,
+	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
@@ -94,7 +94,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		WHERE own.task_id = $1 AND ($4 = 0 OR q.variant = $4)
 		GROUP BY q.item_id) q ON q.item_id = i.id
 	WHERE i.task_id = $1
-	ORDER BY i.question_id`
+	ORDER BY i.sort_key`
 }
 
 // Summaries returns a summary of each of the task's items, in the order of pages and exports, by the runs of one variant,
@@ -185,11 +185,14 @@ type Retry struct {
 // Retrying returns those of the items that the task's active launch asks again, by their ids.
 func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Retry, error) {
 	const read = `
-		SELECT i.id AS item_id, count(u.id) FILTER (WHERE u.state NOT IN ('QUEUED', 'RUNNING')) AS done, count(u.id) AS total
+		SELECT i.id AS item_id, count(u.id) AS total,
+			count(u.id) FILTER (
+				WHERE u.state NOT IN ('QUEUED', 'RUNNING') OR EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = u.id AND r.item_id = i.id)) AS done
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		JOIN evaluation_items i ON i.task_id = t.id AND i.id = ANY ($2)
-		LEFT JOIN units u ON u.launch_id = l.id AND u.item_id = i.id
+		LEFT JOIN units u ON u.launch_id = l.id AND u.item_id = ANY (ARRAY( -- of a turn, those that begin with one before it
+			SELECT i.id UNION SELECT id FROM evaluation_items WHERE task_id = i.task_id AND series = i.series AND turn < i.turn))
 		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
 		GROUP BY i.id, l.id, t.runs_per_item, t.total_variants
 		HAVING count(u.id) > 0

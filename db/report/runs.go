@@ -57,7 +57,7 @@ func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit in
 	const query = `
 		SELECT ` + RunColumns + `, left(r.response_body, $3) AS response_body,
 			i.question_id, i.question, r.launch_id,
-			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND question_id <= i.question_id) AS number
+			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
 		FROM evaluation_runs r
 		JOIN evaluation_items i ON i.id = r.item_id
 		WHERE r.task_id = $1 AND r.id = $2`

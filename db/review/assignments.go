@@ -38,7 +38,7 @@ func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][
 func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questions int) [][]string) error {
 	const (
 		lock    = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`
-		read    = `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY question_id`
+		read    = `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key`
 		reset   = `DELETE FROM review_assignments WHERE item_id IN (SELECT id FROM evaluation_items WHERE task_id = $1)`
 		install = `INSERT INTO review_assignments (item_id, reviewer) SELECT * FROM unnest($1::bigint[], $2::text[])`
 	)

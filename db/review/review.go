@@ -165,7 +165,7 @@ const listReviews = `
 	FROM reviews v
 	JOIN evaluation_items i ON i.id = v.item_id
 	WHERE i.task_id = $1 AND v.is_current AND v.is_withdrawn = $4 AND ($2 = '' OR v.reviewer = $2) AND ($3 = '' OR v.verdict = $3)
-	ORDER BY i.question_id, v.variant, coalesce(v.run_index, 0), v.reviewer`
+	ORDER BY i.sort_key, v.variant, coalesce(v.run_index, 0), v.reviewer`
 
 // List returns the current reviews of a task, in the order of its pages; an empty reviewer or verdict means all.
 func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string, verdict Verdict) (reviews []Review, err error) {

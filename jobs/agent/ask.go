@@ -116,7 +116,11 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	if err != nil {
 		return protocol.Failure(protocol.CodeParse, "The request body cannot be built: "+err.Error())
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, q.URL, bytes.NewReader(body))
+	address, err := spoken.Address(q)
+	if err != nil {
+		return protocol.Failure(protocol.CodeNetwork, "The agent's URL cannot be used")
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
 	if err != nil {
 		return protocol.Failure(protocol.CodeNetwork, "The agent's URL cannot be used")
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"wending/db"
 )
 
 // assessEvery is how often questions whose runs were recorded are looked at: many at once cost little more than one.
@@ -27,12 +25,12 @@ type assessor struct {
 	pending map[int64]bool
 }
 
-// note takes the questions of units whose results were recorded.
-func (a *assessor) note(units []db.Unit) {
+// note takes the questions, by their ids, whose results were recorded.
+func (a *assessor) note(items []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, unit := range units {
-		a.pending[unit.Item.ID] = true
+	for _, item := range items {
+		a.pending[item] = true
 	}
 }
 

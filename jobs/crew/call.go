@@ -38,7 +38,7 @@ func newRetry() retryClock {
 // is to be returned, because the call was cut.
 func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 	ctx := c.calls
-	answer := c.ask(ctx, unit.Unit)
+	answer, conversationID := c.ask(ctx, unit)
 	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
 		return nil, false
 	}
@@ -51,6 +51,9 @@ func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 	}
 	if !agent.MayRetry(answer, target.RetryOn) || unit.attempt > c.Task.MaxRetries {
 		outcome := newResult(unit.Unit, answer, unit.attempt)
+		if unit.turn != nil {
+			outcome.Turn = c.endTurn(unit.turn, answer, conversationID)
+		}
 		if outcome.Status == db.RunSucceeded && len(c.Rules) > 0 {
 			c.judge(&outcome, answer)
 		}
@@ -68,7 +71,12 @@ func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 // the unit is parked again; otherwise a unit that may not be called is to be returned: the launch was stopped, the worker
 // is leaving, or the unit may already belong to another worker.
 func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
-	if unit.attempt > 1 {
+	if unit.Series != nil && unit.turn == nil {
+		if may, isParked := c.readTurn(unit); !may {
+			return false, isParked
+		}
+	}
+	if unit.isParked {
 		asked := time.Now()
 		wait, reserved, err := c.Store.ReserveCall(c.calls, c.Call, unit.Unit)
 		switch {
@@ -89,10 +97,14 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 
 // ask makes one call. If decoding the answer panics, the run is recorded as failed; otherwise the unit would
 // fail on one worker after another.
-func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
+func (c *crew) ask(ctx context.Context, unit claimed) (answer protocol.Answer, conversationID string) {
 	start, variant := time.Now(), c.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
-	request.IdempotencyKey = tasks.IdempotencyKey(c.LaunchID, unit.ID)
+	request.IdempotencyKey = tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item)
+	if unit.turn != nil {
+		tasks.Continue(&request, c.Task, variant, unit.turn.Turn, tasks.SessionID(c.LaunchID, unit.ID))
+		request.IsTooLong = request.IsTooLong || unit.turn.isTooLong
+	}
 	client := c.Agents
 	if c.Task.Targets[unit.Target-1].Kind == db.TargetModel {
 		client = c.Models
@@ -103,7 +115,10 @@ func (c *crew) ask(ctx context.Context, unit db.Unit) (answer protocol.Answer) {
 			ErrorMessage: "The answer could not be read because of an internal error",
 		}
 	}
-	return answer
+	if conversationID = answer.ConversationID; conversationID == "" {
+		conversationID = request.ConversationID
+	}
+	return answer, conversationID
 }
 
 // judge has the task's evaluators judge an answer. If that panics, the answer is recorded without verdicts.

@@ -259,10 +259,19 @@ func (c *crew) returnUnits(units []db.Unit) {
 	c.Holdings.release(units, c.Store.ReturnUnits(ctx, units))
 }
 
-// stored releases units whose results were recorded or refused.
-func (c *crew) stored(units, refused []db.Unit) {
-	c.Holdings.release(units, nil)
-	c.assessor.note(units)
+// stored releases units whose results were recorded or refused. Those of conversations with further turns stay.
+func (c *crew) stored(results []record.Result, refused []db.Unit) {
+	var ended []db.Unit
+	var items []int64
+	for _, result := range results {
+		items = append(items, result.Unit.Item.ID)
+		items = append(items, result.Turn.NotReached()...)
+		if !result.Turn.HasMore() {
+			ended = append(ended, result.Unit)
+		}
+	}
+	c.Holdings.release(ended, nil)
+	c.assessor.note(items)
 	for _, unit := range refused {
 		c.Observer.LateResult()
 		c.Log.WarnContext(c.Calls, "late result rejected, another worker has the unit", "unit_id", unit.ID, "epoch", unit.Epoch)

@@ -130,9 +130,14 @@ func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 		return nil
 	}
 	result, isParked := c.attempt(unit)
-	if result != nil {
-		recorded = c.recorder.record(*result)
-	}
 	isKept = isParked || result != nil
+	if result == nil {
+		return nil
+	}
+	recorded = c.recorder.record(*result)
+	if result.Turn.HasMore() {
+		<-recorded // a crash must not cost more than the turn in flight
+		c.nextTurn(unit)
+	}
 	return recorded
 }

@@ -27,9 +27,9 @@ type recorder struct {
 	// ctx ends when results that could not be recorded must be abandoned.
 	ctx     context.Context
 	contain func(doing string, work func()) (panicked bool)
-	// onStored is called for units whose results are decided, with those that were refused; onAbandoned for units
+	// onStored is called for results that are decided, with the units of those that were refused; onAbandoned for units
 	// whose results were given up.
-	onStored    func(units, refused []db.Unit)
+	onStored    func(results []record.Result, refused []db.Unit)
 	onAbandoned func([]db.Unit)
 	outcomes    chan outcome
 }
@@ -98,7 +98,7 @@ func (r *recorder) recordBatch(batch []record.Result) {
 	for {
 		refused, err := r.store.Record(r.ctx, r.taskID, batch)
 		if err == nil {
-			r.onStored(unitsOf(batch), refused)
+			r.onStored(batch, refused)
 			return
 		}
 		r.log.WarnContext(r.ctx, "results not recorded, will retry", "results", len(batch), "error", err)
@@ -124,8 +124,11 @@ func (r *recorder) recordBatch(batch []record.Result) {
 
 // unrecordable replaces a result that the database refuses.
 func unrecordable(result record.Result) record.Result {
+	if result.Turn != nil { // what follows would be asked as if this had been answered
+		result.Turn.Stops = true
+	}
 	return record.Result{
-		Unit: result.Unit, Status: db.RunFailed, LatencyMS: result.LatencyMS, Attempts: result.Attempts,
+		Unit: result.Unit, Turn: result.Turn, Status: db.RunFailed, LatencyMS: result.LatencyMS, Attempts: result.Attempts,
 		ErrorCode: codeInternal, ErrorMessage: "The answer could not be stored because of an internal error",
 	}
 }

@@ -53,8 +53,12 @@ type claimed struct {
 	db.Unit
 	at        time.Time
 	isLimited bool
-	// attempt is the number of the next call, from 1. A later one than the first is due at, and needs a rate-limit slot.
+	// attempt is the number of the next call, from 1.
 	attempt int
+	// isParked reports that the unit was parked: its next call is due at, and needs a rate-limit slot of its own.
+	isParked bool
+	// turn is the turn of a conversation that is asked next; nil for a single question, and until it is read.
+	turn *openTurn
 	// retry spaces the attempts.
 	retry retryClock
 }
@@ -135,7 +139,7 @@ func (s *supply) end(unit claimed, took time.Duration) {
 func (s *supply) park(unit claimed, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unit.at = time.Now().Add(wait)
+	unit.at, unit.isParked = time.Now().Add(wait), true
 	s.parked = append(s.parked, unit)
 	s.lineLocked(unit).parked++
 	time.AfterFunc(wait, s.signal)

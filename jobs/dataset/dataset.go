@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -62,6 +63,13 @@ const (
 	columnContext  = "user_context"
 )
 
+// The columns that make turns of a conversation of rows, by the names that they may have: the first that is there counts.
+// Their values are variables, too, and nothing more where the other column is missing.
+var (
+	columnsSeries = []string{"series", "session_group", "series_index"}
+	columnsTurn   = []string{"turn", "order_in_series"}
+)
+
 // Columns are the columns of a file that take the places of question and standard_answer; empty means those of that name.
 type Columns struct{ Question, Answer string }
 
@@ -102,8 +110,21 @@ type Row struct {
 	Number                               int
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
+	// Series names the conversation that the row is a turn of, Turn is which: 1, 2, 3 …; empty and 0 for a single question.
+	Series string
+	Turn   int
 	// Variables are the row's values of Dataset.VariableNames, in their order.
 	Variables []string
+}
+
+// Conversations is how many conversations there are, those of one turn included.
+func (d *Dataset) Conversations() (count int) {
+	for _, row := range d.Rows {
+		if row.Turn == 1 {
+			count++
+		}
+	}
+	return count
 }
 
 // Error says what is wrong with a file. Problem, with Args, names the message in the catalogues.
@@ -233,6 +254,8 @@ type collector struct {
 	columnOf map[string]int
 	// names has every column's name, by its position; an empty name is a column without one.
 	names []string
+	// series and turn are where the columns of conversations stand; -1 where the file has not both.
+	series, turn int
 	// variables are the positions of the columns that are kept as variables.
 	variables []int
 	invalid   []RowError
@@ -312,6 +335,9 @@ func (c *collector) header(cells []string) error {
 		c.names = append(c.names, name)
 	}
 	c.set.Columns = columns
+	if c.series, c.turn = c.positionOf(columnsSeries), c.positionOf(columnsTurn); c.series < 0 || c.turn < 0 {
+		c.series, c.turn = -1, -1
+	}
 	var missing []string
 	for _, name := range []string{columnQuestion, columnAnswer} {
 		if _, ok := c.columnOf[name]; !ok {
@@ -327,6 +353,18 @@ func (c *collector) header(cells []string) error {
 	refused := problem(CodeSchemaInvalid, "missing", "Missing", strings.Join(missing, ", "), "Found", shorten(strings.Join(columns, ", "), 200))
 	refused.Columns = columns
 	return refused
+}
+
+// positionOf returns where the first of these variables stands; -1 where the file has none of them.
+func (c *collector) positionOf(names []string) int {
+	for _, name := range names {
+		for _, n := range c.variables {
+			if strings.EqualFold(c.names[n], name) {
+				return n
+			}
+		}
+	}
+	return -1
 }
 
 // role is what a column holds, by its name in lower case; empty for a variable.
@@ -415,6 +453,32 @@ func (c *collector) row(number int, cells []string) {
 		fail(columnID, "long_id", "Max", 255)
 		return
 	}
+	if c.series >= 0 {
+		at := func(n int) string {
+			if n < len(cells) {
+				return clean(cells[n])
+			}
+			return ""
+		}
+		series, turn := at(c.series), at(c.turn)
+		switch number, isTurn := turnOf(turn); {
+		case series == "" && turn == "":
+		case series == "":
+			fail(c.names[c.series], "turn_without_series", "Turn", shorten(turn, 20))
+			return
+		case turn == "":
+			fail(c.names[c.turn], "series_without_turn", "Series", shorten(series, 80))
+			return
+		case !isTurn:
+			fail(c.names[c.turn], "turn_invalid", "Turn", shorten(turn, 20))
+			return
+		case len([]rune(series)) > 255:
+			fail(c.names[c.series], "long_series", "Max", 255)
+			return
+		default:
+			row.Series, row.Turn = series, number
+		}
+	}
 	if len(c.set.VariableNames) > 0 {
 		row.Variables = make([]string, 0, len(c.set.VariableNames))
 	}
@@ -426,6 +490,42 @@ func (c *collector) row(number int, cells []string) {
 		row.Variables = append(row.Variables, value)
 	}
 	c.set.Rows = append(c.set.Rows, row)
+}
+
+// turnOf reads the number of a turn. Sheets write whole numbers with a fraction of zeros, too.
+func turnOf(text string) (turn int, isTurn bool) {
+	whole, fraction, _ := strings.Cut(text, ".")
+	turn, err := strconv.Atoi(whole)
+	return turn, err == nil && turn > 0 && strings.Trim(fraction, "0") == ""
+}
+
+// checkTurns reports repeated and missing turns.
+func (c *collector) checkTurns() (wrong []RowError) {
+	turns := map[string]map[int]int{} // series → turn → row
+	for _, row := range c.set.Rows {
+		if row.Series == "" {
+			continue
+		}
+		if turns[row.Series] == nil {
+			turns[row.Series] = map[int]int{}
+		}
+		if first, isThere := turns[row.Series][row.Turn]; isThere {
+			wrong = append(wrong, RowError{Row: row.Number, Column: c.names[c.turn], Problem: "turn_repeated",
+				Args: map[string]any{"Series": shorten(row.Series, 80), "Turn": row.Turn, "First": first}})
+			continue
+		}
+		turns[row.Series][row.Turn] = row.Number
+	}
+	for _, row := range c.set.Rows {
+		if row.Turn < 2 {
+			continue
+		}
+		if _, follows := turns[row.Series][row.Turn-1]; !follows {
+			wrong = append(wrong, RowError{Row: row.Number, Column: c.names[c.turn], Problem: "turn_gap",
+				Args: map[string]any{"Series": shorten(row.Series, 80), "Turn": row.Turn, "Missing": row.Turn - 1}})
+		}
+	}
+	return wrong
 }
 
 // finish gives rows without an id theirs and reports what is wrong with the rows, all together.
@@ -447,6 +547,9 @@ func (c *collector) finish(content []byte) error {
 			continue
 		}
 		rowOf[row.QuestionID] = row.Number
+	}
+	if len(c.invalid) == 0 { // otherwise turns may be missing because their rows are invalid
+		c.invalid = c.checkTurns()
 	}
 	var e *Error
 	switch {

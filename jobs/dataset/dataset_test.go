@@ -61,6 +61,55 @@ func TestEveryRealQuestionSetIsRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"series", "turn", "category"}, set.VariableNames)
 	require.Equal(t, []string{"mt-81", "1", "writing"}, set.Rows[0].Variables)
+	require.Equal(t, 80, set.Conversations())
+	require.Equal(t, "mt-81", set.Rows[1].Series)
+	require.Equal(t, 2, set.Rows[1].Turn)
+}
+
+func TestTurnsOfConversations(t *testing.T) {
+	t.Parallel()
+	read := func(content string) (*dataset.Dataset, error) {
+		return dataset.Read(t.Context(), "q.csv", []byte(content), dataset.Columns{})
+	}
+	for name, columns := range map[string]string{"the contract's": "series,turn", "aico's": "session_group,order_in_series", "spec/002's": "Series_Index, TURN "} {
+		set, err := read("question,standard_answer," + columns + "\nq2,a,x,2\nsingle,a,,\nq1,a,x,1.0\n")
+		require.NoError(t, err, name)
+		var turns []string
+		for _, row := range set.Rows {
+			turns = append(turns, fmt.Sprintf("%s%d", row.Series, row.Turn))
+		}
+		require.Equal(t, []string{"x2", "0", "x1"}, turns, name)
+		require.Len(t, set.VariableNames, 2, "%s: they stay variables", name)
+	}
+	set, err := read("question,standard_answer,turn\nq,a,x\n")
+	require.NoError(t, err, "one of the columns alone is a plain variable")
+	require.Zero(t, set.Conversations())
+
+	for rows, wrong := range map[string]string{
+		"x,1 x,3":     "3 turn_gap",
+		"x,2":         "2 turn_gap",
+		"x,1 x,1":     "3 turn_repeated",
+		"x,1 x,":      "3 series_without_turn",
+		"x,1 ,2":      "3 turn_without_series",
+		"x,one":       "2 turn_invalid",
+		"x,0":         "2 turn_invalid",
+		"x,1.5":       "2 turn_invalid",
+		"x,1 y,2 x,4": "3 turn_gap 4 turn_gap",
+	} {
+		content := "question,standard_answer,series,turn\n"
+		for n, row := range strings.Fields(rows) {
+			content += fmt.Sprintf("q%d,a,%s\n", n, row)
+		}
+		_, err := read(content)
+		refused := (*dataset.Error)(nil)
+		require.ErrorAs(t, err, &refused, rows)
+		require.Equal(t, dataset.CodeRowInvalid, refused.Code, rows)
+		var found []string
+		for _, detail := range refused.Details {
+			found = append(found, fmt.Sprintf("%d %s", detail.Row, detail.Problem))
+		}
+		require.Equal(t, wrong, strings.Join(found, " "), rows)
+	}
 }
 
 // The verdict on every bad file: the error's code and what it names, or how many rows are accepted.

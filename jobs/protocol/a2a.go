@@ -16,6 +16,9 @@ var a2a = Protocol{
 		_ = json.Unmarshal(q.ExtraPayload, &given) // merging it reports what is wrong with it
 		part := map[string]any{"text": q.whole()}
 		message := map[string]any{"messageId": q.IdempotencyKey, "role": "ROLE_USER", "parts": []any{part}}
+		if q.ConversationID != "" {
+			message["contextId"] = q.ConversationID
+		}
 		method := given.Method
 		if !strings.HasPrefix(method, "Send") {
 			part["kind"], message["kind"], message["role"] = "text", "message", "user"
@@ -54,6 +57,9 @@ func (r *a2aReader) take(e wire.Event) {
 		return
 	}
 	r.isOwn = true
+	for _, of := range []wire.Value{result, at(result, "task"), at(result, "message"), at(result, "statusUpdate")} {
+		r.inConversation(of, "contextId")
+	}
 	kind := textOf(result, "kind")
 	if message, ok := result.Get("message"); ok && kind == "" { // 1.0
 		r.replace(partsText(message))

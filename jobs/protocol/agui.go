@@ -1,18 +1,25 @@
 package protocol
 
-import "wending/jobs/wire"
+import (
+	"fmt"
+
+	"wending/jobs/wire"
+)
 
 // agUI is the AG-UI protocol. Source: docs.ag-ui.com, "Events".
 var agUI = Protocol{
-	Name: "ag-ui", Label: "AG-UI", paths: []string{"/agui", "/ag-ui", "/awp"},
+	Name: "ag-ui", Label: "AG-UI", takesSession: true, paths: []string{"/agui", "/ag-ui", "/awp"},
 	body: func(q Request) map[string]any {
 		messages := []map[string]string{}
 		if system := q.system(); system != "" {
 			messages = append(messages, map[string]string{"id": "s1", "role": "system", "content": system})
 		}
+		for n, said := range q.History {
+			messages = append(messages, map[string]string{"id": fmt.Sprintf("h%d", n+1), "role": said.Role, "content": said.Content})
+		}
 		messages = append(messages, map[string]string{"id": "u1", "role": "user", "content": q.User()})
 		return map[string]any{
-			"threadId": q.IdempotencyKey, "runId": q.IdempotencyKey, "state": map[string]any{}, "messages": messages,
+			"threadId": q.conversation(q.IdempotencyKey), "runId": q.IdempotencyKey, "state": map[string]any{}, "messages": messages,
 			"tools": []any{}, "context": []any{}, "forwardedProps": map[string]any{},
 		}
 	},

@@ -39,8 +39,15 @@ type Request struct {
 	UserContext    *string
 	// Variables are the row's other values, for Template.
 	Variables map[string]string
-	SessionID string
-	Stream    bool
+	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation, History is what
+	// was said before, oldest first, and ConversationID is by which the agent knows the conversation, empty until it has said.
+	// BegunIn is the session in which the agent's conversation began: another one if an earlier launch asked the first turns.
+	IsTurn         bool
+	SessionID      string
+	ConversationID string
+	BegunIn        string
+	History        []Message
+	Stream         bool
 	// Model is the name of the model, for protocols that have one.
 	Model string
 	// Template is a JSON object that takes the place of the protocol's body: its strings may hold {{question}}, {{session_id}}
@@ -58,6 +65,13 @@ type Request struct {
 	RawLimit int
 }
 
+// Message is what one side of a conversation said.
+type Message struct {
+	// Role is user or assistant.
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
 // Answer is the outcome of a call.
 type Answer struct {
 	Status Status
@@ -71,6 +85,8 @@ type Answer struct {
 	// FirstToken is when the first piece of a streamed answer came; zero means that it was not streamed.
 	FirstToken time.Duration
 	Usage      Usage
+	// ConversationID is by which the agent knows the conversation from now on; empty means that it has not said.
+	ConversationID string
 	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
 	RetryAfter time.Duration
 	// HTTPStatus is zero when no response came.

@@ -9,11 +9,13 @@ var anthropic = Protocol{
 	body: func(q Request) map[string]any {
 		body := map[string]any{
 			"max_tokens": 4096, // the protocol demands a number; parameters may give another
-			"messages":   []map[string]string{{"role": "user", "content": q.User()}}, "stream": q.Stream,
+			"stream":     q.Stream,
 		}
 		if system := q.system(); system != "" {
 			body["system"] = system
+			q.SystemPrompt = nil // it is no message
 		}
+		body["messages"] = q.chat()
 		return q.withModel(body)
 	},
 	reader: func(t *transcript) reader { return &anthropicReader{strict{transcript: t, end: "message_stop"}} },

@@ -1,11 +1,21 @@
 package protocol
 
-import "wending/jobs/wire"
+import (
+	"net/url"
+
+	"wending/jobs/wire"
+)
 
 // Coze's bots and workflows. Source: www.coze.com/docs/developer_guides, "Chat v3" and "Run workflow (streaming)".
 var (
 	coze = Protocol{
 		Name: "coze", Label: "Coze", paths: []string{"/v3/chat"},
+		query: func(q Request) url.Values {
+			if q.ConversationID == "" {
+				return nil
+			}
+			return url.Values{"conversation_id": {q.ConversationID}}
+		},
 		body: func(q Request) map[string]any {
 			return map[string]any{
 				"user_id": caller(q), "stream": q.Stream, "auto_save_history": true,
@@ -19,7 +29,7 @@ var (
 	cozeWorkflow = Protocol{
 		Name: "coze-workflow", Label: "Coze Workflow", namesContext: true, paths: []string{"/workflow/stream_run", "/workflow/run"},
 		body: func(q Request) map[string]any {
-			parameters := q.inputs()
+			parameters := q.statelessInputs()
 			parameters["input"] = q.Question
 			return map[string]any{"parameters": parameters}
 		},
@@ -33,6 +43,7 @@ type cozeReader struct {
 
 func (r *cozeReader) take(e wire.Event) {
 	v := e.Value
+	r.inConversation(v, "conversation_id")
 	switch e.Name {
 	case "conversation.message.delta":
 		r.isOwn = true

@@ -8,7 +8,7 @@ var (
 		Name: "dify-chat", Label: "Dify Chat", namesContext: true, paths: []string{"/chat-messages"},
 		body: func(q Request) map[string]any {
 			return map[string]any{
-				"query": q.Question, "inputs": q.inputs(), "response_mode": difyMode(q.Stream), "user": caller(q), "conversation_id": "",
+				"query": q.Question, "inputs": q.inputs(), "response_mode": difyMode(q.Stream), "user": caller(q), "conversation_id": q.ConversationID,
 			}
 		},
 		reader: func(t *transcript) reader { return &difyChatReader{strict: strict{transcript: t, end: "message_end"}} },
@@ -16,7 +16,7 @@ var (
 	difyWorkflow = Protocol{
 		Name: "dify-workflow", Label: "Dify Workflow", namesContext: true, paths: []string{"/workflows/run"},
 		body: func(q Request) map[string]any {
-			inputs := q.inputs()
+			inputs := q.statelessInputs()
 			inputs["query"] = q.Question
 			return map[string]any{"inputs": inputs, "response_mode": difyMode(q.Stream), "user": caller(q)}
 		},
@@ -33,9 +33,14 @@ func difyMode(stream bool) string {
 	return "blocking"
 }
 
-// caller is the user name for platforms that want one. It is new for each call: a platform that remembers its users
-// must not let one answer shape the next.
-func caller(q Request) string { return "wending-" + q.IdempotencyKey }
+// caller is the user name for platforms that want one. It is new for each call, or each conversation: a platform that
+// remembers its users must not let one answer shape the next.
+func caller(q Request) string {
+	if q.IsTurn {
+		return "wending-" + q.BegunIn
+	}
+	return "wending-" + q.IdempotencyKey
+}
 
 type difyChatReader struct {
 	strict
@@ -44,6 +49,7 @@ type difyChatReader struct {
 
 func (r *difyChatReader) take(e wire.Event) {
 	v := e.Value
+	r.inConversation(v, "conversation_id")
 	switch textOf(v, "event") {
 	case "message", "agent_message":
 		answer, hasAnswer := v.Get("answer")

@@ -5,10 +5,11 @@ import "wending/jobs/wire"
 // fastGPT is the protocol of FastGPT's applications: chat completions with events of its own.
 // Source: doc.fastgpt.io, "Chat interface".
 var fastGPT = Protocol{
-	Name: "fastgpt", Label: "FastGPT", paths: []string{"/api/v1/chat/completions", "/api/v2/chat/completions"},
+	Name: "fastgpt", Label: "FastGPT", takesSession: true, paths: []string{"/api/v1/chat/completions", "/api/v2/chat/completions"},
 	body: func(q Request) map[string]any {
+		q.History = nil // the server keeps it
 		return map[string]any{
-			"chatId": caller(q), "stream": q.Stream, "detail": true, "variables": map[string]any{}, "messages": q.messages("user"),
+			"chatId": q.conversation(caller(q)), "stream": q.Stream, "detail": true, "variables": map[string]any{}, "messages": q.chat(),
 		}
 	},
 	reader: func(t *transcript) reader {

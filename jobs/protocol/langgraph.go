@@ -12,7 +12,7 @@ var langGraph = Protocol{
 	Name: "langgraph", Label: "LangGraph", paths: []string{"/runs/stream", "/runs/wait"},
 	body: func(q Request) map[string]any {
 		return map[string]any{
-			"assistant_id": "agent", "input": map[string]any{"messages": q.messages("human")},
+			"assistant_id": "agent", "input": map[string]any{"messages": q.messages("human", "ai")},
 			"stream_mode": []string{"messages-tuple", "updates", "custom"},
 		}
 	},

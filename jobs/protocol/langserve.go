@@ -6,7 +6,7 @@ import "wending/jobs/wire"
 var langServe = Protocol{
 	Name: "langserve", Label: "LangServe", paths: []string{"/invoke", "/stream"},
 	body: func(q Request) map[string]any {
-		return map[string]any{"input": q.whole(), "config": map[string]any{}, "kwargs": map[string]any{}}
+		return map[string]any{"input": q.turns(), "config": map[string]any{}, "kwargs": map[string]any{}}
 	},
 	reader: func(t *transcript) reader { return &langServeReader{strict{transcript: t, end: "its end event"}} },
 }

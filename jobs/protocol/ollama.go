@@ -6,7 +6,7 @@ import "wending/jobs/wire"
 var ollama = Protocol{
 	Name: "ollama", Label: "Ollama", path: "/api/chat", paths: []string{"/api/chat"},
 	body: func(q Request) map[string]any {
-		return q.withModel(map[string]any{"messages": q.messages("user"), "stream": q.Stream})
+		return q.withModel(map[string]any{"messages": q.chat(), "stream": q.Stream})
 	},
 	reader: func(t *transcript) reader { return &ollamaReader{strict{transcript: t, end: `"done": true`}} },
 }

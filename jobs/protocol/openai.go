@@ -7,7 +7,7 @@ import "wending/jobs/wire"
 var openAI = Protocol{
 	Name: "openai", Label: "OpenAI chat completions", path: "/chat/completions", paths: []string{"/chat/completions"},
 	body: func(q Request) map[string]any {
-		body := map[string]any{"messages": q.messages("user"), "stream": q.Stream}
+		body := map[string]any{"messages": q.chat(), "stream": q.Stream}
 		if q.Stream {
 			body["stream_options"] = map[string]any{"include_usage": true}
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,11 @@ type Protocol struct {
 	keyHeader string
 	// namesContext reports that the row's context has a place of its own; otherwise it stands before the question.
 	namesContext bool
+	// takesSession reports that the caller names the conversation: the agent knows it by the session's id from the first turn
+	// on.
+	takesSession bool
+	// query returns what is added to the URL's query; nil means nothing.
+	query func(Request) url.Values
 	// reader reads an answer.
 	reader func(*transcript) reader
 }
@@ -150,12 +156,46 @@ func (q Request) whole() string {
 	return q.system() + "\n\n" + q.User()
 }
 
-// messages are those of the chat protocols, which call the user by a role.
-func (q Request) messages(user string) (messages []map[string]string) {
+// messages are those of the chat protocols, which call user and assistant by their roles.
+func (q Request) messages(user, assistant string) (messages []map[string]string) {
 	if q.system() != "" {
 		messages = append(messages, map[string]string{"role": "system", "content": q.system()})
 	}
+	for _, said := range q.History {
+		role := user
+		if said.Role == RoleAssistant {
+			role = assistant
+		}
+		messages = append(messages, map[string]string{"role": role, "content": said.Content})
+	}
 	return append(messages, map[string]string{"role": user, "content": q.User()})
+}
+
+// chat are the messages under the roles that most protocols know.
+func (q Request) chat() []map[string]string { return q.messages(RoleUser, RoleAssistant) }
+
+// The roles of messages.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+)
+
+// turns is the conversation as one text, for agents that take no more than one.
+func (q Request) turns() string {
+	var text strings.Builder
+	for _, said := range q.History {
+		text.WriteString(said.Role + ": " + said.Content + "\n\n")
+	}
+	return text.String() + q.whole()
+}
+
+// said is the history as JSON.
+func (q Request) said() string {
+	text, err := json.Marshal(append([]Message{}, q.History...))
+	if err != nil {
+		return "[]" // texts can always be written
+	}
+	return string(text)
 }
 
 // inputs are the texts beside the question for platforms that have named inputs.
@@ -165,6 +205,23 @@ func (q Request) inputs() map[string]string {
 		if text != "" {
 			inputs[name] = text
 		}
+	}
+	return inputs
+}
+
+// conversation is by which the agent knows the conversation; of a single question it is the given name.
+func (q Request) conversation(single string) string {
+	if q.IsTurn {
+		return q.ConversationID
+	}
+	return single
+}
+
+// statelessInputs are the inputs of platforms that remember nothing of a conversation.
+func (q Request) statelessInputs() map[string]string {
+	inputs := q.inputs()
+	if q.IsTurn {
+		inputs["history"], inputs["session_id"] = q.said(), q.SessionID
 	}
 	return inputs
 }
@@ -235,6 +292,7 @@ func (q Request) values() map[string]string {
 	maps.Copy(values, q.Variables)
 	values["question"], values["standard_answer"], values["session_id"], values["model"] = q.Question, q.StandardAnswer, q.SessionID, q.Model
 	values["system_prompt"], values["user_context"] = q.system(), stringOf(q.UserContext)
+	values["history"], values["conversation_id"] = q.said(), q.ConversationID
 	return values
 }
 
@@ -248,6 +306,10 @@ func render(template any, values map[string]string, room *int) any {
 	case string:
 		if *room < 0 {
 			return v
+		}
+		if v == "{{history}}" { // alone it is the list itself
+			*room -= len(values["history"])
+			return json.RawMessage(values["history"])
 		}
 		rendered := prompt.Render(v, values)
 		*room -= len(rendered)
@@ -390,12 +452,33 @@ func at(v wire.Value, names ...string) wire.Value {
 // isTrue reports whether v is the literal true.
 func isTrue(v wire.Value) bool { return v.Kind == wire.Literal && string(v.Text) == "true" }
 
-// defaultBody is that of spec/004.
+// defaultBody is that of spec/004. Turns of a conversation have what was said before and the session's id, too.
 func defaultBody(q Request) map[string]any {
-	return map[string]any{
+	body := map[string]any{
 		"question": q.Question, "standard_answer": q.StandardAnswer,
 		"system_prompt": q.SystemPrompt, "user_context": q.UserContext, "stream": q.Stream,
 	}
+	if q.IsTurn {
+		body["history"], body["session_id"] = append([]Message{}, q.History...), q.SessionID
+	}
+	return body
+}
+
+// TakesSession reports whether the agent knows a conversation by the session's id from the first turn on.
+func (p Protocol) TakesSession() bool { return p.takesSession }
+
+// Address is the URL to call: the request's, with what the protocol adds to its query.
+func (p Protocol) Address(q Request) (*url.URL, error) {
+	address, err := url.Parse(q.URL)
+	if err != nil || p.query == nil {
+		return address, err
+	}
+	query := address.Query()
+	for name, values := range p.query(q) {
+		query[name] = values
+	}
+	address.RawQuery = query.Encode()
+	return address, nil
 }
 
 // Headers are those that every request of the protocol has.
@@ -423,7 +506,7 @@ func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason fun
 	answer := t.reader.answer(broken)
 	answer.IsSilent = broken != nil && t.Length() == 0
 	answer.Reasoning = t.reasoning
-	answer.Usage = t.usage.sum()
+	answer.Usage, answer.ConversationID = t.usage.sum(), t.conversationID
 	if answer.Status != Succeeded {
 		answer.LooksLike = t.looksLike
 	}

@@ -13,7 +13,8 @@ var (
 		Name: "ragflow-chat", Label: "RAGFlow Chat", paths: []string{"/api/v1/chats/", "/chat/completion"},
 		body: func(q Request) map[string]any {
 			// question is what servers before 0.23 read.
-			return map[string]any{"messages": q.messages("user"), "question": q.whole(), "session_id": "", "stream": q.Stream}
+			q.History = nil // the server keeps it
+			return map[string]any{"messages": q.chat(), "question": q.whole(), "session_id": q.ConversationID, "stream": q.Stream}
 		},
 		reader: func(t *transcript) reader {
 			return &ragflowChatReader{strict: strict{transcript: t, end: `"data": true`}}
@@ -22,7 +23,7 @@ var (
 	ragflowAgent = Protocol{
 		Name: "ragflow-agent", Label: "RAGFlow Agent", paths: []string{"/api/v1/agents/"},
 		body: func(q Request) map[string]any {
-			return map[string]any{"query": q.whole(), "question": q.whole(), "session_id": "", "stream": q.Stream}
+			return map[string]any{"query": q.whole(), "question": q.whole(), "session_id": q.ConversationID, "stream": q.Stream}
 		},
 		reader: func(t *transcript) reader { return &ragflowAgentReader{strict{transcript: t, end: "[DONE]"}} },
 	}
@@ -46,6 +47,7 @@ func (r *ragflowChatReader) take(e wire.Event) {
 		return
 	}
 	data, hasData := v.Get("data")
+	r.inConversation(data, "session_id")
 	switch {
 	case !hasData:
 	case isTrue(data):
@@ -115,6 +117,8 @@ func (r *ragflowAgentReader) take(e wire.Event) {
 		return
 	}
 	data := at(v, "data")
+	r.inConversation(data, "session_id")
+	r.inConversation(v, "session_id")
 	switch textOf(v, "event") {
 	case "message":
 		r.text(bytesOf(data, "content"))

@@ -9,6 +9,10 @@ var responses = Protocol{
 		body := map[string]any{"input": q.User(), "stream": q.Stream}
 		if system := q.system(); system != "" {
 			body["instructions"] = system
+			q.SystemPrompt = nil // it is no message
+		}
+		if len(q.History) > 0 {
+			body["input"] = q.chat()
 		}
 		return q.withModel(body)
 	},

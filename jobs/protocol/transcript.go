@@ -34,6 +34,8 @@ type transcript struct {
 	reasoning []byte // pieces of the reasoning
 	firstAt   time.Time
 	usage     Usage
+	// conversationID is by which the agent knows the conversation.
+	conversationID string
 
 	isOver bool // nothing that follows is read
 
@@ -59,6 +61,13 @@ func (t *transcript) ended() {
 	if t.endedAt.IsZero() {
 		t.endedAt = time.Now()
 		t.onEnd()
+	}
+}
+
+// inConversation takes the id of the conversation that a value holds under a name.
+func (t *transcript) inConversation(v wire.Value, name string) {
+	if id := textOf(v, name); id != "" {
+		t.conversationID = id
 	}
 }
 

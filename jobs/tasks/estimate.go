@@ -181,7 +181,9 @@ func (n New) unknownVariables() []string {
 		templates = append(templates, one.System, one.User)
 	}
 	unknown := prompt.Missing(values, templates...)
-	values["session_id"], values["model"] = "", "" // what bodies may hold too
+	for _, name := range []string{"session_id", "model", "history", "conversation_id"} { // what bodies may hold too
+		values[name] = ""
+	}
 	for _, target := range n.Targets {
 		for _, name := range prompt.Missing(values, string(target.Secrets.Template)) {
 			if !slices.Contains(unknown, name) && !strings.ContainsAny(name, "\"\\") {

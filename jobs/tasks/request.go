@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,10 +62,41 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 	return request
 }
 
-// IdempotencyKey is the same for every attempt of a unit on any worker and unique across installations: an agent that has
-// seen it before may return the same answer.
-func IdempotencyKey(launchID uuid.UUID, unitID int64) string {
-	return fmt.Sprintf("wending-%s-%d", launchID, unitID)
+// Continue makes a request that of a turn of a conversation, with what was said before.
+func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn db.Turn, sessionID string) {
+	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID, turn.ConversationID, sessionID
+	spoken, _ := protocol.Of(request.Protocol)
+	if request.ConversationID == "" && spoken.TakesSession() {
+		request.ConversationID = sessionID
+	}
+	isBegun := false
+	for _, exchange := range turn.History {
+		asked := Request(task, variant, Target{}, exchange.Item)
+		text := asked.User()
+		if spoken.NamesContext() {
+			text = asked.Question
+		}
+		request.History = append(request.History,
+			protocol.Message{Role: protocol.RoleUser, Content: text}, protocol.Message{Role: protocol.RoleAssistant, Content: exchange.Answer})
+		if !isBegun && turn.ConversationID != "" && TextOf(exchange.ConversationID) == turn.ConversationID {
+			request.BegunIn, isBegun = SessionID(exchange.LaunchID, exchange.UnitID), true
+		}
+	}
+}
+
+// SessionID names a conversation of a unit.
+func SessionID(launchID uuid.UUID, unitID int64) string {
+	return uuid.NewSHA1(launchID, []byte(strconv.FormatInt(unitID, 10))).String()
+}
+
+// IdempotencyKey is the same for every attempt of a unit's question on any worker and unique across installations: an agent
+// that has seen it before may return the same answer.
+func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
+	key := fmt.Sprintf("wending-%s-%d", launchID, unitID)
+	if item.Turn != nil {
+		key += fmt.Sprintf("-%d", *item.Turn)
+	}
+	return key
 }
 
 // Input is what was sent for a run, without what may be secret.
@@ -99,7 +131,15 @@ func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) 
 		secrets.Payload = nil
 	}
 	request := Request(task, variant, secrets, items[0])
-	request.IdempotencyKey = IdempotencyKey(run.LaunchID, run.UnitID)
+	request.IdempotencyKey = IdempotencyKey(run.LaunchID, run.UnitID, items[0])
+	if items[0].Series != nil {
+		turn, isTooLong, err := s.Store.HistoryOf(ctx, run.Run, task.ID, prompt.MaxRendered)
+		if err != nil {
+			return Input{}, err
+		}
+		Continue(&request, task, variant, turn, SessionID(run.LaunchID, run.UnitID))
+		request.IsTooLong = request.IsTooLong || isTooLong
+	}
 	if input.Body, err = request.Body(); err != nil { // what could not be sent is no failure of this question
 		input.Body = json.RawMessage("null")
 	}

@@ -93,6 +93,8 @@ type Settings struct {
 	UseStream                                            bool
 	// RateLimit is N/s, N/m or unlimited (ParseRate).
 	RateLimit string
+	// OnTurnFailure is what follows a turn of a conversation that did not succeed; empty means that it stops.
+	OnTurnFailure db.OnTurnFailure
 }
 
 // File is a dataset file, at most dataset.MaxBytes large.
@@ -231,7 +233,7 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	record := db.NewTask{By: by, Task: db.Task{
 		ID: id, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
-		UseStream: n.UseStream, Concurrency: n.Concurrency,
+		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure,
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer,
 		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
@@ -257,7 +259,7 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	for _, row := range n.Dataset.Rows {
 		record.Items = append(record.Items, db.NewItem{
 			QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
-			SystemPrompt: row.SystemPrompt, UserContext: row.UserContext, Variables: row.Variables,
+			SystemPrompt: row.SystemPrompt, UserContext: row.UserContext, Series: row.Series, Turn: row.Turn, Variables: row.Variables,
 		})
 	}
 	return record, nil
@@ -371,6 +373,7 @@ func (s *Service) CopySettings(source db.Task) (New, error) {
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
+			OnTurnFailure: source.OnTurnFailure,
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion, Evaluators: source.Evaluators,
 	}

@@ -1,0 +1,73 @@
+package agenttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Conversations plays an agent of the default protocol that takes part in conversations. It remembers what it said, and
+// checks of each history that it is one that it said before, to the questions of the same series.
+type Conversations struct {
+	mu   sync.Mutex
+	said map[string]said // by the answer
+	// wrong are the histories that were none of its own.
+	wrong []string
+}
+
+// said is an answer: the question and the history that it was given to.
+type said struct {
+	question string
+	history  []string
+}
+
+// Answer checks the history of a call and returns an answer that is like no other.
+func (c *Conversations) Answer(call Call) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.said == nil {
+		c.said = map[string]said{}
+	}
+	history := HistoryOf(call)
+	if len(history)%2 != 0 {
+		c.wrong = append(c.wrong, fmt.Sprintf("%s: half an exchange: %q", call.Question, history))
+	}
+	series, _, _ := strings.Cut(call.Question, " ")
+	for n := 0; n+1 < len(history); n += 2 {
+		before, isKnown := c.said[history[n+1]]
+		asked, _, _ := strings.Cut(history[n], " ")
+		if !isKnown || before.question != history[n] || !slices.Equal(before.history, history[:n]) || asked != series {
+			c.wrong = append(c.wrong, fmt.Sprintf("%s: %q", call.Question, history))
+			break
+		}
+	}
+	answer := fmt.Sprintf("answer %d to %s", len(c.said)+1, call.Question)
+	c.said[answer] = said{call.Question, history}
+	return answer
+}
+
+// Wrong returns the histories that were none of the agent's own.
+func (c *Conversations) Wrong() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.wrong)
+}
+
+// HistoryOf returns what a call of the default protocol says was said before: questions and answers in turn. Its roles must
+// be in turn, too.
+func HistoryOf(call Call) (history []string) {
+	text, _ := json.Marshal(call.Body["history"])
+	var messages []struct{ Role, Content string }
+	if json.Unmarshal(text, &messages) != nil {
+		return []string{"no history: " + string(text)}
+	}
+	for n, message := range messages {
+		if message.Role != []string{"user", "assistant"}[n%2] {
+			return []string{"roles out of turn: " + string(text)}
+		}
+		history = append(history, message.Content)
+	}
+	return history
+}

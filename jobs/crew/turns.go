@@ -1,0 +1,49 @@
+package crew
+
+import (
+	"errors"
+	"time"
+
+	"wending/db"
+	"wending/db/record"
+	"wending/jobs/prompt"
+	"wending/jobs/protocol"
+)
+
+// openTurn is the turn of a conversation that a unit asks next.
+type openTurn struct {
+	db.Turn
+	// isTooLong reports that what was said before is more than a request may hold.
+	isTooLong bool
+}
+
+// readTurn reads which turn of its conversation a unit asks next, and what was said before: the database says it, so that
+// another worker continues in the same way. If it cannot, the unit is parked; a unit that has no turn left, or belongs to
+// another worker by now, is to be returned.
+func (c *crew) readTurn(unit *claimed) (may, isParked bool) {
+	next, isTooLong, err := c.Store.NextTurn(c.calls, unit.Unit, prompt.MaxRendered)
+	switch {
+	case errors.Is(err, db.ErrConflict):
+		return false, false
+	case err != nil:
+		c.Log.WarnContext(c.calls, "next turn not read, will retry", "unit_id", unit.ID, "error", err)
+		c.supply.park(*unit, time.Second)
+		return false, true
+	}
+	unit.turn, unit.Item = &openTurn{next, isTooLong}, next.Item
+	return true, false
+}
+
+// endTurn decides what becomes of a conversation after the answer to a turn.
+func (c *crew) endTurn(asked *openTurn, answer protocol.Answer, conversationID string) *record.Turn {
+	if answer.Status == protocol.Succeeded {
+		return &record.Turn{ConversationID: conversationID, Later: asked.Later}
+	}
+	return &record.Turn{ConversationID: asked.ConversationID, Later: asked.Later, Stops: c.Task.OnTurnFailure == db.TurnFailureStops}
+}
+
+// nextTurn parks a unit for the next turn of its conversation, once the last one is recorded.
+func (c *crew) nextTurn(unit claimed) {
+	unit.turn, unit.attempt, unit.retry = nil, 1, nil
+	c.supply.park(unit, 0)
+}
