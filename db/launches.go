@@ -297,7 +297,7 @@ const runLaunch = `
 		FROM (
 			SELECT u.item_id, u.variant, u.run_index FROM units u WHERE u.launch_id = $1
 			UNION ALL
-			SELECT turn.id, u.variant, u.run_index FROM units u` + turnsOfUnit + `
+			SELECT turn.id, u.variant, u.run_index FROM units u` + TurnsOfUnit + `
 			WHERE u.launch_id = $1 AND u.turns > 1 AND turn.id <> u.item_id) u
 		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.variant = u.variant AND r.run_index = u.run_index AND r.is_current) repeated,
 		(SELECT count(*) AS items

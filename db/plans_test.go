@@ -18,6 +18,7 @@ import (
 	"wending/db/dbtest"
 	"wending/db/embedded"
 	"wending/db/history"
+	"wending/db/lanes"
 	"wending/db/monitor"
 	"wending/db/presence"
 	"wending/db/record"
@@ -102,8 +103,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"TaskStatistics of a running task", func() error { _, err := store.TaskStatistics(ctx, db.Task{ID: large}); return err }},
 		{"TaskProgress of a running task", func() error { _, err := monitor.New(store).TaskProgress(ctx, large); return err }},
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
-		{"EnterLanes", func() error { _, err := store.EnterLanes(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},
-		{"LaunchState", func() error { _, err := store.LaunchState(ctx, retry, lease); return err }},
+		{"EnterLanes", func() error { _, err := lanes.New(store).Enter(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},
+		{"LaunchState", func() error { _, err := lanes.New(store).State(ctx, retry, lease); return err }},
 		{"ClaimUnits", func() (err error) {
 			claim, err = store.ClaimUnits(ctx, call, lease, []db.Want{{Target: 1, Units: 64, Horizon: db.RateHorizon}})
 			return err
@@ -128,7 +129,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
 		{"ReleaseStrays", func() error {
-			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID}, nil)
+			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID})
 			return err
 		}},
 		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx); return err }},

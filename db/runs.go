@@ -2,6 +2,8 @@ package db
 
 import (
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // RunStatus is the outcome of a run.
@@ -22,6 +24,7 @@ var RunStatuses = []RunStatus{RunSucceeded, RunFailed, RunTimeout, RunStopped}
 type Run struct {
 	ID       int64     `db:"id"`
 	UnitID   int64     `db:"unit_id"`
+	LaunchID uuid.UUID `db:"launch_id"`
 	ItemID   int64     `db:"item_id"`
 	Variant  int       `db:"variant"`
 	RunIndex int       `db:"run_index"`

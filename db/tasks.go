@@ -162,7 +162,7 @@ const countTurns = `
 		SELECT count(*) FILTER (WHERE is_done) AS done_items, coalesce(sum(failed), 0)::int AS failed
 		FROM (
 			SELECT bool_and(u.state = 'DONE' OR r.id IS NOT NULL) AS is_done, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
-			FROM units u` + turnsOfUnit + `
+			FROM units u` + TurnsOfUnit + `
 			LEFT JOIN evaluation_runs r ON r.unit_id = u.id AND r.item_id = turn.id
 			WHERE u.launch_id = l.id
 			GROUP BY turn.id) items) work

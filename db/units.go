@@ -228,15 +228,11 @@ func (s *Store) ReturnUnits(ctx context.Context, units []Unit) error {
 	return pg.Classify("return units", err)
 }
 
-// ReleaseStrays returns the units and removes the lanes that a living worker does not know it holds: it got them
-// in a transaction whose reply was lost. units and lanes are those that it knows of. The caller must not claim
-// anything at the same time.
-func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []int64, lanes []uuid.UUID) (released int, err error) {
+// ReleaseStrays returns the units that a living worker does not know it holds: it got them in a transaction whose reply was
+// lost. units are those that it knows of. The caller must not claim anything at the same time.
+func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []int64) (released int, err error) {
 	result, err := s.db.ExecContext(ctx, returnUnitsOfWorker, workerID, pq.Int64Array(units))
-	if released, err = pg.Affected("release strays", result, err); err != nil {
-		return 0, err
-	}
-	return released, s.removeStrayLanes(ctx, workerID, lanes)
+	return pg.Affected("release strays", result, err)
 }
 
 // ReleaseUnits returns all units that a worker still holds when it shuts down.
@@ -263,6 +259,39 @@ const requeueLost = `
 	  AND NOT EXISTS (
 		SELECT FROM workers w WHERE w.id = u.worker_id AND w.beat_at > now() - $2 * interval '1 second')
 	RETURNING u.id, u.state`
+
+// TurnNotReachedCode is the error code of a turn that was not asked because one before it did not succeed.
+const TurnNotReachedCode = "TURN_NOT_REACHED"
+
+// TurnsOfUnit joins the turns that a unit u asks: its item and, of a conversation, all that follow.
+const TurnsOfUnit = `
+	JOIN evaluation_items own ON own.id = u.item_id
+	JOIN LATERAL (
+		SELECT own.id, own.turn
+		UNION ALL
+		SELECT id, turn FROM evaluation_items WHERE task_id = own.task_id AND series = own.series AND turn > own.turn) turn ON true`
+
+const endOpenTurns = `
+	WITH done AS (
+		SELECT u.id, u.epoch, u.launch_id, u.variant, u.run_index, u.losses, turn.id AS item_id,
+			$2 <> '' AND row_number() OVER (PARTITION BY u.id ORDER BY turn.turn) = 1 AS was_asked
+		FROM units u` + TurnsOfUnit + `
+		WHERE u.id = ANY ($1)
+		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = u.id AND r.item_id = turn.id)),` + Supersede + `
+	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, attempts, error_code, error_message)
+	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.variant, d.run_index, 'FAILED', CASE WHEN d.was_asked THEN d.losses ELSE 0 END,
+		CASE WHEN d.was_asked THEN $2 ELSE '` + TurnNotReachedCode + `' END,
+		CASE WHEN d.was_asked THEN $3 ELSE 'An earlier turn of the conversation did not succeed' END
+	FROM done d
+	JOIN launches l ON l.id = d.launch_id
+	CROSS JOIN superseded`
+
+// EndOpenTurns gives the turns of units that have no run one that FAILED: the first with this code, because it was asked –
+// none if the code is empty –, the others because they were not reached.
+func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
+	_, err := tx.ExecContext(ctx, endOpenTurns, pq.Int64Array(units), code, message)
+	return pg.Classify("end the open turns", err)
+}
 
 // RequeueLostUnits returns the units of dead workers to the queue, under a new epoch, and ends those that were
 // lost three times with a FAILED run; those of a launch that was stopped are stopped. It returns how many units
@@ -291,35 +320,19 @@ func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 	return lost, err
 }
 
-// LaunchState is what a worker must know at all times while it runs a launch's units.
-type LaunchState struct {
-	Status LaunchStatus `db:"status"`
-	// StoppingMicros is the time since a stop was requested, in microseconds.
-	StoppingMicros int64 `db:"stopping_micros"`
-	// HoldsLease reports that the worker's lease has not expired.
-	HoldsLease bool `db:"holds_lease"`
-	// Surplus is how many lanes the launch has above its share, while others wait for one.
-	Surplus int `db:"surplus"`
-	// TakesTurns reports that others wait and there are fewer lanes than launches.
-	TakesTurns bool `db:"takes_turns"`
-}
+const (
+	// BeatEvery is the time between two heartbeats of a worker.
+	BeatEvery = time.Second
+	// LeaseDuration is the silence after which a worker must begin nothing more under its lease: well before others take
+	// over what it holds.
+	LeaseDuration = 15 * time.Second
+	// WorkerDeadAfter is the silence after which a worker's units go to others.
+	WorkerDeadAfter = 20 * time.Second
+)
 
-const readLaunchState = `
-	WITH ` + sharing + `
-	SELECT status,
-		CAST(coalesce(extract(epoch FROM now() - stop_requested_at) * 1000000, 0) AS bigint) AS stopping_micros,
-		EXISTS (
-			SELECT FROM workers WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second') AS holds_lease,
-		coalesce(greatest(0, mine.lanes - share.lanes), 0) AS surplus,
-		others.waiting > 0 AND 1 + others.waiting + others.holding > (SELECT sum(lanes) FROM live) AS takes_turns
-	FROM launches, mine, share, others
-	WHERE id = :launch`
-
-// LaunchState returns the state of a launch for a worker with this lease, or ErrNotFound.
-func (s *Store) LaunchState(ctx context.Context, launchID uuid.UUID, lease Lease) (LaunchState, error) {
-	arguments := sharingOf(launchID)
-	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number, LeaseDuration.Seconds()
-	var state LaunchState
-	err := pg.GetNamed(ctx, s.db, &state, readLaunchState, arguments)
-	return state, NotFound(KindLaunch, pg.Classify("read the launch's state", err))
+// Lease is a worker's right to claim and begin units. It expires when the worker has not sent a heartbeat for a while, and
+// the worker gets a new one with its next heartbeat: by then, others may be doing what it was doing under the old one.
+type Lease struct {
+	WorkerID uuid.UUID
+	Number   int64
 }

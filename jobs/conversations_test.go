@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/conversation"
 	"wending/db/dbtest"
 	"wending/db/monitor"
 	"wending/db/record"
@@ -189,7 +190,7 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 
 	worker := uuid.New()
 	unit := b.claim(t, launchID, b.beat(t, worker), 1)[0]
-	turn, _, err := b.store.NextTurn(t.Context(), unit, 1000)
+	turn, _, err := conversation.New(b.store).Next(t.Context(), unit, 1000)
 	require.NoError(t, err)
 	require.Empty(t, turn.History)
 	require.Len(t, turn.Later, 2)
@@ -199,11 +200,11 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 		Turn: &record.Turn{Later: turn.Later, ConversationID: "c-1"}}
 	require.True(t, b.record(t, taskID, result))
 	require.True(t, b.record(t, taskID, result), "a turn whose reply was lost is recorded again")
-	turn, _, err = b.store.NextTurn(t.Context(), unit, 1000)
+	turn, _, err = conversation.New(b.store).Next(t.Context(), unit, 1000)
 	require.NoError(t, err)
 	require.Equal(t, first, turn.History[0].Answer)
 	require.Equal(t, "c-1", turn.ConversationID)
-	_, isTooLong, err := b.store.NextTurn(t.Context(), unit, 5)
+	_, isTooLong, err := conversation.New(b.store).Next(t.Context(), unit, 5)
 	require.NoError(t, err)
 	require.True(t, isTooLong)
 	late := result
@@ -215,7 +216,7 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	require.False(t, b.record(t, taskID, late), "the unit is another worker's")
-	_, _, err = b.store.NextTurn(t.Context(), unit, 1000)
+	_, _, err = conversation.New(b.store).Next(t.Context(), unit, 1000)
 	require.ErrorIs(t, err, db.ErrConflict)
 
 	b.startWorker(t, 2)
@@ -236,7 +237,7 @@ func TestAConversationThatLostThreeWorkersEndsWithWhatItHas(t *testing.T) {
 		worker := uuid.New()
 		unit := b.claim(t, launchID, b.beat(t, worker), 1)[0]
 		if n == 0 {
-			turn, _, err := b.store.NextTurn(t.Context(), unit, 1000)
+			turn, _, err := conversation.New(b.store).Next(t.Context(), unit, 1000)
 			require.NoError(t, err)
 			unit.Item = turn.Item
 			require.True(t, b.record(t, taskID, record.Result{Unit: unit, Status: db.RunSucceeded, Attempts: 1, Turn: &record.Turn{Later: turn.Later}}))

@@ -29,6 +29,7 @@ import (
 	"wending/db/dbtest"
 	"wending/db/embedded"
 	"wending/db/history"
+	dblanes "wending/db/lanes"
 	"wending/db/monitor"
 	"wending/db/presence"
 	"wending/db/record"
@@ -134,7 +135,7 @@ func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 
 // enterLane admits one lane.
 func (b *bench) enterLane(t testing.TB, lane, launchID uuid.UUID, lease db.Lease) (bool, error) {
-	admitted, err := b.store.EnterLanes(t.Context(), []uuid.UUID{lane}, launchID, lease)
+	admitted, err := dblanes.New(b.store).Enter(t.Context(), []uuid.UUID{lane}, launchID, lease)
 	return len(admitted) == 1, err
 }
 
@@ -746,10 +747,10 @@ func TestUnitsClaimedWithoutAnAnswerAreGivenBack(t *testing.T) {
 	worker := uuid.New()
 	units := b.claim(t, launchID, b.beat(t, worker), 2)
 	require.Len(t, units, 2)
-	released, err := b.store.ReleaseStrays(t.Context(), worker, []int64{units[0].ID}, nil)
+	released, err := b.store.ReleaseStrays(t.Context(), worker, []int64{units[0].ID})
 	require.NoError(t, err)
 	require.Equal(t, 1, released)
-	released, err = b.store.ReleaseStrays(t.Context(), worker, nil, nil)
+	released, err = b.store.ReleaseStrays(t.Context(), worker, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, released, "a worker that holds nothing returns everything")
 }
@@ -796,23 +797,23 @@ func TestAgentsTakeTurns(t *testing.T) {
 	}
 	served, older, younger := start("http://127.0.0.1:9"), start("http://127.0.0.1:9"), start("http://127.0.0.1:10")
 	next := func() uuid.UUID {
-		id, err := b.store.NextInTurn(t.Context())
+		id, err := dblanes.New(b.store).NextInTurn(t.Context())
 		require.NoError(t, err)
 		return id
 	}
 	lane := uuid.New()
 	enter := func(launchID uuid.UUID) {
-		lanes, err := b.store.EnterLanes(t.Context(), []uuid.UUID{lane}, launchID, lease)
+		lanes, err := dblanes.New(b.store).Enter(t.Context(), []uuid.UUID{lane}, launchID, lease)
 		require.NoError(t, err)
 		require.Len(t, lanes, 1)
 	}
 	require.Equal(t, served, next(), "the one that waits longest")
 	enter(served)
 	require.Equal(t, younger, next(), "the agent without a lane")
-	require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
 	require.Equal(t, younger, next(), "the agent that had none yet")
 	enter(younger)
-	require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
 	require.Equal(t, older, next(), "the agent that was served before the other")
 }
 
@@ -834,7 +835,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 		for i := range wanted {
 			wanted[i] = uuid.New()
 		}
-		lanes, err := b.store.EnterLanes(t.Context(), wanted, launchID, lease)
+		lanes, err := dblanes.New(b.store).Enter(t.Context(), wanted, launchID, lease)
 		require.NoError(t, err)
 		return lanes
 	}
@@ -864,12 +865,12 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	require.Positive(t, wanted(third), "it waits")
 
 	for _, lane := range held[:3] {
-		require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+		require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
 	}
 	require.Empty(t, enter(first, 3), "it holds four, its share while another waits is two")
 	require.Len(t, enter(third, 64), 2, "its share")
 	require.Empty(t, enter(first, 3), "the last one is kept")
-	require.NoError(t, b.store.LeaveLane(t.Context(), held[3]))
+	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), held[3]))
 	require.Len(t, enter(first, 3), 1, "none waits: what is free, but the last one")
 
 	alone, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: uuid.New(), Lanes: 1})
@@ -1191,7 +1192,7 @@ func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	require.Equal(t, old, b.beat(t, worker), "a lease lasts while the worker beats")
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '16 seconds'`)
 	require.NoError(t, err)
-	state, err := b.store.LaunchState(t.Context(), launchID, old)
+	state, err := dblanes.New(b.store).State(t.Context(), launchID, old)
 	require.NoError(t, err)
 	require.False(t, state.HoldsLease)
 	fresh := b.beat(t, worker)
@@ -1335,7 +1336,7 @@ func TestALaneOutlivesItsLease(t *testing.T) {
 	admitted, err = b.enterLane(t, uuid.New(), launchID, other)
 	require.NoError(t, err)
 	require.False(t, admitted)
-	require.NoError(t, b.store.LeaveLane(t.Context(), lane))
+	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
 	admitted, err = b.enterLane(t, uuid.New(), launchID, other)
 	require.NoError(t, err)
 	require.True(t, admitted)

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
+	dblanes "wending/db/lanes"
 	"wending/jobs/crew"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -174,7 +175,7 @@ func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err er
 		err = errors.Join(err, w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1))
 	case crew.MadeRoom:
 		var failure error
-		if next, failure = w.Store.NextInTurn(w.calls); next == uuid.Nil && failure == nil {
+		if next, failure = dblanes.New(w.Store).NextInTurn(w.calls); next == uuid.Nil && failure == nil {
 			next = l.LaunchID // nobody waits any more
 		}
 		err = errors.Join(err, failure)

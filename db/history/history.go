@@ -115,7 +115,7 @@ type Run struct {
 
 const listLaunchRuns = `
 	SELECT ` + report.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
-		i.question_id, i.question
+		i.question_id, i.question, i.series, i.turn
 	FROM evaluation_runs r
 	JOIN evaluation_items i ON i.id = r.item_id
 	WHERE r.launch_id = $1

@@ -27,6 +27,8 @@ type Summary struct {
 	QuestionID string `db:"question_id"`
 	// Number is the item's, 1-based in the order of pages.
 	Number int `db:"number"`
+	// Series names the conversation that the item is a turn of; nil for a single question.
+	Series *string `db:"series"`
 	// Answers is how many different answers the successful current runs gave: of several variants, those of the one that
 	// gave most.
 	Answers int `db:"answers"`
@@ -72,7 +74,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes,", measures+countVerdicts
 	}
 	return `
-	SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
+	SELECT i.id, i.question_id, i.series, row_number() OVER (ORDER BY i.sort_key) AS number,
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,

@@ -11,7 +11,7 @@ import (
 )
 
 // RunColumns are those of a db.Run of evaluation_runs r but for the answer's text.
-const RunColumns = `r.id, r.unit_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
+const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
 	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
 	r.error_code, r.error_message, r.created_at,
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
@@ -48,15 +48,16 @@ type WholeRun struct {
 	Question   string `db:"question"`
 	// Number is the question's, 1-based in the order of pages.
 	Number int `db:"number"`
-	// LaunchID is the launch that made the run.
-	LaunchID uuid.UUID `db:"launch_id"`
+	// Series and Turn are the question's; nil for a single one.
+	Series *string `db:"series"`
+	Turn   *int    `db:"turn"`
 }
 
 // Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
 func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
 	const query = `
 		SELECT ` + RunColumns + `, left(r.response_body, $3) AS response_body,
-			i.question_id, i.question, r.launch_id,
+			i.question_id, i.question, i.series, i.turn,
 			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
 		FROM evaluation_runs r
 		JOIN evaluation_items i ON i.id = r.item_id

@@ -20,10 +20,13 @@ import (
 	"wending/handlers/rest"
 	"wending/jobs/export"
 	"wending/jobs/stability"
+	"wending/jobs/tasks"
 )
 
 // Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
 type Run struct {
+	turn
+	SessionID       *string             `json:"session_id,omitempty" doc:"Of a turn of a conversation: new for each conversation of each launch, variant and run_index" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
 	RunID           *int64              `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
 	UnitID          *int64              `json:"unit_id" example:"4708"`
 	Variant         int                 `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
@@ -46,18 +49,29 @@ type Run struct {
 	Evaluations     []export.Evaluation `json:"evaluations" doc:"What the task's evaluators say; empty for a run that failed"`
 }
 
+// turn is which turn of which conversation a question is; absent for a single question.
+type turn struct {
+	Series *string `json:"series,omitempty" doc:"The conversation that the question is a turn of; absent for a single question" example:"mt-81"`
+	Turn   *int    `json:"turn,omitempty" doc:"1, 2, 3 … within the conversation" example:"2"`
+}
+
 // newRun describes a run of a task.
-func newRun(r db.Run, task db.Task) Run {
+func newRun(r db.Run, task db.Task, turn turn) Run {
 	r.Variant = max(1, r.Variant)
 	if r.Status == db.RunStopped {
-		return Run{Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, Evaluations: []export.Evaluation{}}
+		return Run{turn: turn, Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, Evaluations: []export.Evaluation{}}
 	}
 	var currency *string
 	if r.Cost != nil && r.Variant <= len(task.Variants) {
 		currency = task.Targets[task.Variants[r.Variant-1].Target-1].Currency
 	}
+	var session *string
+	if turn.Turn != nil {
+		id := tasks.SessionID(r.LaunchID, r.UnitID)
+		session = &id
+	}
 	return Run{
-		InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
+		turn: turn, SessionID: session, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
 		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: rest.NewEvaluations(r.Evaluations, task.Evaluators), Variant: r.Variant,
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
 		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, CreatedAt: rest.MomentOf(&r.CreatedAt),
@@ -66,6 +80,7 @@ func newRun(r db.Run, task db.Task) Run {
 
 // Item is one question.
 type Item struct {
+	turn
 	QuestionID     string            `json:"question_id" example:"q1"`
 	Question       string            `json:"question" example:"中国的首都是哪里？"`
 	StandardAnswer string            `json:"standard_answer" example:"北京"`
@@ -76,7 +91,7 @@ type Item struct {
 
 func newItem(i db.Item, variableNames []string) Item {
 	described := Item{
-		QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
+		turn: turn{i.Series, i.Turn}, QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
 	}
 	if len(i.Variables) > 0 {
 		described.Variables = make(map[string]string, len(i.Variables))
@@ -149,7 +164,7 @@ type resultsTask struct {
 type results struct {
 	Task       resultsTask     `json:"task"`
 	IsFinal    bool            `json:"is_final" doc:"False while a later launch is active, so that results may still change"`
-	Items      []itemWithRuns  `json:"items" doc:"Ordered by question_id"`
+	Items      []itemWithRuns  `json:"items" doc:"Ordered by question_id; the turns of a conversation follow one another"`
 	Pagination rest.Pagination `json:"pagination"`
 }
 
@@ -297,7 +312,7 @@ func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.T
 			stream.Text(",")
 		}
 		isFirst = false
-		stream.Value(newRun(r, task))
+		stream.Value(newRun(r, task, turn{i.Series, i.Turn}))
 	}
 	fillTo := func(end int) {
 		for place < end {

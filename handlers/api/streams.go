@@ -25,6 +25,7 @@ import (
 	"wending/jobs/beijing"
 	"wending/jobs/export"
 	"wending/jobs/stability"
+	"wending/jobs/tasks"
 	"wending/views/text"
 )
 
@@ -337,15 +338,19 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 	}
 	item := export.Item{
 		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
-		Variables: row.Variables,
-		Likeness:  export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers},
+		Variables: row.Variables, Series: row.Series, Turn: row.Turn,
+		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers},
 	}
 	if row.Level != nil {
 		item.Level, item.Letters = string(*row.Level), *row.Letters
 	}
 	for _, run := range row.Runs {
+		session := ""
+		if row.Turn != nil {
+			session = tasks.SessionID(run.LaunchID, run.UnitID)
+		}
 		item.Runs = append(item.Runs, export.Run{
-			Index: run.RunIndex, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
+			Index: run.RunIndex, SessionID: session, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
 			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
 			Usage: export.Usage{
 				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,

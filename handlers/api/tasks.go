@@ -72,6 +72,7 @@ type detail struct {
 	Concurrency     int               `json:"concurrency" example:"4"`
 	RateLimit       string            `json:"rate_limit" example:"10/s"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
+	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" enum:"stop,continue" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -105,7 +106,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 		AgentURL: ShownURL(task), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit,
-		DatasetName: task.DatasetName, CreatedBy: task.CreatedBy,
+		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
@@ -125,6 +126,7 @@ type taskFields struct {
 	UseStream    bool   `json:"use_stream,omitempty" doc:"Ask the agent to stream"`
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Calls at once, over all workers" example:"4"`
 	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
+	TurnFailure  string `json:"on_turn_failure,omitempty" enum:"stop,continue" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
 	librarySelection
@@ -155,6 +157,7 @@ type changeFields struct {
 	UseStream    bool   `json:"use_stream,omitempty"`
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64"`
 	RateLimit    string `json:"rate_limit,omitempty"`
+	TurnFailure  string `json:"on_turn_failure,omitempty" enum:"stop,continue"`
 	ExtraPayload string `json:"extra_payload,omitempty"`
 	Start        bool   `json:"start,omitempty"`
 	librarySelection

@@ -74,6 +74,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.number("concurrency", 1, 64, &c.n.Concurrency)
 	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
 	c.rate()
+	c.turnFailure()
 	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
 	if len(c.faults) == 0 && (c.n.VariantCount() > tasks.MaxVariants || c.n.Calls() > tasks.MaxCalls) {
 		c.fail("", fault.New("TASK_TOO_LARGE"))
@@ -259,6 +260,16 @@ func (c *checker) rate() {
 	}
 	if _, err := tasks.ParseRate(c.n.RateLimit); err != nil {
 		c.fail("rate_limit", fault.Field("rate_limit", fault.Rate()))
+	}
+}
+
+func (c *checker) turnFailure() {
+	switch typed := db.OnTurnFailure(c.form.Value("on_turn_failure")); typed {
+	case "":
+	case db.TurnFailureStops, db.TurnFailureContinues:
+		c.n.OnTurnFailure = typed
+	default:
+		c.fail("on_turn_failure", fault.Field("on_turn_failure", fault.OneOf(string(db.TurnFailureStops), string(db.TurnFailureContinues))))
 	}
 }
 

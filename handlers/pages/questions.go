@@ -56,6 +56,7 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ques
 	}
 	preview.Token = q.stage(c, f)
 	preview.Questions, preview.Columns = len(chosen.Set.Rows), chosen.Set.Columns
+	preview.Conversations = chosen.Set.Conversations()
 	preview.VariableNames, preview.IgnoredSheets = chosen.Set.VariableNames, chosen.Set.IgnoredSheets
 	for _, row := range chosen.Set.Rows[:min(firstRows, len(chosen.Set.Rows))] {
 		preview.First = append(preview.First, questions.PreviewRow{

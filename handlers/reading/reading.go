@@ -109,6 +109,10 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	cards := make([]results.Card, 0, len(ids))
 	for _, id := range ids {
 		if card, has := byID[id]; has { // else it was deleted meanwhile
+			if turn := card.Item.Turn; turn != nil && len(cards) > 0 {
+				before := cards[len(cards)-1].Item
+				card.Follows = before.Turn != nil && *before.Series == *card.Item.Series && *before.Turn == *turn-1
+			}
 			cards = append(cards, card)
 		}
 	}

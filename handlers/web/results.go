@@ -109,7 +109,7 @@ func (p *Pages) printReport(c echo.Context) error {
 
 // queryOf reads which questions of a task's report a request asks for.
 func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
-	query.Search = request.SearchText(c.QueryParam("search"))
+	query.Search, query.Series = request.SearchText(c.QueryParam("search")), request.SearchText(c.QueryParam("series"))
 	if asked := c.QueryParam("variant"); asked != "" {
 		if query.Variant, err = strconv.Atoi(asked); err != nil || query.Variant < 1 || query.Variant > task.TotalVariants {
 			return query, fault.Parameter("variant", fault.Between(1, task.TotalVariants))

@@ -123,6 +123,7 @@ func formValues(n tasks.New) map[string]string {
 		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
 		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
 		"concurrency": strconv.Itoa(n.Concurrency), "rate_limit": n.RateLimit, "use_stream": strconv.FormatBool(n.UseStream),
+		"on_turn_failure": string(n.OnTurnFailure),
 	}
 }
 
@@ -312,7 +313,8 @@ func (p *Pages) emptyForm() taskviews.Form {
 	return taskviews.Form{
 		Runs: strconv.Itoa(d.RunsPerItem), Timeout: strconv.Itoa(d.TimeoutSeconds), Retries: strconv.Itoa(d.MaxRetries),
 		Concurrency: strconv.Itoa(d.Concurrency), RateLimit: d.RateLimit, UseStream: d.UseStream,
-		Errors: map[string]string{}, HasDemo: p.DemoURL != "",
+		TurnFailure: string(db.TurnFailureStops),
+		Errors:      map[string]string{}, HasDemo: p.DemoURL != "",
 	}
 }
 
@@ -355,7 +357,7 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) 
 	}
 	for name, to := range map[string]*string{
 		"runs_per_item": &view.Runs, "timeout_seconds": &view.Timeout, "max_retries": &view.Retries,
-		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit,
+		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure,
 	} {
 		if value, isThere := values[name]; isThere {
 			*to = value

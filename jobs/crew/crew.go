@@ -23,6 +23,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/lanes"
 	"wending/db/record"
 	"wending/jobs/agent"
 	"wending/jobs/protocol"
@@ -202,7 +203,7 @@ func (c *crew) watch() {
 
 func (c *crew) lookAtLaunch() {
 	asked := time.Now()
-	state, err := c.Store.LaunchState(c.calls, c.LaunchID, c.lease)
+	state, err := lanes.New(c.Store).State(c.calls, c.LaunchID, c.lease)
 	switch {
 	case err != nil && !errors.Is(err, db.ErrNotFound):
 		return // unconfirmed, the gate stops calls soon

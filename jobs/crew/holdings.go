@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/lanes"
 )
 
 // Holdings are the units and lanes that a worker knows it holds. Anything else that the database assigns to it
@@ -108,9 +109,12 @@ func (h *Holdings) ReleaseStrays(ctx context.Context, store *db.Store, workerID 
 	h.claiming.Lock()
 	defer h.claiming.Unlock()
 	h.mu.Lock()
-	units, lanes := slices.Collect(maps.Keys(h.units)), slices.Collect(maps.Keys(h.lanes))
+	units, known := slices.Collect(maps.Keys(h.units)), slices.Collect(maps.Keys(h.lanes))
 	h.mu.Unlock()
-	if released, err = store.ReleaseStrays(ctx, workerID, units, lanes); err != nil {
+	if released, err = store.ReleaseStrays(ctx, workerID, units); err == nil {
+		err = lanes.New(store).RemoveStrays(ctx, workerID, known)
+	}
+	if err != nil {
 		h.mayDiffer.Store(true)
 	}
 	return released, err

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/lanes"
 )
 
 // turn is how long a lane works for its launch while there are fewer lanes than launches.
@@ -35,17 +36,17 @@ type Lane struct {
 // Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. All of
 // them join the crew before the first one claims, so that it claims for all.
 func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int) ([]*Lane, error) {
-	admitted, err := s.config.Holdings.enterLanes(n, func(lanes []uuid.UUID) ([]uuid.UUID, error) {
-		return s.config.Store.EnterLanes(ctx, lanes, launch.LaunchID, lease)
+	admitted, err := s.config.Holdings.enterLanes(n, func(ids []uuid.UUID) ([]uuid.UUID, error) {
+		return lanes.New(s.config.Store).Enter(ctx, ids, launch.LaunchID, lease)
 	})
 	if err != nil || len(admitted) == 0 {
 		return nil, err
 	}
-	lanes := make([]*Lane, len(admitted))
+	entered := make([]*Lane, len(admitted))
 	for n, id := range admitted {
-		lanes[n] = &Lane{id: id, crews: s, crew: s.join(launch, lease)}
+		entered[n] = &Lane{id: id, crews: s, crew: s.join(launch, lease)}
 	}
-	return lanes, nil
+	return entered, nil
 }
 
 // Work works in the lane until it ends, and leaves it. isLast reports that the crew's last lane has left, so that the
@@ -55,7 +56,7 @@ func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) {
 		err = errInternal
 	}
-	c.Holdings.leaveLane(l.id, func() error { return c.Store.LeaveLane(ctx, l.id) })
+	c.Holdings.leaveLane(l.id, func() error { return lanes.New(c.Store).Leave(ctx, l.id) })
 	return end, l.crews.leave(c), err
 }
 
@@ -73,7 +74,7 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 		case got.err != nil:
 			return NothingLeft, got.err // reconcile sends another lane
 		case got.retryAfter > 0:
-			yielded, err := c.Store.YieldLane(c.calls, lane, c.LaunchID)
+			yielded, err := lanes.New(c.Store).Yield(c.calls, lane, c.LaunchID)
 			if err != nil || yielded || got.retryAfter > turn {
 				return NothingLeft, err // reconcile sends a lane when a slot is near
 			}

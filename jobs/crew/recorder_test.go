@@ -47,7 +47,10 @@ func recordAll(t *testing.T, ctx context.Context, store *scriptedStore, n int) r
 	}
 	r := &recorder{
 		store: store, log: slog.New(slog.NewTextHandler(io.Discard, nil)), ctx: ctx, contain: contain, outcomes: make(chan outcome, maxBatch),
-		onStored:    func(results []record.Result, refused []db.Unit) { add(&got.stored, unitsOf(results)); add(&got.refused, refused) },
+		onStored: func(results []record.Result, refused []db.Unit) {
+			add(&got.stored, unitsOf(results))
+			add(&got.refused, refused)
+		},
 		onAbandoned: func(units []db.Unit) { add(&got.abandoned, units) },
 	}
 	var waits []<-chan struct{}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"wending/db"
+	"wending/db/conversation"
 	"wending/db/record"
 	"wending/jobs/prompt"
 	"wending/jobs/protocol"
@@ -12,7 +13,7 @@ import (
 
 // openTurn is the turn of a conversation that a unit asks next.
 type openTurn struct {
-	db.Turn
+	conversation.Turn
 	// isTooLong reports that what was said before is more than a request may hold.
 	isTooLong bool
 }
@@ -21,7 +22,7 @@ type openTurn struct {
 // another worker continues in the same way. If it cannot, the unit is parked; a unit that has no turn left, or belongs to
 // another worker by now, is to be returned.
 func (c *crew) readTurn(unit *claimed) (may, isParked bool) {
-	next, isTooLong, err := c.Store.NextTurn(c.calls, unit.Unit, prompt.MaxRendered)
+	next, isTooLong, err := conversation.New(c.Store).Next(c.calls, unit.Unit, prompt.MaxRendered)
 	switch {
 	case errors.Is(err, db.ErrConflict):
 		return false, false

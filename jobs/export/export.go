@@ -49,6 +49,9 @@ type Item struct {
 	SystemPrompt, UserContext            *string
 	// Variables are the values of Report.VariableNames, in their order.
 	Variables []string
+	// Series and Turn say which turn of which conversation the question is; nil for a single one.
+	Series *string
+	Turn   *int
 	// Number is the question's, 1-based in the order of pages.
 	Number int
 	Likeness
@@ -95,9 +98,11 @@ type Likeness struct {
 
 // Run is one answer.
 type Run struct {
-	Index    int
-	Status   string
-	Response *string
+	Index int
+	// SessionID is that of a conversation; empty for a single question.
+	SessionID string
+	Status    string
+	Response  *string
 	// Exact is the answer byte for byte where it is not valid text; else nil.
 	Exact        []byte
 	LatencyMS    *int

@@ -33,6 +33,8 @@ type jsonItem struct {
 	SystemPrompt   *string           `json:"system_prompt"`
 	UserContext    *string           `json:"user_context"`
 	Variables      map[string]string `json:"variables,omitempty"`
+	Series         *string           `json:"series,omitempty"`
+	Turn           *int              `json:"turn,omitempty"`
 	Number         int               `json:"number"`
 	Level          *string           `json:"level"`
 	Agreement      *float64          `json:"agreement"`
@@ -68,9 +70,11 @@ type jsonReview struct {
 }
 
 type jsonRun struct {
-	Variant  int     `json:"variant"`
-	RunIndex int     `json:"run_index"`
-	Output   *string `json:"output"`
+	Variant  int `json:"variant"`
+	RunIndex int `json:"run_index"`
+	// SessionID is that of a conversation.
+	SessionID string  `json:"session_id,omitempty"`
+	Output    *string `json:"output"`
 	// OutputBase64 has the exact bytes where the output is not valid UTF-8.
 	OutputBase64    []byte  `json:"output_base64,omitempty"`
 	Status          string  `json:"status"`
@@ -126,7 +130,8 @@ func (j *JSONL) Write(item Item) error {
 	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters})
 	for _, run := range j.report.runs(item) {
 		out := jsonRun{
-			Variant: variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
+			SessionID: run.SessionID,
+			Variant:   variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
 			InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...),
 		}
@@ -160,7 +165,7 @@ func (j *JSONL) begin(item Item) *jsonItem {
 	line := &jsonItem{
 		QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
 		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
-		Number: item.Number, CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{},
+		Series: item.Series, Turn: item.Turn, Number: item.Number, CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{},
 	}
 	if j.report.CompletedAt != nil {
 		completed := beijing.RFC3339(*j.report.CompletedAt)

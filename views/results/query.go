@@ -17,6 +17,8 @@ import (
 type Query struct {
 	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
 	Filter, Review, Sort, Search string
+	// Series names the conversation whose turns are asked for; empty means all questions.
+	Series string
 	// Variant is the number of the one whose runs count; 0 means all.
 	Variant int
 	// IsPartial asks for the questions that are done before the first launch has ended.
@@ -26,7 +28,7 @@ type Query struct {
 // Values are the query's parameters.
 func (q Query) Values() url.Values {
 	values := url.Values{}
-	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.Sort, "search": q.Search} {
+	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.Sort, "search": q.Search, "series": q.Series} {
 		if value != "" {
 			values.Set(name, value)
 		}
@@ -147,6 +149,9 @@ func (r Report) passesReview(item report.Summary, filter string) bool {
 // Shown returns the questions that a query asks for, in its order.
 func (r Report) Shown(query Query) (shown []report.Summary) {
 	for _, item := range r.All {
+		if query.Series != "" && (item.Series == nil || *item.Series != query.Series) {
+			continue
+		}
 		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) && r.passesReview(item, query.Review) {
 			shown = append(shown, item)
 		}

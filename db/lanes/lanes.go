@@ -1,32 +1,22 @@
-package db
+// Package lanes gives the lanes of launches to workers: how many calls each launch makes at once, and who has to make room.
+package lanes
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"wending/db"
 	"wending/db/pg"
 )
 
-const (
-	// BeatEvery is the time between two heartbeats of a worker.
-	BeatEvery = time.Second
-	// LeaseDuration is the silence after which a worker must begin nothing more under its lease: well before others take
-	// over what it holds.
-	LeaseDuration = 15 * time.Second
-	// WorkerDeadAfter is the silence after which a worker's units go to others.
-	WorkerDeadAfter = 20 * time.Second
-)
+// Lanes are those of all launches.
+type Lanes struct{ db *pg.Pool }
 
-// Lease is a worker's right to claim and begin units. It expires when the worker has not sent a heartbeat for a while, and
-// the worker gets a new one with its next heartbeat: by then, others may be doing what it was doing under the old one.
-type Lease struct {
-	WorkerID uuid.UUID
-	Number   int64
-}
+// New returns the lanes of a store's launches.
+func New(store *db.Store) Lanes { return Lanes{store.Pool()} }
 
 // sharing are the common table expressions that say who has lanes and who waits for one: running launches that have
 // units to call at a target with a free slot of its rate limit, but no lane on a living worker. A share is what each would get if
@@ -94,13 +84,13 @@ const noteServed = `
 		ORDER BY o.origin
 		FOR UPDATE OF o)`
 
-// EnterLanes admits lanes to a launch that is RUNNING, as many of them as its concurrency, the worker and others that
+// Enter admits lanes to a launch that is RUNNING, as many of them as its concurrency, the worker and others that
 // wait leave room for, and returns their ids. A lane makes one call at a time, so this keeps a launch within its
 // concurrency over all workers.
-func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID, lease Lease) (admitted []uuid.UUID, err error) {
+func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID, lease db.Lease) (admitted []uuid.UUID, err error) {
 	// Locked in a statement of its own: only a later one sees the lanes admitted in the meantime.
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
-	err = s.db.InTx(ctx, "enter lanes", func(tx *sqlx.Tx) error {
+	err = l.db.InTx(ctx, "enter lanes", func(tx *sqlx.Tx) error {
 		admitted = nil
 		var id uuid.UUID
 		err := tx.GetContext(ctx, &id, lock, launchID)
@@ -112,7 +102,7 @@ func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid
 		}
 		arguments := sharingOf(launchID)
 		arguments["lanes"], arguments["worker"], arguments["lease"] = pq.Array(lanes), lease.WorkerID, lease.Number
-		arguments["expired"] = LeaseDuration.Seconds()
+		arguments["expired"] = db.LeaseDuration.Seconds()
 		if err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, arguments); err != nil || len(admitted) == 0 {
 			return pg.Classify("enter lanes", err)
 		}
@@ -125,9 +115,9 @@ func (s *Store) EnterLanes(ctx context.Context, lanes []uuid.UUID, launchID uuid
 	return admitted, nil
 }
 
-// YieldLane ends a lane if its launch has another one: while no origin has a free slot, one lane is enough to
+// Yield ends a lane if its launch has another one: while no origin has a free slot, one lane is enough to
 // wait for it. Of several that yield at once, one stays.
-func (s *Store) YieldLane(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
+func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
 	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
 	const yield = `
 		DELETE FROM lanes
@@ -136,11 +126,11 @@ func (s *Store) YieldLane(ctx context.Context, laneID, launchID uuid.UUID) (left
 			SELECT FROM lanes other
 			JOIN workers w ON w.id = other.worker_id
 			WHERE other.launch_id = $3 AND other.id <> $2 AND w.beat_at > now() - $1 * interval '1 second')`
-	err = s.db.InTx(ctx, "yield a lane", func(tx *sqlx.Tx) error {
+	err = l.db.InTx(ctx, "yield a lane", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, lock, launchID); err != nil {
 			return pg.Classify("lock the launch", err)
 		}
-		result, err := tx.ExecContext(ctx, yield, WorkerDeadAfter.Seconds(), laneID, launchID)
+		result, err := tx.ExecContext(ctx, yield, db.WorkerDeadAfter.Seconds(), laneID, launchID)
 		deleted, err := pg.Affected("yield a lane", result, err)
 		left = deleted == 1
 		return err
@@ -159,9 +149,9 @@ const leaveLane = `
 	FROM gone
 	WHERE launches.id = gone.id AND NOT EXISTS (SELECT FROM lanes WHERE launch_id = gone.id AND id <> $1)`
 
-// LeaveLane ends a lane. With its last one, a launch begins to wait.
-func (s *Store) LeaveLane(ctx context.Context, laneID uuid.UUID) error {
-	_, err := s.db.ExecContext(ctx, leaveLane, laneID)
+// Leave ends a lane. With its last one, a launch begins to wait.
+func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
+	_, err := l.db.ExecContext(ctx, leaveLane, laneID)
 	return pg.Classify("leave a lane", err)
 }
 
@@ -186,8 +176,8 @@ const nextInTurn = `
 	LIMIT 1`
 
 // NextInTurn returns the launch that is to get the next free lane; uuid.Nil if none waits.
-func (s *Store) NextInTurn(ctx context.Context) (launchID uuid.UUID, err error) {
-	err = pg.GetNamed(ctx, s.db, &launchID, nextInTurn, sharingOf(uuid.Nil))
+func (l Lanes) NextInTurn(ctx context.Context) (launchID uuid.UUID, err error) {
+	err = pg.GetNamed(ctx, l.db, &launchID, nextInTurn, sharingOf(uuid.Nil))
 	if pg.IsNoRows(err) {
 		return uuid.Nil, nil
 	}
@@ -196,12 +186,45 @@ func (s *Store) NextInTurn(ctx context.Context) (launchID uuid.UUID, err error) 
 
 // sharingOf are the parameters of sharing, seen by a launch.
 func sharingOf(launchID uuid.UUID) map[string]any {
-	return map[string]any{"launch": launchID, "dead": WorkerDeadAfter.Seconds(), "horizon": RateHorizon.Microseconds()}
+	return map[string]any{"launch": launchID, "dead": db.WorkerDeadAfter.Seconds(), "horizon": db.RateHorizon.Microseconds()}
 }
 
-// removeStrayLanes removes the lanes of a worker except those that it knows of.
-func (s *Store) removeStrayLanes(ctx context.Context, workerID uuid.UUID, known []uuid.UUID) error {
+// RemoveStrays removes the lanes of a worker except those that it knows of.
+func (l Lanes) RemoveStrays(ctx context.Context, workerID uuid.UUID, known []uuid.UUID) error {
 	const remove = `DELETE FROM lanes WHERE worker_id = $1 AND NOT id = ANY (coalesce($2, '{}'::uuid[]))`
-	_, err := s.db.ExecContext(ctx, remove, workerID, pq.Array(known))
+	_, err := l.db.ExecContext(ctx, remove, workerID, pq.Array(known))
 	return pg.Classify("remove stray lanes", err)
+}
+
+// State is what a worker must know at all times while it runs a launch's units.
+type State struct {
+	Status db.LaunchStatus `db:"status"`
+	// StoppingMicros is the time since a stop was requested, in microseconds.
+	StoppingMicros int64 `db:"stopping_micros"`
+	// HoldsLease reports that the worker's lease has not expired.
+	HoldsLease bool `db:"holds_lease"`
+	// Surplus is how many lanes the launch has above its share, while others wait for one.
+	Surplus int `db:"surplus"`
+	// TakesTurns reports that others wait and there are fewer lanes than launches.
+	TakesTurns bool `db:"takes_turns"`
+}
+
+const readState = `
+	WITH ` + sharing + `
+	SELECT status,
+		CAST(coalesce(extract(epoch FROM now() - stop_requested_at) * 1000000, 0) AS bigint) AS stopping_micros,
+		EXISTS (
+			SELECT FROM workers WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second') AS holds_lease,
+		coalesce(greatest(0, mine.lanes - share.lanes), 0) AS surplus,
+		others.waiting > 0 AND 1 + others.waiting + others.holding > (SELECT sum(lanes) FROM live) AS takes_turns
+	FROM launches, mine, share, others
+	WHERE id = :launch`
+
+// State returns the state of a launch for a worker with this lease, or ErrNotFound.
+func (l Lanes) State(ctx context.Context, launchID uuid.UUID, lease db.Lease) (State, error) {
+	arguments := sharingOf(launchID)
+	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number, db.LeaseDuration.Seconds()
+	var state State
+	err := pg.GetNamed(ctx, l.db, &state, readState, arguments)
+	return state, db.NotFound(db.KindLaunch, pg.Classify("read the launch's state", err))
 }
