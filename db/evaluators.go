@@ -24,19 +24,31 @@ type Evaluator struct {
 	Name        string          `db:"name"`
 	Kind        string          `db:"kind"`
 	Config      json.RawMessage `db:"config"`
+	// Target is the number of the model that judges; nil for a rule.
+	Target *int `db:"target"`
 }
 
+// IsJudge reports whether a model judges, in a call of its own.
+func (e Evaluator) IsJudge() bool { return e.Target != nil }
+
 const insertEvaluator = `
-	INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config)
-	VALUES (:task_id, :number, :evaluator_id, :version, :name, :kind, :config)`
+	INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config, target)
+	VALUES (:task_id, :number, :evaluator_id, :version, :name, :kind, :config, :target)
+	ON CONFLICT (task_id, number) DO UPDATE
+	SET version = excluded.version, name = excluded.name, kind = excluded.kind, config = excluded.config, target = excluded.target`
 
 // replaceEvaluators makes the evaluators of a task those that it has.
 func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM task_evaluators WHERE task_id = $1`, task.ID); err != nil {
 		return pg.Classify("remove the evaluators", err)
 	}
-	for _, evaluator := range task.Evaluators {
-		evaluator.TaskID = task.ID
+	return insertEvaluators(ctx, tx, task.ID, task.Evaluators)
+}
+
+// insertEvaluators stores evaluators of a task, in the places of those with the same numbers.
+func insertEvaluators(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, evaluators []Evaluator) error {
+	for _, evaluator := range evaluators {
+		evaluator.TaskID = taskID
 		if _, err := tx.NamedExecContext(ctx, insertEvaluator, evaluator); err != nil {
 			return pg.Classify("store an evaluator", err)
 		}
@@ -46,7 +58,7 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 
 func readEvaluators(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
 	const read = `
-		SELECT task_id, number, evaluator_id, version, name, kind, config
+		SELECT task_id, number, evaluator_id, version, name, kind, config, target
 		FROM task_evaluators
 		WHERE task_id = ANY ($1)
 		ORDER BY task_id, number`
@@ -72,6 +84,17 @@ type Evaluation struct {
 	Reason       string   `json:"reason"`
 	ErrorCode    string   `json:"error_code"`
 	ErrorMessage string   `json:"error_message"`
+	// Version is that of the evaluator, where it is not the task's.
+	Version *int `json:"version"`
+	// Ratings are a judge's, from 0 to 100, by the dimensions; IsDefault reports that none could be had, so that each is 50.
+	Ratings   map[string]float64 `json:"ratings"`
+	IsDefault bool               `json:"is_default"`
+	// LatencyMS and what follows are of a judge's calls; nil means unknown.
+	LatencyMS    *int    `json:"latency_ms"`
+	InputTokens  *int    `json:"input_tokens"`
+	OutputTokens *int    `json:"output_tokens"`
+	TotalTokens  *int    `json:"total_tokens"`
+	Cost         *string `json:"cost"`
 }
 
 // Evaluations are those of a run, in the order of the evaluators.
@@ -93,6 +116,8 @@ func (e *Evaluations) Scan(column any) error {
 // EvaluationsOfRun is an expression for the evaluations of a run r.
 const EvaluationsOfRun = `(
 		SELECT json_agg(json_build_object('number', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed,
-			'reason', coalesce(e.reason, ''), 'error_code', coalesce(e.error_code, ''), 'error_message', coalesce(e.error_message, '')) ORDER BY e.evaluator)
+			'reason', coalesce(e.reason, ''), 'error_code', coalesce(e.error_code, ''), 'error_message', coalesce(e.error_message, ''),
+			'version', e.version, 'ratings', e.ratings, 'is_default', e.is_default, 'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens,
+			'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens, 'cost', CAST(trim_scale(e.cost) AS text)) ORDER BY e.evaluator)
 		FROM evaluations e
 		WHERE e.run_id = r.id)`

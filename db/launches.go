@@ -16,16 +16,17 @@ import (
 type LaunchKind string
 
 // The kinds of launches. SUBMIT, RESUME and EXTEND run what has no run yet; RETRY_FAILED runs everything that did not
-// succeed.
+// succeed, and asks judges again that could not rate an answer; EVALUATE asks evaluators alone.
 const (
-	LaunchSubmit LaunchKind = "SUBMIT"
-	LaunchRetry  LaunchKind = "RETRY_FAILED"
-	LaunchResume LaunchKind = "RESUME"
-	LaunchExtend LaunchKind = "EXTEND"
+	LaunchSubmit   LaunchKind = "SUBMIT"
+	LaunchRetry    LaunchKind = "RETRY_FAILED"
+	LaunchResume   LaunchKind = "RESUME"
+	LaunchExtend   LaunchKind = "EXTEND"
+	LaunchEvaluate LaunchKind = "EVALUATE"
 )
 
 // LaunchKinds are all kinds.
-var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume, LaunchExtend}
+var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume, LaunchExtend, LaunchEvaluate}
 
 // LaunchStatus is the state of a launch: PENDING → RUNNING (→ STOPPING) → SUCCEEDED, STOPPED or FAILED.
 type LaunchStatus string
@@ -65,14 +66,16 @@ type newLaunchRow struct {
 	// ItemID is the one question to retry, Variant the one variant; nil means all.
 	ItemID  *int64
 	Variant *int
+	// Evaluators are the numbers of those that an EVALUATE launch asks.
+	Evaluators []int
 	NewLaunch
 }
 
 func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, error) {
 	const insert = `
-		INSERT INTO launches (id, task_id, number, kind, item_id, variant, concurrency, requested_by, requested_via)
+		INSERT INTO launches (id, task_id, number, kind, item_id, variant, evaluators, concurrency, requested_by, requested_via)
 		SELECT CAST(:id AS uuid), t.id, (SELECT count(*) + 1 FROM launches WHERE task_id = t.id), :kind, CAST(:item AS bigint),
-			CAST(:variant AS smallint), t.concurrency, :by, :via
+			CAST(:variant AS smallint), CAST(:evaluators AS smallint[]), t.concurrency, :by, :via
 		FROM evaluation_tasks t
 		WHERE t.id = :task`
 	const insertTargets = `
@@ -81,7 +84,7 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 		FROM unnest($2::int[], $3::text[], $4::bigint[]) AS given (number, origin, call_interval)`
 	id := uuid.New()
 	_, err := pg.ExecNamed(ctx, tx, insert, map[string]any{
-		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "variant": n.Variant, "by": n.By.Address, "via": n.By.Via,
+		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "variant": n.Variant, "evaluators": pq.Array(n.Evaluators), "by": n.By.Address, "via": n.By.Via,
 	})
 	if err != nil {
 		return id, pg.Classify("store the launch", err)
@@ -94,15 +97,15 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 	return id, pg.Classify("store the launch's targets", err)
 }
 
-// RunsLeft returns how many runs a launch of the kind would make now, 0 where the task's state does not allow it
-// or nothing is left for it. It is the one rule that pages, API and store share. statistics are the task's.
+// RunsLeft returns how many calls a launch of the kind would make now, those to judges included, 0 where the task's state does
+// not allow it or nothing is left for it. It is the one rule that pages, API and store share. statistics are the task's.
 func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	if !t.allows(kind) {
 		return 0
 	}
-	left := t.TotalRuns() - statistics.Runs
+	left := t.TotalRuns() - statistics.Runs + statistics.JudgeMissing
 	if kind == LaunchRetry {
-		left += statistics.Failed + statistics.TimedOut
+		left += statistics.Failed + statistics.TimedOut + statistics.JudgeErrors
 	}
 	return left
 }
@@ -118,7 +121,8 @@ func (t Task) allows(kind LaunchKind) bool {
 	return !t.Status.IsActive()
 }
 
-// countLeft counts the runs that did not succeed of one question ($2), one variant ($3) or both; NULL means all.
+// countLeft counts the runs that did not succeed, and the answers that judges did not rate, of one question ($2), one variant
+// ($3) or both; NULL means all.
 const countLeft = `
 	SELECT t.runs_per_item
 			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
@@ -127,6 +131,12 @@ const countLeft = `
 			FROM evaluation_runs r
 			WHERE r.task_id = t.id AND r.is_current AND r.status = 'SUCCEEDED'
 			  AND ($2::bigint IS NULL OR r.item_id = $2) AND ($3::int IS NULL OR r.variant = $3))
+		+ (SELECT count(*)
+			FROM task_evaluators e
+			JOIN evaluation_runs r ON r.task_id = e.task_id AND r.is_current AND r.status = 'SUCCEEDED'
+				AND ($2::bigint IS NULL OR r.item_id = $2) AND ($3::int IS NULL OR r.variant = $3)
+			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
+			WHERE e.task_id = t.id AND e.target IS NOT NULL AND (v.run_id IS NULL OR v.status = 'FAILED' OR v.is_default))
 	FROM evaluation_tasks t
 	WHERE t.id = $1`
 
@@ -183,6 +193,38 @@ func (s *Store) ExtendTask(ctx context.Context, taskID uuid.UUID, runsPerItem in
 			return pg.Classify("raise the runs", err)
 		}
 		if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n}); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
+			return pg.Classify("reopen the task", err)
+		}
+		return Notify(ctx, tx, taskID)
+	})
+	return launchID, err
+}
+
+// EvaluateTask has evaluators judge the answers of a task that has ended; no agent is asked. judges are the targets of those
+// that are new, numbers are those of the evaluators. It returns ErrConflict if the task is active or was never started.
+func (s *Store) EvaluateTask(ctx context.Context, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
+	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
+		task, err := lockTask(ctx, tx, taskID)
+		if err != nil {
+			return err
+		}
+		if task.Status.IsActive() {
+			return fmt.Errorf("an evaluation of a task that is %s: %w", task.Status, ErrConflict)
+		}
+		if err := insertTargets(ctx, tx, taskID, judges); err != nil {
+			return err
+		}
+		if err := insertEvaluators(ctx, tx, taskID, evaluators); err != nil {
+			return err
+		}
+		row := newLaunchRow{TaskID: taskID, Kind: LaunchEvaluate, NewLaunch: n}
+		for _, evaluator := range evaluators {
+			row.Evaluators = append(row.Evaluators, evaluator.Number)
+		}
+		if launchID, err = insertLaunch(ctx, tx, row); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
@@ -273,6 +315,7 @@ var insertUnits = `
 		JOIN task_variants v ON v.task_id = t.id AND (l.variant IS NULL OR v.number = l.variant)
 		CROSS JOIN generate_series(1, t.runs_per_item) n
 		WHERE l.id = $1
+		  AND l.kind <> 'EVALUATE'
 		  AND NOT ` + hasKept("i") + `
 		  AND (i.series IS NULL OR NOT EXISTS (
 			SELECT FROM evaluation_items earlier
@@ -280,6 +323,28 @@ var insertUnits = `
 		ORDER BY i.id, n, v.number
 		RETURNING turns)
 	SELECT coalesce(sum(turns), 0) FROM made`
+
+// Judges are asked about answers that the launch keeps: those that they did not rate, in an EVALUATE launch all.
+var insertJudgeUnits = `
+	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
+	SELECT l.id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
+	FROM launches l
+	JOIN evaluation_items i ON i.task_id = l.task_id AND i.id > l.made_through AND i.id <= $2 AND ` + inScope + `
+	JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (l.variant IS NULL OR r.variant = l.variant)
+	JOIN task_evaluators e ON e.task_id = l.task_id AND e.target IS NOT NULL
+	LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
+	WHERE l.id = $1
+	  AND CASE l.kind
+			WHEN 'EVALUATE' THEN e.number = ANY (l.evaluators)
+			WHEN 'RETRY_FAILED' THEN v.run_id IS NULL OR v.status = 'FAILED' OR v.is_default
+			ELSE v.run_id IS NULL
+		END
+	  AND (i.series IS NULL OR NOT EXISTS ( -- of a turn that is asked again
+			SELECT
+			FROM evaluation_items earlier
+			JOIN units u ON u.launch_id = l.id AND u.item_id = earlier.id AND u.variant = r.variant AND u.run_index = r.run_index AND u.evaluator = 0
+			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn))
+	ORDER BY r.item_id, r.run_index, r.variant, e.number`
 
 // A launch begins to run with the counts of what it keeps.
 const runLaunch = `
@@ -295,7 +360,7 @@ const runLaunch = `
 		WHERE r.task_id = $2 AND r.is_current) present,
 		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 		FROM (
-			SELECT u.item_id, u.variant, u.run_index FROM units u WHERE u.launch_id = $1
+			SELECT u.item_id, u.variant, u.run_index FROM units u WHERE u.launch_id = $1 AND u.evaluator = 0
 			UNION ALL
 			SELECT turn.id, u.variant, u.run_index FROM units u` + TurnsOfUnit + `
 			WHERE u.launch_id = $1 AND u.turns > 1 AND turn.id <> u.item_id) u
@@ -307,12 +372,12 @@ const runLaunch = `
 			WHERE r.task_id = $2 AND r.is_current
 			GROUP BY r.item_id
 			HAVING count(*) = (SELECT runs_per_item * total_variants FROM evaluation_tasks WHERE id = $2)) whole
-		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id)
+		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id AND u.evaluator = 0)
 		  AND NOT EXISTS ( -- of a turn, those that begin with one before it
 			SELECT
 			FROM evaluation_items i
 			JOIN evaluation_items earlier ON earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn
-			JOIN units u ON u.launch_id = $1 AND u.item_id = earlier.id
+			JOIN units u ON u.launch_id = $1 AND u.item_id = earlier.id AND u.evaluator = 0
 			WHERE i.id = whole.item_id)) complete
 	WHERE l.id = $1`
 
@@ -372,6 +437,12 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	if err := tx.GetContext(ctx, &made, insertUnits, id, next.Last); err != nil {
 		return 0, false, pg.Classify("make the units", err)
 	}
+	result, err := tx.ExecContext(ctx, insertJudgeUnits, id, next.Last)
+	judged, err := pg.Affected("make the judges' units", result, err)
+	if err != nil {
+		return 0, false, err
+	}
+	made += judged
 	if err := tx.GetContext(ctx, &units, note, id, next.Last, made); err != nil {
 		return 0, false, pg.Classify("note what is made", err)
 	}
@@ -384,7 +455,7 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	if err := refreshOrigins(ctx, tx, id); err != nil {
 		return 0, false, err
 	}
-	result, err := tx.ExecContext(ctx, startTask, launch.TaskID)
+	result, err = tx.ExecContext(ctx, startTask, launch.TaskID)
 	if err := pg.RequireRow("start the task", result, err); err != nil {
 		return 0, false, err
 	}

@@ -57,6 +57,9 @@ type Statistics struct {
 type TaskStatistics struct {
 	Statistics
 	Stability
+	// JudgeErrors is how many answers a judge could not rate, JudgeMissing how many none was asked about.
+	JudgeErrors  int `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
+	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -131,6 +134,13 @@ var computeTaskStatistics = `
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
+		|| (
+			SELECT jsonb_build_object('judge_missing', count(*) FILTER (WHERE v.run_id IS NULL),
+				'judge_errors', count(*) FILTER (WHERE v.status = 'FAILED' OR v.is_default))
+			FROM task_evaluators e
+			JOIN evaluation_runs r ON r.task_id = e.task_id AND r.is_current AND r.status = 'SUCCEEDED'
+			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
+			WHERE e.task_id = $1 AND e.target IS NOT NULL)
 		|| ` + spent("$1") + `
 	FROM evaluation_runs r
 	WHERE r.task_id = $1 AND r.is_current`
@@ -158,7 +168,7 @@ const computeStability = `
 
 var computeLaunchStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
-		'stopped', (SELECT coalesce(sum(turns - turns_done), 0) FROM units WHERE launch_id = $1 AND state = 'STOPPED'),
+		'stopped', (SELECT coalesce(sum(turns - turns_done), 0) FROM units WHERE launch_id = $1 AND state = 'STOPPED' AND evaluator = 0),
 		'error_codes', coalesce((
 			SELECT json_object_agg(e.error_code, e.n)
 			FROM (

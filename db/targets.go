@@ -17,11 +17,12 @@ import (
 // TargetKind is what a target is a copy of.
 type TargetKind string
 
-// The kinds of targets: an address that was typed, a saved agent, a saved model.
+// The kinds of targets: an address that was typed, a saved agent, a saved model – and a saved model that judges.
 const (
 	TargetURL   TargetKind = "url"
 	TargetAgent TargetKind = "agent"
 	TargetModel TargetKind = "model"
+	TargetJudge TargetKind = "judge"
 )
 
 // Target is a row of task_targets: whom a task calls, as it was when the task was made.
@@ -92,11 +93,8 @@ func replaceTargets(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM task_targets WHERE task_id = $1`, task.ID); err != nil {
 		return pg.Classify("remove the targets", err)
 	}
-	for _, target := range task.Targets {
-		target.TaskID = task.ID
-		if _, err := tx.NamedExecContext(ctx, insertTarget, target); err != nil {
-			return pg.Classify("store a target", err)
-		}
+	if err := insertTargets(ctx, tx, task.ID, slices.Concat(task.Targets, task.Judges)); err != nil {
+		return err
 	}
 	for _, variant := range task.Variants {
 		variant.TaskID = task.ID
@@ -107,7 +105,17 @@ func replaceTargets(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	return replaceEvaluators(ctx, tx, task)
 }
 
-// readTargets gives tasks their targets, variants and evaluators, each in the order of their numbers.
+func insertTargets(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, targets []Target) error {
+	for _, target := range targets {
+		target.TaskID = taskID
+		if _, err := tx.NamedExecContext(ctx, insertTarget, target); err != nil {
+			return pg.Classify("store a target", err)
+		}
+	}
+	return nil
+}
+
+// readTargets gives tasks their targets, judges, variants and evaluators, each in the order of their numbers.
 func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
 	const read = `
 		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
@@ -131,7 +139,11 @@ func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUI
 	}
 	for _, target := range targets {
 		task := tasks[target.TaskID]
-		task.Targets = append(task.Targets, target)
+		if target.Kind == TargetJudge {
+			task.Judges = append(task.Judges, target)
+		} else {
+			task.Targets = append(task.Targets, target)
+		}
 	}
 	for _, variant := range variants {
 		task := tasks[variant.TaskID]

@@ -72,6 +72,8 @@ type Task struct {
 	// Targets are whom the task calls, Variants what it compares, each in the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
+	// Judges are the targets of evaluators that are models; their numbers follow those of Targets.
+	Judges []Target `db:"-"`
 	// Evaluators judge its answers, in the order of their numbers; none judges them if there are none.
 	Evaluators []Evaluator `db:"-"`
 	// Processed is how many questions have all their runs: live while a launch runs, final after it.
@@ -106,6 +108,14 @@ func (t Task) IsPlain() bool {
 // HasTypedAgent reports whether the task calls an address that was typed.
 func (t Task) HasTypedAgent() bool {
 	return slices.ContainsFunc(t.Targets, func(target Target) bool { return target.Kind == TargetURL })
+}
+
+// Target returns a target or a judge by its number, which is one of them.
+func (t Task) Target(number int) Target {
+	if number <= len(t.Targets) {
+		return t.Targets[number-1]
+	}
+	return t.Judges[slices.IndexFunc(t.Judges, func(judge Target) bool { return judge.Number == number })]
 }
 
 // RunsOfItem is how many runs a question has when it is complete.
@@ -150,7 +160,7 @@ const countWork = `
 		FROM (
 			SELECT bool_and(state = 'DONE') AS is_done, count(*) FILTER (WHERE outcome <> 'SUCCEEDED') AS failed
 			FROM units
-			WHERE launch_id = l.id
+			WHERE launch_id = l.id AND evaluator = 0
 			GROUP BY item_id) items) work
 	WHERE l.id = ANY ($1)`
 
@@ -164,7 +174,7 @@ const countTurns = `
 			SELECT bool_and(u.state = 'DONE' OR r.id IS NOT NULL) AS is_done, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 			FROM units u` + TurnsOfUnit + `
 			LEFT JOIN evaluation_runs r ON r.unit_id = u.id AND r.item_id = turn.id
-			WHERE u.launch_id = l.id
+			WHERE u.launch_id = l.id AND u.evaluator = 0
 			GROUP BY turn.id) items) work
 	WHERE l.id = ANY ($1)`
 

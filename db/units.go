@@ -22,6 +22,9 @@ type Unit struct {
 	Variant  int `db:"variant"`
 	Target   int `db:"target"`
 	RunIndex int `db:"run_index"`
+	// Evaluator is the number of the judge that is asked about the run SubjectRunID; 0 and nil for a unit that asks a question.
+	Evaluator    int    `db:"evaluator"`
+	SubjectRunID *int64 `db:"subject_run_id"`
 	Item
 	// Wait is how long, from the claim's return, to wait for the call's rate-limit slot.
 	Wait time.Duration `db:"-"`
@@ -90,7 +93,7 @@ const claimUnits = `
 			ORDER BY id
 			LIMIT wanted.count
 			FOR UPDATE SKIP LOCKED) next))
-	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, ` + ItemColumns
+	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, u.evaluator, u.subject_run_id, ` + ItemColumns
 
 // ClaimUnits claims units of a launch that is RUNNING for a worker: of each target at most as many as are wanted and get
 // a rate-limit slot within the horizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).
@@ -258,7 +261,7 @@ const requeueLost = `
 	  AND u.state = 'RUNNING'
 	  AND NOT EXISTS (
 		SELECT FROM workers w WHERE w.id = u.worker_id AND w.beat_at > now() - $2 * interval '1 second')
-	RETURNING u.id, u.state`
+	RETURNING u.id, u.state, u.evaluator`
 
 // TurnNotReachedCode is the error code of a turn that was not asked because one before it did not succeed.
 const TurnNotReachedCode = "TURN_NOT_REACHED"
@@ -286,6 +289,15 @@ const endOpenTurns = `
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`
 
+// What a judge said before stays.
+const insertLostJudgements = `
+	INSERT INTO evaluations (run_id, evaluator, task_id, status, error_code, error_message, launch_id)
+	SELECT u.subject_run_id, u.evaluator, l.task_id, 'FAILED', $2, $3, l.id
+	FROM units u
+	JOIN launches l ON l.id = u.launch_id
+	WHERE u.id = ANY ($1)
+	ON CONFLICT (run_id, evaluator) DO NOTHING`
+
 // EndOpenTurns gives the turns of units that have no run one that FAILED: the first with this code, because it was asked –
 // none if the code is empty –, the others because they were not reached.
 func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
@@ -299,23 +311,34 @@ func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message
 func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 	err = s.db.InTx(ctx, "requeue lost units", func(tx *sqlx.Tx) error {
 		var units []struct {
-			ID    int64  `db:"id"`
-			State string `db:"state"`
+			ID        int64  `db:"id"`
+			State     string `db:"state"`
+			Evaluator int    `db:"evaluator"`
 		}
 		if err := tx.SelectContext(ctx, &units, requeueLost, maxLosses, WorkerDeadAfter.Seconds()); err != nil {
 			return pg.Classify("requeue lost units", err)
 		}
 		lost = len(units)
-		var given []int64
+		var given, judges []int64
 		for _, unit := range units {
-			if unit.State == "DONE" {
+			switch {
+			case unit.State != "DONE":
+			case unit.Evaluator != 0:
+				judges = append(judges, unit.ID)
+			default:
 				given = append(given, unit.ID)
+			}
+		}
+		message := fmt.Sprintf("The worker running this call was lost %d times", maxLosses)
+		if len(judges) > 0 {
+			if _, err := tx.ExecContext(ctx, insertLostJudgements, pq.Int64Array(judges), WorkerLostCode, message); err != nil {
+				return pg.Classify("end judges' calls that were lost too often", err)
 			}
 		}
 		if len(given) == 0 {
 			return nil
 		}
-		return EndOpenTurns(ctx, tx, given, WorkerLostCode, fmt.Sprintf("The worker running this call was lost %d times", maxLosses))
+		return EndOpenTurns(ctx, tx, given, WorkerLostCode, message)
 	})
 	return lost, err
 }

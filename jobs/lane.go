@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,8 +73,8 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, er
 	if err != nil {
 		return nil, err
 	}
-	l := &crew.Launch{Call: call, Targets: map[int]tasks.Target{}, Rules: tasks.RulesOf(call.Task)}
-	for _, target := range call.Task.Targets {
+	l := &crew.Launch{Call: call, Targets: map[int]tasks.Target{}, Rules: tasks.RulesOf(call.Task), Judges: tasks.JudgesOf(call.Task)}
+	for _, target := range slices.Concat(call.Task.Targets, call.Task.Judges) {
 		l.Targets[target.Number], err = tasks.Open(w.Sealer, target)
 		if errors.Is(err, secret.ErrKey) {
 			return nil, w.fail(ctx, id, FailureSecretKey)

@@ -51,8 +51,12 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 
 // startLaunch starts a PENDING launch. It is not an error if another worker already started it.
 func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
-	units, err := w.Store.StartLaunch(ctx, id)
-	if errors.Is(err, db.ErrConflict) {
+	var units int
+	err := tasks.EvaluateRules(ctx, w.Store, id)
+	if err == nil {
+		units, err = w.Store.StartLaunch(ctx, id)
+	}
+	if errors.Is(err, db.ErrConflict) || errors.Is(err, db.ErrNotFound) {
 		return nil
 	}
 	if err != nil {

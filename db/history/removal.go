@@ -66,7 +66,9 @@ func deleteRuns(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, includeCurre
 				LIMIT 1000))
 			RETURNING id),
 		verdicts AS (
-			DELETE FROM evaluations WHERE run_id IN (SELECT id FROM gone))
+			DELETE FROM evaluations WHERE run_id IN (SELECT id FROM gone)),
+		past AS (
+			DELETE FROM past_evaluations WHERE run_id IN (SELECT id FROM gone))
 		SELECT count(*) FROM gone`
 	for {
 		var n int

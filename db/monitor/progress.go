@@ -26,6 +26,10 @@ type Progress struct {
 	Failed    int `db:"failed"`
 	Running   int `db:"running"`
 	Queued    int `db:"queued"`
+	// Judged of JudgeTotal calls to judges have ended, JudgeFailed of them without a rating.
+	JudgeTotal  int `db:"judge_total"`
+	Judged      int `db:"judged"`
+	JudgeFailed int `db:"judge_failed"`
 	// Prepared is how many of the newest launch's units are made, while they are.
 	Prepared int `db:"prepared"`
 	// CallsPerSecond is the rate of the last ten seconds.
@@ -54,7 +58,7 @@ const readProgress = `
 		t.total_items * t.runs_per_item * t.total_variants AS total,
 		CASE WHEN is_working THEN l.kept_succeeded + l.kept_failed + u.done ELSE r.runs END AS completed,
 		CASE WHEN is_working THEN l.kept_failed + u.failed ELSE r.failed END AS failed,
-		u.running,
+		u.running, u.judge_total, u.judged, u.judge_failed,
 		CASE
 			WHEN l.status <> 'PENDING' THEN u.queued
 			ELSE t.runs_per_item
@@ -72,10 +76,14 @@ const readProgress = `
 		ORDER BY number DESC
 		LIMIT 1) l ON true
 	LEFT JOIN LATERAL ( -- its units, from the thin table
-		SELECT coalesce(sum(CASE WHEN state = 'DONE' THEN turns ELSE turns_done END), 0) AS done,
-			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed ELSE CAST(outcome <> 'SUCCEEDED' AS int) END), 0) AS failed,
-			count(*) FILTER (WHERE state = 'RUNNING') AS running,
-			coalesce(sum(turns - turns_done) FILTER (WHERE state IN ('QUEUED', 'RUNNING')), 0) - count(*) FILTER (WHERE state = 'RUNNING') AS queued
+		SELECT coalesce(sum(CASE WHEN state = 'DONE' THEN turns ELSE turns_done END) FILTER (WHERE evaluator = 0), 0) AS done,
+			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed ELSE CAST(outcome <> 'SUCCEEDED' AS int) END) FILTER (WHERE evaluator = 0), 0) AS failed,
+			count(*) FILTER (WHERE state = 'RUNNING' AND evaluator = 0) AS running,
+			coalesce(sum(turns - turns_done) FILTER (WHERE state IN ('QUEUED', 'RUNNING') AND evaluator = 0), 0)
+				- count(*) FILTER (WHERE state = 'RUNNING' AND evaluator = 0) AS queued,
+			count(*) FILTER (WHERE evaluator > 0) AS judge_total,
+			count(*) FILTER (WHERE evaluator > 0 AND state = 'DONE') AS judged,
+			count(*) FILTER (WHERE evaluator > 0 AND outcome <> 'SUCCEEDED') AS judge_failed
 		FROM units
 		WHERE launch_id = l.id) u ON true
 	LEFT JOIN LATERAL ( -- current runs, while no launch works; without those that a waiting retry will repeat

@@ -39,6 +39,10 @@ type Result struct {
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
 	FirstTokenMS *int
+	// Judgement is what a judge said; nil unless the unit asks one. Of such a result only the unit counts beside it.
+	Judgement *Judgement
+	// HasJudges means that judges are to be asked about the answer.
+	HasJudges bool
 	// Turn tells what becomes of the conversation; nil for a single question.
 	Turn *Turn
 	// Evaluations are what the task's evaluators say of the answer; none of one that failed.
@@ -143,10 +147,41 @@ const insertRuns = `
 	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
 	CROSS JOIN superseded`
 
-// Record stores the outcomes of units of one task, each exactly once, all in one transaction. refused are
-// the units that now belong to another worker: their results are dropped. Calling it again after an error is safe;
-// if the first call's commit succeeded although its reply was lost, nothing is refused.
+// Record stores the outcomes of units of one task, each exactly once: those of questions in one transaction, those of judges in
+// another. refused are the units that now belong to another worker: their results are dropped. Calling it again after an error is
+// safe; if the first call's commit succeeded although its reply was lost, nothing is refused.
 func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result) (refused []db.Unit, err error) {
+	var runs, judged []Result
+	for _, result := range results {
+		if result.Judgement != nil {
+			judged = append(judged, result)
+		} else {
+			runs = append(runs, result)
+		}
+	}
+	var stored []int64
+	if len(runs) > 0 {
+		if stored, err = r.runs(ctx, taskID, runs); err != nil {
+			return nil, err
+		}
+	}
+	if len(judged) > 0 {
+		of, err := r.judgements(ctx, taskID, judged)
+		if err != nil {
+			return nil, err
+		}
+		stored = append(stored, of...)
+	}
+	for _, result := range results {
+		if !slices.Contains(stored, result.Unit.ID) {
+			refused = append(refused, result.Unit)
+		}
+	}
+	return refused, nil
+}
+
+// runs stores the outcomes of questions, and returns the units whose claims still held.
+func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
 	const known = `
 		SELECT r.unit_id
 		FROM evaluation_runs r
@@ -183,9 +218,8 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first),
 		"passed": pq.Array(passed), "scores": pq.Array(scores),
 	}
-	var stored []int64
 	switch {
-	case ofTurns.any:
+	case ofTurns.any || ofTurns.hasJudges:
 		stored, err = r.recordTurns(ctx, results, judged, ofTurns, arguments)
 	case len(judged.units) > 0:
 		judged.bind(arguments)
@@ -203,15 +237,11 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 		}
 		stored = append(stored, before...)
 	}
-	for _, result := range results {
-		if !slices.Contains(stored, result.Unit.ID) {
-			refused = append(refused, result.Unit)
-		}
-	}
-	return refused, nil
+	return stored, nil
 }
 
-// recordTurns stores a batch that has turns, with those that are not reached any more.
+// recordTurns stores a batch that has turns, with those that are not reached any more, or answers for judges, whose units it
+// makes.
 func (r Recorder) recordTurns(ctx context.Context, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
 	judged.bind(arguments)
 	turns.bind(arguments)
@@ -226,6 +256,11 @@ func (r Recorder) recordTurns(ctx context.Context, results []Result, judged verd
 				ended = append(ended, result.Unit.ID)
 			}
 		}
+		if turns.hasJudges && len(stored) > 0 {
+			if _, err := tx.ExecContext(ctx, askJudges, pq.Int64Array(stored), turns.items); err != nil {
+				return pg.Classify("make the judges' units", err)
+			}
+		}
 		if len(ended) == 0 {
 			return nil
 		}
@@ -233,6 +268,16 @@ func (r Recorder) recordTurns(ctx context.Context, results []Result, judged verd
 	})
 	return stored, err
 }
+
+// askJudges makes the units of judges for the answers of units ($1) to items ($2).
+const askJudges = `
+	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
+	SELECT r.launch_id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
+	FROM evaluation_runs r
+	JOIN task_evaluators e ON e.task_id = r.task_id AND e.target IS NOT NULL
+	WHERE r.unit_id = ANY ($1) AND r.item_id = ANY ($2) AND r.status = 'SUCCEEDED'
+	ORDER BY r.id, e.number
+	ON CONFLICT DO NOTHING`
 
 // storableText replaces what PostgreSQL's text cannot hold: NUL becomes ␀, an invalid byte of UTF-8 becomes �.
 func storableText(text string) string {
@@ -250,9 +295,12 @@ type verdicts struct {
 	passed                             []*bool
 }
 
-func (v *verdicts) add(result Result) {
-	for _, one := range result.Evaluations {
-		v.units, v.evaluators, v.statuses = append(v.units, result.Unit.ID), append(v.evaluators, int64(one.Number)), append(v.statuses, one.Status)
+func (v *verdicts) add(result Result) { v.addTo(result.Unit.ID, result.Evaluations) }
+
+// addTo adds evaluations of a unit, or of a run.
+func (v *verdicts) addTo(id int64, evaluations []db.Evaluation) {
+	for _, one := range evaluations {
+		v.units, v.evaluators, v.statuses = append(v.units, id), append(v.evaluators, int64(one.Number)), append(v.statuses, one.Status)
 		v.scores, v.passed = append(v.scores, one.Score), append(v.passed, one.Passed)
 		v.reasons, v.codes, v.messages = append(v.reasons, storableText(one.Reason)), append(v.codes, one.ErrorCode), append(v.messages, storableText(one.ErrorMessage))
 	}
@@ -271,6 +319,7 @@ func (v *verdicts) bind(arguments map[string]any) {
 // that ends.
 type turns struct {
 	any           bool
+	hasJudges     bool
 	items         pq.Int64Array
 	conversations pq.StringArray
 	more          pq.BoolArray
@@ -282,6 +331,7 @@ func (t *turns) add(result Result) {
 	if result.Turn != nil {
 		t.any, conversation = true, storableText(result.Turn.ConversationID)
 	}
+	t.hasJudges = t.hasJudges || result.HasJudges
 	t.items, t.conversations = append(t.items, result.Unit.Item.ID), append(t.conversations, conversation)
 	t.more, t.unreached = append(t.more, result.Turn.HasMore()), append(t.unreached, int64(len(result.Turn.NotReached())))
 }

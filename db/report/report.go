@@ -193,7 +193,7 @@ func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64)
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		JOIN evaluation_items i ON i.task_id = t.id AND i.id = ANY ($2)
-		LEFT JOIN units u ON u.launch_id = l.id AND u.item_id = ANY (ARRAY( -- of a turn, those that begin with one before it
+		LEFT JOIN units u ON u.launch_id = l.id AND u.evaluator = 0 AND u.item_id = ANY (ARRAY( -- of a turn, those that begin with one before it
 			SELECT i.id UNION SELECT id FROM evaluation_items WHERE task_id = i.task_id AND series = i.series AND turn < i.turn))
 		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
 		GROUP BY i.id, l.id, t.runs_per_item, t.total_variants

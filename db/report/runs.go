@@ -31,6 +31,17 @@ func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]
 	return runs, pg.Classify("read the runs", err)
 }
 
+// EachAnswer calls yield with the current runs of these items that succeeded, with at most limit characters of each response, one
+// at a time.
+func (r Report) EachAnswer(ctx context.Context, itemIDs []int64, limit int, yield func(db.Run) error) error {
+	const query = `
+		SELECT r.id, r.item_id, r.latency_ms, r.total_tokens, left(r.response_body, $2) AS response_body
+		FROM evaluation_runs r
+		WHERE r.item_id = ANY ($1) AND r.is_current AND r.status = 'SUCCEEDED'
+		ORDER BY r.item_id, r.variant, r.run_index`
+	return pg.EachRow(ctx, r.db, "read the answers", query, []any{pq.Int64Array(itemIDs), limit}, yield)
+}
+
 // EachCurrentRun calls yield with the whole current runs of one item, in order of variant and run_index, one at a time.
 func (r Report) EachCurrentRun(ctx context.Context, itemID int64, yield func(db.Run) error) error {
 	const query = `

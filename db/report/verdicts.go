@@ -15,50 +15,93 @@ import (
 type variantVerdicts struct {
 	// questions are those that have runs, in no order.
 	questions []evaluate.Judged
-	// errors is how many evaluations ended with one.
-	errors int
+	// errors is how many evaluations ended with one, defaults how many of them by default ratings.
+	errors, defaults int
+	// ratings are the mean ratings of questions, by the dimensions.
+	ratings map[string][]float64
 }
 
-// verdictsOfAll returns what all evaluators of a task together say of its current runs, by the variants' numbers.
-func (r Report) verdictsOfAll(ctx context.Context, taskID uuid.UUID) (map[int]variantVerdicts, error) {
-	const read = `
-		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes, avg(r.score) AS score,
-			0 AS errors
+// PassStatistics returns the numbers of what all evaluators of a task together say, by the variants' numbers. Default ratings of
+// judges count if withDefaults says so.
+func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]evaluate.Statistics, error) {
+	score := `r.score`
+	if withDefaults {
+		score = `(SELECT avg(e.score) FROM evaluations e WHERE e.run_id = r.id)`
+	}
+	read := `
+		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes, avg(` + score + `) AS score,
+			0 AS errors, 0 AS defaults
 		FROM evaluation_runs r
 		WHERE r.task_id = $1 AND r.is_current
 		GROUP BY r.variant, r.item_id`
-	verdicts, err := r.verdicts(ctx, read, taskID)
+	verdicts, err := r.verdicts(ctx, read, task.ID)
 	if err != nil {
 		return nil, err
 	}
 	const countErrors = `
-		SELECT r.variant, count(*) AS errors
+		SELECT r.variant, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
 		FROM evaluation_runs r
 		JOIN evaluations e ON e.run_id = r.id
-		WHERE r.task_id = $1 AND r.is_current AND e.status = 'FAILED'
+		WHERE r.task_id = $1 AND r.is_current AND (e.status = 'FAILED' OR e.is_default)
 		GROUP BY r.variant`
-	var errors []struct{ Variant, Errors int }
-	if err := r.db.SelectContext(ctx, &errors, countErrors, taskID); err != nil {
+	var errors []struct{ Variant, Errors, Defaults int }
+	if err := r.db.SelectContext(ctx, &errors, countErrors, task.ID); err != nil {
 		return nil, pg.Classify("count the evaluations with errors", err)
 	}
 	for _, one := range errors {
 		of := verdicts[one.Variant]
-		of.errors = one.Errors
+		of.errors, of.defaults = one.Errors, one.Defaults
 		verdicts[one.Variant] = of
 	}
-	return verdicts, nil
+	return summarised(task, verdicts), nil
 }
 
-// PassStatistics returns the numbers of what all evaluators of a task together say, by the variants' numbers.
-func (r Report) PassStatistics(ctx context.Context, task db.Task) (map[int]evaluate.Statistics, error) {
-	verdicts, err := r.verdictsOfAll(ctx, task.ID)
-	return summarised(task, verdicts), err
+// PassStatisticsOf returns the numbers of what one evaluator says, of a judge with its ratings.
+func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db.Evaluator, withDefaults bool) (map[int]evaluate.Statistics, error) {
+	const read = `
+		SELECT r.variant, r.item_id, count(*) AS runs, count(e.passed) AS judged, count(*) FILTER (WHERE e.passed) AS passes,
+			avg(e.score) FILTER (WHERE $3 OR NOT e.is_default) AS score,
+			count(*) FILTER (WHERE e.status = 'FAILED' OR e.is_default) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
+		FROM evaluation_runs r
+		LEFT JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2
+		WHERE r.task_id = $1 AND r.is_current
+		GROUP BY r.variant, r.item_id`
+	verdicts, err := r.verdicts(ctx, read, task.ID, evaluator.Number, withDefaults)
+	if err != nil {
+		return nil, err
+	}
+	if evaluator.IsJudge() {
+		if err := r.addRatings(ctx, task.ID, evaluator.Number, withDefaults, verdicts); err != nil {
+			return nil, err
+		}
+	}
+	return summarised(task, verdicts), nil
 }
 
-// PassStatisticsOf returns the numbers of what one evaluator says.
-func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator int) (map[int]evaluate.Statistics, error) {
-	verdicts, err := r.verdictsOf(ctx, task.ID, evaluator)
-	return summarised(task, verdicts), err
+// addRatings adds a judge's mean ratings of questions, by the dimensions.
+func (r Report) addRatings(ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, verdicts map[int]variantVerdicts) error {
+	const read = `
+		SELECT r.variant, rating.key AS dimension, avg(CAST(rating.value AS float8)) AS mean
+		FROM evaluation_runs r
+		JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2 AND ($3 OR NOT e.is_default)
+		CROSS JOIN LATERAL json_each_text(e.ratings) rating
+		WHERE r.task_id = $1 AND r.is_current
+		GROUP BY r.variant, r.item_id, rating.key
+		ORDER BY r.variant, rating.key, r.item_id`
+	type row struct {
+		Variant   int
+		Dimension string
+		Mean      float64
+	}
+	return pg.EachRow(ctx, r.db, "read the ratings", read, []any{taskID, evaluator, withDefaults}, func(one row) error {
+		of := verdicts[one.Variant]
+		if of.ratings == nil {
+			of.ratings = map[string][]float64{}
+		}
+		of.ratings[one.Dimension] = append(of.ratings[one.Dimension], one.Mean)
+		verdicts[one.Variant] = of
+		return nil
+	})
 }
 
 func summarised(task db.Task, verdicts map[int]variantVerdicts) map[int]evaluate.Statistics {
@@ -68,34 +111,30 @@ func summarised(task db.Task, verdicts map[int]variantVerdicts) map[int]evaluate
 		for len(of.questions) < task.TotalItems { // those without a run
 			of.questions = append(of.questions, evaluate.Judged{})
 		}
-		statistics[variant.Number] = evaluate.Summarise(of.questions, task.RunsPerItem, of.errors)
+		summary := evaluate.Summarise(of.questions, task.RunsPerItem, of.errors)
+		summary.Defaults = of.defaults
+		for dimension, means := range of.ratings {
+			if summary.Ratings == nil {
+				summary.Ratings = map[string]evaluate.Rating{}
+			}
+			summary.Ratings[dimension] = evaluate.NewRating(means)
+		}
+		statistics[variant.Number] = summary
 	}
 	return statistics
 }
 
-// verdictsOf returns what one evaluator of a task says of its current runs, by the variants' numbers.
-func (r Report) verdictsOf(ctx context.Context, taskID uuid.UUID, evaluator int) (map[int]variantVerdicts, error) {
-	const read = `
-		SELECT r.variant, r.item_id, count(*) AS runs, count(e.passed) AS judged, count(*) FILTER (WHERE e.passed) AS passes, avg(e.score) AS score,
-			count(*) FILTER (WHERE e.status = 'FAILED') AS errors
-		FROM evaluation_runs r
-		LEFT JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2
-		WHERE r.task_id = $1 AND r.is_current
-		GROUP BY r.variant, r.item_id`
-	return r.verdicts(ctx, read, taskID, evaluator)
-}
-
 func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (map[int]variantVerdicts, error) {
 	type row struct {
-		Variant, Runs, Judged, Passes, Errors int
-		ItemID                                int64    `db:"item_id"`
-		Score                                 *float64 `db:"score"`
+		Variant, Runs, Judged, Passes, Errors, Defaults int
+		ItemID                                          int64    `db:"item_id"`
+		Score                                           *float64 `db:"score"`
 	}
 	verdicts := map[int]variantVerdicts{}
 	err := pg.EachRow(ctx, r.db, "read the verdicts", read, arguments, func(one row) error {
 		of := verdicts[one.Variant]
 		of.questions = append(of.questions, evaluate.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score})
-		of.errors += one.Errors
+		of.errors, of.defaults = of.errors+one.Errors, of.defaults+one.Defaults
 		verdicts[one.Variant] = of
 		return nil
 	})

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"mime"
 	"net/http"
 	"net/url"
@@ -138,6 +139,24 @@ func (h *handler) registerActions(api huma.API) {
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
 	})
+	evaluation := rest.JSONBody[evaluateFields](schema)
+	evaluation.Content["multipart/form-data"] = evaluation.Content["application/json"]
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/evaluate", ID: "evaluate-task", Tag: "tasks", Status: http.StatusAccepted,
+		Summary: "Have evaluators judge the answers of a task that has ended",
+		Description: "No agent is asked. An evaluator that the task has already judges again, in its newest or the given version; what it said before stays in " +
+			"the history of each run. Without evaluators all of the task's own judge again. 409 while a launch is active.",
+		Body: evaluation, Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID"},
+	}, func(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
+		task, err := h.task(ctx, input.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		if task, err = Evaluate(ctx, h.Tasks, h.Library, task, input.Form); err != nil {
+			return nil, err
+		}
+		return &createdOutput{Body: newCreated(task)}, nil
+	})
 	extension := rest.JSONBody[extendFields](schema)
 	extension.Content["multipart/form-data"] = extension.Content["application/json"]
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -159,6 +178,28 @@ func (h *handler) registerActions(api huma.API) {
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
 	})
+}
+
+type evaluateFields struct {
+	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators: <id> or <id>@<version>; the task has at most ten"`
+}
+
+type evaluateInput struct {
+	TaskPath
+	rest.FormInput
+}
+
+// Evaluate has the evaluators that a form names judge the answers of a task that has ended.
+func Evaluate(ctx context.Context, service *tasks.Service, saved form.Library, task db.Task, submitted *form.Upload) (db.Task, error) {
+	evaluators, faults := form.Evaluators(ctx, submitted, saved)
+	if len(faults) > 0 {
+		return task, faults[0].Fault
+	}
+	evaluated, err := service.Evaluate(ctx, request.From(ctx).Actor, task, evaluators)
+	if errors.Is(err, tasks.ErrTooManyEvaluators) {
+		return task, fault.New("TASK_TOO_LARGE").WithCause(err)
+	}
+	return evaluated, err
 }
 
 type extendFields struct {

@@ -64,7 +64,12 @@ type statisticsOutput struct {
 	}
 }
 
-func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statisticsOutput, error) {
+type statisticsInput struct {
+	TaskPath
+	IncludeDefaults bool `query:"include_defaults" doc:"Count a judge's default ratings, which stand for answers that it did not rate"`
+}
+
+func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*statisticsOutput, error) {
 	task, err := h.task(ctx, input.TaskID)
 	if err != nil {
 		return nil, err
@@ -80,7 +85,7 @@ func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statist
 	}
 	verdicts := map[int]evaluate.Statistics{}
 	if len(task.Evaluators) > 0 {
-		if verdicts, err = results.PassStatistics(ctx, task); err != nil {
+		if verdicts, err = results.PassStatistics(ctx, task, input.IncludeDefaults); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +103,7 @@ func (h *handler) getStatistics(ctx context.Context, input *taskInput) (*statist
 		body.Variants = append(body.Variants, variantStatistics{one, counts, Verdicts{verdicts[one.Number]}})
 	}
 	for _, evaluator := range task.Evaluators {
-		own, err := results.PassStatisticsOf(ctx, task, evaluator.Number)
+		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)
 		if err != nil {
 			return nil, err
 		}

@@ -268,7 +268,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	}
 	return &createdTaskOutput{createdTask{
 		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
-		Evaluators: newEvaluators(n.Evaluators),
+		Evaluators: newEvaluators(n.BareEvaluators()),
 	}}, nil
 }
 

@@ -13,6 +13,8 @@ import (
 	entries "wending/db/library"
 	"wending/handlers/fault"
 	"wending/jobs/evaluate"
+	"wending/jobs/judge"
+	"wending/jobs/library"
 )
 
 // Evaluator checks a form for an evaluator; fields that are absent keep what base has. A form written as JSON has the
@@ -24,10 +26,10 @@ func Evaluator(form *Upload, base entries.Evaluator) (e entries.Evaluator, rule 
 	return e, rule, c.faults
 }
 
-// Rule checks the kind and the configuration of an evaluator alone.
-func Rule(form *Upload) (rule *evaluate.Rule, faults []FieldFault) {
-	c := fields{form: form}
-	return c.rule(&entries.EvaluatorVersion{}), c.faults
+// Rule checks the kind and the configuration of an evaluator alone. That of a judge is no rule, but its configuration.
+func Rule(form *Upload) (rule *evaluate.Rule, config json.RawMessage, faults []FieldFault) {
+	c, version := fields{form: form}, entries.EvaluatorVersion{}
+	return c.rule(&version), version.Config, c.faults
 }
 
 func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
@@ -51,7 +53,11 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 		version.Config = nil // that of another kind says nothing of this one
 	}
 	var rule *evaluate.Rule
-	if err == nil {
+	switch {
+	case err != nil:
+	case kind == evaluate.Judge:
+		_, err = judge.Parse(version.Config)
+	default:
 		rule, err = evaluate.Compile(kind, version.Config)
 	}
 	if wrong := (*evaluate.ConfigError)(nil); errors.As(err, &wrong) {
@@ -88,6 +94,11 @@ func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload)
 	if len(faults) > 0 {
 		return uuid.Nil, faults, nil
 	}
+	if evaluate.Kind(e.Rule) == evaluate.Judge {
+		if _, err := s.Library.JudgeModel(ctx, e.Config); err != nil {
+			return uuid.Nil, []FieldFault{JudgeFault(f, err)}, nil
+		}
+	}
 	if row == nil {
 		return saved(e.ID, s.Library.Entries.InsertEvaluator(ctx, e))
 	}
@@ -96,6 +107,18 @@ func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload)
 		_, err = s.Library.Entries.AddEvaluatorVersion(ctx, e)
 	}
 	return saved(e.ID, err)
+}
+
+// JudgeFault is what is wrong with a judge whose model cannot be asked.
+func JudgeFault(f *Upload, err error) FieldFault {
+	field := evaluate.FormField("model_id")
+	if f.IsJSON {
+		field = "config.model_id"
+	}
+	if errors.Is(err, library.ErrUnknownReference) {
+		return FieldFault{field, fault.Field(field, fault.Saved()).WithCause(err)}
+	}
+	return FieldFault{field, fault.Of(err)}
 }
 
 // sameConfig reports whether two configurations are equal but for how they are written.

@@ -35,7 +35,7 @@ type Library interface {
 	ModelTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
 	AgentTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
 	Prompt(ctx context.Context, r library.Reference) (tasks.NewPrompt, error)
-	Evaluator(ctx context.Context, r library.Reference) (db.Evaluator, error)
+	Evaluator(ctx context.Context, r library.Reference) (tasks.NewEvaluator, error)
 	Dataset(ctx context.Context, r library.Reference) (entries.Dataset, error)
 	ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error)
 }
@@ -281,13 +281,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			return
 		}
 	}
-	failed := func(field string, err error) {
-		if errors.Is(err, library.ErrUnknownReference) {
-			c.fail(field, fault.Field(field, fault.Saved()).WithCause(err))
-			return
-		}
-		c.fail(field, fault.Of(err))
-	}
+	failed := c.failedReference
 	before, isNamed := c.n.Targets, c.form.Has("models") || c.form.Has("agents")
 	if isNamed { // those of a kind that the form does not name stay
 		c.n.Targets = nil
@@ -339,19 +333,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 		c.n.Prompts = append(c.n.Prompts, prompt)
 	}
 	if c.form.Has("evaluators") {
-		c.n.Evaluators = nil
-	}
-	for _, text := range c.form.List("evaluators") {
-		reference, err := library.ParseReference(text)
-		var evaluator db.Evaluator
-		if err == nil {
-			evaluator, err = saved.Evaluator(ctx, reference)
-		}
-		if err != nil {
-			failed("evaluators", err)
-			break
-		}
-		c.n.Evaluators = append(c.n.Evaluators, evaluator)
+		c.n.Evaluators = c.evaluators(ctx, saved)
 	}
 	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
 		reference, err := library.ParseReference(text)
@@ -368,6 +350,42 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			failed("dataset", err)
 		}
 	}
+}
+
+// failedReference notes why a reference cannot be followed.
+func (c *fields) failedReference(field string, err error) {
+	if errors.Is(err, library.ErrUnknownReference) {
+		c.fail(field, fault.Field(field, fault.Saved()).WithCause(err))
+		return
+	}
+	c.fail(field, fault.Of(err))
+}
+
+// evaluators resolves the evaluators that a form names.
+func (c *fields) evaluators(ctx context.Context, saved Library) (found []tasks.NewEvaluator) {
+	for _, text := range c.form.List("evaluators") {
+		reference, err := library.ParseReference(text)
+		var evaluator tasks.NewEvaluator
+		if err == nil {
+			evaluator, err = saved.Evaluator(ctx, reference)
+		}
+		if err != nil {
+			c.failedReference("evaluators", err)
+			return nil
+		}
+		found = append(found, evaluator)
+	}
+	return found
+}
+
+// Evaluators reads the evaluators that are to judge a task that has ended; none means its own.
+func Evaluators(ctx context.Context, submitted *Upload, saved Library) ([]tasks.NewEvaluator, []FieldFault) {
+	c := fields{form: submitted}
+	if len(submitted.List("evaluators")) > tasks.MaxEvaluators {
+		c.fail("evaluators", fault.New("TASK_TOO_LARGE"))
+		return nil, c.faults
+	}
+	return c.evaluators(ctx, saved), c.faults
 }
 
 func ofKind(targets []tasks.NewTarget, kind db.TargetKind) (found []tasks.NewTarget) {

@@ -23,7 +23,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task) (summary.Summary, err
 	group.Go(func() (err error) { s.Errors, err = r.report.Errors(reading, task.ID); return err })
 	group.Go(func() (err error) { matrix, err = r.report.Matrix(reading, task); return err })
 	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task); return err })
+		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, false); return err })
 	}
 	if err := group.Wait(); err != nil {
 		return s, err

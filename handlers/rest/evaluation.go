@@ -4,6 +4,7 @@ import (
 	"wending/db"
 	"wending/jobs/evaluate"
 	"wending/jobs/export"
+	"wending/jobs/library"
 )
 
 // NewEvaluation is the verdict of a rule that is tried out.
@@ -11,6 +12,19 @@ func NewEvaluation(kind evaluate.Kind, v evaluate.Verdict) export.Evaluation {
 	e := export.Evaluation{Kind: string(kind), Status: string(v.Status), Score: v.Score, Passed: v.Passed, Reason: v.Reason}
 	if v.ErrorCode != "" {
 		e.ErrorCode, e.Error = &v.ErrorCode, &v.ErrorMessage
+	}
+	return e
+}
+
+// NewJudgement is what a judge says that is tried out.
+func NewJudgement(tried library.TriedJudge) export.Evaluation {
+	latency := int(tried.Latency.Milliseconds())
+	e := export.Evaluation{
+		Kind: string(evaluate.Judge), Status: string(evaluate.Succeeded), Score: &tried.Score, Passed: tried.Passed, Ratings: tried.Ratings,
+		IsDefault: tried.IsDefault, Reason: tried.Reason, LatencyMS: &latency, Input: tried.Usage.Input, Output: tried.Usage.Output, Total: tried.Usage.Total,
+	}
+	if tried.ErrorCode != "" {
+		e.ErrorCode, e.Error = &tried.ErrorCode, &tried.ErrorMessage
 	}
 	return e
 }
@@ -27,6 +41,8 @@ func NewEvaluations(evaluations db.Evaluations, evaluators []db.Evaluator) []exp
 			Number: one.Number, EvaluatorID: &evaluator.EvaluatorID, Version: &evaluator.Version, Name: evaluator.Name, Kind: evaluator.Kind,
 			Status: one.Status, Score: one.Score, Passed: one.Passed, Reason: one.Reason,
 		}
+		e.Ratings, e.IsDefault, e.LatencyMS, e.Cost = one.Ratings, one.IsDefault, one.LatencyMS, one.Cost
+		e.Input, e.Output, e.Total = one.InputTokens, one.OutputTokens, one.TotalTokens
 		if one.ErrorCode != "" {
 			e.ErrorCode, e.Error = &one.ErrorCode, &one.ErrorMessage
 		}

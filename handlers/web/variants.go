@@ -70,7 +70,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reads, task.ID); return err })
 	group.Go(func() (err error) { table.Levels, err = p.report.Levels(reads, task.ID); return err })
 	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { table.Verdicts, err = p.report.PassStatistics(reads, task); return err })
+		group.Go(func() (err error) { table.Verdicts, err = p.report.PassStatistics(reads, task, false); return err })
 	}
 	group.Go(func() (err error) { matrix, err = p.report.Matrix(reads, task); return err })
 	if err := group.Wait(); err != nil {

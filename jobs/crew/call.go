@@ -38,11 +38,17 @@ func newRetry() retryClock {
 // is to be returned, because the call was cut.
 func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 	ctx := c.calls
-	answer, conversationID := c.ask(ctx, unit)
+	var answer protocol.Answer
+	var conversationID string
+	if unit.judging != nil {
+		answer = c.askJudge(ctx, unit)
+	} else {
+		answer, conversationID = c.ask(ctx, unit)
+	}
 	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
 		return nil, false
 	}
-	target := c.Task.Targets[unit.Target-1]
+	target := c.Task.Target(unit.Target)
 	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {
 		if err := c.Store.PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
@@ -50,12 +56,18 @@ func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 		}
 	}
 	if !agent.MayRetry(answer, target.RetryOn) || unit.attempt > c.Task.MaxRetries {
+		if unit.judging != nil {
+			return c.vote(unit, answer)
+		}
 		outcome := newResult(unit.Unit, answer, unit.attempt)
 		if unit.turn != nil {
 			outcome.Turn = c.endTurn(unit.turn, answer, conversationID)
 		}
-		if outcome.Status == db.RunSucceeded && len(c.Rules) > 0 {
-			c.judge(&outcome, answer)
+		if outcome.Status == db.RunSucceeded {
+			outcome.HasJudges = len(c.Judges) > 0
+			if c.Rules.Any() {
+				c.judge(&outcome, answer)
+			}
 		}
 		return &outcome, false
 	}
@@ -71,8 +83,13 @@ func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 // the unit is parked again; otherwise a unit that may not be called is to be returned: the launch was stopped, the worker
 // is leaving, or the unit may already belong to another worker.
 func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
-	if unit.Series != nil && unit.turn == nil {
+	if unit.Series != nil && unit.Evaluator == 0 && unit.turn == nil {
 		if may, isParked := c.readTurn(unit); !may {
+			return false, isParked
+		}
+	}
+	if unit.Evaluator != 0 && unit.judging == nil {
+		if may, isParked := c.readSubject(unit); !may {
 			return false, isParked
 		}
 	}

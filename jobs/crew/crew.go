@@ -76,8 +76,9 @@ type Launch struct {
 	db.Call
 	// Targets are what calling them takes, by their numbers.
 	Targets map[int]tasks.Target
-	// Rules judge the answers.
-	Rules tasks.Rules
+	// Rules judge the answers as they come, Judges are asked about them in calls of their own.
+	Rules  tasks.Rules
+	Judges tasks.Judges
 }
 
 // crew is the set of lanes that work on one launch in this process.
@@ -264,7 +265,9 @@ func (c *crew) returnUnits(units []db.Unit) {
 func (c *crew) stored(results []record.Result, refused []db.Unit) {
 	var ended []db.Unit
 	var items []int64
+	hasJudges := false
 	for _, result := range results {
+		hasJudges = hasJudges || result.HasJudges
 		items = append(items, result.Unit.Item.ID)
 		items = append(items, result.Turn.NotReached()...)
 		if !result.Turn.HasMore() {
@@ -273,6 +276,9 @@ func (c *crew) stored(results []record.Result, refused []db.Unit) {
 	}
 	c.Holdings.release(ended, nil)
 	c.assessor.note(items)
+	if hasJudges {
+		c.supply.refill(c.Task.Judges)
+	}
 	for _, unit := range refused {
 		c.Observer.LateResult()
 		c.Log.WarnContext(c.Calls, "late result rejected, another worker has the unit", "unit_id", unit.ID, "epoch", unit.Epoch)

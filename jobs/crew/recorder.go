@@ -109,7 +109,7 @@ func (r *recorder) recordBatch(batch []record.Result) {
 				r.recordBatch([]record.Result{result})
 			}
 			return
-		case isRefused && batch[0].ErrorCode != codeInternal:
+		case isRefused && batch[0].ErrorCode != codeInternal && (batch[0].Judgement == nil || batch[0].Judgement.ErrorCode != codeInternal):
 			batch[0] = unrecordable(batch[0])
 			continue
 		}
@@ -124,6 +124,11 @@ func (r *recorder) recordBatch(batch []record.Result) {
 
 // unrecordable replaces a result that the database refuses.
 func unrecordable(result record.Result) record.Result {
+	if said := result.Judgement; said != nil {
+		return record.Result{Unit: result.Unit, Judgement: &record.Judgement{
+			Score: said.Score, Ratings: map[string]float64{}, IsDefault: true, ErrorCode: codeInternal, ErrorMessage: "The judgement could not be stored because of an internal error",
+		}}
+	}
 	if result.Turn != nil { // what follows would be asked as if this had been answered
 		result.Turn.Stops = true
 	}

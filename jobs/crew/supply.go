@@ -59,6 +59,8 @@ type claimed struct {
 	isParked bool
 	// turn is the turn of a conversation that is asked next; nil for a single question, and until it is read.
 	turn *openTurn
+	// judging is how far a unit is that asks a judge; nil for others, and until it is read.
+	judging *judging
 	// retry spaces the attempts.
 	retry retryClock
 }
@@ -143,6 +145,20 @@ func (s *supply) park(unit claimed, wait time.Duration) {
 	s.parked = append(s.parked, unit)
 	s.lineLocked(unit).parked++
 	time.AfterFunc(wait, s.signal)
+}
+
+// refill notes that there is something to claim of these targets again.
+func (s *supply) refill(targets []db.Target) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, target := range targets {
+		for _, line := range s.lines {
+			if line.number == target.Number {
+				line.drainedAt = time.Time{}
+			}
+		}
+	}
+	s.signal()
 }
 
 func (s *supply) hasParked() bool {

@@ -28,10 +28,12 @@ const (
 	Similarity Kind = "similarity"
 	Expression Kind = "expression"
 	Latency    Kind = "latency"
+	// Judge is a model, which is asked in a call of its own: no rule.
+	Judge Kind = "judge"
 )
 
 // Kinds are all kinds, in the order in which they are offered.
-var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similarity, Expression, Latency}
+var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similarity, Expression, Latency, Judge}
 
 // Status is how an evaluation ended.
 type Status string
@@ -162,16 +164,13 @@ var (
 
 // Compile returns the rule of a kind. Its error is a ConfigError.
 func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
-	if _, isKnown := Fields[kind]; !isKnown {
+	if _, isKnown := Fields[kind]; !isKnown || kind == Judge {
 		return nil, wrong("kind", "not a rule: %s", kind)
-	}
-	if len(config) > MaxConfig {
-		return nil, wrong("", "more than %d KB", MaxConfig>>10)
 	}
 	if len(bytes.TrimSpace(config)) == 0 {
 		config = json.RawMessage("{}")
 	}
-	if err := checkMembers(kind, config); err != nil {
+	if err := CheckConfig(kind, config); err != nil {
 		return nil, err
 	}
 	if build, isSimple := builders[kind]; isSimple {
@@ -180,8 +179,12 @@ func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
 	return confine(kind, config)
 }
 
-// checkMembers refuses members that the kind does not have: a misspelt one would be without effect.
-func checkMembers(kind Kind, config json.RawMessage) error {
+// CheckConfig refuses configurations that are too long, and members that the kind does not have: a misspelt one would be
+// without effect. Its error is a ConfigError.
+func CheckConfig(kind Kind, config json.RawMessage) error {
+	if len(config) > MaxConfig {
+		return wrong("", "more than %d KB", MaxConfig>>10)
+	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(config, &members); err != nil || members == nil {
 		return wrong("", "not a JSON object")
@@ -194,8 +197,8 @@ func checkMembers(kind Kind, config json.RawMessage) error {
 	return nil
 }
 
-// read reads a configuration into a struct.
-func read(config json.RawMessage, into any) error {
+// ReadConfig reads a configuration into a struct. Its error is a ConfigError.
+func ReadConfig(config json.RawMessage, into any) error {
 	err := json.Unmarshal(config, into)
 	if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) && mismatch.Field != "" {
 		return wrong(mismatch.Field, "a %s cannot be used here", mismatch.Value)
@@ -268,7 +271,7 @@ func newLatency(config json.RawMessage) (*Rule, error) {
 	var c struct {
 		MaxMS *int `json:"max_ms"`
 	}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	if c.MaxMS == nil {

@@ -34,7 +34,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 		Expression string  `json:"expression"`
 		Threshold  float64 `json:"threshold"`
 	}{Threshold: 0.5}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	switch {

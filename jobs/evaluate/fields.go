@@ -18,6 +18,8 @@ const (
 	Choice Type = "choice"
 	Lines  Type = "lines"
 	JSON   Type = "json"
+	// Model is the id of a saved model.
+	Model Type = "model"
 )
 
 // Share is the limit of numbers from 0 to 1.
@@ -46,6 +48,10 @@ var Fields = map[Kind][]Field{
 	Similarity: {{Name: "threshold", Type: Amount, Default: "0.8"}, expectedField},
 	Expression: {{Name: "expression", Type: Text, IsRequired: true}, {Name: "threshold", Type: Amount, Default: "0.5"}, expectedField},
 	Latency:    {{Name: "max_ms", Type: Amount, IsRequired: true}},
+	Judge: {
+		{Name: "model_id", Type: Model, IsRequired: true}, {Name: "prompt", Type: Text}, {Name: "dimensions", Type: Lines},
+		{Name: "threshold", Type: Amount, Default: "60"}, {Name: "votes", Type: Amount, Default: "1"}, {Name: "temperature", Type: Amount},
+	},
 }
 
 // FormField is the name of the field of a form that takes a member of an evaluator's configuration.
@@ -97,7 +103,7 @@ func WriteFields(kind Kind, config json.RawMessage) map[string]string {
 		var text string
 		var lines []string
 		switch {
-		case slices.Contains([]Type{Line, Text, Choice}, field.Type) && json.Unmarshal(member, &text) == nil:
+		case slices.Contains([]Type{Line, Text, Choice, Model}, field.Type) && json.Unmarshal(member, &text) == nil:
 			shown[field.Name] = text
 		case field.Type == Lines && json.Unmarshal(member, &lines) == nil:
 			shown[field.Name] = strings.Join(lines, "\n")

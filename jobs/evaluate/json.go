@@ -62,7 +62,7 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 	var c struct {
 		Schema json.RawMessage `json:"schema"`
 	}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	if len(c.Schema) == 0 || string(c.Schema) == "null" {
@@ -104,7 +104,7 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 		Path     string          `json:"path"`
 		Equals   json.RawMessage `json:"equals"`
 	}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	switch {

@@ -76,7 +76,7 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 		Tolerance json.Number `json:"tolerance"`
 		Relative  bool        `json:"relative"`
 	}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	tolerance := new(big.Rat)

@@ -54,7 +54,7 @@ func newRegex(config json.RawMessage) (*Rule, error) {
 	var c struct {
 		Pattern string `json:"pattern"`
 	}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	if c.Pattern == "" {

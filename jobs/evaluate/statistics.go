@@ -34,8 +34,9 @@ type Statistics struct {
 	Judged    int `json:"judged" doc:"Runs on which every evaluator has a verdict" example:"490"`
 	PassCount int `json:"pass_count" doc:"Judged runs that passed every evaluator" example:"441"`
 	FailCount int `json:"fail_count" example:"49"`
-	// Errors is how many evaluations ended with an error.
-	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error and not with a verdict" example:"0"`
+	// Errors is how many evaluations ended with an error, Defaults how many of them a judge's default ratings stand for.
+	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error and not with a verdict, a judge's defaults included" example:"0"`
+	Defaults     int      `json:"defaults" doc:"Answers that a judge did not rate, so that each dimension is 50: left out of means unless include_defaults=true" example:"0"`
 	PassRate     *float64 `json:"pass_rate" doc:"pass_count / judged" example:"0.9"`
 	PassRateAll  *float64 `json:"pass_rate_all" doc:"pass_count / runs_expected: what failed or is missing has not passed" example:"0.882"`
 	PassInterval Interval `json:"pass_rate_interval" doc:"95 %, with questions as clusters" example:"[0.85,0.95]"`
@@ -45,8 +46,36 @@ type Statistics struct {
 	PassHat   []float64 `json:"pass_hat" doc:"For k = 1 …: the chance that all of k runs pass" example:"[0.9,0.84]"`
 	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs" example:"0.87"`
 	ScoreSE   *float64  `json:"score_se" doc:"Its standard error; null with fewer than two questions" example:"0.02"`
+	// Ratings are those of a judge, by the dimensions; nil for rules.
+	Ratings map[string]Rating `json:"ratings,omitempty" doc:"Of a judge, by dimension"`
 	// Incomplete is how many questions are left out of majority_rate, pass_at and pass_hat because a run is missing.
 	Incomplete int `json:"incomplete_items" doc:"Questions left out of majority_rate, pass_at and pass_hat because a run is missing" example:"0"`
+}
+
+// Rating sums the ratings of one dimension up, over questions.
+type Rating struct {
+	Mean *float64 `json:"mean" doc:"Mean over questions of the mean rating of their runs, 0–100" example:"82.5"`
+	SE   *float64 `json:"se" doc:"Its standard error; null with fewer than two questions" example:"1.7"`
+	N    int      `json:"n" doc:"Questions" example:"100"`
+}
+
+// NewRating sums the mean ratings of questions up.
+func NewRating(means []float64) Rating {
+	mean, se := meanAndError(means)
+	return Rating{mean, se, len(means)}
+}
+
+// meanAndError are the mean of numbers and its standard error; nil where there are none, or one.
+func meanAndError(numbers []float64) (mean, se *float64) {
+	if len(numbers) > 0 {
+		of := stat.Mean(numbers, nil)
+		mean = &of
+	}
+	if len(numbers) > 1 {
+		of := stat.StdDev(numbers, nil) / math.Sqrt(float64(len(numbers)))
+		se = &of
+	}
+	return mean, se
 }
 
 const (
@@ -98,14 +127,7 @@ func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 			s.PassAt, s.PassHat = append(s.PassAt, passAt[k]/float64(whole)), append(s.PassHat, passHat[k]/float64(whole))
 		}
 	}
-	if len(scores) > 0 {
-		mean := stat.Mean(scores, nil)
-		s.ScoreMean = &mean
-	}
-	if len(scores) > 1 {
-		se := stat.StdDev(scores, nil) / math.Sqrt(float64(len(scores)))
-		s.ScoreSE = &se
-	}
+	s.ScoreMean, s.ScoreSE = meanAndError(scores)
 	return s
 }
 

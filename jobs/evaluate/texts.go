@@ -21,7 +21,7 @@ func newExact(config json.RawMessage) (*Rule, error) {
 		IgnoreWhitespace  bool   `json:"ignore_whitespace"`
 		IgnorePunctuation bool   `json:"ignore_punctuation"`
 	}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	reduce := func(text string) string {
@@ -66,7 +66,7 @@ func newContains(config json.RawMessage) (*Rule, error) {
 		Mode       string   `json:"mode"`
 		IgnoreCase bool     `json:"ignore_case"`
 	}{Mode: anyOf}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	if !slices.Contains([]string{anyOf, allOf, noneOf}, c.Mode) {
@@ -116,7 +116,7 @@ func newSimilarity(config json.RawMessage) (*Rule, error) {
 		Expected  string  `json:"expected"`
 		Threshold float64 `json:"threshold"`
 	}{Threshold: defaultSimilarity}
-	if err := read(config, &c); err != nil {
+	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
 	if !(c.Threshold >= 0 && c.Threshold <= 1) {

@@ -95,7 +95,7 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 	if err != nil {
 		return uuid.Nil, err
 	}
-	n.Evaluators = []db.Evaluator{evaluator}
+	n.Evaluators = []tasks.NewEvaluator{evaluator}
 	return s.Tasks.Create(ctx, by, n)
 }
 

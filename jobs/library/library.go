@@ -25,7 +25,9 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
+	"wending/jobs/evaluate"
 	"wending/jobs/guard"
+	"wending/jobs/judge"
 	"wending/jobs/protocol"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -393,19 +395,80 @@ func (s *Service) Prompt(ctx context.Context, r Reference) (tasks.NewPrompt, err
 	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System, User: version.User}, nil
 }
 
-// Evaluator returns a version of a saved evaluator as a task keeps it.
-func (s *Service) Evaluator(ctx context.Context, r Reference) (db.Evaluator, error) {
+// Evaluator returns a version of a saved evaluator as a task keeps it, of a judge with its model.
+func (s *Service) Evaluator(ctx context.Context, r Reference) (tasks.NewEvaluator, error) {
 	row, err := s.Entries.Evaluators.Get(ctx, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
-		return db.Evaluator{}, err
+		return tasks.NewEvaluator{}, err
 	}
 	version := row.EvaluatorVersion
 	if r.Version != 0 {
 		if version, err = s.Entries.EvaluatorVersion(ctx, r.ID, r.Version); err != nil {
-			return db.Evaluator{}, offered(nil, err)
+			return tasks.NewEvaluator{}, offered(nil, err)
 		}
 	}
-	return db.Evaluator{EvaluatorID: row.ID, Version: version.Version, Name: row.Name, Kind: version.Rule, Config: version.Config}, nil
+	evaluator := tasks.NewEvaluator{Evaluator: db.Evaluator{
+		EvaluatorID: row.ID, Version: version.Version, Name: row.Name, Kind: version.Rule, Config: version.Config,
+	}}
+	if evaluate.Kind(version.Rule) == evaluate.Judge {
+		model, err := s.JudgeModel(ctx, version.Config)
+		if err != nil {
+			return evaluator, err
+		}
+		evaluator.Model = &model
+	}
+	return evaluator, nil
+}
+
+// TriedJudge is what a judge says of an answer that it is tried out on, in one vote.
+type TriedJudge struct {
+	judge.Verdict
+	protocol.Answer
+}
+
+// TryJudge asks a judge with this configuration about an answer once. values are what its template can name.
+func (s *Service) TryJudge(ctx context.Context, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
+	read, err := judge.Parse(config)
+	if err != nil {
+		return tried, err
+	}
+	target, err := s.JudgeModel(ctx, config)
+	if err != nil {
+		return tried, err
+	}
+	if err := s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience); err != nil {
+		return tried, err
+	}
+	task := db.Task{TimeoutSeconds: int(testTimeout.Seconds())}
+	tried.Answer = s.Models.Ask(ctx, tasks.AskJudge(task, target.Target, target.Secrets, read, values, uuid.New(), 0, 1))
+	var votes []judge.Vote
+	if tried.Status == protocol.Succeeded {
+		vote, isRead := read.Read(string(tried.Text))
+		if isRead {
+			votes = append(votes, vote)
+		} else {
+			tried.ErrorCode, tried.ErrorMessage = judge.CodeUnreadable, "No rating can be read from: "+protocol.Excerpt(tried.Text)
+		}
+	}
+	tried.Verdict = read.Decide(votes)
+	return tried, nil
+}
+
+// JudgeModel returns what a judge with this configuration asks, or ErrUnknownReference if its model is not there any more.
+func (s *Service) JudgeModel(ctx context.Context, config json.RawMessage) (tasks.NewTarget, error) {
+	read, err := judge.Parse(config)
+	if err != nil {
+		return tasks.NewTarget{}, err
+	}
+	reference, err := ParseReference(read.ModelID)
+	if err != nil {
+		return tasks.NewTarget{}, err
+	}
+	model, _, err := s.ModelTarget(ctx, reference)
+	if err != nil {
+		return tasks.NewTarget{}, err
+	}
+	return tasks.JudgeTarget(model, config)
 }
 
 func datasetKey(id uuid.UUID, version int, extension string) string {

@@ -1,7 +1,14 @@
 package tasks
 
 import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
 	"wending/db"
+	"wending/db/record"
+	"wending/db/report"
 	"wending/jobs/evaluate"
 )
 
@@ -12,7 +19,11 @@ const MaxEvaluators = 10
 const CodeRule = "EVALUATOR_INVALID"
 
 // Rules are the rules that judge a task's answers, in the order of their numbers.
-type Rules []rule
+type Rules struct {
+	rules []rule
+	// isAll reports that the task has no other evaluators.
+	isAll bool
+}
 
 type rule struct {
 	number int
@@ -21,28 +32,46 @@ type rule struct {
 	err error
 }
 
-// RulesOf makes the rules of a task's evaluators.
+// RulesOf makes the rules of a task's evaluators. Judges are none.
 func RulesOf(task db.Task) Rules {
-	rules := make(Rules, len(task.Evaluators))
-	for n, evaluator := range task.Evaluators {
-		rules[n].number = evaluator.Number
-		rules[n].Rule, rules[n].err = evaluate.Compile(evaluate.Kind(evaluator.Kind), evaluator.Config)
+	rules := Rules{isAll: true}
+	for _, evaluator := range task.Evaluators {
+		if evaluator.IsJudge() {
+			rules.isAll = false
+			continue
+		}
+		one := rule{number: evaluator.Number}
+		one.Rule, one.err = evaluate.Compile(evaluate.Kind(evaluator.Kind), evaluator.Config)
+		rules.rules = append(rules.rules, one)
 	}
 	return rules
 }
 
-// Judge judges an answer. passed is nil unless every rule has a verdict; score is the mean of the scores, nil if there is
-// none.
+// only are the rules with these numbers.
+func (r Rules) only(numbers []int64) (some Rules) {
+	for _, rule := range r.rules {
+		if slices.Contains(numbers, int64(rule.number)) {
+			some.rules = append(some.rules, rule)
+		}
+	}
+	return some
+}
+
+// Any reports whether there is a rule.
+func (r Rules) Any() bool { return len(r.rules) > 0 }
+
+// Judge judges an answer. passed is nil unless every evaluator of the task has a verdict; score is the mean of the scores, nil if
+// there is none.
 func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64) {
-	haveAll, areAllPassed, sum, scores := len(r) > 0, true, 0.0, 0
+	haveAll, areAllPassed, sum, scores := r.isAll && r.Any(), true, 0.0, 0
 	var usable []*evaluate.Rule
-	for _, rule := range r {
+	for _, rule := range r.rules {
 		if rule.err == nil {
 			usable = append(usable, rule.Rule)
 		}
 	}
 	verdicts := evaluate.EvaluateAll(usable, subject)
-	for _, rule := range r {
+	for _, rule := range r.rules {
 		verdict := evaluate.Verdict{Status: evaluate.Failed, ErrorCode: CodeRule}
 		if rule.err == nil {
 			verdict, verdicts = verdicts[0], verdicts[1:]
@@ -70,4 +99,31 @@ func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, pas
 		score = &mean
 	}
 	return evaluations, passed, score
+}
+
+// judgeItems has the rules judge the current answers to items, and stores what they say.
+func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, launchID uuid.UUID, ids []int64) error {
+	results := report.New(store)
+	items, err := results.ItemsByID(ctx, ids)
+	if err != nil {
+		return err
+	}
+	byID := map[int64]db.Item{}
+	for _, item := range items {
+		byID[item.ID] = item
+	}
+	var ruled []record.Ruled
+	err = results.EachAnswer(ctx, ids, ruledText, func(run db.Run) error {
+		subject := evaluate.Subject{Answer: TextOf(run.Response), Values: Values(byID[run.ItemID], task.VariableNames), Tokens: run.TotalTokens}
+		if run.LatencyMS != nil {
+			subject.LatencyMS = *run.LatencyMS
+		}
+		evaluations, _, _ := r.Judge(subject)
+		ruled = append(ruled, record.Ruled{RunID: run.ID, Evaluations: evaluations})
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return record.New(store).Rules(ctx, launchID, task.ID, slices.Max(ids), ruled)
 }

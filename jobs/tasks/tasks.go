@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,7 +125,7 @@ type New struct {
 	Targets []NewTarget
 	Prompts []NewPrompt
 	// Evaluators judge the answers; their numbers follow from their order.
-	Evaluators []db.Evaluator
+	Evaluators []NewEvaluator
 	// Untested are the names of the targets whose last test failed.
 	Untested []string
 }
@@ -245,9 +246,13 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		}
 		record.Task.Targets = append(record.Task.Targets, target.Target)
 	}
-	for place, evaluator := range n.Evaluators {
-		evaluator.Number = place + 1
-		record.Task.Evaluators = append(record.Task.Evaluators, evaluator)
+	var err error
+	evaluators := slices.Clone(n.Evaluators)
+	for place := range evaluators {
+		evaluators[place].Number = place + 1
+	}
+	if record.Task.Evaluators, record.Task.Judges, err = s.targeted(id, evaluators, len(record.Task.Targets)); err != nil {
+		return db.NewTask{}, err
 	}
 	if !n.IsDraft {
 		launch, err := s.newLaunch(by, record.Task)
@@ -265,10 +270,28 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	return record, nil
 }
 
+// targeted gives judges of a task their targets, which are numbered after those that are there.
+func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator, targets int) (all []db.Evaluator, judges []db.Target, err error) {
+	for _, evaluator := range evaluators {
+		one := evaluator.Evaluator
+		if one.Target = nil; evaluator.Model != nil {
+			targets++
+			judge := *evaluator.Model
+			judge.TaskID, judge.Number, one.Target = taskID, targets, &judge.Number
+			if err := Seal(s.Sealer, judge.Secrets, &judge.Target); err != nil {
+				return nil, nil, err
+			}
+			judges = append(judges, judge.Target)
+		}
+		all = append(all, one)
+	}
+	return all, judges, nil
+}
+
 // newLaunch is a launch of a task under the rate limits that hold now.
 func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
 	launch := db.NewLaunch{By: by}
-	for _, target := range task.Targets {
+	for _, target := range slices.Concat(task.Targets, task.Judges) {
 		address, err := url.Parse(target.URL)
 		if err != nil {
 			return launch, err
@@ -341,6 +364,68 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 	return s.Store.Task(ctx, task.ID)
 }
 
+// Evaluate has evaluators judge the answers of a task that has ended; no agent is asked. One that the task has already takes the
+// place of its earlier version; none means all that the task has.
+func (s *Service) Evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []NewEvaluator) (db.Task, error) {
+	if len(evaluators) == 0 {
+		return s.evaluateAgain(ctx, by, task)
+	}
+	after, targets := 0, len(task.Targets)
+	for _, evaluator := range task.Evaluators {
+		after = max(after, evaluator.Number)
+	}
+	for _, judge := range task.Judges {
+		targets = max(targets, judge.Number)
+	}
+	fresh := 0
+	for n := range evaluators {
+		evaluators[n].Number = 0
+		for _, known := range task.Evaluators {
+			if known.EvaluatorID == evaluators[n].EvaluatorID {
+				evaluators[n].Number = known.Number
+			}
+		}
+		if evaluators[n].Number == 0 {
+			fresh++
+			evaluators[n].Number = after + fresh
+		}
+	}
+	if len(task.Evaluators)+fresh > MaxEvaluators {
+		return task, ErrTooManyEvaluators
+	}
+	all, judges, err := s.targeted(task.ID, evaluators, targets)
+	if err != nil {
+		return task, err
+	}
+	task.Judges = slices.Concat(task.Judges, judges)
+	return s.evaluate(ctx, by, task, all, judges)
+}
+
+// ErrTooManyEvaluators means that a task would have more than MaxEvaluators.
+var ErrTooManyEvaluators = errors.New("too many evaluators")
+
+// evaluateAgain has a task's own evaluators judge its answers again.
+func (s *Service) evaluateAgain(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
+	if len(task.Evaluators) == 0 {
+		return task, db.ErrNothingToRun
+	}
+	return s.evaluate(ctx, by, task, task.Evaluators, nil)
+}
+
+func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []db.Evaluator, judges []db.Target) (db.Task, error) {
+	launch, err := s.newLaunch(by, task)
+	if err != nil {
+		return task, err
+	}
+	launchID, err := s.Store.EvaluateTask(ctx, task.ID, evaluators, judges, launch)
+	if err != nil {
+		return task, err
+	}
+	s.Log.InfoContext(ctx, "evaluation requested", "task_id", task.ID, "launch_id", launchID, "evaluators", len(evaluators))
+	s.wake(ctx, task.ID, launchID)
+	return s.Store.Task(ctx, task.ID)
+}
+
 // Stop stops a task. If no worker has begun it, it is STOPPED at once.
 func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
 	launchID, err := s.Store.StopTask(ctx, task.ID, by)
@@ -375,7 +460,19 @@ func (s *Service) CopySettings(source db.Task) (New, error) {
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
 			OnTurnFailure: source.OnTurnFailure,
 		},
-		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion, Evaluators: source.Evaluators,
+		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
+	}
+	for _, evaluator := range source.Evaluators {
+		copied := NewEvaluator{Evaluator: evaluator}
+		if evaluator.IsJudge() {
+			target := source.Target(*evaluator.Target)
+			secrets, err := Open(s.Sealer, target)
+			if err != nil {
+				return n, err
+			}
+			copied.Model = &NewTarget{target, secrets}
+		}
+		n.Evaluators = append(n.Evaluators, copied)
 	}
 	for _, target := range source.Targets {
 		secrets, err := Open(s.Sealer, target)

@@ -23,7 +23,7 @@ func (h *handler) registerEvaluators(api huma.API) {
 	saved := h.Library.Entries
 	path := paths.API + "/evaluators"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer", Description: "Nothing is stored.",
+		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer", Description: "Nothing is stored. A judge's model is asked once.",
 		Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[judgeFields](schemas),
 	}, func(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
 		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
@@ -31,13 +31,23 @@ func (h *handler) registerEvaluators(api huma.API) {
 			return nil, err
 		}
 		defer leave()
-		rule, faults := form.Rule(input.Form)
+		rule, config, faults := form.Rule(input.Form)
 		if err := faulty(faults); err != nil {
 			return nil, err
 		}
 		subject, err := subjectOf(input.Form)
 		if err != nil {
 			return nil, err
+		}
+		if rule == nil {
+			values := subject.Values
+			values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
+			values["history"] = input.Form.Values["history"]
+			tried, err := h.Library.TryJudge(ctx, config, values)
+			if err != nil {
+				return nil, faulty([]form.FieldFault{form.JudgeFault(input.Form, err)})
+			}
+			return &verdictOutput{rest.NewJudgement(tried)}, nil
 		}
 		return &verdictOutput{rest.NewEvaluation(evaluate.Kind(input.Form.Value("kind")), rule.Evaluate(subject))}, nil
 	})

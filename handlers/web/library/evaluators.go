@@ -2,6 +2,8 @@ package library
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -80,23 +82,35 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	}
 	defer leave()
 	tried := &views.Tried{}
-	rule, faults := form.Rule(submitted)
+	rule, config, faults := form.Rule(submitted)
+	judge := func(subject evaluate.Subject) (evaluate.Verdict, error) {
+		if rule != nil {
+			return rule.Evaluate(subject), nil
+		}
+		return h.askJudge(ctx, config, subject)
+	}
 	switch {
 	case len(faults) > 0:
 		name, _ := strings.CutPrefix(faults[0].Field, evaluate.FormField(""))
 		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name), "Value", faults[0].Beside(pages.Locale(c)))
 	case submitted.Value("try_task") != "":
-		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, rule, submitted.Value("try_task")); err != nil {
-			return err
+		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, judge, rule == nil, submitted.Value("try_task")); err != nil {
+			tried.Rows, tried.Message = nil, form.JudgeFault(submitted, err).Beside(pages.Locale(c))
+			break
 		}
 		if len(tried.Rows) == 0 {
 			tried.Message = pages.Locale(c).Text("evaluator.try.none")
 		}
 	default:
 		answer := submitted.Values["answer"]
-		tried.Rows = []views.TriedRow{{Answer: answer, Verdict: rule.Evaluate(evaluate.Subject{
-			Answer: answer, Values: map[string]string{"standard_answer": submitted.Values["standard_answer"]},
-		})}}
+		verdict, err := judge(evaluate.Subject{
+			Answer: answer, Values: map[string]string{"standard_answer": submitted.Values["standard_answer"], "question": submitted.Values["question"]},
+		})
+		if err != nil {
+			tried.Message = form.JudgeFault(submitted, err).Beside(pages.Locale(c))
+			break
+		}
+		tried.Rows = []views.TriedRow{{Answer: answer, Verdict: verdict}}
 	}
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, views.TriedPart(tried))
@@ -118,10 +132,32 @@ const (
 	triedQuestions = 10
 	triedAnswers   = 30
 	triedText      = 20_000
+	// triedByJudge is how many answers a judge is asked about: each takes a call.
+	triedByJudge = 3
 )
 
+// askJudge asks the judge that a form says about an answer, once.
+func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject evaluate.Subject) (evaluate.Verdict, error) {
+	values := maps.Clone(subject.Values)
+	values["answer"], values["expected"], values["history"] = subject.Answer, values["standard_answer"], ""
+	tried, err := h.Library.TryJudge(ctx, config, values)
+	verdict := evaluate.Verdict{
+		Status: evaluate.Succeeded, Score: &tried.Score, Passed: tried.Passed, Reason: tried.Reason, ErrorCode: tried.ErrorCode, ErrorMessage: tried.ErrorMessage,
+	}
+	if tried.IsDefault {
+		verdict.Status = evaluate.Failed
+	}
+	return verdict, err
+}
+
 // tryOnTask judges the first answers of a task, which are of so many questions.
-func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text string) (rows []views.TriedRow, questions int, err error) {
+func (h *handler) tryOnTask(
+	ctx context.Context, judge func(evaluate.Subject) (evaluate.Verdict, error), isJudge bool, text string,
+) (rows []views.TriedRow, questions int, err error) {
+	most := triedAnswers
+	if isJudge {
+		most = triedByJudge
+	}
 	id, err := request.ID(text, db.KindTask)
 	if err != nil {
 		return nil, 0, err
@@ -147,7 +183,7 @@ func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text strin
 	for _, run := range runs {
 		item := byID[run.ItemID]
 		key := uuid.NewSHA1(uuid.Nil, append([]byte(item.QuestionID+"\x00"), run.AnswerKey...))
-		if run.Status != db.RunSucceeded || run.Response == nil || seen[key] || len(rows) == triedAnswers {
+		if run.Status != db.RunSucceeded || run.Response == nil || seen[key] || len(rows) == most {
 			continue
 		}
 		seen[key] = true
@@ -155,7 +191,11 @@ func (h *handler) tryOnTask(ctx context.Context, rule *evaluate.Rule, text strin
 		if run.LatencyMS != nil {
 			subject.LatencyMS = *run.LatencyMS
 		}
-		rows = append(rows, views.TriedRow{Question: item.Question, Answer: *run.Response, Verdict: rule.Evaluate(subject)})
+		verdict, err := judge(subject)
+		if err != nil {
+			return nil, 0, err
+		}
+		rows = append(rows, views.TriedRow{Question: item.Question, Answer: *run.Response, Verdict: verdict})
 	}
 	return rows, len(items), nil
 }

@@ -1,0 +1,110 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"wending/db"
+	"wending/db/record"
+	"wending/jobs/judge"
+	"wending/jobs/protocol"
+	"wending/jobs/tasks"
+)
+
+// judging is how far a unit is that asks a judge.
+type judging struct {
+	judge judge.Judge
+	// values are what the judge's template can name, the answer among them.
+	values map[string]string
+	// votes are those that could be read, of asked.
+	votes []judge.Vote
+	asked int
+	// result sums the calls up.
+	result record.Judgement
+	said   strings.Builder
+}
+
+// readSubject reads the answer that a judge is asked about. If that cannot be done now the unit is parked; one whose run is gone is
+// to be returned.
+func (c *crew) readSubject(unit *claimed) (may, isParked bool) {
+	values, err := tasks.Subject(c.calls, c.Store, c.Task, unit.Unit)
+	switch {
+	case errors.Is(err, db.ErrNotFound):
+		return false, false
+	case err != nil:
+		c.Log.WarnContext(c.calls, "answer to be judged not read, will retry", "unit_id", unit.ID, "error", err)
+		c.supply.park(*unit, time.Second)
+		return false, true
+	}
+	unit.judging = &judging{judge: c.Judges[unit.Evaluator], values: values}
+	return true, false
+}
+
+// askJudge makes one call for a vote.
+func (c *crew) askJudge(ctx context.Context, unit claimed) (answer protocol.Answer) {
+	start, target := time.Now(), c.Task.Target(unit.Target)
+	request := tasks.AskJudge(c.Task, target, c.Targets[unit.Target], unit.judging.judge, unit.judging.values, c.LaunchID, unit.ID, unit.judging.asked+1)
+	if c.contain("read a judge's answer", func() { answer = c.Models.Ask(ctx, request) }) {
+		answer = protocol.Answer{
+			Status: protocol.Failed, ErrorCode: codeInternal, Latency: time.Since(start),
+			ErrorMessage: "The answer could not be read because of an internal error",
+		}
+	}
+	return answer
+}
+
+// maxSaid is how many bytes of what a judge says in one vote are kept.
+const maxSaid = 20_000
+
+// vote takes what a judge said, and decides once all votes are there; until then the unit is parked for the next one.
+func (c *crew) vote(unit claimed, answer protocol.Answer) (result *record.Result, isParked bool) {
+	j := unit.judging
+	j.asked++
+	j.result.Attempts += unit.attempt
+	j.result.LatencyMS += int(answer.Latency.Milliseconds())
+	addTokens(&j.result.InputTokens, answer.Usage.Input)
+	addTokens(&j.result.OutputTokens, answer.Usage.Output)
+	addTokens(&j.result.TotalTokens, answer.Usage.Total)
+	if answer.Text != nil {
+		if j.said.Len() > 0 {
+			j.said.WriteString("\n\n———\n\n")
+		}
+		j.said.Write(answer.Text[:min(len(answer.Text), maxSaid)])
+	}
+	switch {
+	case answer.Status != protocol.Succeeded:
+		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode, answer.ErrorMessage
+	default:
+		if vote, isRead := j.judge.Read(string(answer.Text)); isRead {
+			j.votes = append(j.votes, vote)
+		} else if j.result.ErrorCode == "" {
+			j.result.ErrorCode, j.result.ErrorMessage = judge.CodeUnreadable, "No rating can be read from: "+protocol.Excerpt(answer.Text)
+		}
+	}
+	if j.asked < j.judge.Votes {
+		unit.attempt, unit.retry = 1, nil
+		c.supply.park(unit, 0)
+		return nil, true
+	}
+	verdict := j.judge.Decide(j.votes)
+	j.result.Score, j.result.Passed, j.result.Ratings, j.result.IsDefault = verdict.Score, verdict.Passed, verdict.Ratings, verdict.IsDefault
+	j.result.Reason, j.result.Raw = verdict.Reason, strings.ToValidUTF8(j.said.String(), "\uFFFD")
+	if !verdict.IsDefault {
+		j.result.ErrorCode, j.result.ErrorMessage = "", ""
+	}
+	return &record.Result{Unit: unit.Unit, Judgement: &j.result}, false
+}
+
+// addTokens adds a number of tokens, which may be unknown.
+func addTokens(sum **int, tokens *int) {
+	if tokens == nil {
+		return
+	}
+	total := *tokens
+	if *sum != nil {
+		total += **sum
+	}
+	*sum = &total
+}

@@ -1,0 +1,152 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/conversation"
+	"wending/db/evaluation"
+	"wending/jobs/judge"
+	"wending/jobs/prompt"
+	"wending/jobs/protocol"
+)
+
+// NewEvaluator is an evaluator of a new task. Model is what a judge asks; nil for a rule.
+type NewEvaluator struct {
+	db.Evaluator
+	Model *NewTarget
+}
+
+// BareEvaluators are the evaluators of a new task, without what judges ask.
+func (n New) BareEvaluators() []db.Evaluator {
+	bare := make([]db.Evaluator, len(n.Evaluators))
+	for place, evaluator := range n.Evaluators {
+		bare[place] = evaluator.Evaluator
+	}
+	return bare
+}
+
+// Judges are a task's judges, by the evaluators' numbers.
+type Judges map[int]judge.Judge
+
+// JudgesOf reads the judges of a task's evaluators. One that this version of the program cannot read has no dimension, so that
+// nothing it says is a rating.
+func JudgesOf(task db.Task) Judges {
+	judges := Judges{}
+	for _, evaluator := range task.Evaluators {
+		if !evaluator.IsJudge() {
+			continue
+		}
+		read, err := judge.Parse(evaluator.Config)
+		if err != nil {
+			read = judge.Judge{Votes: 1}
+		}
+		judges[evaluator.Number] = read
+	}
+	return judges
+}
+
+// withTemperature is a payload that sets a judge's temperature where the protocol has it.
+func withTemperature(payload json.RawMessage, spoken string, temperature *float64) (json.RawMessage, error) {
+	if temperature == nil {
+		return payload, nil
+	}
+	members := map[string]any{}
+	if len(payload) > 0 {
+		if err := json.Unmarshal(payload, &members); err != nil {
+			return nil, err
+		}
+	}
+	if spoken == "ollama" {
+		options, _ := members["options"].(map[string]any)
+		if options == nil {
+			options = map[string]any{}
+		}
+		options["temperature"] = *temperature
+		members["options"] = options
+	} else {
+		members["temperature"] = *temperature
+	}
+	return json.Marshal(members)
+}
+
+// JudgeTarget is the target of a judge, which asks a saved model.
+func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
+	read, err := judge.Parse(config)
+	if err != nil {
+		return model, err
+	}
+	model.Kind = db.TargetJudge
+	model.Secrets.Payload, err = withTemperature(model.Secrets.Payload, model.Protocol, read.Temperature)
+	return model, err
+}
+
+// Subject reads the answer that a unit's judge is asked about, with what its templates can name.
+func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (values map[string]string, err error) {
+	run, err := evaluation.New(store).Subject(ctx, *unit.SubjectRunID, judge.MaxText)
+	if err != nil {
+		return nil, err
+	}
+	values = Values(unit.Item, task.VariableNames)
+	values["answer"], values["expected"], values["history"] = TextOf(run.Response), unit.StandardAnswer, ""
+	if unit.Series == nil {
+		return values, nil
+	}
+	turn, _, err := conversation.New(store).HistoryOf(ctx, run, task.ID, prompt.MaxRendered)
+	for _, exchange := range turn.History {
+		values["history"] += fmt.Sprintf("user: %s\n\nassistant: %s\n\n", exchange.Question, exchange.Answer)
+	}
+	return values, err
+}
+
+// AskJudge is the request that asks a judge for one of its votes, the first of which is 1.
+func AskJudge(task db.Task, target db.Target, secrets Target, asked judge.Judge, values map[string]string, launchID uuid.UUID, unitID int64, vote int) protocol.Request {
+	// The marks need not be secret, only unknown to who wrote the answer; an attempt that is repeated has the same.
+	texts := asked.Ask(values, uuid.NewSHA1(launchID, []byte("mark "+strconv.FormatInt(unitID, 10))).String()[:8])
+	return protocol.Request{
+		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload,
+		Question: texts.User, SystemPrompt: &texts.System, Model: TextOf(target.Model), Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
+		IsTooLong:      len(texts.User) > prompt.MaxRendered,
+		IdempotencyKey: fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote),
+	}
+}
+
+// rulesAtOnce is how many questions of a task rules judge between two transactions, ruledText how many characters of each
+// answer they see.
+const (
+	rulesAtOnce = 20
+	ruledText   = 1 << 20
+)
+
+// EvaluateRules has the rules of an EVALUATE launch that is PENDING judge the answers of its task. It may be called by several
+// processes at once, and continues where an earlier call ended.
+func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID) error {
+	evaluations := evaluation.New(store)
+	asked, err := evaluations.Asked(ctx, launchID)
+	if err != nil || len(asked.Evaluators) == 0 {
+		return err
+	}
+	task, err := store.Task(ctx, asked.TaskID)
+	if err != nil {
+		return err
+	}
+	rules := RulesOf(task).only(asked.Evaluators)
+	if len(rules.rules) == 0 {
+		return nil
+	}
+	for {
+		items, err := evaluations.NextToRule(ctx, launchID, rulesAtOnce)
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		if err := rules.judgeItems(ctx, store, task, launchID, items); err != nil {
+			return err
+		}
+	}
+}
