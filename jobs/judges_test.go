@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -264,7 +265,7 @@ func TestWhatAJudgeIsSent(t *testing.T) {
 	require.Len(t, judge.Calls(), 2)
 	for _, call := range judge.Calls() {
 		text := call.Body["messages"].([]any)[1].(map[string]any)["content"].(string)
-		mark := text[strings.Index(text, "<data-"):][:len("<data-12345678>")]
+		mark := regexp.MustCompile(`<data-\w{8}>`).FindString(text)
 		require.Contains(t, text, "A="+mark+"\n"+attack)
 		require.Contains(t, text, "E="+mark+"\nTHE TRUTH\n</"+mark[1:])
 		require.Contains(t, text, "L="+mark+"\n高\n")

@@ -20,7 +20,7 @@ type demoAgentCommand struct {
 }
 
 // demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes
-// slow and sometimes fail, so that every part of the pages has something to show. It plays two models, too.
+// slow and sometimes fail, so that every part of the pages has something to show. It plays two models and a judge, too.
 type demoAgent struct {
 	listener net.Listener
 	server   *http.Server
@@ -71,7 +71,7 @@ func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.W
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(stdout, "wending demo-agent: %s\nwending demo-agent: models demo-large and demo-small at %s\n", d.url(), d.modelsURL())
+	_, _ = fmt.Fprintf(stdout, "wending demo-agent: %s\nwending demo-agent: models demo-large, demo-small and demo-judge at %s\n", d.url(), d.modelsURL())
 	<-ctx.Done()
 	log.Info("demo agent stopped")
 	return d.Close()

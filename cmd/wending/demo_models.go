@@ -15,7 +15,7 @@ import (
 	"wending/static"
 )
 
-// demoModel is one of the two models that the demo agent plays in the chat protocol of OpenAI. They differ in steadiness,
+// demoModel is one of the models that the demo agent plays in the chat protocol of OpenAI. They differ in steadiness,
 // speed and, as the library has them, price.
 type demoModel struct {
 	// least is how long an answer takes at least, more how much longer it may take.
@@ -27,6 +27,7 @@ type demoModel struct {
 var demoModels = map[string]demoModel{
 	"demo-large": {least: 80 * time.Millisecond, more: 60 * time.Millisecond, wordings: 6},
 	"demo-small": {least: 20 * time.Millisecond, more: 30 * time.Millisecond, wordings: 35, mistakes: 12},
+	demoJudge:    {least: 30 * time.Millisecond, more: 30 * time.Millisecond},
 }
 
 // demoAnswers are the standard answers of the sample questions, which the demo's models know.
@@ -89,7 +90,7 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 	model, isKnown := demoModels[request.Model]
 	if !isKnown {
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprint(w, `{"error":{"message":"the demo has demo-large and demo-small","type":"invalid_request_error","code":"model_not_found"}}`)
+		_, _ = fmt.Fprint(w, `{"error":{"message":"the demo has demo-large, demo-small and demo-judge","type":"invalid_request_error","code":"model_not_found"}}`)
 		return
 	}
 	texts := map[string]string{}
@@ -98,7 +99,12 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 		texts[message.Role] += message.Content
 		asked += utf8.RuneCountInString(message.Content)
 	}
-	answer := model.answer(texts["system"], texts["user"])
+	answer := ""
+	if request.Model == demoJudge {
+		answer = judgeDemo(texts["user"])
+	} else {
+		answer = model.answer(texts["system"], texts["user"])
+	}
 	said := utf8.RuneCountInString(answer)
 	usage := map[string]int{"prompt_tokens": asked + 8, "completion_tokens": said, "total_tokens": asked + 8 + said}
 	if !sleep(r.Context(), model.least+rand.N(model.more)) {

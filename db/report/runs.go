@@ -68,6 +68,7 @@ type WholeRun struct {
 func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
 	const query = `
 		SELECT ` + RunColumns + `, left(r.response_body, $3) AS response_body,
+			left(r.reasoning, $3) AS reasoning, coalesce(char_length(r.reasoning) > $3, false) AS reasoning_is_cut,
 			i.question_id, i.question, i.series, i.turn,
 			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
 		FROM evaluation_runs r

@@ -369,6 +369,10 @@ type progressEvent struct {
 	Failed    int `json:"failed" example:"2"`
 	Running   int `json:"running" example:"4"`
 	Queued    int `json:"queued" example:"376"`
+	// JudgeTotal and the others count the calls to judges of the newest launch.
+	JudgeTotal  int `json:"judge_total,omitempty" doc:"Calls to judges" example:"500"`
+	Judged      int `json:"judged,omitempty" doc:"Of which so many have ended" example:"310"`
+	JudgeFailed int `json:"judge_failed,omitempty" doc:"And so many of these without a rating" example:"1"`
 	// CallsPerSecond is that of the last ten seconds; SecondsLeft follows from it, null if unknown.
 	CallsPerSecond float64       `json:"calls_per_second" doc:"Over the last ten seconds" example:"8.3"`
 	SecondsLeft    *float64      `json:"seconds_left" doc:"At that rate; null if unknown" example:"45.8"`
@@ -380,6 +384,7 @@ type progressEvent struct {
 func newProgressEvent(p monitor.Progress) progressEvent {
 	event := progressEvent{
 		Total: p.Total, Completed: p.Completed, Failed: p.Failed, Running: p.Running, Queued: p.Queued,
+		JudgeTotal: p.JudgeTotal, Judged: p.Judged, JudgeFailed: p.JudgeFailed,
 		CallsPerSecond: p.CallsPerSecond, Status: p.TaskStatus, IsStopping: p.IsStopping, Launch: p.LaunchNumber,
 	}
 	if left, isKnown := p.TimeLeft(); isKnown {

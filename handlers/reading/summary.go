@@ -9,6 +9,7 @@ import (
 
 	"wending/db"
 	"wending/jobs/comparison"
+	"wending/jobs/tasks"
 	"wending/views/summary"
 	"wending/views/variants"
 )
@@ -25,6 +26,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task) (summary.Summary, err
 	if len(task.Evaluators) > 0 {
 		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, false); return err })
 	}
+	group.Go(func() (err error) { s.Judges, err = r.judges(reading, task); return err })
 	if err := group.Wait(); err != nil {
 		return s, err
 	}
@@ -38,8 +40,77 @@ func (r Reader) Summary(ctx context.Context, task db.Task) (summary.Summary, err
 		}
 	}
 	var err error
-	s.Worst, s.WorstTotal, err = r.worst(ctx, matrix, s.Verdicts != nil)
+	if s.Worst, s.WorstTotal, err = r.worst(ctx, matrix, s.Verdicts != nil); err != nil {
+		return s, err
+	}
+	if len(matrix) > 1 {
+		s.Matrix, s.MatrixTotal, err = r.matrix(ctx, matrix, s.Verdicts != nil)
+	}
 	return s, err
+}
+
+// judges reads the ratings of a task's judges.
+func (r Reader) judges(ctx context.Context, task db.Task) (judges []summary.Judge, err error) {
+	dimensions := tasks.JudgesOf(task)
+	for _, evaluator := range task.Evaluators {
+		if !evaluator.IsJudge() {
+			continue
+		}
+		judge := summary.Judge{Name: evaluator.Name, Dimensions: dimensions[evaluator.Number].Dimensions}
+		if judge.Variants, err = r.report.PassStatisticsOf(ctx, task, evaluator, false); err != nil {
+			return nil, err
+		}
+		judges = append(judges, judge)
+	}
+	return judges, nil
+}
+
+// matrixMost is how many questions the table of questions and variants has.
+const matrixMost = 200
+
+// shareOf is what a variant makes of a question: the share of passes, or of equal answers.
+func shareOf(question comparison.Question, isJudged bool) *float64 {
+	if isJudged {
+		return question.PassShare
+	}
+	return question.Agreement
+}
+
+// matrix is the table of questions and variants: the questions with the lowest shares first.
+func (r Reader) matrix(ctx context.Context, all [][]comparison.Question, isJudged bool) (rows []summary.Row, total int, err error) {
+	total = len(all[0])
+	places, means := make([]int, total), make([]float64, total)
+	for n := range all[0] {
+		places[n], means[n] = n, 2 // what is unknown comes last
+		sum, known := 0.0, 0
+		for _, questions := range all {
+			if share := shareOf(questions[n], isJudged); share != nil {
+				sum, known = sum+*share, known+1
+			}
+		}
+		if known > 0 {
+			means[n] = sum / float64(known)
+		}
+	}
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(means[a], means[b]) })
+	places = places[:min(total, matrixMost)]
+	ids := make([]int64, len(places))
+	for n, place := range places {
+		ids[n] = all[0][place].ID
+	}
+	items, err := r.ItemsOf(ctx, ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, place := range places {
+		question := all[0][place]
+		row := summary.Row{Number: question.Number, Question: items[question.ID].Question}
+		for _, questions := range all {
+			row.Shares = append(row.Shares, shareOf(questions[place], isJudged))
+		}
+		rows = append(rows, row)
+	}
+	return rows, total, nil
 }
 
 // Rank ranks the variants of a task by each measure, by the measures' names; none by what is not known.
@@ -76,11 +147,7 @@ func (r Reader) worst(ctx context.Context, matrix [][]comparison.Question, isJud
 	for n := range matrix[0] {
 		sum, known := 0.0, 0
 		for _, questions := range matrix {
-			share := questions[n].Agreement
-			if isJudged {
-				share = questions[n].PassShare
-			}
-			if share != nil {
+			if share := shareOf(questions[n], isJudged); share != nil {
 				sum, known = sum+*share, known+1
 			}
 		}

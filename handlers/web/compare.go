@@ -18,6 +18,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	"wending/jobs/judge"
 	"wending/jobs/library"
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
@@ -98,17 +99,19 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 		label := locale.Text("create.saved.items", "Name", one.Name, "Version", one.Version, "Count", one.TotalItems)
 		view.SavedDatasets = append(view.SavedDatasets, ui.Choice{Value: one.ID.String(), Label: label})
 	}
-	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, entries.Filter{}, offered)
-	if err != nil {
+	if view.Evaluators, err = p.savedEvaluators(ctx, locale, s.List("evaluators")); err != nil {
 		return err
 	}
-	view.Evaluators = evaluatorChoices(locale, evaluators, s.List("evaluators"))
 	view.Agent, view.Dataset, view.Gone = s.Value("agents"), s.Value("dataset"), s.gone
 	return nil
 }
 
-// evaluatorChoices are the saved evaluators, those that are chosen first. A chosen one has the version that it is chosen in.
-func evaluatorChoices(locale text.Locale, evaluators []entries.Evaluator, chosen []string) (choices []taskviews.TargetChoice) {
+// savedEvaluators are the saved evaluators, those that are chosen first. A chosen one has the version that it is chosen in.
+func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen []string) (choices []taskviews.TargetChoice, err error) {
+	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return nil, err
+	}
 	for _, one := range evaluators {
 		choice := taskviews.TargetChoice{Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("evaluator.kind." + one.Rule)}
 		for _, reference := range chosen {
@@ -123,7 +126,7 @@ func evaluatorChoices(locale text.Locale, evaluators []entries.Evaluator, chosen
 		choices = append(choices, choice)
 	}
 	slices.SortStableFunc(choices, func(a, b taskviews.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
-	return choices
+	return choices, nil
 }
 
 // addEvaluators adds a task's evaluators to a form's fields, and returns the names of those that are no longer offered.
@@ -368,6 +371,8 @@ func (p *Pages) startDemoComparison(c echo.Context) error {
 			{Name: l.Text("demo.small"), ID: "demo-small", InputPrice: "0.5", OutputPrice: "1.5"},
 		},
 		EvaluatorName: l.Text("demo.evaluator"),
+		Judge:         library.DemoModel{Name: l.Text("demo.judge.model"), ID: "demo-judge", InputPrice: "1", OutputPrice: "3"},
+		JudgeName:     l.Text("demo.judge"), JudgePrompt: judge.DefaultPrompt(l.Lang != "en"),
 		// The demo's models recognise "只回答" in the first prompt.
 		Prompts: []library.DemoPrompt{
 			{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},

@@ -12,11 +12,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/conversation"
+	"wending/db/evaluation"
 	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/jobs/prompt"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
@@ -309,6 +312,16 @@ func (p *Pages) showRun(c echo.Context) error {
 	sent, err := p.Tasks.Input(c.Request().Context(), task, run)
 	if err != nil {
 		return err
+	}
+	if view.Said, err = evaluation.New(p.Store).Of(c.Request().Context(), run.ID); err != nil {
+		return err
+	}
+	if run.Turn != nil {
+		turn, _, err := conversation.New(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID, prompt.MaxRendered)
+		if err != nil {
+			return err
+		}
+		view.History = turn.History
 	}
 	view.Protocol, view.URL, view.OmitsPayload = sent.Protocol, sent.URL, sent.OmitsPayload
 	var body bytes.Buffer

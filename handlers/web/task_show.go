@@ -58,8 +58,17 @@ func (p *Pages) showTask(c echo.Context) error {
 		}
 		show.Estimate = taskviews.Estimate(pages.Locale(c), task, interval)
 	}
+	if task.HasResults {
+		chosen := make([]string, len(task.Evaluators))
+		for n, evaluator := range task.Evaluators {
+			chosen[n] = evaluator.EvaluatorID.String()
+		}
+		if show.Evaluators, err = p.savedEvaluators(ctx, pages.Locale(c), chosen); err != nil {
+			return err
+		}
+	}
 	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
-	frame.Styles, frame.Scripts = []string{"list.css", "task.css"}, []string{"task.js"}
+	frame.Styles, frame.Scripts = []string{"list.css", "form.css", "task.css"}, []string{"task.js"}
 	return pages.Render(c, http.StatusOK, taskviews.ShowPage(frame, show))
 }
 
@@ -120,6 +129,24 @@ func (p *Pages) registerActions(group *echo.Group) {
 	}
 	group.POST("/tasks/:taskId/retry", p.retryTask)
 	group.POST("/tasks/:taskId/extend", p.extendTask)
+	group.POST("/tasks/:taskId/evaluate", p.evaluateTask)
+}
+
+// evaluateTask has evaluators judge the answers of a task.
+func (p *Pages) evaluateTask(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	defer submitted.Release()
+	if _, err := api.Evaluate(c.Request().Context(), p.Tasks, p.Library, task, submitted); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Task(task.ID), "evaluate")
 }
 
 // extendTask asks every question of a task more often.

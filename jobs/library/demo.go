@@ -28,6 +28,9 @@ type Demo struct {
 	Prompts                          []DemoPrompt
 	// EvaluatorName is that of the evaluator that looks for the standard answers.
 	EvaluatorName string
+	// Judge is the model that rates the answers, JudgeName the name of the evaluator that asks it, JudgePrompt what it is told.
+	Judge                  DemoModel
+	JudgeName, JudgePrompt string
 }
 
 // DemoModel is a model of the demo with its prices.
@@ -57,13 +60,16 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 	if err != nil {
 		return uuid.Nil, err
 	}
-	for _, one := range demo.Models {
-		model, err := ensure(ctx, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
+	saveModel := func(one DemoModel) (entries.Model, error) {
+		return ensure(ctx, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
 			return s.SaveModel(ctx, row.ID, Model{
 				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
 				InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency,
 			})
 		}, func(row entries.Model) bool { return row.ProviderID == provider.ID || row.ModelID != one.ID })
+	}
+	for _, one := range demo.Models {
+		model, err := saveModel(one)
 		if err != nil {
 			return uuid.Nil, err
 		}
@@ -83,19 +89,33 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		}
 		n.Prompts = append(n.Prompts, tasks.NewPrompt{ID: row.ID, Version: row.Version, Name: row.Name, System: row.System, User: row.User})
 	}
-	saved, err := ensure(ctx, s.Entries.Evaluators, demo.EvaluatorName, func(entries.Evaluator) (uuid.UUID, error) {
-		fresh := entries.Evaluator{Entry: entries.Entry{ID: uuid.New(), Name: demo.EvaluatorName}}
-		fresh.Rule, fresh.Config = string(evaluate.Contains), json.RawMessage("{}")
-		return fresh.ID, s.Entries.InsertEvaluator(ctx, fresh)
-	}, func(entries.Evaluator) bool { return true })
+	judging, err := saveModel(demo.Judge)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	evaluator, err := s.Evaluator(ctx, Reference{ID: saved.ID})
+	asked, err := json.Marshal(map[string]string{"model_id": judging.ID.String(), "prompt": demo.JudgePrompt})
 	if err != nil {
 		return uuid.Nil, err
 	}
-	n.Evaluators = []tasks.NewEvaluator{evaluator}
+	for _, one := range []struct {
+		name   string
+		kind   evaluate.Kind
+		config json.RawMessage
+	}{{demo.EvaluatorName, evaluate.Contains, json.RawMessage("{}")}, {demo.JudgeName, evaluate.Judge, asked}} {
+		saved, err := ensure(ctx, s.Entries.Evaluators, one.name, func(entries.Evaluator) (uuid.UUID, error) {
+			fresh := entries.Evaluator{Entry: entries.Entry{ID: uuid.New(), Name: one.name}}
+			fresh.Rule, fresh.Config = string(one.kind), one.config
+			return fresh.ID, s.Entries.InsertEvaluator(ctx, fresh)
+		}, func(entries.Evaluator) bool { return true })
+		if err != nil {
+			return uuid.Nil, err
+		}
+		evaluator, err := s.Evaluator(ctx, Reference{ID: saved.ID})
+		if err != nil {
+			return uuid.Nil, err
+		}
+		n.Evaluators = append(n.Evaluators, evaluator)
+	}
 	return s.Tasks.Create(ctx, by, n)
 }
 

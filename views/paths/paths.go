@@ -103,6 +103,11 @@ func Results(id uuid.UUID) string { return Task(id) + "/results" }
 // PartialResults leads to the questions of a report that are done before the others.
 func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 
+// Conversation leads to the turns of one conversation in a report.
+func Conversation(id uuid.UUID, series string) string {
+	return WithQuery(Results(id), url.Values{"series": {series}})
+}
+
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 

@@ -18,6 +18,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/evaluate"
+	"wending/jobs/judge"
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
@@ -191,7 +192,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, level := range stability.Levels {
 		add("level.", string(level))
 	}
-	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule)
+	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, judge.CodeUnreadable)
 	add("evaluator.field.", "kind", "config")
 	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
 	add("summary.method.", "pass", "agreement", "interval", "paired", "latency", "cost")
@@ -225,7 +226,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored")
+	add("done.", "created", "extend", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored")
 	add("launch.by.", "api", "page")
 	for _, kind := range library.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))

@@ -19,6 +19,7 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
+	"wending/jobs/judge"
 	"wending/jobs/tasks"
 	views "wending/views/library"
 	"wending/views/ui"
@@ -62,12 +63,36 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 		view.Values["kind"] = ""
 		return nil
 	}
+	if view.Values["kind"] == string(evaluate.Judge) {
+		if err := h.fillJudge(c, view); err != nil {
+			return err
+		}
+	}
 	found, _, err := tasklist.Tasks(ctx, h.Library.Tasks.Store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}}, db.Page{Number: 1, Size: tasksShown})
 	for _, task := range found {
 		view.Tasks = append(view.Tasks, ui.Choice{Value: task.ID.String(), Label: task.Name})
 	}
 	return err
 }
+
+// fillJudge offers the saved models, and what a judge is told and rates unless it is changed.
+func (h *handler) fillJudge(c echo.Context, view *views.Form) error {
+	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
+	if err != nil {
+		return err
+	}
+	for _, model := range models {
+		view.Models = append(view.Models, ui.Choice{Value: model.ID.String(), Label: model.Name})
+	}
+	put(view, map[string]string{
+		evaluate.FormField("prompt"):     judge.DefaultPrompt(pages.Locale(c).Lang != "en"),
+		evaluate.FormField("dimensions"): strings.Join(judge.DefaultDimensions(), "\n"),
+	})
+	return nil
+}
+
+// modelsShown is how many models a judge can be given.
+const modelsShown = 200
 
 // tryEvaluator judges answers by the rule that a form says.
 func (h *handler) tryEvaluator(c echo.Context) error {
@@ -83,7 +108,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	defer leave()
 	tried := &views.Tried{}
 	rule, config, faults := form.Rule(submitted)
-	judge := func(subject evaluate.Subject) (evaluate.Verdict, error) {
+	ask := func(subject evaluate.Subject) (evaluate.Verdict, error) {
 		if rule != nil {
 			return rule.Evaluate(subject), nil
 		}
@@ -94,7 +119,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 		name, _ := strings.CutPrefix(faults[0].Field, evaluate.FormField(""))
 		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name), "Value", faults[0].Beside(pages.Locale(c)))
 	case submitted.Value("try_task") != "":
-		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, judge, rule == nil, submitted.Value("try_task")); err != nil {
+		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, ask, rule == nil, submitted.Value("try_task")); err != nil {
 			tried.Rows, tried.Message = nil, form.JudgeFault(submitted, err).Beside(pages.Locale(c))
 			break
 		}
@@ -103,7 +128,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 		}
 	default:
 		answer := submitted.Values["answer"]
-		verdict, err := judge(evaluate.Subject{
+		verdict, err := ask(evaluate.Subject{
 			Answer: answer, Values: map[string]string{"standard_answer": submitted.Values["standard_answer"], "question": submitted.Values["question"]},
 		})
 		if err != nil {
@@ -152,7 +177,7 @@ func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject 
 
 // tryOnTask judges the first answers of a task, which are of so many questions.
 func (h *handler) tryOnTask(
-	ctx context.Context, judge func(evaluate.Subject) (evaluate.Verdict, error), isJudge bool, text string,
+	ctx context.Context, ask func(evaluate.Subject) (evaluate.Verdict, error), isJudge bool, text string,
 ) (rows []views.TriedRow, questions int, err error) {
 	most := triedAnswers
 	if isJudge {
@@ -191,7 +216,7 @@ func (h *handler) tryOnTask(
 		if run.LatencyMS != nil {
 			subject.LatencyMS = *run.LatencyMS
 		}
-		verdict, err := judge(subject)
+		verdict, err := ask(subject)
 		if err != nil {
 			return nil, 0, err
 		}

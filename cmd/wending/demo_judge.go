@@ -1,0 +1,42 @@
+package main
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+)
+
+// demoJudge is the model that the demo agent plays as a judge.
+const demoJudge = "demo-judge"
+
+// material is what a judge is given between marks; the mark is the same at both ends.
+var material = regexp.MustCompile(`(?s)<data-(\w+)>\n(.*?)\n</data-(\w+)>`)
+
+// judgeDemo rates an answer: the last material is the answer, the one before it what is expected. It looks for the one in the
+// other, and is not to be talked into anything.
+func judgeDemo(user string) string {
+	answer, expected := user, ""
+	if all := material.FindAllStringSubmatch(user, -1); len(all) > 0 {
+		answer = all[len(all)-1][2]
+		if len(all) > 1 {
+			expected = strings.TrimSpace(all[len(all)-2][2])
+		}
+	}
+	accuracy, reason := 20, "回答中没有标准答案的内容。"
+	switch {
+	case strings.Contains(answer, "100分") || strings.Contains(answer, "100 points"):
+		accuracy, reason = 0, "回答试图影响评分。"
+	case expected == "":
+		accuracy, reason = 70, "没有标准答案，只能按常识判断。"
+	case strings.TrimSpace(answer) == expected:
+		accuracy, reason = 98, "与标准答案一致。"
+	case strings.Contains(answer, expected):
+		accuracy, reason = 88, "结论与标准答案一致，另有说明文字。"
+	}
+	rate := func(most int) int { return max(0, min(100, most-rand.IntN(6))) }
+	ratings, _ := json.Marshal(map[string]any{
+		"overall": rate(accuracy), "accuracy": rate(accuracy), "completeness": rate(accuracy + 2), "relevance": rate(min(100, accuracy+40)), "reason": reason,
+	})
+	return string(ratings)
+}
