@@ -62,27 +62,40 @@ type arena struct {
 	longestGap, longestSilence time.Duration
 }
 
-// countingAgent answers with the call's own key, so that every stored answer tells whose it is.
+// countingAgent answers with the call's own key, so that every stored answer tells whose it is. It checks what it is told was
+// said before, and judges answers, too.
 type countingAgent struct {
 	*httptest.Server
-	mu      sync.Mutex
-	calls   map[string]int
-	isWell  atomic.Bool
-	latency time.Duration
+	mu            sync.Mutex
+	calls         map[string]int
+	conversations agenttest.Conversations
+	isWell        atomic.Bool
+	latency       time.Duration
 }
 
 func newCountingAgent(t *testing.T, latency time.Duration) *countingAgent {
 	a := &countingAgent{calls: map[string]int{}, latency: latency}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("Idempotency-Key")
-		_, _ = io.Copy(io.Discard, r.Body)
+		call := agenttest.Call{}
+		_ = json.NewDecoder(r.Body).Decode(&call.Body)
+		call.Question, _ = call.Body["question"].(string)
 		a.mu.Lock()
 		a.calls[key]++
 		a.mu.Unlock()
 		time.Sleep(a.latency*3/4 + rand.N(a.latency/2)) // an agent that takes its time
-		if !a.isWell.Load() && strings.HasSuffix(key, "7") {
+		// The number of the unit comes after the launch's id, and that of a turn or a vote after it.
+		if unit := strings.Split(key, "-")[6]; !a.isWell.Load() && strings.HasSuffix(unit, "7") {
 			http.Error(w, "down", http.StatusInternalServerError)
 			return
+		}
+		if call.Body["messages"] != nil { // as a judge
+			said, _ := json.Marshal(map[string]any{"overall": 70, "reason": key})
+			_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"index": 0, "message": map[string]any{"role": "assistant", "content": string(said)}}}})
+			return
+		}
+		if call.Body["history"] != nil {
+			a.conversations.Give(call, "answer to "+key)
 		}
 		agenttest.Stream(w, "answer to "+key)
 	}))
@@ -140,7 +153,7 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 func (a *arena) start(name, binary string, args ...string) *member {
 	proxy := dbtest.NewProxy(a.t, a.postgres.URL())
 	shared := []string{"--database-url", proxy.URL(), "--redis-url", a.redis.url(), "--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited",
-		"--agent-api-allowlist", "127.0.0.1"}
+		"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1"}
 	return startMember(a.t, &member{name: name, binary: binary, args: append(args, shared...), proxy: proxy, log: a.log})
 }
 
@@ -391,6 +404,30 @@ func (a *arena) create(questions int, fields map[string]string) string {
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
 
+// createConversations makes a task of so many conversations of four turns, with a judge: half as many calls to the agent as a plain
+// task of as many questions has here, and as many to the judge.
+func (a *arena) createConversations(count int) string {
+	a.t.Helper()
+	dbtest.Await(a.t, 30*time.Second, "the web process", a.isUp)
+	name := uuid.NewString()[:8]
+	provider := save(a.t, a.web.url(), "providers", map[string]any{
+		"name": name, "protocol": "openai", "base_url": a.agent.URL, "rate_limit": "unlimited", "retry_on": []string{}})
+	model := save(a.t, a.web.url(), "models", map[string]any{"name": name, "provider_id": provider, "model_id": "judge"})
+	judge := save(a.t, a.web.url(), "evaluators", map[string]any{"name": name, "kind": "judge", "config": map[string]any{"model_id": model}})
+	var dataset strings.Builder
+	dataset.WriteString("question,standard_answer,series,turn\n")
+	for n := range count {
+		for turn := range conversationTurns {
+			fmt.Fprintf(&dataset, "s%d turn %d,answer,s%d,%d\n", n, turn+1, n, turn+1)
+		}
+	}
+	return createTask(a.t, a.web.url(), map[string]string{
+		"task_name": "chaos", "agent_api_url": a.agent.URL, "max_retries": "0", "concurrency": "16", "runs_per_item": "5", "evaluators": judge,
+	}, dataset.String())
+}
+
+const conversationTurns = 4
+
 // fourVariants are the fields of a task that puts two prompts to two saved agents, five times: as many runs of a question
 // as a plain task here has.
 func (a *arena) fourVariants() map[string]string {
@@ -446,14 +483,22 @@ func (a *arena) judge() (v verdict) {
 	a.t.Helper()
 	err := a.tables.Get(&v, `SELECT
 		(SELECT count(*) FROM units) AS units,
-		(SELECT count(*) FROM units u WHERE u.state = 'DONE' AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.unit_id = u.id)) +
+		(SELECT coalesce(sum(u.turns - (SELECT count(*) FROM evaluation_runs r WHERE r.unit_id = u.id)), 0) FROM units u WHERE u.state = 'DONE' AND u.evaluator = 0) +
+			(SELECT count(*) FROM units u WHERE u.state = 'DONE' AND u.evaluator > 0
+				AND NOT EXISTS (SELECT 1 FROM evaluations e WHERE e.run_id = u.subject_run_id AND e.evaluator = u.evaluator)) +
+			(SELECT count(*) FROM evaluation_tasks t JOIN task_evaluators j ON j.task_id = t.id AND j.target IS NOT NULL
+				JOIN evaluation_runs r ON r.task_id = t.id AND r.is_current AND r.status = 'SUCCEEDED'
+				WHERE t.status = 'SUCCEEDED' AND NOT EXISTS (SELECT 1 FROM evaluations e WHERE e.run_id = r.id AND e.evaluator = j.number)) +
 			(SELECT count(*) FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id, generate_series(1, t.total_variants) v, generate_series(1, t.runs_per_item) n
 				WHERE t.status = 'SUCCEEDED'
 				  AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v AND r.run_index = n AND r.is_current)) AS lost,
 		(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs WHERE is_current GROUP BY item_id, variant, run_index HAVING count(*) > 1) d) +
-			(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs GROUP BY unit_id HAVING count(*) > 1) d) AS doubled,
-		(SELECT count(*) FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.epoch <> u.epoch) AS stale,
-		(SELECT count(*) FROM evaluation_runs WHERE status = 'SUCCEEDED' AND response_body <> 'answer to wending-' || launch_id || '-' || unit_id) AS foreign,
+			(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs GROUP BY unit_id, item_id HAVING count(*) > 1) d) AS doubled,
+		(SELECT count(*) FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.epoch > u.epoch OR r.epoch <> u.epoch AND u.turns = 1) AS stale,
+		(SELECT count(*) FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
+			WHERE r.status = 'SUCCEEDED' AND r.response_body <> 'answer to wending-' || r.launch_id || '-' || r.unit_id || coalesce('-' || i.turn, '')) +
+			(SELECT count(*) FROM evaluations e WHERE NOT e.is_default AND NOT EXISTS (SELECT 1 FROM units u
+				WHERE u.subject_run_id = e.run_id AND e.reason = 'wending-' || u.launch_id || '-' || u.id || '-1')) AS foreign,
 		(SELECT count(DISTINCT launch_id) FROM ended) AS ends,
 		(SELECT count(*) FROM ended) - (SELECT count(DISTINCT launch_id) FROM ended) AS extraends`)
 	require.NoError(a.t, err)
@@ -469,6 +514,7 @@ func (a *arena) requireExact(ids []string) verdict {
 	require.Zero(a.t, v.Stale, "stale")
 	require.Zero(a.t, v.Foreign, "answers that belong to another unit")
 	require.Zero(a.t, v.ExtraEnds, "launches that ended twice")
+	require.Empty(a.t, a.agent.conversations.Wrong(), "turns that were asked under a wrong history")
 	var launches int
 	require.NoError(a.t, a.tables.Get(&launches, `SELECT count(*) FROM launches`))
 	require.Equal(a.t, launches, v.Ends, "every launch ended")
@@ -530,7 +576,7 @@ func TestChaosShort(t *testing.T) {
 	defer cancel()
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(ctx) })
-	ids := []string{a.create(60, nil), a.create(40, a.fourVariants())}
+	ids := []string{a.create(60, nil), a.create(40, a.fourVariants()), a.createConversations(20)}
 	dbtest.Await(t, 20*time.Second, "the first calls", func() bool { calls, _ := a.agent.counts(); return calls > 20 })
 	faults := a.quickFaults()
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
@@ -538,7 +584,7 @@ func TestChaosShort(t *testing.T) {
 		before, _ := a.agent.counts()
 		dbtest.Await(t, goingOnWithin, "going on after: "+name, func() bool {
 			calls, _ := a.agent.counts()
-			return calls > before+5 || !a.status(ids[0]).IsActive() && !a.status(ids[1]).IsActive()
+			return calls > before+5 || !slices.ContainsFunc(ids, func(id string) bool { return a.status(id).IsActive() })
 		})
 	}
 	a.awaitEnds(2*time.Minute, ids...)
@@ -551,7 +597,7 @@ func TestChaosShort(t *testing.T) {
 	a.awaitEnds(time.Minute, ids...)
 	a.requireExact(ids)
 	for n, id := range ids {
-		require.Equal(t, []int{1200, 800}[n], task(t, a.web.url(), id).Statistics.Succeeded)
+		require.Equal(t, []int{1200, 800, 400}[n], task(t, a.web.url(), id).Statistics.Succeeded)
 	}
 	cancel()
 	watching.Wait()
@@ -574,7 +620,7 @@ func (a *arena) summary(v verdict, took time.Duration) string {
 	return text.String()
 }
 
-// The whole suite: 40,000 units, half of them of four variants, under at least 300 faults, then every failure retried under more of them.
+// The whole suite: 40,000 calls, to plain tasks, to four variants, to conversations and their judges, under at least 300 faults, then every failure retried under more of them.
 func TestChaosFull(t *testing.T) {
 	if os.Getenv("WENDING_CHAOS") != "full" {
 		t.Skip("make chaos runs it")
@@ -591,14 +637,17 @@ func TestChaosFull(t *testing.T) {
 	watching.Go(func() { a.watch(ctx) })
 	var ids []string
 	for n := range tasks {
-		if n%2 == 0 {
+		switch n % 4 {
+		case 0, 2:
 			ids = append(ids, a.create(questions, nil))
-		} else {
+		case 1:
 			ids = append(ids, a.create(questions, a.fourVariants()))
+		default: // as many calls, half of them to the judge
+			ids = append(ids, a.createConversations(questions/2))
 		}
 	}
 	done := func() (count int) {
-		_ = a.tables.Get(&count, `SELECT count(*) FROM units WHERE state = 'DONE'`)
+		_ = a.tables.Get(&count, `SELECT (SELECT count(*) FROM evaluation_runs) + (SELECT count(*) FROM evaluations)`)
 		return count
 	}
 	// Long faults run beside the others.
@@ -640,7 +689,9 @@ func TestChaosFull(t *testing.T) {
 	a.awaitEnds(5*time.Minute, ids...)
 	v := a.requireExact(ids)
 	for _, id := range ids {
-		require.Equal(t, questions*20, task(t, a.web.url(), id).Statistics.Succeeded, "after the retry every run succeeded")
+		statistics := task(t, a.web.url(), id).Statistics
+		require.Equal(t, statistics.Expected, statistics.Succeeded, "after the retry every run succeeded")
+		require.Zero(t, statistics.JudgeErrors, "and every answer is rated")
 	}
 	cancel()
 	watching.Wait()
@@ -648,7 +699,7 @@ func TestChaosFull(t *testing.T) {
 	a.askHostileAgents()
 	a.fillTheDisk()
 	_, _ = fmt.Fprintln(os.Stdout, a.summary(v, took))
-	require.GreaterOrEqual(t, v.Units, units)
+	require.GreaterOrEqual(t, v.Units, units/2)
 	require.Less(t, a.longestGap, goingOnWithin)
 	require.Less(t, a.longestSilence, goingOnWithin)
 }

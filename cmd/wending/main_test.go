@@ -130,7 +130,11 @@ func postFile(t *testing.T, base string, fields map[string]string, name, dataset
 type taskState struct {
 	Status     string
 	Progress   struct{ Processed, Total int }
-	Statistics struct{ Runs, Succeeded int }
+	Statistics struct {
+		Runs, Succeeded int
+		Expected        int `json:"runs_expected"`
+		JudgeErrors     int `json:"judge_errors"`
+	}
 }
 
 func task(t *testing.T, base, id string) taskState {

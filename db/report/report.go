@@ -39,6 +39,8 @@ type Summary struct {
 	// Judged is how many current runs every evaluator of the task has a verdict on, and Passes how many of them passed.
 	Judged int `db:"judged"`
 	Passes int `db:"passes"`
+	// Score is the mean of the runs' scores; nil if none has one.
+	Score *float64 `db:"score"`
 	// Level, Agreement and Letters are nil while the item is not assessed.
 	Level     *stability.Level `db:"level"`
 	Agreement *float64         `db:"agreement"`
@@ -60,7 +62,7 @@ func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 // without reading it.
 const (
 	countRuns      = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
-	countVerdicts  = `, count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes`
+	countVerdicts  = `, count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score`
 	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
 )
 
@@ -71,7 +73,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		known, measures = "r.latency_ms, coalesce(r.bytes, 0) AS bytes,", measureAnswers
 	}
 	if isJudged {
-		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes,", measures+countVerdicts
+		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.score,", measures+countVerdicts
 	}
 	return `
 	SELECT i.id, i.question_id, i.series, row_number() OVER (ORDER BY i.sort_key) AS number,

@@ -141,6 +141,31 @@ func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (ma
 	return verdicts, err
 }
 
+// Unpassed returns the items of a task of which a run of a variant, or of any if it is 0, did not pass an evaluator, by the evaluators'
+// numbers.
+func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (map[string]map[int64]bool, error) {
+	const read = `
+		SELECT DISTINCT e.evaluator, r.item_id
+		FROM evaluation_runs r
+		JOIN evaluations e ON e.run_id = r.id AND NOT e.passed
+		WHERE r.task_id = $1 AND r.is_current AND ($2 = 0 OR r.variant = $2)`
+	var rows []struct {
+		Evaluator string
+		ItemID    int64 `db:"item_id"`
+	}
+	if err := r.db.SelectContext(ctx, &rows, read, taskID, variant); err != nil {
+		return nil, pg.Classify("read what did not pass", err)
+	}
+	items := map[string]map[int64]bool{}
+	for _, row := range rows {
+		if items[row.Evaluator] == nil {
+			items[row.Evaluator] = map[int64]bool{}
+		}
+		items[row.Evaluator][row.ItemID] = true
+	}
+	return items, nil
+}
+
 // PassShares returns the share of judged runs that pass, by items and variants; what is not judged has none.
 func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {
 	const read = `

@@ -122,7 +122,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 		name    string
 		choices []string
 		to      *string
-	}{{"filter", results.Filters(), &query.Filter}, {"review", results.ReviewFilters(), &query.Review}, {"sort", results.Sorts, &query.Sort}} {
+	}{{"filter", results.Filters(task), &query.Filter}, {"review", results.ReviewFilters(), &query.Review}, {"sort", results.Sorts, &query.Sort}} {
 		*parameter.to = c.QueryParam(parameter.name)
 		if !slices.Contains(parameter.choices, *parameter.to) {
 			return query, fault.Parameter(parameter.name, fault.OneOf(parameter.choices[1:]...))
@@ -147,6 +147,11 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	report.Reviewer = reviewer(c)
 	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
 		return reviews, err
+	}
+	if len(report.Task.Evaluators) > 1 {
+		if report.Unpassed, err = p.report.Unpassed(ctx, report.Task.ID, report.Variant); err != nil {
+			return reviews, err
+		}
 	}
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, report.Task); err != nil {
 		return reviews, err

@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"wending/db"
 	"wending/db/report"
 	"wending/db/review"
+	"wending/jobs/evaluate"
 	"wending/jobs/stability"
 	"wending/views/paths"
 )
@@ -51,9 +53,19 @@ const (
 	FilterUnpassed = "unpassed"
 )
 
-// Filters are the filters of the report by name; the empty name shows all.
-func Filters() []string {
+// unpassedBy is FilterUnpassed by the verdicts of one evaluator alone.
+func unpassedBy(evaluator db.Evaluator) string {
+	return FilterUnpassed + "-" + strconv.Itoa(evaluator.Number)
+}
+
+// Filters are the filters of a task's report by name; the empty name shows all.
+func Filters(task db.Task) []string {
 	filters := []string{"", filterUnstable, FilterFailed, FilterUnpassed}
+	if len(task.Evaluators) > 1 {
+		for _, evaluator := range task.Evaluators {
+			filters = append(filters, unpassedBy(evaluator))
+		}
+	}
 	for _, level := range stability.Levels {
 		filters = append(filters, string(level))
 	}
@@ -81,10 +93,12 @@ const (
 	sortAgreement = "agreement"
 	sortLatency   = "-latency"
 	sortLength    = "-length"
+	sortPassed    = "passed"
+	sortScore     = "score"
 )
 
 // Sorts are the orders by name; the empty name is that of the numbers.
-var Sorts = []string{"", sortAgreement, sortLatency, sortLength}
+var Sorts = []string{"", sortAgreement, sortPassed, sortScore, sortLatency, sortLength}
 
 // runsCounted is how many runs of each question count.
 func (r Report) runsCounted() int {
@@ -129,6 +143,9 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 	case FilterUnpassed:
 		return item.Passes < item.Judged
 	}
+	if number, isOf := strings.CutPrefix(filter, FilterUnpassed+"-"); isOf {
+		return r.Unpassed[number][item.ID]
+	}
 	level := stability.Unknown
 	if item.Level != nil {
 		level = *item.Level
@@ -159,12 +176,21 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 	switch query.Sort {
 	case sortAgreement:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Agreement, b.Agreement) })
+	case sortPassed:
+		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(passShare(a), passShare(b)) })
+	case sortScore:
+		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Score, b.Score) })
 	case sortLatency:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(negative(a.LatencyMS), negative(b.LatencyMS)) })
 	case sortLength:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	}
 	return shown
+}
+
+// passShare is the share of an item's judged runs that passed; nil if none is judged.
+func passShare(item report.Summary) *float64 {
+	return evaluate.Judged{Judged: item.Judged, Passes: item.Passes}.Share()
 }
 
 // compareKnown orders numbers; those that are not known come last.

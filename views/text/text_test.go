@@ -220,7 +220,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("variants.measure."+measure.Name, "", ".title")
 	}
 	add("failure.", jobs.FailureCodes...)
-	add("run.error.", protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
+	add("run.error.", db.TurnNotReachedCode, protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
 		protocol.CodeIncomplete, protocol.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")
 	for _, action := range []string{"run", "stop", "resume", "retry"} {
 		add("do."+action, "", ".title")

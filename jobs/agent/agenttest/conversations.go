@@ -26,11 +26,24 @@ type said struct {
 // Answer checks the history of a call and returns an answer that is like no other.
 func (c *Conversations) Answer(call Call) string {
 	c.mu.Lock()
+	answer := fmt.Sprintf("answer %d to %s", len(c.said)+1, call.Question)
+	c.mu.Unlock()
+	c.Give(call, answer)
+	return answer
+}
+
+// Give checks the history of a call that is given an answer. An answer that was given before must be to the same question and
+// history.
+func (c *Conversations) Give(call Call, answer string) {
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.said == nil {
 		c.said = map[string]said{}
 	}
 	history := HistoryOf(call)
+	if before, isKnown := c.said[answer]; isKnown && (before.question != call.Question || !slices.Equal(before.history, history)) {
+		c.wrong = append(c.wrong, fmt.Sprintf("%s: asked again after %q, before after %q", call.Question, history, before.history))
+	}
 	if len(history)%2 != 0 {
 		c.wrong = append(c.wrong, fmt.Sprintf("%s: half an exchange: %q", call.Question, history))
 	}
@@ -43,9 +56,7 @@ func (c *Conversations) Answer(call Call) string {
 			break
 		}
 	}
-	answer := fmt.Sprintf("answer %d to %s", len(c.said)+1, call.Question)
 	c.said[answer] = said{call.Question, history}
-	return answer
 }
 
 // Wrong returns the histories that were none of the agent's own.
