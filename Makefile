@@ -69,6 +69,10 @@ bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal
 chaos: tools ## Break everything while 40,000 units run, for about five minutes; prints a summary
 	WENDING_CHAOS=full go test -v -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
 
+.PHONY: judge-check
+judge-check: ## Measure a saved judge against 50 labelled answers: EVALUATOR=<id> [SERVER=http://127.0.0.1:8080]
+	go run ./cmd/judgecheck --server $(or $(SERVER),http://127.0.0.1:8080) --evaluator "$(EVALUATOR)"
+
 .PHONY: hostile
 hostile: tools ## Hostile files, agents, floods and readers against the program under 4 GB; prints a table
 	WENDING_HOSTILE=full go test -v -run 'TestHostile$$' -timeout 30m -count=1 ./cmd/wending

@@ -45,6 +45,32 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	return insertEvaluators(ctx, tx, task.ID, task.Evaluators)
 }
 
+// noteVersions notes in evaluations of a task by which version of their evaluator they are, where another version follows.
+func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator) error {
+	const note = `
+		UPDATE evaluations e
+		SET version = $3
+		FROM evaluation_runs r
+		WHERE r.task_id = $1 AND r.is_current AND e.run_id = r.id AND e.evaluator = $2 AND e.version IS NULL`
+	const notePast = `
+		UPDATE past_evaluations e
+		SET version = $3
+		FROM evaluation_runs r
+		WHERE r.task_id = $1 AND r.is_current AND e.run_id = r.id AND e.evaluator = $2 AND e.version IS NULL`
+	for _, evaluator := range next {
+		at := slices.IndexFunc(task.Evaluators, func(known Evaluator) bool { return known.Number == evaluator.Number })
+		if at < 0 || task.Evaluators[at].Version == evaluator.Version {
+			continue
+		}
+		for _, statement := range []string{note, notePast} {
+			if _, err := tx.ExecContext(ctx, statement, task.ID, evaluator.Number, task.Evaluators[at].Version); err != nil {
+				return pg.Classify("note the versions of evaluations", err)
+			}
+		}
+	}
+	return nil
+}
+
 // insertEvaluators stores evaluators of a task, in the places of those with the same numbers.
 func insertEvaluators(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, evaluators []Evaluator) error {
 	for _, evaluator := range evaluators {

@@ -133,7 +133,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			return err
 		}},
 		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx); return err }},
-		{"ActiveLaunches", func() error { _, err := store.ActiveLaunches(ctx); return err }},
+		{"ActiveLaunches", func() error { _, err := lanes.New(store).ActiveLaunches(ctx); return err }},
 		{"StopTask", func() error { _, err := store.StopTask(ctx, large, db.Actor{}); return err }},
 		{"CutStopped", func() error { return store.CutStopped(ctx) }},
 		{"ReleaseUnits", func() error { _, err := store.ReleaseUnits(ctx, worker.ID); return err }},

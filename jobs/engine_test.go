@@ -842,7 +842,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	wanted := func(launchID uuid.UUID) (lanes int) {
 		_, err := b.tables.Exec(`UPDATE launches SET created_at = now() - interval '2 seconds'`) // younger ones are left alone
 		require.NoError(t, err)
-		launches, err := b.store.ActiveLaunches(t.Context())
+		launches, err := dblanes.New(b.store).ActiveLaunches(t.Context())
 		require.NoError(t, err)
 		for _, launch := range launches {
 			if launch.ID == launchID {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/db"
+	"wending/db/lanes"
 	"wending/db/history"
 	"wending/db/presence"
 	"wending/jobs/tasks"
@@ -20,7 +20,7 @@ const pruneFor = 2 * time.Second
 
 // lead recovers everything that was lost – wake-ups, workers – unless another worker is doing it.
 func (w *Worker) lead(ctx context.Context) error {
-	var launches []db.ActiveLaunch
+	var launches []lanes.ActiveLaunch
 	led, err := presence.AsLeader(ctx, w.Store, func() (err error) {
 		isTidying := time.Since(w.tidied) >= tidyEvery
 		if isTidying {
@@ -64,7 +64,7 @@ func (w *Worker) assessEnded(ctx context.Context) error {
 	return nil
 }
 
-func (w *Worker) pruneAndWake(ctx context.Context, launches []db.ActiveLaunch) error {
+func (w *Worker) pruneAndWake(ctx context.Context, launches []lanes.ActiveLaunch) error {
 	if err := w.prune(ctx); err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "history not pruned, will retry", "error", err)
 	}
@@ -78,7 +78,7 @@ func (w *Worker) pruneAndWake(ctx context.Context, launches []db.ActiveLaunch) e
 
 // reconcile does one round in the database and returns the active launches. Every step only brings the state
 // closer to what it should be, so an interrupted round, or two rounds at once, do no harm.
-func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]db.ActiveLaunch, error) {
+func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]lanes.ActiveLaunch, error) {
 	lost, err := w.Store.RequeueLostUnits(ctx)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]db.ActiveLaun
 			return nil, err
 		}
 	}
-	launches, err := w.Store.ActiveLaunches(ctx)
+	launches, err := lanes.New(w.Store).ActiveLaunches(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (w *Worker) prune(ctx context.Context) error {
 }
 
 // wake enqueues launches whose wake-up was lost, and lanes for launches that have too few.
-func (w *Worker) wake(ctx context.Context, launches []db.ActiveLaunch) error {
+func (w *Worker) wake(ctx context.Context, launches []lanes.ActiveLaunch) error {
 	running, err := w.Queue.waiting(QueueEvaluation)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (w *Worker) wake(ctx context.Context, launches []db.ActiveLaunch) error {
 // startLocally replaces Redis wake-ups while Redis is unavailable: it starts launches and lanes in this process, as
 // far as there is room. The database admits no more lanes than a launch may have, no matter who starts them.
 func (w *Worker) startLocally(ctx context.Context) error {
-	launches, err := w.Store.ActiveLaunches(ctx)
+	launches, err := lanes.New(w.Store).ActiveLaunches(ctx)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/lanes"
 	"wending/jobs"
 	"wending/jobs/agent/agenttest"
 	"wending/views/text"
@@ -329,7 +330,7 @@ func (a *arena) reconcileTwice() {
 			defer cancel()
 			_, _ = a.store.RequeueLostUnits(ctx)
 			_ = a.store.CutStopped(ctx)
-			launches, _ := a.store.ActiveLaunches(ctx)
+			launches, _ := lanes.New(a.store).ActiveLaunches(ctx)
 			for _, launch := range launches {
 				_, _ = a.store.FinishLaunch(ctx, launch.ID)
 			}

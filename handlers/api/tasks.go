@@ -267,7 +267,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 		return nil, err
 	}
 	return &createdTaskOutput{createdTask{
-		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
+		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
 		Evaluators: newEvaluators(n.BareEvaluators()),
 	}}, nil
 }

@@ -42,6 +42,7 @@ func newVariants(variants []db.Variant, targets []db.Target) []Variant {
 type createdTask struct {
 	Created
 	Calls      int             `json:"calls" doc:"Calls that the task makes, without retries" example:"400"`
+	JudgeCalls int             `json:"judge_calls,omitempty" doc:"Calls to judges beside them" example:"400"`
 	Variants   []Variant       `json:"variants"`
 	Evaluators []TaskEvaluator `json:"evaluators" doc:"What judges the answers"`
 }
@@ -58,6 +59,7 @@ type warning struct {
 type estimateOutput struct {
 	Body struct {
 		Calls           int       `json:"calls" example:"400"`
+		JudgeCalls      int       `json:"judge_calls,omitempty" doc:"Calls to judges beside them, which neither duration nor cost include" example:"400"`
 		DurationSeconds *float64  `json:"duration_seconds" doc:"By rate limits and what earlier runs took; null: unknown" example:"96.5"`
 		Cost            *string   `json:"cost" doc:"Decimal number, by the tokens of earlier runs; null: unknown" example:"0.42"`
 		Currency        *string   `json:"currency" example:"USD"`
@@ -89,6 +91,7 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	}
 	output := &estimateOutput{}
 	body := &output.Body
+	body.JudgeCalls = n.JudgeCalls()
 	body.Calls, body.Variants, body.Warnings = estimate.Calls, newVariants(estimate.Variants, bare(n.AllTargets())), []warning{}
 	if estimate.Duration != nil {
 		seconds := estimate.Duration.Round(time.Millisecond).Seconds()

@@ -76,7 +76,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.rate()
 	c.turnFailure()
 	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
-	if len(c.faults) == 0 && (c.n.VariantCount() > tasks.MaxVariants || c.n.Calls() > tasks.MaxCalls) {
+	if len(c.faults) == 0 && (c.n.VariantCount() > tasks.MaxVariants || c.n.Calls()+c.n.JudgeCalls() > tasks.MaxCalls) {
 		c.fail("", fault.New("TASK_TOO_LARGE"))
 	}
 	return c.n, c.faults

@@ -41,6 +41,9 @@ func NewEvaluations(evaluations db.Evaluations, evaluators []db.Evaluator) []exp
 			Number: one.Number, EvaluatorID: &evaluator.EvaluatorID, Version: &evaluator.Version, Name: evaluator.Name, Kind: evaluator.Kind,
 			Status: one.Status, Score: one.Score, Passed: one.Passed, Reason: one.Reason,
 		}
+		if one.Version != nil {
+			e.Version = one.Version
+		}
 		e.Ratings, e.IsDefault, e.LatencyMS, e.Cost = one.Ratings, one.IsDefault, one.LatencyMS, one.Cost
 		e.Input, e.Output, e.Total = one.InputTokens, one.OutputTokens, one.TotalTokens
 		if one.ErrorCode != "" {

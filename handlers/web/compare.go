@@ -271,7 +271,7 @@ func (p *Pages) estimateComparison(c echo.Context) error {
 // estimated is what the task of a form would be and take, as far as the form says.
 func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, error) {
 	l, n := pages.Locale(c), s.task
-	e := taskviews.Estimated{Runs: n.RunsPerItem, Calls: n.Calls()}
+	e := taskviews.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
 	if n.VariantCount() <= tasks.MaxVariants {
 		e.Variants = n.AllVariants()
 	}
@@ -279,7 +279,7 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, e
 		e.Questions = len(n.Dataset.Rows)
 	}
 	typed := map[string]bool{"agent_api_url": s.Value("agent_api_url") != ""}
-	for _, name := range []string{"prompts", "models", "agents", "dataset", "rate_limit", "runs_per_item", "concurrency", "agent_api_headers", "extra_payload"} {
+	for _, name := range []string{"prompts", "models", "agents", "dataset", "evaluators", "rate_limit", "runs_per_item", "concurrency", "agent_api_headers", "extra_payload"} {
 		typed[name] = true
 	}
 	for _, f := range s.faults {

@@ -32,6 +32,19 @@ func (n New) BareEvaluators() []db.Evaluator {
 	return bare
 }
 
+// JudgeCalls is how many calls to judges the task makes at its start if every call to its targets succeeds, without retries.
+func (n New) JudgeCalls() (calls int) {
+	for _, evaluator := range n.Evaluators {
+		if evaluator.Model == nil {
+			continue
+		}
+		if read, err := judge.Parse(evaluator.Config); err == nil {
+			calls += n.Calls() * read.Votes
+		}
+	}
+	return calls
+}
+
 // Judges are a task's judges, by the evaluators' numbers.
 type Judges map[int]judge.Judge
 

@@ -1,0 +1,158 @@
+package handlers_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// chatting plays a model that answers with what script makes of the last message, in one JSON.
+func chatting(script func(prompt string) string) func(http.ResponseWriter, agenttest.Call) {
+	return func(w http.ResponseWriter, call agenttest.Call) {
+		messages := call.Body["messages"].([]any)
+		said := script(messages[len(messages)-1].(object)["content"].(string))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":%q}}],"usage":{"prompt_tokens":50,"completion_tokens":5,"total_tokens":55}}`, said)
+	}
+}
+
+func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var isMute atomic.Bool
+	judging := agenttest.New(t, chatting(func(prompt string) string {
+		switch {
+		case isMute.Load():
+			return "no comment"
+		case strings.Contains(prompt, "answer to 一"):
+			return `{"overall": 90, "accuracy": 80, "reason": "right"}`
+		case strings.Contains(prompt, "answer to 三"):
+			return "I cannot rate this."
+		}
+		return `{"overall": 40, "accuracy": 30, "reason": "wrong"}`
+	}))
+	model, _ := s.chatTarget(t, "judge", judging.URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "2", "output_price": "10", "currency": "CNY"}, 200)
+
+	// What is wrong is said at the field.
+	wrong := s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": model, "votes": 2}}, 422)
+	require.Equal(t, "config.votes", wrong["details"].([]any)[0].(object)["column"])
+	wrong = s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": "6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, 422)
+	require.Equal(t, "config.model_id", wrong["details"].([]any)[0].(object)["column"])
+	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
+
+	tried := s.entry(t, "POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": model}, "question": "一", "standard_answer": "x", "answer": "answer to 一"}, 200)
+	require.Equal(t, true, tried["passed"])
+	require.Equal(t, object{"overall": 90.0, "accuracy": 80.0}, tried["ratings"])
+	require.EqualValues(t, 55, tried["total_tokens"])
+	tried = s.entry(t, "POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": model}, "answer": "answer to 三"}, 200)
+	require.Equal(t, true, tried["is_default"])
+	require.Equal(t, "JUDGE_UNREADABLE", tried["error_code"])
+	require.Nil(t, tried["passed"])
+
+	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"answer"}})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "answer to "+call.Question) })
+	created := s.post(t, api, map[string]string{
+		"task_name": "评判", "agent_api_url": fake.URL, "evaluators": rule + "," + judge, "runs_per_item": "2", "rate_limit": "unlimited", "concurrency": "4",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\nq3,三,c\n",
+	})
+	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	created.into(t, &task)
+	s.awaitDone(t, task.TaskID)
+	path := "evaluation-tasks/" + task.TaskID
+	statistics := s.entry(t, "GET", path+"/statistics", nil, 200)
+	all := statistics["variants"].([]any)[0].(object)
+	require.EqualValues(t, 4, all["judged"], "what was not rated is not judged")
+	require.EqualValues(t, 2, all["pass_count"])
+	require.EqualValues(t, 2, all["evaluation_errors"])
+	require.EqualValues(t, 2, all["defaults"])
+	require.InDelta(t, (0.95+0.7+1)/3, all["score_mean"], 1e-9, "of the third question the rule alone has a score")
+	own := statistics["evaluators"].([]any)[1].(object)["variants"].([]any)[0].(object)
+	require.InDelta(t, 0.65, own["score_mean"], 1e-9)
+	overall := own["ratings"].(object)["overall"].(object)
+	require.InDelta(t, 65, overall["mean"], 1e-9)
+	require.InDelta(t, 25, overall["se"], 1e-9)
+	require.EqualValues(t, 2, overall["n"])
+	with := s.entry(t, "GET", path+"/statistics?include_defaults=true", nil, 200)["evaluators"].([]any)[1].(object)["variants"].([]any)[0].(object)
+	require.InDelta(t, 0.6, with["score_mean"], 1e-9, "defaults of 50 included")
+	require.InDelta(t, 60, with["ratings"].(object)["overall"].(object)["mean"], 1e-9)
+
+	items := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)
+	run := items[0].(object)["runs"].([]any)[0].(object)
+	evaluation := run["evaluations"].([]any)[1].(object)
+	require.Equal(t, "judge", evaluation["kind"])
+	require.InDelta(t, 0.9, evaluation["score"], 1e-9)
+	require.Equal(t, "0.00015", evaluation["cost"])
+	require.Equal(t, false, evaluation["is_default"])
+	require.Equal(t, true, items[2].(object)["runs"].([]any)[0].(object)["evaluations"].([]any)[1].(object)["is_default"])
+
+	page := s.get(t, fmt.Sprintf("/tasks/%s/runs/%.0f", task.TaskID, run["run_id"])).page(t)
+	require.Contains(t, page.Find(".judged").Text(), `{"overall": 90, "accuracy": 80, "reason": "right"}`, "word for word")
+	report := s.get(t, "/tasks/"+task.TaskID+"/report").page(t)
+	require.Contains(t, report.Find(".rated").Text(), "65.0")
+	require.Contains(t, s.get(t, "/tasks/"+task.TaskID+"/results").page(t).Text(), "无法评分（缺省 50）")
+	require.Equal(t, 1, s.get(t, "/tasks/"+task.TaskID+"/results?filter=unpassed-2").page(t).Find("article.result").Length(), "by one evaluator alone")
+
+	// Later: the judge has another threshold, and everything it said before is kept.
+	s.entry(t, "PATCH", "evaluators/"+judge, object{"config": object{"model_id": model, "threshold": 30}}, 200)
+	s.entry(t, "POST", path+"/evaluate", object{"evaluators": []string{"nothing"}}, 422)
+	s.entry(t, "POST", path+"/evaluate", object{"evaluators": []string{judge}}, 202)
+	s.awaitDone(t, task.TaskID)
+	all = s.entry(t, "GET", path+"/statistics", nil, 200)["variants"].([]any)[0].(object)
+	require.EqualValues(t, 4, all["pass_count"])
+	require.EqualValues(t, 2, s.entry(t, "GET", path, nil, 200)["evaluators"].([]any)[1].(object)["version"])
+	var past []int
+	require.NoError(t, s.tables.Select(&past, `SELECT version FROM past_evaluations`))
+	require.Equal(t, []int{1, 1, 1, 1, 1, 1}, past)
+	require.Len(t, fake.Calls(), 6, "no agent was asked")
+	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
+	require.Equal(t, "EVALUATE", launches[0].(object)["kind"])
+
+	// A judge that falls silent is asked again by a retry; without evaluators named all of the task's own judge.
+	isMute.Store(true)
+	s.entry(t, "POST", path+"/evaluate", object{}, 202)
+	s.awaitDone(t, task.TaskID)
+	require.EqualValues(t, 6, s.entry(t, "GET", path, nil, 200)["statistics"].(object)["judge_errors"])
+	isMute.Store(false)
+	s.entry(t, "POST", path+"/retry", nil, 202)
+	s.awaitDone(t, task.TaskID)
+	require.EqualValues(t, 2, s.entry(t, "GET", path, nil, 200)["statistics"].(object)["judge_errors"])
+
+	require.Equal(t, http.StatusNoContent, s.send(t, "DELETE", api+"/"+task.TaskID, nil).StatusCode)
+	var left int
+	require.NoError(t, s.tables.Get(&left, `SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM past_evaluations)`))
+	require.Zero(t, left)
+}
+
+// Rules judge a finished task, too; a task that runs is left alone, and one has at most ten evaluators.
+func TestAFinishedTaskIsEvaluatedFromItsPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2"})
+	s.awaitDone(t, id)
+	require.Equal(t, http.StatusConflict, s.send(t, "POST", api+"/"+id+"/evaluate", object{}).StatusCode, "it has no evaluators")
+	var rules []string
+	for n := range 11 {
+		rules = append(rules, s.evaluator(t, fmt.Sprintf("规则 %d", n), "contains", object{"values": []string{"x"}, "mode": "none"}))
+	}
+	require.Equal(t, 422, s.send(t, "POST", api+"/"+id+"/evaluate", object{"evaluators": rules}).StatusCode)
+	page := s.get(t, "/tasks/"+id).page(t)
+	require.Equal(t, 11, page.Find("details.evaluate input[type=checkbox]").Length())
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/evaluate", map[string]string{"evaluators": strings.Join(rules[:10], ",")}).StatusCode)
+	s.awaitDone(t, id)
+	require.EqualValues(t, 1, s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)[0].(object)["pass_rate"])
+	require.Equal(t, 422, s.send(t, "POST", api+"/"+id+"/evaluate", object{"evaluators": rules[10:]}).StatusCode, "it has ten")
+	require.Equal(t, 10, s.get(t, "/tasks/"+id).page(t).Find("details.evaluate input[checked]").Length())
+	draft := s.create(t, fake.URL, map[string]string{"start": "false"})
+	require.Equal(t, http.StatusConflict, s.send(t, "POST", api+"/"+draft+"/evaluate", object{"evaluators": rules[:1]}).StatusCode)
+}
