@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/db/lanes"
 	"wending/db/history"
+	"wending/db/lanes"
 	"wending/db/presence"
 	"wending/jobs/tasks"
 )
