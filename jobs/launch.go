@@ -51,8 +51,16 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 
 // startLaunch starts a PENDING launch. It is not an error if another worker already started it.
 func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
+	// Rules can take longer than reconcile waits before it asks again: one job of this process is enough for a launch.
+	if _, isStarting := w.starting.LoadOrStore(id, true); isStarting {
+		return nil
+	}
+	defer w.starting.Delete(id)
 	var units int
-	err := tasks.EvaluateRules(ctx, w.Store, id)
+	isRuled, err := tasks.EvaluateRules(ctx, w.Store, id, w.isLeaving)
+	if err == nil && !isRuled {
+		return nil // this worker leaves, another continues
+	}
 	if err == nil {
 		units, err = w.Store.StartLaunch(ctx, id)
 	}

@@ -35,6 +35,8 @@ type Worker struct {
 	holdings  *crew.Holdings
 	crews     *crew.Crews
 	heartbeat atomic.Pointer[heartbeat]
+	// starting are the launches that this worker is about to start.
+	starting sync.Map // uuid.UUID → true
 	// slots limits concurrent lanes. own tracks lanes this worker started itself, without a job.
 	slots chan struct{}
 	ownMu sync.Mutex // keeps lanes from starting while the worker begins to leave

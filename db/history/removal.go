@@ -12,8 +12,8 @@ import (
 )
 
 // Prune removes what one task that ended longer ago than keep left behind: runs that later launches
-// replaced, and the units that drove them. Current runs – the results – and the launches with their statistics
-// stay. removed is how many rows went; found is false if no such task is left.
+// replaced, what evaluators said before, and the units that drove them. Current runs – the results – and the launches
+// with their statistics stay. removed is how many rows went; found is false if no such task is left.
 func (h History) Prune(ctx context.Context, keep time.Duration) (removed int, found bool, err error) {
 	const find = `
 		UPDATE evaluation_tasks
@@ -38,12 +38,22 @@ func (h History) Prune(ctx context.Context, keep time.Duration) (removed int, fo
 		if removed, err = deleteRuns(ctx, tx, taskID, false); err != nil {
 			return err
 		}
+		result, err := tx.ExecContext(ctx, removePastEvaluations, taskID)
+		past, err := pg.Affected("delete past evaluations", result, err)
+		if err != nil {
+			return err
+		}
+		removed += past
 		units, err := deleteUnits(ctx, tx, taskID)
 		removed += units
 		return err
 	})
 	return removed, found && err == nil, err
 }
+
+const removePastEvaluations = `
+	DELETE FROM past_evaluations
+	WHERE run_id IN (SELECT r.id FROM launches l JOIN evaluation_runs r ON r.launch_id = l.id WHERE l.task_id = $1)`
 
 // deleteUnits removes the units of all launches of a task.
 func deleteUnits(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (removed int, err error) {

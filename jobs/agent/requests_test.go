@@ -149,3 +149,90 @@ func TestAKeyGoesWhereTheProtocolHasIt(t *testing.T) {
 	require.Equal(t, map[string]string{"authorization": "Basic x"}, own, "a header that was typed counts")
 	require.Equal(t, "https://a.example/v1/chat/completions", openai.ModelURL("https://a.example/v1/"))
 }
+
+// The second turn of a conversation, as each protocol sends it: with what was said before, or with the id by which the agent
+// knows the conversation, and always as the same user.
+func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
+	t.Parallel()
+	system := "SYSTEM"
+	chat := []any{
+		map[string]any{"role": "system", "content": "SYSTEM"}, map[string]any{"role": "user", "content": "Q1"},
+		map[string]any{"role": "assistant", "content": "A1"}, map[string]any{"role": "user", "content": "Q2"},
+	}
+	for name, want := range map[string]struct {
+		// member is where body must have value; query is what the URL must have.
+		members map[string]any
+		query   string
+		// keeps reports that the agent keeps the conversation: what was said before is not sent.
+		keeps bool
+	}{
+		protocol.Default:   {members: map[string]any{"session_id": "s-1", "history": []any{chat[1], chat[2]}}},
+		"openai":           {members: map[string]any{"messages": chat}},
+		"ollama":           {members: map[string]any{"messages": chat}},
+		"anthropic":        {members: map[string]any{"system": "SYSTEM", "messages": chat[1:]}},
+		"openai-responses": {members: map[string]any{"instructions": "SYSTEM", "input": chat[1:]}},
+		"dify-chat":        {members: map[string]any{"conversation_id": "c-7", "user": "wending-s-0"}, keeps: true},
+		"coze":             {members: map[string]any{"user_id": "wending-s-0"}, query: "conversation_id=c-7", keeps: true},
+		"fastgpt":          {members: map[string]any{"chatId": "c-7"}, keeps: true},
+		"ragflow-chat":     {members: map[string]any{"session_id": "c-7"}, keeps: true},
+		"ragflow-agent":    {members: map[string]any{"session_id": "c-7"}, keeps: true},
+		"ag-ui":            {members: map[string]any{"threadId": "c-7"}},
+		"langgraph":        {},
+		"langserve":        {},
+		"a2a":              {keeps: true},
+		"dify-workflow":    {},
+		"coze-workflow":    {},
+	} {
+		fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { w.WriteHeader(http.StatusNoContent) })
+		newClient(t).Ask(t.Context(), protocol.Request{
+			Protocol: name, URL: fake.URL + "/v3/chat?a=b", Question: "Q2", SystemPrompt: &system, Model: "m", IdempotencyKey: "k", Timeout: 10 * time.Second,
+			IsTurn: true, SessionID: "s-1", BegunIn: "s-0", ConversationID: "c-7",
+			History: []protocol.Message{{Role: protocol.RoleUser, Content: "Q1"}, {Role: protocol.RoleAssistant, Content: "A1"}},
+		})
+		call := fake.Calls()[0]
+		for member, value := range want.members {
+			require.Equal(t, value, call.Body[member], "%s: %s", name, member)
+		}
+		require.Contains(t, call.Query, "a=b", name)
+		require.Contains(t, call.Query, want.query, name)
+		text, err := json.Marshal(call.Body)
+		require.NoError(t, err)
+		if want.keeps {
+			require.NotContains(t, string(text), "A1", name)
+			require.Contains(t, string(text)+call.Query, "c-7", name)
+		} else {
+			require.Contains(t, string(text), "A1", name)
+		}
+	}
+}
+
+// Where an agent keeps the conversation, its answer says by which id; a recorded one of each protocol does.
+func TestAnswersTellTheirConversation(t *testing.T) {
+	t.Parallel()
+	for file, name := range map[string]string{
+		"composed/dify_chat_agent.sse": "dify-chat", "composed/dify_chat_blocking.json": "dify-chat", "composed/coze_v3_chat_done_empty_data.sse": "coze",
+		"composed/ragflow_agent.sse": "ragflow-agent", "composed/ragflow_chat_native_delta.sse": "ragflow-chat",
+		"captured/aimock_a2a_stream.sse": "a2a", "captured/mockllm_a2a_v03_countdown.sse": "a2a",
+	} {
+		for _, recording := range agenttest.Recordings(t) {
+			if recording.File != file {
+				continue
+			}
+			answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "q", Timeout: 10 * time.Second})
+			require.NotEmpty(t, answer.ConversationID, file)
+		}
+	}
+}
+
+// A template may hold the history: alone it is the list, within a text its JSON.
+func TestATemplateHoldsTheHistory(t *testing.T) {
+	t.Parallel()
+	body, err := protocol.Request{
+		Protocol: protocol.Default, Question: "Q2", IsTurn: true, SessionID: "s", ConversationID: "c",
+		History:  []protocol.Message{{Role: protocol.RoleUser, Content: "Q1"}, {Role: protocol.RoleAssistant, Content: "A1"}},
+		Template: json.RawMessage(`{"query":"{{question}}","messages":"{{history}}","all":"before: {{history}}","id":"{{conversation_id}}"}`),
+	}.Body()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"query":"Q2","messages":[{"role":"user","content":"Q1"},{"role":"assistant","content":"A1"}],
+		"all":"before: [{\"role\":\"user\",\"content\":\"Q1\"},{\"role\":\"assistant\",\"content\":\"A1\"}]","id":"c"}`, string(body))
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/text/unicode/norm"
 
 	"wending/jobs/stability"
 )
@@ -247,5 +248,83 @@ func BenchmarkAssess(b *testing.B) {
 	all := answers(texts...)
 	for b.Loop() {
 		stability.Assess([][]stability.Answer{all})
+	}
+}
+
+// distance is the edit distance by its definition: a whole table, a row for each character.
+func distance(a, b []rune) int {
+	table := make([][]int, len(a)+1)
+	for i := range table {
+		table[i] = make([]int, len(b)+1)
+		for j := range table[i] {
+			switch {
+			case i == 0 || j == 0:
+				table[i][j] = i + j
+			case a[i-1] == b[j-1]:
+				table[i][j] = table[i-1][j-1]
+			default:
+				table[i][j] = 1 + min(table[i-1][j-1], table[i-1][j], table[i][j-1])
+			}
+		}
+	}
+	return table[len(a)][len(b)]
+}
+
+// plain is a text as it is compared.
+func plain(text string) string { return strings.TrimSpace(norm.NFC.String(text)) }
+
+// 1,000 random questions give the numbers of metrics.md as they are computed by going through all pairs of runs.
+func TestRandomAnswersGiveTheSameNumbersInAnotherWay(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(15, 16))
+	for range 1000 {
+		var texts []string
+		for range 2 + r.IntN(6) {
+			if r.IntN(6) == 0 {
+				texts = append(texts, "✗")
+			} else {
+				texts = append(texts, random(r, 5))
+			}
+		}
+		equal, pairs, most := 0, 0, 0
+		similar, compared, seen := 0.0, 0, map[string]bool{}
+		for n, a := range texts {
+			same := 0
+			for m, b := range texts {
+				isEqual := a != "✗" && plain(a) == plain(b)
+				if isEqual {
+					same++
+				}
+				if n == m {
+					continue
+				}
+				pairs++
+				if isEqual {
+					equal++
+				}
+				if a != "✗" && b != "✗" {
+					x, y := []rune(plain(a)), []rune(plain(b))
+					compared++
+					if longer := max(len(x), len(y)); longer > 0 {
+						similar += 1 - float64(distance(x, y))/float64(longer)
+					} else {
+						similar++
+					}
+				}
+			}
+			most = max(most, same)
+			if a != "✗" {
+				seen[plain(a)] = true
+			}
+		}
+		got := assess(texts...)
+		require.InDelta(t, float64(equal)/float64(pairs), *got.Agreement, 1e-12, "%q", texts)
+		require.InDelta(t, float64(most)/float64(len(texts)), *got.Consensus, 1e-12, "%q", texts)
+		require.Equal(t, len(seen), got.Distinct, "%q", texts)
+		if compared == 0 {
+			require.Nil(t, got.Similarity)
+		} else {
+			require.InDelta(t, similar/float64(compared), *got.Similarity, 1e-12, "%q", texts)
+		}
 	}
 }

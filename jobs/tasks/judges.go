@@ -137,29 +137,31 @@ const (
 	ruledText   = 1 << 20
 )
 
-// EvaluateRules has the rules of an EVALUATE launch that is PENDING judge the answers of its task. It may be called by several
-// processes at once, and continues where an earlier call ended.
-func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID) error {
+// EvaluateRules has the rules of an EVALUATE launch that is PENDING judge the answers of its task, and reports whether they
+// judged all of them before isLeaving. It may be called by several processes at once, and continues where an earlier call
+// ended.
+func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID, isLeaving func() bool) (judged bool, err error) {
 	evaluations := evaluation.New(store)
 	asked, err := evaluations.Asked(ctx, launchID)
 	if err != nil || len(asked.Evaluators) == 0 {
-		return err
+		return err == nil, err
 	}
 	task, err := store.Task(ctx, asked.TaskID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	rules := RulesOf(task).only(asked.Evaluators)
 	if len(rules.rules) == 0 {
-		return nil
+		return true, nil
 	}
-	for {
+	for !isLeaving() {
 		items, err := evaluations.NextToRule(ctx, launchID, rulesAtOnce)
 		if err != nil || len(items) == 0 {
-			return err
+			return err == nil, err
 		}
 		if err := rules.judgeItems(ctx, store, task, launchID, items); err != nil {
-			return err
+			return false, err
 		}
 	}
+	return false, nil
 }

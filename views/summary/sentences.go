@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -179,7 +180,22 @@ func (s Summary) methods() []string {
 
 // Lines are the report in a few lines of text: what was compared, what can be said, what cannot.
 func (s Summary) Lines(locale text.Locale) []string {
-	return append(append([]string{s.compared(locale)}, s.said(locale)...), s.unsaid(locale)...)
+	return slices.Concat([]string{s.compared(locale)}, s.said(locale), s.rated(locale), s.unsaid(locale))
+}
+
+// rated are the mean ratings of each judge, a line for each variant.
+func (s Summary) rated(locale text.Locale) (lines []string) {
+	for _, judge := range s.Judges {
+		for _, row := range s.Numbers {
+			of := judge.Variants[row.Number]
+			parts := make([]string, 0, len(judge.Dimensions))
+			for _, dimension := range judge.Dimensions {
+				parts = append(parts, dimension+" "+ratingText(of.Ratings[dimension].Mean))
+			}
+			lines = append(lines, locale.Text("summary.rated", "Name", judge.Name, "Variant", s.name(row), "Ratings", strings.Join(parts, " · "), "Defaults", of.Defaults))
+		}
+	}
+	return lines
 }
 
 // resultsHref leads to the report with one variant's runs.
