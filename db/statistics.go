@@ -60,6 +60,10 @@ type TaskStatistics struct {
 	// JudgeErrors is how many answers a judge could not rate, JudgeMissing how many none was asked about.
 	JudgeErrors  int `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
+	// What judges spent is not part of what the runs did.
+	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
+	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
+	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -104,7 +108,7 @@ func spent(task string) string {
 		FROM (
 			SELECT CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency
 			FROM task_targets
-			WHERE task_id = ` + task + `) g)`
+			WHERE task_id = ` + task + ` AND kind <> 'judge') g)`
 }
 
 // Only tasks at their end have runs that never took place: those of an active task may still come.
@@ -136,8 +140,12 @@ var computeTaskStatistics = `
 		|| (` + computeStability + `)
 		|| (
 			SELECT jsonb_build_object('judge_missing', count(*) FILTER (WHERE v.run_id IS NULL),
-				'judge_errors', count(*) FILTER (WHERE v.status = 'FAILED' OR v.is_default))
+				'judge_errors', count(*) FILTER (WHERE v.status = 'FAILED' OR v.is_default),
+				'judge_tokens', sum(v.total_tokens),
+				'judge_cost', CASE WHEN count(DISTINCT g.currency) = 1 THEN CAST(trim_scale(sum(v.cost)) AS text) END,
+				'judge_currency', CASE WHEN count(DISTINCT g.currency) = 1 THEN min(g.currency) END)
 			FROM task_evaluators e
+			JOIN task_targets g ON g.task_id = e.task_id AND g.number = e.target
 			JOIN evaluation_runs r ON r.task_id = e.task_id AND r.is_current AND r.status = 'SUCCEEDED'
 			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 			WHERE e.task_id = $1 AND e.target IS NOT NULL)

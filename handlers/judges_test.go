@@ -86,6 +86,12 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.InDelta(t, 0.6, with["score_mean"], 1e-9, "defaults of 50 included")
 	require.InDelta(t, 60, with["ratings"].(object)["overall"].(object)["mean"], 1e-9)
 
+	spent := s.entry(t, "GET", path, nil, 200)["statistics"].(object)
+	require.EqualValues(t, 6*55, spent["judge_tokens"])
+	require.Equal(t, "0.0009", spent["judge_cost"])
+	require.Equal(t, "CNY", spent["judge_currency"])
+	require.Nil(t, spent["currency"], "the agent has no prices")
+
 	items := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)
 	run := items[0].(object)["runs"].([]any)[0].(object)
 	evaluation := run["evaluations"].([]any)[1].(object)

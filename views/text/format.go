@@ -66,6 +66,17 @@ func Millis[N int | float64](ms *N) string {
 	return Number(int(math.Round(float64(*ms)))) + " ms"
 }
 
+// Cost writes what calls cost: 0.42 USD. nil is unknown, a currency may be.
+func Cost(cost, currency *string) string {
+	switch {
+	case cost == nil:
+		return "–"
+	case currency == nil:
+		return *cost
+	}
+	return *cost + " " + *currency
+}
+
 // Span writes a span of milliseconds, for the axes of plots: 401 ms, 1.5 s, 20 s.
 func Span(ms float64) string {
 	switch {

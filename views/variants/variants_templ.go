@@ -960,9 +960,9 @@ func figure(table Table, row report.VariantStatistics, measure string) templ.Com
 			}
 		case "cost":
 			var templ_7745c5c3_Var48 string
-			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(CostText(row))
+			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(text.Cost(row.Cost, row.Currency))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/variants/variants.templ`, Line: 214, Col: 18}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/variants/variants.templ`, Line: 214, Col: 38}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 			if templ_7745c5c3_Err != nil {
@@ -1415,17 +1415,6 @@ func Whole(number *int64) string {
 		return "–"
 	}
 	return text.Number(int(*number))
-}
-
-// CostText is what a variant's runs cost, as far as it is known.
-func CostText(row report.VariantStatistics) string {
-	switch {
-	case row.Cost == nil:
-		return "–"
-	case row.Currency == nil:
-		return *row.Cost
-	}
-	return *row.Cost + " " + *row.Currency
 }
 
 var _ = templruntime.GeneratedTemplate
