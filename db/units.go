@@ -63,13 +63,13 @@ type Limit struct {
 const RateHorizon = 500 * time.Millisecond
 
 // The rest of the transaction reads along its indexes: the planner's statistics of a launch that has just
-// started are stale, and it would sort all units for every claim. The settings are made in the same statement to
+// started are stale, and it would sort all units or read all questions for every claim. The settings are made in the same statement to
 // save a round trip.
 const lockLaunchToClaim = `
 	SELECT g.number, o.origin, greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
 		(SELECT count(set_config(setting, value, true))
 		FROM (VALUES
-			('enable_bitmapscan', 'off'), ('enable_sort', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'),
+			('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_sort', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'),
 			('jit', 'off'), ('idle_in_transaction_session_timeout', '15s')) settings (setting, value)) AS settings
 	FROM launches l
 	JOIN launch_targets g ON g.launch_id = l.id AND g.number = ANY ($5)
