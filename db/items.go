@@ -46,7 +46,8 @@ const insertItem = `
 	AS given (question_id, question, standard_answer, system_prompt, user_context, variable_values, series, turn, place)
 	ORDER BY place`
 
-func insertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []NewItem) error {
+// InsertItems stores questions of a task, within its caller's transaction.
+func InsertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []NewItem) error {
 	ids, questions, answers := make([]string, len(items)), make([]string, len(items)), make([]string, len(items))
 	systemPrompts, userContexts, variables := make([]*string, len(items)), make([]*string, len(items)), make([]*string, len(items))
 	series, turns := make([]*string, len(items)), make([]*int, len(items))

@@ -146,13 +146,30 @@ const reopenTask = `
 		statistics = NULL, is_pruned = false, updated_at = now()
 	WHERE id = $1`
 
+// Extend starts a launch of a task that has ended for what has no run yet, within its caller's transaction.
+func Extend(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, n NewLaunch) (uuid.UUID, error) {
+	return reopen(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n})
+}
+
+// reopen stores a launch of a task that is not active.
+func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, error) {
+	id, err := insertLaunch(ctx, tx, row)
+	if err != nil {
+		return id, err
+	}
+	if _, err := tx.ExecContext(ctx, reopenTask, row.TaskID); err != nil {
+		return id, pg.Classify("reopen the task", err)
+	}
+	return id, Notify(ctx, tx, row.TaskID)
+}
+
 // RequestLaunch starts a draft (SUBMIT), continues with what has no run (RESUME) or retries everything that did
 // not succeed (RETRY_FAILED; a scope narrows it). The task is RUNNING from then on. It returns ErrConflict if the task's
 // state does not allow it or another request was first, ErrNothingToRun if nothing is left for this kind, and ErrNotFound
 // if there is no such task, question or variant.
 func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind LaunchKind, scope Scope, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
-		task, err := lockTask(ctx, tx, taskID)
+		task, err := LockTask(ctx, tx, taskID)
 		if err != nil {
 			return err
 		}
@@ -163,13 +180,8 @@ func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind Launch
 		if row.ItemID, row.Variant, err = runsToMake(ctx, tx, task, kind, scope); err != nil {
 			return err
 		}
-		if launchID, err = insertLaunch(ctx, tx, row); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
-			return pg.Classify("reopen the task", err)
-		}
-		return Notify(ctx, tx, taskID)
+		launchID, err = reopen(ctx, tx, row)
+		return err
 	})
 	return launchID, err
 }
@@ -179,7 +191,7 @@ func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind Launch
 func (s *Store) ExtendTask(ctx context.Context, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
 	const raise = `UPDATE evaluation_tasks SET runs_per_item = $2 WHERE id = $1`
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
-		task, err := lockTask(ctx, tx, taskID)
+		task, err := LockTask(ctx, tx, taskID)
 		if err != nil {
 			return err
 		}
@@ -192,13 +204,8 @@ func (s *Store) ExtendTask(ctx context.Context, taskID uuid.UUID, runsPerItem in
 		if _, err := tx.ExecContext(ctx, raise, taskID, runsPerItem); err != nil {
 			return pg.Classify("raise the runs", err)
 		}
-		if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n}); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
-			return pg.Classify("reopen the task", err)
-		}
-		return Notify(ctx, tx, taskID)
+		launchID, err = Extend(ctx, tx, taskID, n)
+		return err
 	})
 	return launchID, err
 }
@@ -207,7 +214,7 @@ func (s *Store) ExtendTask(ctx context.Context, taskID uuid.UUID, runsPerItem in
 // that are new, numbers are those of the evaluators. It returns ErrConflict if the task is active or was never started.
 func (s *Store) EvaluateTask(ctx context.Context, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
-		task, err := lockTask(ctx, tx, taskID)
+		task, err := LockTask(ctx, tx, taskID)
 		if err != nil {
 			return err
 		}
@@ -227,18 +234,14 @@ func (s *Store) EvaluateTask(ctx context.Context, taskID uuid.UUID, evaluators [
 		for _, evaluator := range evaluators {
 			row.Evaluators = append(row.Evaluators, evaluator.Number)
 		}
-		if launchID, err = insertLaunch(ctx, tx, row); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, reopenTask, taskID); err != nil {
-			return pg.Classify("reopen the task", err)
-		}
-		return Notify(ctx, tx, taskID)
+		launchID, err = reopen(ctx, tx, row)
+		return err
 	})
 	return launchID, err
 }
 
-func lockTask(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (Task, error) {
+// LockTask reads a task that nobody else changes until its caller's transaction ends.
+func LockTask(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (Task, error) {
 	var locked uuid.UUID
 	if err := tx.GetContext(ctx, &locked, `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`, id); err != nil {
 		return Task{}, NotFound(KindTask, pg.Classify("lock the task", err))
@@ -413,8 +416,6 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		WHERE l.id = $1 AND l.status = 'PENDING'
 		FOR UPDATE OF l`
-	const note = `
-		UPDATE launches SET made_through = $2, total_units = total_units + $3 WHERE id = $1 RETURNING total_units`
 	var launch struct {
 		TaskID uuid.UUID `db:"task_id"`
 		Items  int       `db:"items"`
@@ -429,27 +430,11 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	if err := pg.PreferIndexes(ctx, tx); err != nil {
 		return 0, false, err
 	}
-	var next struct {
-		Last  int64
-		Count int
-	}
-	if err := tx.GetContext(ctx, &next, findItemsToMake, id, launch.Items); err != nil {
-		return 0, false, pg.Classify("find the next questions", err)
-	}
-	var made int
-	if err := tx.GetContext(ctx, &made, insertUnits, id, next.Last); err != nil {
-		return 0, false, pg.Classify("make the units", err)
-	}
-	result, err := tx.ExecContext(ctx, insertJudgeUnits, id, next.Last)
-	judged, err := pg.Affected("make the judges' units", result, err)
+	units, found, err := MakeUnits(ctx, tx, id, launch.Items)
 	if err != nil {
 		return 0, false, err
 	}
-	made += judged
-	if err := tx.GetContext(ctx, &units, note, id, next.Last, made); err != nil {
-		return 0, false, pg.Classify("note what is made", err)
-	}
-	if next.Count == launch.Items { // there may be more
+	if found == launch.Items { // there may be more
 		return units, false, Notify(ctx, tx, launch.TaskID)
 	}
 	if _, err := tx.ExecContext(ctx, runLaunch, id, launch.TaskID); err != nil {
@@ -458,11 +443,38 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	if err := refreshOrigins(ctx, tx, id); err != nil {
 		return 0, false, err
 	}
-	result, err = tx.ExecContext(ctx, startTask, launch.TaskID)
+	result, err := tx.ExecContext(ctx, startTask, launch.TaskID)
 	if err := pg.RequireRow("start the task", result, err); err != nil {
 		return 0, false, err
 	}
 	return units, true, Notify(ctx, tx, launch.TaskID)
+}
+
+// MakeUnits makes the units of up to limit items of a launch that have none yet, within a transaction that has locked it. It
+// returns how many calls the launch makes by then, and how many items there were.
+func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) (units, items int, err error) {
+	const note = `
+		UPDATE launches SET made_through = $2, total_units = total_units + $3 WHERE id = $1 RETURNING total_units`
+	var next struct {
+		Last  int64
+		Count int
+	}
+	if err := tx.GetContext(ctx, &next, findItemsToMake, launchID, limit); err != nil {
+		return 0, 0, pg.Classify("find the next questions", err)
+	}
+	var made int
+	if err := tx.GetContext(ctx, &made, insertUnits, launchID, next.Last); err != nil {
+		return 0, 0, pg.Classify("make the units", err)
+	}
+	result, err := tx.ExecContext(ctx, insertJudgeUnits, launchID, next.Last)
+	judged, err := pg.Affected("make the judges' units", result, err)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := tx.GetContext(ctx, &units, note, launchID, next.Last, made+judged); err != nil {
+		return 0, 0, pg.Classify("note what is made", err)
+	}
+	return units, next.Count, nil
 }
 
 // Call is what a lane must know to call a launch's targets.

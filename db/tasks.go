@@ -66,6 +66,8 @@ type Task struct {
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
 	TotalVariants int            `db:"total_variants"`
+	// AppendedItems is how many of the items were added later: they are not in the task's file.
+	AppendedItems int `db:"appended_items"`
 	// TotalConversations is how many series of items there are, OnTurnFailure what follows a turn that did not succeed.
 	TotalConversations int           `db:"total_conversations"`
 	OnTurnFailure      OnTurnFailure `db:"on_turn_failure"`
@@ -127,7 +129,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 // taskColumns are the columns of a Task that are stored, of the table t.
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.on_turn_failure,
+		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
 		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -227,7 +229,7 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 		if err := replaceTargets(ctx, tx, task); err != nil {
 			return err
 		}
-		if err := insertItems(ctx, tx, task.ID, n.Items); err != nil {
+		if err := InsertItems(ctx, tx, task.ID, n.Items); err != nil {
 			return err
 		}
 		if n.Launch == nil {
@@ -265,7 +267,7 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_items WHERE task_id = $1`, task.ID); err != nil {
 			return pg.Classify("remove the draft's questions", err)
 		}
-		if err := insertItems(ctx, tx, task.ID, n.Items); err != nil {
+		if err := InsertItems(ctx, tx, task.ID, n.Items); err != nil {
 			return err
 		}
 		if n.Launch != nil {

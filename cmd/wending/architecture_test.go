@@ -39,6 +39,7 @@ var rooms = []string{
 	"jobs/crew",
 	"jobs/library",
 	"jobs/tasks",
+	"db/addition",
 	"db/conversation",
 	"db/evaluation",
 	"db/dbtest",
@@ -60,7 +61,7 @@ var rooms = []string{
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
 	"handlers/admission", "handlers/live", "handlers/relay",
-	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/guard", "jobs/judge", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/secret", "jobs/stability", "jobs/wire",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/guard", "jobs/judge", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/revision", "jobs/secret", "jobs/stability", "jobs/wire",
 	"static", "views/markdown", "views/paths", "views/text",
 }
 
@@ -68,8 +69,8 @@ var leaves = []string{
 var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":      {"handlers", "handlers/web", "handlers/web/library", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
 	"github.com/danielgtaylor/huma/v2": {"handlers/api", "handlers/api/library", "handlers/rest"},
-	"github.com/jmoiron/sqlx":          {"db", "db/dbtest", "db/embedded", "db/history", "db/lanes", "db/library", "db/monitor", "db/pg", "db/record", "db/report", "db/review", "db/sealed"},
-	"github.com/lib/pq":                {"db", "db/dbtest", "db/embedded", "db/evaluation", "db/lanes", "db/library", "db/monitor", "db/pg", "db/record", "db/report", "db/review", "db/tasklist"},
+	"github.com/jmoiron/sqlx":          {"db", "db/addition", "db/dbtest", "db/embedded", "db/history", "db/lanes", "db/library", "db/monitor", "db/pg", "db/record", "db/report", "db/review", "db/sealed"},
+	"github.com/lib/pq":                {"db", "db/addition", "db/dbtest", "db/embedded", "db/evaluation", "db/lanes", "db/library", "db/monitor", "db/pg", "db/record", "db/report", "db/review", "db/tasklist"},
 	"github.com/hibiken/asynq":         {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2": {"views/text"},
 	"github.com/getsentry/sentry-go":   {"cmd/wending"},

@@ -2,12 +2,8 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"mime"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -17,6 +13,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/dataset"
 	"wending/jobs/tasks"
 )
 
@@ -30,7 +27,7 @@ type retryFields struct {
 // retry everything.
 type retryInput struct {
 	TaskPath
-	// QuestionID and Variant only describe the parameters; RetryScope reads them with the body.
+	// QuestionID and Variant only describe the parameters; form.RetryScope reads them with the body.
 	QuestionID string `query:"question_id" doc:"The one question to retry; absent means all" example:"q1"`
 	Variant    string `query:"variant" pattern:"^[0-9]+$" doc:"The one variant to retry; absent means all" example:"2"`
 	scope      db.Scope
@@ -40,62 +37,10 @@ type retryInput struct {
 func (i *retryInput) Resolve(ctx huma.Context) []error {
 	c := humaecho.Unwrap(ctx)
 	var err error
-	if i.scope, err = RetryScope(c.Response(), c.Request()); err != nil {
+	if i.scope, err = form.RetryScope(c.Response(), c.Request()); err != nil {
 		return []error{rest.NewFailure(ctx.Context(), err)}
 	}
 	return nil
-}
-
-// RetryScope reads what a request wants to retry.
-func RetryScope(w http.ResponseWriter, r *http.Request) (db.Scope, error) {
-	named, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
-	}
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	switch {
-	case r.ContentLength == 0:
-	case kind == "application/json":
-		var body struct {
-			QuestionID *string `json:"question_id"`
-			Variant    *int    `json:"variant"`
-		}
-		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&body); err != nil {
-			return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
-		}
-		if body.QuestionID != nil {
-			named.Add("question_id", *body.QuestionID)
-		}
-		if body.Variant != nil {
-			named.Add("variant", strconv.Itoa(*body.Variant))
-		}
-	default:
-		submitted, err := form.Read(w, r, request.From(r.Context()).Gates.Files)
-		if err != nil {
-			return db.Scope{}, err
-		}
-		for _, name := range []string{"question_id", "variant"} {
-			if text, isThere := submitted.Values[name]; isThere {
-				named.Add(name, text)
-			}
-		}
-	}
-	var scope db.Scope
-	if ids, isThere := named["question_id"]; isThere {
-		scope.QuestionID = request.StorableText(ids[0])
-		if len(ids) > 1 || scope.QuestionID == "" {
-			return db.Scope{}, fault.Parameter("question_id", fault.NonEmpty())
-		}
-	}
-	if numbers, isThere := named["variant"]; isThere {
-		scope.Variant, err = strconv.Atoi(numbers[0])
-		if len(numbers) > 1 || err != nil || scope.Variant < 1 {
-			return db.Scope{}, fault.Parameter("variant", fault.NonEmpty())
-		}
-	}
-	return scope, nil
 }
 
 func (h *handler) registerActions(api huma.API) {
@@ -157,6 +102,25 @@ func (h *handler) registerActions(api huma.API) {
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
 	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/items", ID: "append-items", Tag: "tasks", Status: http.StatusAccepted,
+		Summary: "Add questions to a task that was started",
+		Description: "The active launch asks them, too. If the task has ended, a launch EXTEND starts, which asks everything that has no run yet. The file must have " +
+			"the task's variables as columns. 409 for a draft, while a task stops, and while a launch is active that asks a part of the questions.",
+		Body: rest.Multipart[appendFields](schema, true),
+		Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "DATASET_FORMAT_UNSUPPORTED",
+			"DATASET_UNREADABLE", "DATASET_TOO_COMPLEX", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY", "DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID",
+			"DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "REQUEST_INVALID"},
+	}, func(ctx context.Context, input *appendInput) (*createdOutput, error) {
+		task, err := h.task(ctx, input.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		if task, err = Append(ctx, h.Tasks, task, input.Form); err != nil {
+			return nil, err
+		}
+		return &createdOutput{Body: newCreated(task)}, nil
+	})
 	extension := rest.JSONBody[extendFields](schema)
 	extension.Content["multipart/form-data"] = extension.Content["application/json"]
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -169,7 +133,7 @@ func (h *handler) registerActions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		runs, err := ExtendedRuns(input.Form, task)
+		runs, err := form.ExtendedRuns(input.Form, task)
 		if err != nil {
 			return nil, err
 		}
@@ -178,6 +142,31 @@ func (h *handler) registerActions(api huma.API) {
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
 	})
+}
+
+type appendFields struct {
+	DatasetFile string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS with the columns of the task's own file" contentMediaType:"application/octet-stream"`
+}
+
+type appendInput struct {
+	TaskPath
+	rest.FormInput
+}
+
+// Append adds the questions of an uploaded file to a task.
+func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted *form.Upload) (db.Task, error) {
+	set, refused := form.AppendedRows(ctx, submitted, task)
+	if refused != nil {
+		return task, refused
+	}
+	appended, err := service.Append(ctx, request.From(ctx).Actor, task, set)
+	switch e := (*dataset.Error)(nil); {
+	case errors.As(err, &e):
+		return task, fault.Dataset(err)
+	case errors.Is(err, tasks.ErrTooManyCalls):
+		return task, fault.New("TASK_TOO_LARGE").WithCause(err)
+	}
+	return appended, err
 }
 
 type evaluateFields struct {
@@ -209,16 +198,4 @@ type extendFields struct {
 type extendInput struct {
 	TaskPath
 	rest.FormInput
-}
-
-// ExtendedRuns reads to how many runs of each question a task is to be extended.
-func ExtendedRuns(submitted *form.Upload, task db.Task) (int, error) {
-	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
-	if err != nil || runs <= task.RunsPerItem || runs > tasks.MaxRuns {
-		return 0, fault.Field("runs_per_item", fault.Between(min(task.RunsPerItem+1, tasks.MaxRuns), tasks.MaxRuns))
-	}
-	if (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > tasks.MaxCalls {
-		return 0, fault.New("TASK_TOO_LARGE")
-	}
-	return runs, nil
 }

@@ -197,6 +197,23 @@ func (c *checker) file(ctx context.Context) {
 	c.n.Dataset = set
 }
 
+// AppendedRows reads the file of questions that are to be added to a task; refused says what is wrong with it.
+func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Dataset, refused error) {
+	switch {
+	case f.Refused != nil:
+		return nil, f.Refused
+	case f.File == nil:
+		return nil, fault.New("DATASET_REQUIRED")
+	case f.File.IsTooLarge:
+		return nil, fault.New("DATASET_TOO_LARGE")
+	}
+	set, err := dataset.Read(ctx, f.File.Name, f.File.Content, dataset.Columns{Question: task.QuestionColumn, Answer: task.AnswerColumn})
+	if err != nil {
+		return nil, fault.Dataset(err)
+	}
+	return set, nil
+}
+
 const maxModelLength = 200
 
 func (c *checker) model() {

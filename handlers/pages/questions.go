@@ -43,14 +43,9 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ques
 	preview := &questions.Preview{FileName: text.Cut(chosen.File.Name, 200), FileSize: len(chosen.File.Content)}
 	q.chooseColumns(c, chosen, preview)
 	if chosen.Fault != nil {
-		preview.Message = chosen.Fault.Message(Locale(c))
+		refuse(c, chosen.Fault, preview)
 		if len(preview.Choices) > 0 { // once they are chosen the file need not be sent again
 			preview.Token = q.stage(c, f)
-		}
-		details, total := chosen.Fault.Details(Locale(c))
-		preview.Total = total
-		for _, detail := range details {
-			preview.Rows = append(preview.Rows, questions.RowProblem{Row: detail.Row, Column: detail.Column, Message: detail.Message})
 		}
 		return preview
 	}
@@ -64,6 +59,22 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ques
 		})
 	}
 	return preview
+}
+
+// Refusal says what is wrong with a file that was refused.
+func Refusal(c echo.Context, refused *fault.Fault) *questions.Preview {
+	preview := &questions.Preview{}
+	refuse(c, refused, preview)
+	return preview
+}
+
+func refuse(c echo.Context, refused *fault.Fault, preview *questions.Preview) {
+	preview.Message = refused.Message(Locale(c))
+	details, total := refused.Details(Locale(c))
+	preview.Total = total
+	for _, detail := range details {
+		preview.Rows = append(preview.Rows, questions.RowProblem{Row: detail.Row, Column: detail.Column, Message: detail.Message})
+	}
 }
 
 // chooseColumns offers the columns of a file in which question or standard_answer is missing: those that were chosen, and

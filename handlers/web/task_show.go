@@ -18,6 +18,7 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/blob"
 	"wending/views/paths"
+	"wending/views/questions"
 	"wending/views/system"
 	taskviews "wending/views/tasks"
 	"wending/views/ui"
@@ -36,12 +37,17 @@ const (
 
 // showTask shows one task: its progress, its outcome so far, its settings and its launches.
 func (p *Pages) showTask(c echo.Context) error {
-	ctx := c.Request().Context()
 	task, err := p.task(c)
 	if err != nil {
 		return err
 	}
-	show := taskviews.Show{Task: task, AgentURL: api.ShownURL(task)}
+	return p.renderTask(c, http.StatusOK, task, nil)
+}
+
+// renderTask is a task's page; refused says what is wrong with questions that were to be added, nil if nothing is.
+func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *questions.Preview) (err error) {
+	ctx := c.Request().Context()
+	show := taskviews.Show{Task: task, AgentURL: api.ShownURL(task), Refused: refused}
 	interval, isCeiling, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
 	if err != nil {
 		return err
@@ -69,7 +75,7 @@ func (p *Pages) showTask(c echo.Context) error {
 	}
 	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
 	frame.Styles, frame.Scripts = []string{"list.css", "form.css", "task.css"}, []string{"task.js"}
-	return pages.Render(c, http.StatusOK, taskviews.ShowPage(frame, show))
+	return pages.Render(c, status, taskviews.ShowPage(frame, show))
 }
 
 // liveTask is the part of a task's page that changes while it runs.
@@ -130,6 +136,7 @@ func (p *Pages) registerActions(group *echo.Group) {
 	group.POST("/tasks/:taskId/retry", p.retryTask)
 	group.POST("/tasks/:taskId/extend", p.extendTask)
 	group.POST("/tasks/:taskId/evaluate", p.evaluateTask)
+	group.POST("/tasks/:taskId/items", p.appendQuestions)
 }
 
 // evaluateTask has evaluators judge the answers of a task.
@@ -149,6 +156,26 @@ func (p *Pages) evaluateTask(c echo.Context) error {
 	return pages.Done(c, paths.Task(task.ID), "evaluate")
 }
 
+// appendQuestions adds the questions of a file to a task.
+func (p *Pages) appendQuestions(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	defer submitted.Release()
+	if _, err := api.Append(c.Request().Context(), p.Tasks, task, submitted); err != nil {
+		if refused := fault.Of(err); refused.Status() == http.StatusUnprocessableEntity {
+			return p.renderTask(c, refused.Status(), task, pages.Refusal(c, refused))
+		}
+		return err
+	}
+	return pages.Done(c, paths.Task(task.ID), "append")
+}
+
 // extendTask asks every question of a task more often.
 func (p *Pages) extendTask(c echo.Context) error {
 	task, err := p.task(c)
@@ -160,7 +187,7 @@ func (p *Pages) extendTask(c echo.Context) error {
 		return err
 	}
 	defer submitted.Release()
-	runs, err := api.ExtendedRuns(submitted, task)
+	runs, err := form.ExtendedRuns(submitted, task)
 	if err != nil {
 		return err
 	}
@@ -175,7 +202,7 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	scope, err := api.RetryScope(c.Response(), c.Request())
+	scope, err := form.RetryScope(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
@@ -204,13 +231,13 @@ func (p *Pages) deleteTask(c echo.Context) error {
 	return pages.Done(c, paths.Tasks, "deleted")
 }
 
-// downloadDataset returns a task's file as it was uploaded.
+// downloadDataset returns a task's file as it was uploaded, or one with the questions that were appended, too.
 func (p *Pages) downloadDataset(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
 		return err
 	}
-	file, err := p.Tasks.DatasetFile(c.Request().Context(), task)
+	file, questions, err := p.Tasks.DatasetFile(c.Request().Context(), task)
 	if errors.Is(err, blob.ErrNotFound) {
 		return fault.New("NOT_FOUND").WithCause(err)
 	}
@@ -218,7 +245,7 @@ func (p *Pages) downloadDataset(c echo.Context) error {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	pages.SendFile(c, file, task.DatasetName, task.DatasetExtension)
+	pages.SendFile(c, file, questions.Name, questions.Extension)
 	return nil
 }
 

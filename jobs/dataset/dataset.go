@@ -54,13 +54,13 @@ var Codes = []string{
 	CodeRowInvalid,
 }
 
-// The columns the product knows; all others are variables.
+// The columns that the product knows; all others are variables.
 const (
-	columnID       = "question_id"
-	columnQuestion = "question"
-	columnAnswer   = "standard_answer"
-	columnSystem   = "system_prompt"
-	columnContext  = "user_context"
+	ColumnID       = "question_id"
+	ColumnQuestion = "question"
+	ColumnAnswer   = "standard_answer"
+	ColumnSystem   = "system_prompt"
+	ColumnContext  = "user_context"
 )
 
 // The columns that make turns of a conversation of rows, by the names that they may have: the first that is there counts.
@@ -85,8 +85,8 @@ func Guess(columns []string) (guess Columns) {
 		}
 		return ""
 	}
-	guess.Question = likely([]string{columnQuestion, "问题", "题目", "提问", "用户问题", "问", "prompt", "query", "questions", "input", "instruction", "question_text", "user_input", "q"})
-	guess.Answer = likely([]string{columnAnswer, "标准答案", "参考答案", "答案", "正确答案", "标准回答", "参考回答", "回答", "答", "answer", "reference_answer", "expected_answer", "expected",
+	guess.Question = likely([]string{ColumnQuestion, "问题", "题目", "提问", "用户问题", "问", "prompt", "query", "questions", "input", "instruction", "question_text", "user_input", "q"})
+	guess.Answer = likely([]string{ColumnAnswer, "标准答案", "参考答案", "答案", "正确答案", "标准回答", "参考回答", "回答", "答", "answer", "reference_answer", "expected_answer", "expected",
 		"expected_output", "reference", "ground_truth", "gold", "target", "answers", "output", "response", "label", "a"})
 	return guess
 }
@@ -339,7 +339,7 @@ func (c *collector) header(cells []string) error {
 		c.series, c.turn = -1, -1
 	}
 	var missing []string
-	for _, name := range []string{columnQuestion, columnAnswer} {
+	for _, name := range []string{ColumnQuestion, ColumnAnswer} {
 		if _, ok := c.columnOf[name]; !ok {
 			missing = append(missing, name)
 		}
@@ -374,12 +374,12 @@ func (c *collector) role(folded string) string {
 	case folded == "":
 		return ""
 	case folded == question:
-		return columnQuestion
+		return ColumnQuestion
 	case folded == answer:
-		return columnAnswer
-	case folded == columnQuestion && question != "", folded == columnAnswer && answer != "":
+		return ColumnAnswer
+	case folded == ColumnQuestion && question != "", folded == ColumnAnswer && answer != "":
 		return "" // another column has its place
-	case slices.Contains([]string{columnID, columnQuestion, columnAnswer, columnSystem, columnContext}, folded):
+	case slices.Contains([]string{ColumnID, ColumnQuestion, ColumnAnswer, ColumnSystem, ColumnContext}, folded):
 		return folded
 	}
 	return ""
@@ -437,20 +437,20 @@ func (c *collector) row(number int, cells []string) {
 		fail("", "nul_cell")
 		return
 	}
-	for _, name := range []string{columnQuestion, columnAnswer} {
+	for _, name := range []string{ColumnQuestion, ColumnAnswer} {
 		if slices.Contains(excelErrors, cell(name)) && !c.isStrict {
 			fail(name, "error_cell", "Value", cell(name))
 			return
 		}
 	}
-	if clean(cell(columnQuestion)) == "" {
-		fail(columnQuestion, "blank_question")
+	if clean(cell(ColumnQuestion)) == "" {
+		fail(ColumnQuestion, "blank_question")
 		return
 	}
-	row := Row{Number: number, QuestionID: clean(cell(columnID)), Question: cell(columnQuestion), StandardAnswer: cell(columnAnswer),
-		SystemPrompt: optional(columnSystem), UserContext: optional(columnContext)}
+	row := Row{Number: number, QuestionID: clean(cell(ColumnID)), Question: cell(ColumnQuestion), StandardAnswer: cell(ColumnAnswer),
+		SystemPrompt: optional(ColumnSystem), UserContext: optional(ColumnContext)}
 	if len([]rune(row.QuestionID)) > 255 {
-		fail(columnID, "long_id", "Max", 255)
+		fail(ColumnID, "long_id", "Max", 255)
 		return
 	}
 	if c.series >= 0 {
@@ -542,7 +542,7 @@ func (c *collector) finish(content []byte) error {
 			row.QuestionID = stableID(fileSum, n)
 		}
 		if first, ok := rowOf[row.QuestionID]; ok {
-			repeated = append(repeated, RowError{Row: row.Number, Column: columnID, Problem: "duplicate_id",
+			repeated = append(repeated, RowError{Row: row.Number, Column: ColumnID, Problem: "duplicate_id",
 				Args: map[string]any{"ID": shorten(row.QuestionID, 80), "First": first}})
 			continue
 		}

@@ -1,16 +1,22 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"io"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/addition"
 	"wending/jobs/blob"
+	"wending/jobs/dataset"
 )
 
 func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/dataset." + extension }
@@ -21,15 +27,51 @@ const pendingKey = "pending"
 // becomes of them (Sweep).
 func pending(key string) string { return path.Join(pendingKey, key) }
 
-// DatasetFile returns the file that a task was made from, or blob.ErrNotFound. The caller closes it.
-func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, error) {
+// Questions tells what a file of a task's questions is.
+type Questions struct {
+	Name, Extension string
+	Columns         dataset.Columns
+}
+
+// DatasetFile returns a file of a task's questions: the one that it was made from, or, with questions that were appended, a
+// CSV file of all. The caller closes it. It returns blob.ErrNotFound if the file is gone.
+func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
+	if task.AppendedItems > 0 {
+		return s.allQuestions(ctx, task)
+	}
+	questions := Questions{task.DatasetName, task.DatasetExtension, dataset.Columns{Question: task.QuestionColumn, Answer: task.AnswerColumn}}
 	key := datasetKey(task.ID, task.DatasetExtension)
 	file, err := s.Files.Open(ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {
-		return s.Files.Open(ctx, pending(key))
+		file, err = s.Files.Open(ctx, pending(key))
 	}
-	return file, err
+	return file, questions, err
 }
+
+// allQuestions writes a CSV file of a task's questions, which the limits of an addition bound.
+func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
+	questions := Questions{Name: strings.TrimSuffix(task.DatasetName, path.Ext(task.DatasetName)) + ".csv", Extension: "csv"}
+	items, err := addition.New(s.Store).Items(ctx, task.ID)
+	if err != nil {
+		return nil, questions, err
+	}
+	var file bytes.Buffer
+	file.WriteString("\uFEFF") // Excel takes it for UTF-8
+	writer := csv.NewWriter(&file)
+	known := []string{dataset.ColumnID, dataset.ColumnQuestion, dataset.ColumnAnswer, dataset.ColumnSystem, dataset.ColumnContext}
+	_ = writer.Write(slices.Concat(known, task.VariableNames))
+	for _, item := range items {
+		cells := []string{item.QuestionID, item.Question, item.StandardAnswer, TextOf(item.SystemPrompt), TextOf(item.UserContext)}
+		_ = writer.Write(slices.Concat(cells, item.Variables)) // the turns of conversations follow from the variables
+	}
+	writer.Flush()
+	return inMemory{bytes.NewReader(file.Bytes())}, questions, nil
+}
+
+// inMemory is a file that was just written.
+type inMemory struct{ *bytes.Reader }
+
+func (inMemory) Close() error { return nil }
 
 func (s *Service) moveFiles(ctx context.Context, from, to string) {
 	err := s.Files.Move(context.WithoutCancel(ctx), from, to)

@@ -261,13 +261,19 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		}
 		record.Launch = &launch
 	}
-	for _, row := range n.Dataset.Rows {
-		record.Items = append(record.Items, db.NewItem{
+	record.Items = itemsOf(n.Dataset)
+	return record, nil
+}
+
+// itemsOf are the rows of a dataset as the store takes them.
+func itemsOf(set *dataset.Dataset) (items []db.NewItem) {
+	for _, row := range set.Rows {
+		items = append(items, db.NewItem{
 			QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
 			SystemPrompt: row.SystemPrompt, UserContext: row.UserContext, Series: row.Series, Turn: row.Turn, Variables: row.Variables,
 		})
 	}
-	return record, nil
+	return items
 }
 
 // targeted gives judges of a task their targets, which are numbered after those that are there.
@@ -509,7 +515,7 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	if err != nil {
 		return n, err
 	}
-	file, err := s.DatasetFile(ctx, source)
+	file, questions, err := s.DatasetFile(ctx, source)
 	if errors.Is(err, blob.ErrNotFound) {
 		return n, nil
 	}
@@ -520,8 +526,10 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	if n.File.Content, err = io.ReadAll(file); err != nil {
 		return n, fmt.Errorf("read the dataset: %w", err)
 	}
-	n.File.Name = source.DatasetName
-	n.Columns = dataset.Columns{Question: source.QuestionColumn, Answer: source.AnswerColumn}
+	n.File.Name, n.Columns = questions.Name, questions.Columns
+	if source.AppendedItems > 0 { // no longer those of the saved dataset
+		n.DatasetID, n.DatasetVersion = nil, nil
+	}
 	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content, n.Columns)
 	if refused := (*dataset.Error)(nil); errors.As(err, &refused) { // an earlier version took it
 		n.File, n.Dataset, err = File{}, nil, nil

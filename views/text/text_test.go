@@ -226,7 +226,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored")
+	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored")
 	add("launch.by.", "api", "page")
 	for _, kind := range library.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))

@@ -18,6 +18,7 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/dataset"
 	"wending/jobs/prompt"
+	"wending/jobs/revision"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
 	views "wending/views/library"
@@ -269,7 +270,7 @@ func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.Data
 
 // changed says how a version of a dataset differs from the one before it.
 func changed(from int, before, after *dataset.Dataset) *views.Changed {
-	all := dataset.Changes(before, after)
+	all := revision.Changes(before, after)
 	c := &views.Changed{From: from, Total: len(all)}
 	until := time.Now().Add(differenceTime)
 	for _, change := range all {

@@ -1,4 +1,4 @@
-package dataset_test
+package revision_test
 
 import (
 	"strconv"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/dataset"
+	"wending/jobs/revision"
 )
 
 func TestChangesOfADataset(t *testing.T) {
@@ -36,7 +37,7 @@ func TestChangesOfADataset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, change := range dataset.Changes(read(test.before), read(test.after)) {
+			for _, change := range revision.Changes(read(test.before), read(test.after)) {
 				got = append(got, describe(change))
 			}
 			require.Equal(t, test.want, got)
@@ -44,7 +45,7 @@ func TestChangesOfADataset(t *testing.T) {
 	}
 }
 
-func describe(change dataset.Change) string {
+func describe(change revision.Change) string {
 	switch {
 	case change.Before == nil:
 		return "added " + strconv.Itoa(change.After.Number)

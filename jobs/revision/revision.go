@@ -1,14 +1,17 @@
-package dataset
+// Package revision says how two versions of a dataset differ.
+package revision
 
 import (
 	"slices"
 	"strconv"
+
+	"wending/jobs/dataset"
 )
 
 // Change is a row in which two datasets differ.
 type Change struct {
 	// Before is nil for a row that was added, After for one that was removed.
-	Before, After *Row
+	Before, After *dataset.Row
 	// Fields are the columns with other values, of a row that both have.
 	Fields []ChangedField
 }
@@ -18,9 +21,9 @@ type ChangedField struct{ Column, Before, After string }
 
 // Changes returns what differs between two datasets: first what the later one added or altered, in its order, then what it
 // no longer has. Rows are recognised by their ids where both files have ids, and otherwise by their questions.
-func Changes(before, after *Dataset) (changes []Change) {
-	hasIDs := slices.Contains(before.Columns, columnID) && slices.Contains(after.Columns, columnID)
-	earlier, keys := map[string]*Row{}, rowKeys(before, hasIDs)
+func Changes(before, after *dataset.Dataset) (changes []Change) {
+	hasIDs := slices.Contains(before.Columns, dataset.ColumnID) && slices.Contains(after.Columns, dataset.ColumnID)
+	earlier, keys := map[string]*dataset.Row{}, rowKeys(before, hasIDs)
 	for n, key := range keys {
 		earlier[key] = &before.Rows[n]
 	}
@@ -45,7 +48,7 @@ func Changes(before, after *Dataset) (changes []Change) {
 }
 
 // rowKeys name the rows of a dataset; equal questions are counted.
-func rowKeys(d *Dataset, hasIDs bool) []string {
+func rowKeys(d *dataset.Dataset, hasIDs bool) []string {
 	keys, seen := make([]string, len(d.Rows)), map[string]int{}
 	for n, row := range d.Rows {
 		if hasIDs {
@@ -58,16 +61,16 @@ func rowKeys(d *Dataset, hasIDs bool) []string {
 	return keys
 }
 
-func changedFields(before, after *Dataset, a, b Row) (fields []ChangedField) {
+func changedFields(before, after *dataset.Dataset, a, b dataset.Row) (fields []ChangedField) {
 	compare := func(column, x, y string) {
 		if x != y {
 			fields = append(fields, ChangedField{column, x, y})
 		}
 	}
-	compare(columnQuestion, a.Question, b.Question)
-	compare(columnAnswer, a.StandardAnswer, b.StandardAnswer)
-	compare(columnSystem, valueOf(a.SystemPrompt), valueOf(b.SystemPrompt))
-	compare(columnContext, valueOf(a.UserContext), valueOf(b.UserContext))
+	compare(dataset.ColumnQuestion, a.Question, b.Question)
+	compare(dataset.ColumnAnswer, a.StandardAnswer, b.StandardAnswer)
+	compare(dataset.ColumnSystem, valueOf(a.SystemPrompt), valueOf(b.SystemPrompt))
+	compare(dataset.ColumnContext, valueOf(a.UserContext), valueOf(b.UserContext))
 	names := slices.Clone(after.VariableNames)
 	for _, name := range before.VariableNames {
 		if !slices.Contains(names, name) {
@@ -87,7 +90,7 @@ func valueOf(text *string) string {
 	return *text
 }
 
-func variableOf(d *Dataset, row Row, name string) string {
+func variableOf(d *dataset.Dataset, row dataset.Row, name string) string {
 	if n := slices.Index(d.VariableNames, name); n >= 0 {
 		return row.Variables[n]
 	}

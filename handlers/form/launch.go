@@ -1,0 +1,78 @@
+package form
+
+import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+	"wending/jobs/tasks"
+)
+
+// RetryScope reads what a request wants to retry.
+func RetryScope(w http.ResponseWriter, r *http.Request) (db.Scope, error) {
+	named, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
+	}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case r.ContentLength == 0:
+	case kind == "application/json":
+		var body struct {
+			QuestionID *string `json:"question_id"`
+			Variant    *int    `json:"variant"`
+		}
+		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&body); err != nil {
+			return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
+		}
+		if body.QuestionID != nil {
+			named.Add("question_id", *body.QuestionID)
+		}
+		if body.Variant != nil {
+			named.Add("variant", strconv.Itoa(*body.Variant))
+		}
+	default:
+		submitted, err := Read(w, r, request.From(r.Context()).Gates.Files)
+		if err != nil {
+			return db.Scope{}, err
+		}
+		for _, name := range []string{"question_id", "variant"} {
+			if text, isThere := submitted.Values[name]; isThere {
+				named.Add(name, text)
+			}
+		}
+	}
+	var scope db.Scope
+	if ids, isThere := named["question_id"]; isThere {
+		scope.QuestionID = request.StorableText(ids[0])
+		if len(ids) > 1 || scope.QuestionID == "" {
+			return db.Scope{}, fault.Parameter("question_id", fault.NonEmpty())
+		}
+	}
+	if numbers, isThere := named["variant"]; isThere {
+		scope.Variant, err = strconv.Atoi(numbers[0])
+		if len(numbers) > 1 || err != nil || scope.Variant < 1 {
+			return db.Scope{}, fault.Parameter("variant", fault.NonEmpty())
+		}
+	}
+	return scope, nil
+}
+
+// ExtendedRuns reads to how many runs of each question a task is to be extended.
+func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
+	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
+	if err != nil || runs <= task.RunsPerItem || runs > tasks.MaxRuns {
+		return 0, fault.Field("runs_per_item", fault.Between(min(task.RunsPerItem+1, tasks.MaxRuns), tasks.MaxRuns))
+	}
+	if (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > tasks.MaxCalls {
+		return 0, fault.New("TASK_TOO_LARGE")
+	}
+	return runs, nil
+}

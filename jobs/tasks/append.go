@@ -1,0 +1,44 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+
+	"wending/db"
+	"wending/db/addition"
+	"wending/jobs/dataset"
+)
+
+// ErrTooManyCalls means that a task would make more than MaxCalls.
+var ErrTooManyCalls = errors.New("too many calls")
+
+// Append adds the questions of a file to a task that was started, whose variables the file must have. The launch that is
+// active asks them; without one a new launch does, with everything else that has no run yet. What is wrong with the file is a
+// *dataset.Error.
+func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *dataset.Dataset) (db.Task, error) {
+	if err := set.Arrange(task.VariableNames); err != nil {
+		return task, err
+	}
+	if calls := (task.TotalItems + len(set.Rows)) * task.RunsOfItem() * (1 + len(task.Judges)); calls > MaxCalls {
+		return task, ErrTooManyCalls
+	}
+	launch, err := s.newLaunch(by, task)
+	if err != nil {
+		return task, err
+	}
+	limits := addition.Limits{Items: dataset.MaxRows, Bytes: dataset.MaxBytes}
+	launchID, err := addition.New(s.Store).Append(ctx, task.ID, itemsOf(set), limits, launch)
+	var known *addition.KnownError
+	var full *addition.LimitError
+	switch {
+	case errors.As(err, &known):
+		return task, set.RefuseKnown(known.QuestionIDs, known.Series)
+	case errors.As(err, &full):
+		return task, dataset.TooMuch(full.Items, full.IsTooLong)
+	case err != nil:
+		return task, err
+	}
+	s.Log.InfoContext(ctx, "questions appended", "task_id", task.ID, "launch_id", launchID, "items", len(set.Rows))
+	s.wake(ctx, task.ID, launchID)
+	return s.Store.Task(ctx, task.ID)
+}
