@@ -55,6 +55,8 @@ type Config struct {
 	Defaults tasks.Settings
 	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
+	// MaxActiveTasks is how many tasks run at once; zero means any number.
+	MaxActiveTasks int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
 	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays; empty means none runs.
@@ -100,7 +102,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(monitor.New(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
-	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, DefaultRate: s.Defaults.RateLimit, Log: s.Log}
+	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
 		DefaultRate: s.Defaults.RateLimit, Log: s.Log,

@@ -47,11 +47,12 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // bench is a database, a Redis and any number of workers.
 type bench struct {
-	store  *db.Store
-	tables *sqlx.DB
-	queue  *jobs.Queue
-	redis  string
-	sealer *secret.Sealer
+	store     *db.Store
+	tables    *sqlx.DB
+	queue     *jobs.Queue
+	redis     string
+	sealer    *secret.Sealer
+	maxActive int // tasks that its workers run at once; 0 means any number
 }
 
 func newBench(t testing.TB) *bench {
@@ -89,7 +90,7 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	guard, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	queue := b.newQueue(t)
-	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""), Models: agent.NewClient(guard, ""),
+	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, MaxActiveTasks: b.maxActive, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""), Models: agent.NewClient(guard, ""),
 		Sealer: b.sealer, Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue), Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
+	"wending/db/lanes"
 	"wending/jobs/tasks"
 )
 
@@ -56,6 +57,12 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 		return nil
 	}
 	defer w.starting.Delete(id)
+	if w.MaxActiveTasks > 0 {
+		before, err := lanes.New(w.Store).Before(ctx, id)
+		if err != nil || before >= w.MaxActiveTasks {
+			return err // reconcile asks again
+		}
+	}
 	var units int
 	isRuled, err := tasks.EvaluateRules(ctx, w.Store, id, w.isLeaving)
 	if err == nil && !isRuled {

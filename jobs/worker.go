@@ -69,6 +69,8 @@ type WorkerConfig struct {
 	Models  *agent.Client
 	Sealer  *secret.Sealer
 	Metrics *Metrics
+	// MaxActiveTasks is how many tasks run at once; zero means any number.
+	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.

@@ -211,7 +211,7 @@ func report(err error, tags map[string]string) {
 func (p *program) worker() *jobs.Worker {
 	return jobs.NewWorker(jobs.WorkerConfig{
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
-		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
+		MaxActiveTasks: p.settings.MaxActive, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
 	})
 }
 
@@ -224,7 +224,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sealer: p.sealer, Files: files,
-		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.hosts(),
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.hosts(),
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {

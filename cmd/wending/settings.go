@@ -30,6 +30,7 @@ type Settings struct {
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
 	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers, payloads and queries; if unset, a key is generated in the data folder ($SECRET_KEY)."`
 	PreviousKey  string `name:"secret-key-previous" from:"SECRET_KEY_PREVIOUS" help:"What SECRET_KEY was before: it still opens what it sealed ($SECRET_KEY_PREVIOUS)."`
+	MaxActive    int    `name:"max-active-tasks" from:"MAX_ACTIVE_TASKS" default:"0" help:"How many tasks run at once, the others wait in the order of their starts; 0 means any number ($MAX_ACTIVE_TASKS)."`
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
@@ -60,6 +61,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"RUNS_PER_ITEM", s.RunsPerItem, 1, 20},
 		{"AGENT_TIMEOUT_SECONDS", s.AgentTimeout, 1, 600},
 		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, 5},
+		{"MAX_ACTIVE_TASKS", s.MaxActive, 0, 10_000},
 		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},
 	} {
 		if number.is < number.least || number.is > number.most {

@@ -59,3 +59,20 @@ func (l Lanes) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 	err := l.db.SelectContext(ctx, &launches, listActiveLaunches, db.WorkerDeadAfter.Seconds(), db.RateHorizon.Microseconds())
 	return launches, pg.Classify("list the active launches", err)
 }
+
+// Before returns how many launches have their turn before one that waits to start: those that run, and those that wait since
+// earlier. Whoever counts gets the same order, so that several processes together start no more than one alone would.
+func (l Lanes) Before(ctx context.Context, launchID uuid.UUID) (count int, err error) {
+	err = l.db.GetContext(ctx, &count, `SELECT count(*) `+ofBefore+` WHERE l.id = $1 AND l.status = 'PENDING'`, launchID)
+	return count, pg.Classify("count the launches before", err)
+}
+
+// BeforeTask is Before for a task's launch, 0 if none waits to start.
+func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (count int, err error) {
+	err = l.db.GetContext(ctx, &count, `SELECT count(*) `+ofBefore+` WHERE l.task_id = $1 AND l.status = 'PENDING'`, taskID)
+	return count, pg.Classify("count the launches before the task's", err)
+}
+
+const ofBefore = `
+	FROM launches l
+	JOIN launches o ON o.status IN ('RUNNING', 'STOPPING') OR o.status = 'PENDING' AND (o.created_at, o.id) < (l.created_at, l.id)`

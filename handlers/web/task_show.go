@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/lanes"
 	"wending/db/report"
 	"wending/handlers/api"
 	"wending/handlers/fault"
@@ -102,6 +103,9 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task); return err })
 	if task.Status.IsActive() {
 		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
+	}
+	if live.MaxActive = p.Tasks.MaxActiveTasks; live.MaxActive > 0 && task.Status.IsActive() {
+		group.Go(func() (err error) { live.Before, err = lanes.New(p.Store).BeforeTask(ctx, task.ID); return err })
 	}
 	group.Go(func() (err error) { live.Latencies, err = p.monitor.LatencyBars(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })

@@ -41,6 +41,8 @@ type Service struct {
 	Sealer *secret.Sealer
 	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
+	// MaxActiveTasks is how many tasks run at once; zero means any number.
+	MaxActiveTasks int
 	// DefaultRate is the rate limit of addresses that have none of their own.
 	DefaultRate string
 	Log         *slog.Logger
