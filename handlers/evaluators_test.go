@@ -43,6 +43,8 @@ func TestEvaluatorsAreSavedWithVersions(t *testing.T) {
 	wrong := s.entry(t, "POST", "evaluators", object{"name": "r", "kind": "regex", "config": object{"pattern": "("}}, 422)
 	require.Equal(t, "PARAMETER_INVALID", wrong["code"])
 	require.Equal(t, "config.pattern", wrong["details"].([]any)[0].(object)["column"])
+	misspelt := s.entry(t, "POST", "evaluators", object{"name": "misspelt", "kind": "contains", "config": object{"text": "x"}}, 422)
+	require.Equal(t, "参数无效：config.text（values, mode, ignore_case, expected 之一）", misspelt["message"], "what there is")
 	require.Contains(t, wrong["message"], "missing closing )")
 	s.entry(t, "POST", "evaluators", object{"name": "x", "kind": "nothing"}, 422)
 	s.entry(t, "POST", "evaluators", object{"name": "数值相等", "kind": "exact"}, 422)

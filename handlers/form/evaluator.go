@@ -70,6 +70,8 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 		}
 		limit := fault.Required()
 		switch {
+		case len(wrong.Known) > 0:
+			limit = fault.OneOf(wrong.Known...)
 		case wrong.Limit != "":
 			limit = fault.OfRule(string(wrong.Limit))
 		case wrong.Detail != "":

@@ -111,6 +111,8 @@ type ConfigError struct {
 	Detail string
 	// Limit is the kind of what is allowed: Share, Amount or JSON; empty where Detail says more.
 	Limit Type
+	// Known are the members that the kind has, of one that it does not have.
+	Known []string
 }
 
 // Error implements error.
@@ -189,9 +191,13 @@ func CheckConfig(kind Kind, config json.RawMessage) error {
 	if err := json.Unmarshal(config, &members); err != nil || members == nil {
 		return wrong("", "not a JSON object")
 	}
+	known := make([]string, len(Fields[kind]))
+	for n, field := range Fields[kind] {
+		known[n] = field.Name
+	}
 	for name := range members {
-		if !slices.ContainsFunc(Fields[kind], func(field Field) bool { return field.Name == name }) {
-			return wrong(cut(name, 50), "unknown")
+		if !slices.Contains(known, name) {
+			return &ConfigError{Field: cut(name, 50), Detail: "unknown", Known: known}
 		}
 	}
 	return nil
