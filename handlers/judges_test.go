@@ -47,6 +47,11 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Equal(t, "config.model_id", wrong["details"].([]any)[0].(object)["column"])
 	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
 
+	spare, _ := s.chatTarget(t, "spare", judging.URL)
+	s.evaluator(t, "备用评判", "judge", object{"model_id": spare})
+	require.Equal(t, http.StatusNoContent, s.send(t, "DELETE", "/api/v1/models/"+spare, nil).StatusCode)
+	require.NotNil(t, s.entry(t, "GET", "models/"+spare, nil, 200)["archived_at"], "an evaluator needs it")
+
 	tried := s.entry(t, "POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": model}, "question": "一", "standard_answer": "x", "answer": "answer to 一"}, 200)
 	require.Equal(t, true, tried["passed"])
 	require.Equal(t, object{"overall": 90.0, "accuracy": 80.0}, tried["ratings"])

@@ -151,6 +151,8 @@ type table[T any] struct {
 	from     string
 	selected string
 	uses     string
+	// kept holds while an entry may not be removed although nothing uses it; empty means never.
+	kept string
 }
 
 const newestVersion = ` JOIN LATERAL (
@@ -177,12 +179,19 @@ func newTable[T any](name string, columns []string, selected, from, uses string)
 	return t
 }
 
+// keptWhile keeps entries from being removed while a condition over the id $1 holds.
+func (t table[T]) keptWhile(condition string) table[T] {
+	t.kept = condition
+	return t
+}
+
 var (
 	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
 		`SELECT id, name, created_at FROM models WHERE provider_id = $1`)
 	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
 		`e.provider_id, e.model_id, e.sealed_parameters, trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency,
-			e.tested_at, e.test_code, p.name AS provider_name, p.protocol AS provider_protocol`, " JOIN providers p ON p.id = e.provider_id", usedAsTarget)
+			e.tested_at, e.test_code, p.name AS provider_name, p.protocol AS provider_protocol`, " JOIN providers p ON p.id = e.provider_id", usedAsTarget).
+		keptWhile(`EXISTS (SELECT FROM evaluator_versions WHERE kind = 'judge' AND config ->> 'model_id' = CAST($1 AS text))`)
 	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "rate_limit", "retry_on",
 		"tested_at", "test_code"}, "", "", usedAsTarget)
 	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
@@ -297,8 +306,11 @@ func taken(err error) error {
 // Remove removes an entry that nothing used, and archives any other. isGone reports that it was removed.
 func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err error) {
 	err = k.db.InTx(ctx, "remove from "+k.name, func(tx *sqlx.Tx) error {
-		var used bool
-		if err := tx.GetContext(ctx, &used, `SELECT EXISTS (`+k.uses+`) FROM `+k.name+` WHERE id = $1 FOR UPDATE`, id); err != nil {
+		used, isUsed := false, `EXISTS (`+k.uses+`)`
+		if k.kept != "" {
+			isUsed += ` OR ` + k.kept
+		}
+		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 FOR UPDATE`, id); err != nil {
 			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		statement := `DELETE FROM ` + k.name + ` WHERE id = $1`
