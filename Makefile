@@ -66,7 +66,7 @@ bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal
 	go test -run xxx -bench . -benchtime 1x -timeout 30m ./jobs/... ./handlers/...
 
 .PHONY: chaos
-chaos: tools ## Break everything while 40,000 units run, for about five minutes; prints a summary
+chaos: tools ## Break everything while 40,000 units run, for about eight minutes; prints a summary
 	WENDING_CHAOS=full go test -v -run TestChaosFull -timeout 60m -count=1 ./cmd/wending
 
 .PHONY: judge-check
