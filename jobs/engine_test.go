@@ -900,7 +900,7 @@ func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 			dbtest.Await(t, 10*time.Second, "all lanes but one", func() bool { return len(hanging.Calls()) == 7 })
 			continue
 		}
-		dbtest.Await(t, 2*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
+		dbtest.Await(t, 20*time.Second, "the first call, long before a hanging one ends", func() bool { return len(quick.Calls()) > 0 })
 		b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 		require.Len(t, hanging.Calls(), 7)
 	}
