@@ -48,12 +48,7 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 // noteVersions notes in evaluations of a task by which version of their evaluator they are, where another version follows.
 func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator) error {
 	const note = `
-		UPDATE evaluations e
-		SET version = $3
-		FROM evaluation_runs r
-		WHERE r.task_id = $1 AND r.is_current AND e.run_id = r.id AND e.evaluator = $2 AND e.version IS NULL`
-	const notePast = `
-		UPDATE past_evaluations e
+		UPDATE %s e
 		SET version = $3
 		FROM evaluation_runs r
 		WHERE r.task_id = $1 AND r.is_current AND e.run_id = r.id AND e.evaluator = $2 AND e.version IS NULL`
@@ -62,8 +57,8 @@ func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator)
 		if at < 0 || task.Evaluators[at].Version == evaluator.Version {
 			continue
 		}
-		for _, statement := range []string{note, notePast} {
-			if _, err := tx.ExecContext(ctx, statement, task.ID, evaluator.Number, task.Evaluators[at].Version); err != nil {
+		for _, table := range []string{"evaluations", "past_evaluations"} {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf(note, table), task.ID, evaluator.Number, task.Evaluators[at].Version); err != nil {
 				return pg.Classify("note the versions of evaluations", err)
 			}
 		}

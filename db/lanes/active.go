@@ -2,6 +2,7 @@ package lanes
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -62,17 +63,21 @@ func (l Lanes) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 
 // Before returns how many launches have their turn before one that waits to start: those that run, and those that wait since
 // earlier. Whoever counts gets the same order, so that several processes together start no more than one alone would.
-func (l Lanes) Before(ctx context.Context, launchID uuid.UUID) (count int, err error) {
-	err = l.db.GetContext(ctx, &count, `SELECT count(*) `+ofBefore+` WHERE l.id = $1 AND l.status = 'PENDING'`, launchID)
-	return count, pg.Classify("count the launches before", err)
+func (l Lanes) Before(ctx context.Context, launchID uuid.UUID) (int, error) {
+	return l.before(ctx, "l.id", launchID)
 }
 
 // BeforeTask is Before for a task's launch, 0 if none waits to start.
-func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (count int, err error) {
-	err = l.db.GetContext(ctx, &count, `SELECT count(*) `+ofBefore+` WHERE l.task_id = $1 AND l.status = 'PENDING'`, taskID)
-	return count, pg.Classify("count the launches before the task's", err)
+func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (int, error) {
+	return l.before(ctx, "l.task_id", taskID)
 }
 
-const ofBefore = `
-	FROM launches l
-	JOIN launches o ON o.status IN ('RUNNING', 'STOPPING') OR o.status = 'PENDING' AND (o.created_at, o.id) < (l.created_at, l.id)`
+func (l Lanes) before(ctx context.Context, column string, id uuid.UUID) (count int, err error) {
+	const query = `
+		SELECT count(*)
+		FROM launches l
+		JOIN launches o ON o.status IN ('RUNNING', 'STOPPING') OR o.status = 'PENDING' AND (o.created_at, o.id) < (l.created_at, l.id)
+		WHERE l.status = 'PENDING' AND %s = $1`
+	err = l.db.GetContext(ctx, &count, fmt.Sprintf(query, column), id)
+	return count, pg.Classify("count the launches before", err)
+}

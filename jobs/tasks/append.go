@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/google/uuid"
+
 	"wending/db"
 	"wending/db/addition"
 	"wending/jobs/dataset"
@@ -22,12 +24,10 @@ func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *da
 	if calls := (task.TotalItems + len(set.Rows)) * task.RunsOfItem() * (1 + len(task.Judges)); calls > MaxCalls {
 		return task, ErrTooManyCalls
 	}
-	launch, err := s.newLaunch(by, task)
-	if err != nil {
-		return task, err
-	}
 	limits := addition.Limits{Items: dataset.MaxRows, Bytes: dataset.MaxBytes}
-	launchID, err := addition.New(s.Store).Append(ctx, task.ID, itemsOf(set), limits, launch)
+	appended, err := s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
+		return addition.New(s.Store).Append(ctx, task.ID, itemsOf(set), limits, launch)
+	}, "questions appended", "items", len(set.Rows))
 	var known *addition.KnownError
 	var full *addition.LimitError
 	switch {
@@ -35,10 +35,6 @@ func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *da
 		return task, set.RefuseKnown(known.QuestionIDs, known.Series)
 	case errors.As(err, &full):
 		return task, dataset.TooMuch(full.Items, full.IsTooLong)
-	case err != nil:
-		return task, err
 	}
-	s.Log.InfoContext(ctx, "questions appended", "task_id", task.ID, "launch_id", launchID, "items", len(set.Rows))
-	s.wake(ctx, task.ID, launchID)
-	return s.Store.Task(ctx, task.ID)
+	return appended, err
 }

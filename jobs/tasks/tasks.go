@@ -345,29 +345,31 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 
 // Extend raises the runs of each question of a task that has ended; only the missing ones are asked.
 func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPerItem int) (db.Task, error) {
-	launch, err := s.newLaunch(by, task)
-	if err != nil {
-		return task, err
-	}
-	launchID, err := s.Store.ExtendTask(ctx, task.ID, runsPerItem, launch)
-	if err != nil {
-		return task, err
-	}
-	s.Log.InfoContext(ctx, "extension requested", "task_id", task.ID, "launch_id", launchID, "runs_per_item", runsPerItem)
-	s.wake(ctx, task.ID, launchID)
-	return s.Store.Task(ctx, task.ID)
+	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
+		return s.Store.ExtendTask(ctx, task.ID, runsPerItem, launch)
+	}, "extension requested", "runs_per_item", runsPerItem)
 }
 
 func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Scope) (db.Task, error) {
+	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
+		return s.Store.RequestLaunch(ctx, task.ID, kind, scope, launch)
+	}, "launch requested", "kind", kind)
+}
+
+// begin stores a launch under the rate limits that hold now, notes it in the log, with further values, and wakes a worker. It
+// returns the task as it is then.
+func (s *Service) begin(
+	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string, values ...any,
+) (db.Task, error) {
 	launch, err := s.newLaunch(by, task)
 	if err != nil {
 		return task, err
 	}
-	launchID, err := s.Store.RequestLaunch(ctx, task.ID, kind, scope, launch)
+	launchID, err := store(launch)
 	if err != nil {
 		return task, err
 	}
-	s.Log.InfoContext(ctx, "launch requested", "task_id", task.ID, "launch_id", launchID, "kind", kind)
+	s.Log.InfoContext(ctx, done, append([]any{"task_id", task.ID, "launch_id", launchID}, values...)...)
 	s.wake(ctx, task.ID, launchID)
 	return s.Store.Task(ctx, task.ID)
 }
@@ -421,17 +423,9 @@ func (s *Service) evaluateAgain(ctx context.Context, by db.Actor, task db.Task) 
 }
 
 func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []db.Evaluator, judges []db.Target) (db.Task, error) {
-	launch, err := s.newLaunch(by, task)
-	if err != nil {
-		return task, err
-	}
-	launchID, err := s.Store.EvaluateTask(ctx, task.ID, evaluators, judges, launch)
-	if err != nil {
-		return task, err
-	}
-	s.Log.InfoContext(ctx, "evaluation requested", "task_id", task.ID, "launch_id", launchID, "evaluators", len(evaluators))
-	s.wake(ctx, task.ID, launchID)
-	return s.Store.Task(ctx, task.ID)
+	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
+		return s.Store.EvaluateTask(ctx, task.ID, evaluators, judges, launch)
+	}, "evaluation requested", "evaluators", len(evaluators))
 }
 
 // Stop stops a task. If no worker has begun it, it is STOPPED at once.
