@@ -112,10 +112,9 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	return c.pause(time.Until(unit.at.Add(unit.Wait))) && c.gate.await(unit.mustBeginBy(), c.Leaving), false
 }
 
-// ask makes one call. If decoding the answer panics, the run is recorded as failed; otherwise the unit would
-// fail on one worker after another.
+// ask puts a unit's question, or the next turn of its conversation, to its target.
 func (c *crew) ask(ctx context.Context, unit claimed) (answer protocol.Answer, conversationID string) {
-	start, variant := time.Now(), c.Task.Variants[unit.Variant-1]
+	variant := c.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
 	request.IdempotencyKey = tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item)
 	if unit.turn != nil {
@@ -126,16 +125,23 @@ func (c *crew) ask(ctx context.Context, unit claimed) (answer protocol.Answer, c
 	if c.Task.Targets[unit.Target-1].Kind == db.TargetModel {
 		client = c.Models
 	}
+	answer = c.send(ctx, client, request)
+	if conversationID = answer.ConversationID; conversationID == "" {
+		conversationID = request.ConversationID
+	}
+	return answer, conversationID
+}
+
+// send makes one call. If decoding the answer panics, it failed; otherwise the unit would fail on one worker after another.
+func (c *crew) send(ctx context.Context, client *agent.Client, request protocol.Request) (answer protocol.Answer) {
+	start := time.Now()
 	if c.contain("read an answer", func() { answer = client.Ask(ctx, request) }) {
 		answer = protocol.Answer{
 			Status: protocol.Failed, ErrorCode: codeInternal, Latency: time.Since(start),
 			ErrorMessage: "The answer could not be read because of an internal error",
 		}
 	}
-	if conversationID = answer.ConversationID; conversationID == "" {
-		conversationID = request.ConversationID
-	}
-	return answer, conversationID
+	return answer
 }
 
 // judge has the task's evaluators judge an answer. If that panics, the answer is recorded without verdicts.

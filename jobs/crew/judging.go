@@ -43,16 +43,10 @@ func (c *crew) readSubject(unit *claimed) (may, isParked bool) {
 }
 
 // askJudge makes one call for a vote.
-func (c *crew) askJudge(ctx context.Context, unit claimed) (answer protocol.Answer) {
-	start, target := time.Now(), c.Task.Target(unit.Target)
+func (c *crew) askJudge(ctx context.Context, unit claimed) protocol.Answer {
+	target := c.Task.Target(unit.Target)
 	request := tasks.AskJudge(c.Task, target, c.Targets[unit.Target], unit.judging.judge, unit.judging.values, c.LaunchID, unit.ID, unit.judging.asked+1)
-	if c.contain("read a judge's answer", func() { answer = c.Models.Ask(ctx, request) }) {
-		answer = protocol.Answer{
-			Status: protocol.Failed, ErrorCode: codeInternal, Latency: time.Since(start),
-			ErrorMessage: "The answer could not be read because of an internal error",
-		}
-	}
-	return answer
+	return c.send(ctx, c.Models, request)
 }
 
 // maxSaid is how many bytes of what a judge says in one vote are kept.
