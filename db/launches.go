@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"wending/db/outbox"
 	"wending/db/pg"
 )
 
@@ -93,8 +94,10 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 	for place, target := range n.Targets {
 		numbers[place], origins[place], intervals[place] = int64(target.Number), target.Origin, target.CallInterval.Microseconds()
 	}
-	_, err = tx.ExecContext(ctx, insertTargets, id, numbers, origins, intervals)
-	return id, pg.Classify("store the launch's targets", err)
+	if _, err = tx.ExecContext(ctx, insertTargets, id, numbers, origins, intervals); err != nil {
+		return id, pg.Classify("store the launch's targets", err)
+	}
+	return id, outbox.MarkPushing(ctx, tx, id)
 }
 
 // RunsLeft returns how many calls a launch of the kind would make now, those to judges included, 0 where the task's state does
@@ -637,6 +640,9 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := storeStatistics(ctx, tx, id, launch.TaskID); err != nil {
 			return err
 		}
+		if err := outbox.Ended(ctx, tx, id); err != nil {
+			return err
+		}
 		// Last: it locks the origins, and claims of other tasks wait for that.
 		if err := refreshOrigins(ctx, tx, id); err != nil {
 			return err
@@ -680,6 +686,9 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 			return err
 		}
 		if err := storeStatistics(ctx, tx, id, taskID); err != nil {
+			return err
+		}
+		if err := outbox.Ended(ctx, tx, id); err != nil {
 			return err
 		}
 		if err := refreshOrigins(ctx, tx, id); err != nil {

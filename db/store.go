@@ -36,7 +36,7 @@ func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 // Actor is the origin of a request: there are no accounts yet, so an address and a channel.
 type Actor struct {
 	Address string
-	// Via is "page" or "api"; empty means unknown.
+	// Via is "page", "api" or "schedule"; empty means unknown.
 	Via string
 }
 

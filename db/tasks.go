@@ -11,6 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"wending/db/outbox"
 	"wending/db/pg"
 )
 
@@ -84,6 +85,8 @@ type Task struct {
 	Final *TaskStatistics `db:"statistics"`
 	// Unsuccessful is how many current runs did not succeed.
 	Unsuccessful int `db:"-"`
+	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people made.
+	ScheduleID *uuid.UUID `db:"schedule_id"`
 	// CreatedBy is the address that created the task; empty for tasks of older versions.
 	CreatedBy   string     `db:"created_by"`
 	CreatedAt   time.Time  `db:"created_at"`
@@ -130,7 +133,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
 		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
-		t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
+		t.schedule_id, t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
 // listedTasks are the tasks of $1 (an array of ids), newest first, as they are stored, with the newest launch: a
@@ -184,6 +187,8 @@ const countTurns = `
 type NewTask struct {
 	Task  Task // ID, settings and dataset; state, progress and times are the database's
 	Items []NewItem
+	// Channels are told what becomes of it; nil means those that are told by default.
+	Channels *[]uuid.UUID
 	// Launch is the first launch; nil makes the task a draft.
 	Launch *NewLaunch
 	By     Actor
@@ -211,34 +216,39 @@ const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
 		question_column, answer_column, dataset_id, dataset_version, variable_names, total_items, total_variants,
-		total_conversations, on_turn_failure, created_by)
+		total_conversations, on_turn_failure, schedule_id, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
 		:question_column, :answer_column, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :created_by)`
+		:total_conversations, :on_turn_failure, :schedule_id, :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
 func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, err error) {
-	task := n.row()
-	task.CreatedBy = n.By.Address
 	err = s.db.InTx(ctx, "create the task", func(tx *sqlx.Tx) error {
-		if _, err := tx.NamedExecContext(ctx, insertTask, task); err != nil {
-			return pg.Classify("store the task", err)
-		}
-		if err := replaceTargets(ctx, tx, task); err != nil {
-			return err
-		}
-		if err := InsertItems(ctx, tx, task.ID, n.Items); err != nil {
-			return err
-		}
-		if n.Launch == nil {
-			return nil
-		}
-		launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: task.ID, Kind: LaunchSubmit, NewLaunch: *n.Launch})
+		launchID, err = CreateTaskIn(ctx, tx, n)
 		return err
 	})
 	return launchID, err
+}
+
+// CreateTaskIn is CreateTask within its caller's transaction.
+func CreateTaskIn(ctx context.Context, tx *sqlx.Tx, n NewTask) (launchID uuid.UUID, err error) {
+	task := n.row()
+	task.CreatedBy = n.By.Address
+	if _, err := tx.NamedExecContext(ctx, insertTask, task); err != nil {
+		return uuid.Nil, pg.Classify("store the task", err)
+	}
+	if err := replaceTargets(ctx, tx, task); err != nil {
+		return uuid.Nil, err
+	}
+	if err := outbox.SetChannels(ctx, tx, task.ID, n.Channels); err != nil {
+		return uuid.Nil, err
+	}
+	if err := InsertItems(ctx, tx, task.ID, n.Items); err != nil || n.Launch == nil {
+		return uuid.Nil, err
+	}
+	return insertLaunch(ctx, tx, newLaunchRow{TaskID: task.ID, Kind: LaunchSubmit, NewLaunch: *n.Launch})
 }
 
 const updateDraft = `
@@ -262,6 +272,9 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 			return err
 		}
 		if err := replaceTargets(ctx, tx, task); err != nil {
+			return err
+		}
+		if err := outbox.SetChannels(ctx, tx, task.ID, n.Channels); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_items WHERE task_id = $1`, task.ID); err != nil {

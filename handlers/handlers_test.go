@@ -39,9 +39,13 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/blob"
+	"wending/jobs/courier"
 	"wending/jobs/guard"
+	"wending/jobs/notify"
+	"wending/jobs/schedules"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
+	"wending/views/text"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -109,7 +113,10 @@ func newSiteWith(t testing.TB, lanes int) *site {
 		s.reports.Add(1)
 		fmt.Fprintln(&s.told, err, tags)
 	}
-	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard, Sealer: sealer, Files: files,
+	sender, err := notify.NewSender(guard, "", "")
+	require.NoError(t, err)
+	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard,
+		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files,
 		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
 		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
 	require.NoError(t, err)
@@ -121,9 +128,18 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	require.NoError(t, err)
 	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if lanes > 0 {
+		texts, err := text.NewCatalogue()
+		require.NoError(t, err)
+		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender, PublicURL: "https://wending.example", Texts: texts, Log: log}
+		announcer := &courier.Announcer{Courier: messenger}
+		scheduler := &schedules.Scheduler{Store: s.store, Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}, Log: log}
 		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
+			Chores:  []jobs.Chore{{Name: "fire", Do: scheduler.Fire}, {Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
 			Metrics: jobs.NewMetrics(registry, queue), Report: report, Log: log})
 		ctx, cancel := context.WithCancel(context.Background())
+		told := make(chan struct{})
+		go func() { defer close(told); messenger.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-told })
 		left := make(chan error, 1)
 		go func() { left <- worker.Run(ctx) }()
 		t.Cleanup(func() { cancel(); <-left })

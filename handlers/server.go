@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"wending/db"
 	entries "wending/db/library"
 	"wending/db/monitor"
+	"wending/db/outbox"
 	"wending/handlers/admission"
 	"wending/handlers/api"
 	"wending/handlers/fault"
@@ -32,6 +32,7 @@ import (
 	"wending/jobs/blob"
 	"wending/jobs/guard"
 	"wending/jobs/library"
+	"wending/jobs/notify"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -48,7 +49,10 @@ type Config struct {
 	Models     *agent.Client
 	Guard      *guard.Guard
 	ModelGuard *guard.Guard
-	Sealer     *secret.Sealer
+	// Sender reaches channels, where NotifyGuard lets it.
+	Sender      *notify.Sender
+	NotifyGuard *guard.Guard
+	Sealer      *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk
 	// Defaults are the settings of a task whose creator does not set them.
@@ -105,7 +109,7 @@ func New(config Config) (*Server, error) {
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
-		DefaultRate: s.Defaults.RateLimit, Log: s.Log,
+		Sender: s.Sender, Outbox: outbox.New(s.Store.Pool()), DefaultRate: s.Defaults.RateLimit, Log: s.Log,
 	}
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}
@@ -131,8 +135,7 @@ func New(config Config) (*Server, error) {
 func (s *Server) mount(e *echo.Echo) {
 	plain := e.Group("")
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
-	checkURL := func(u *url.URL) error { return s.Guard.CheckURL(u) }
-	checkModelURL := func(u *url.URL) error { return s.ModelGuard.CheckURL(u) }
+	check := form.Check{URL: s.Guard.CheckURL, Model: s.ModelGuard.CheckURL, Channel: s.NotifyGuard.CheckURL}
 
 	plain.Match([]string{http.MethodGet, http.MethodHead}, paths.Health, s.health)
 	if s.Registry != nil {
@@ -140,11 +143,11 @@ func (s *Server) mount(e *echo.Echo) {
 	}
 	compressed.Match([]string{http.MethodGet, http.MethodHead}, static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	s.pages = web.Register(compressed, plain, web.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, CheckURL: checkURL, CheckModelURL: checkModelURL,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, CheckURL: checkURL, CheckModelURL: checkModelURL,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })

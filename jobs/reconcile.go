@@ -49,7 +49,25 @@ func (w *Worker) lead(ctx context.Context) error {
 			}
 		})
 	}
+	if led {
+		w.doChores(ctx)
+	}
 	return err
+}
+
+// doChores does the chores that are not being done, each aside: they take as long as they take.
+func (w *Worker) doChores(ctx context.Context) {
+	for n, chore := range w.Chores {
+		if !w.atWork[n].CompareAndSwap(false, true) {
+			continue
+		}
+		w.aside.Go(func() {
+			defer w.atWork[n].Store(false)
+			if err := w.contain(chore.Name, func() error { return chore.Do(ctx) }); err != nil && ctx.Err() == nil {
+				w.Log.WarnContext(ctx, "could not "+chore.Name+", will retry", "error", err)
+			}
+		})
+	}
 }
 
 // assessEnded assesses tasks that ended before all their questions were assessed: those of earlier versions, and those

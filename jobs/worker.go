@@ -46,8 +46,9 @@ type Worker struct {
 	// aside runs potentially slow work alongside reconcile; isAside keeps it from running twice at once.
 	aside   sync.WaitGroup
 	isAside atomic.Bool
-	// isAssessing keeps ended tasks from being assessed twice at once.
+	// isAssessing keeps ended tasks from being assessed twice at once, atWork each of the Chores.
 	isAssessing atomic.Bool
+	atWork      []atomic.Bool
 }
 
 // heartbeat is the result of the last successful heartbeat.
@@ -56,6 +57,13 @@ type heartbeat struct {
 	at    time.Time
 	// othersCaughtUpAt is when the other workers have also had time to send a heartbeat after a database outage.
 	othersCaughtUpAt time.Time
+}
+
+// Chore is something that is done again and again. It may run in two processes at once, when the one that does it changes.
+type Chore struct {
+	// Name says what is done, for the log.
+	Name string
+	Do   func(ctx context.Context) error
 }
 
 // WorkerConfig is what a Worker is made from.
@@ -69,6 +77,8 @@ type WorkerConfig struct {
 	Models  *agent.Client
 	Sealer  *secret.Sealer
 	Metrics *Metrics
+	// Chores are done by one worker for all, once a second.
+	Chores []Chore
 	// MaxActiveTasks is how many tasks run at once; zero means any number.
 	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
@@ -85,7 +95,7 @@ const drainTime = 30 * time.Second
 func NewWorker(config WorkerConfig) *Worker {
 	w := &Worker{
 		WorkerConfig: config, id: uuid.New(), leaving: make(chan struct{}), holdings: crew.NewHoldings(),
-		slots: make(chan struct{}, config.Lanes),
+		slots: make(chan struct{}, config.Lanes), atWork: make([]atomic.Bool, len(config.Chores)),
 	}
 	if w.Report == nil {
 		w.Report = func(error, map[string]string) {}

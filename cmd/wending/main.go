@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // schedules have time zones, and not every image has their files
 
 	"github.com/alecthomas/kong"
 	"github.com/joho/godotenv"

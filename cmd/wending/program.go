@@ -25,9 +25,13 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
+	"wending/jobs/courier"
 	"wending/jobs/guard"
+	"wending/jobs/notify"
+	"wending/jobs/schedules"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
+	"wending/views/text"
 )
 
 // poolSize is how many connections a process keeps to the database; lanes share them.
@@ -48,10 +52,15 @@ type program struct {
 	modelGuard *guard.Guard
 	models     *agent.Client
 	agents     *agent.Client
-	sealer     *secret.Sealer
-	registry   *prometheus.Registry
-	metrics    *jobs.Metrics
-	demoURL    string
+	// notifyGuard and sender are those of channels, texts what they are told in.
+	notifyGuard *guard.Guard
+	sender      *notify.Sender
+	texts       *text.Catalogue
+	publicURL   string
+	sealer      *secret.Sealer
+	registry    *prometheus.Registry
+	metrics     *jobs.Metrics
+	demoURL     string
 	// demoModelsURL is the base URL of the demo's models.
 	demoModelsURL string
 	log           *slog.Logger
@@ -112,6 +121,12 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 		if err := sentry.Init(sentry.ClientOptions{Dsn: s.SentryDSN, Release: buildVersion()}); err != nil {
 			return nil, fmt.Errorf("SENTRY_DSN: %w", err)
 		}
+	}
+	if p.publicURL, err = s.publicURL(); err != nil {
+		return nil, err
+	}
+	if p.texts, err = text.NewCatalogue(); err != nil {
+		return nil, err
 	}
 	if err := p.connectAgents(e); err != nil {
 		return nil, err
@@ -176,7 +191,12 @@ func (p *program) connectAgents(e endpoints) (err error) {
 		return fmt.Errorf("MODEL_API_ALLOWLIST: %w", err)
 	}
 	p.models = agent.NewClient(p.modelGuard, "")
-	return nil
+	config.Allowlist, config.Always = s.NotifyList, nil
+	if p.notifyGuard, err = guard.New(config); err != nil {
+		return fmt.Errorf("NOTIFY_ALLOWLIST: %w", err)
+	}
+	p.sender, err = notify.NewSender(p.notifyGuard, s.SMTPURL, s.SMTPFrom)
+	return err
 }
 
 func (p *program) close() {
@@ -185,6 +205,9 @@ func (p *program) close() {
 	}
 	if p.models != nil {
 		p.models.Close()
+	}
+	if p.sender != nil {
+		p.sender.Close()
 	}
 	if p.queue != nil {
 		_ = p.queue.Close()
@@ -208,11 +231,25 @@ func report(err error, tags map[string]string) {
 	}
 }
 
-func (p *program) worker() *jobs.Worker {
-	return jobs.NewWorker(jobs.WorkerConfig{
+// work runs launches, fires schedules and tells channels, until ctx ends.
+func (p *program) work(ctx context.Context) error {
+	rates := &tasks.Service{
+		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling, DefaultRate: p.defaults.RateLimit, Log: p.log,
+	}
+	scheduler := &schedules.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
+	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, PublicURL: p.publicURL, Texts: p.texts, Log: p.log}
+	announcer := &courier.Announcer{Courier: messenger}
+	worker := jobs.NewWorker(jobs.WorkerConfig{
+		Chores: []jobs.Chore{
+			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
+		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
 		MaxActiveTasks: p.settings.MaxActive, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
 	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return worker.Run(ctx) })
+	group.Go(func() error { messenger.Run(ctx); return nil })
+	return group.Wait()
 }
 
 // serve answers requests until ctx ends, then lets those in flight finish.
@@ -223,7 +260,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
-		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sealer: p.sealer, Files: files,
+		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files,
 		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.hosts(),
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
 	})

@@ -27,6 +27,10 @@ type Settings struct {
 	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream ($AGENT_USE_STREAM)."`
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
 	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Where saved models may be, written as the agents' allowlist ($MODEL_API_ALLOWLIST)."`
+	NotifyList   string `name:"notify-allowlist" from:"NOTIFY_ALLOWLIST" help:"Where channels may be, written as the agents' allowlist ($NOTIFY_ALLOWLIST)."`
+	PublicURL    string `name:"public-url" from:"PUBLIC_URL" help:"Where people find the site, for the links in messages ($PUBLIC_URL)."`
+	SMTPURL      string `name:"smtp-url" from:"SMTP_URL" help:"Who takes e-mails: smtp:// or smtps://user:password@host:port ($SMTP_URL)."`
+	SMTPFrom     string `name:"smtp-from" from:"SMTP_FROM" help:"The sender of e-mails ($SMTP_FROM)."`
 	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
 	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers, payloads and queries; if unset, a key is generated in the data folder ($SECRET_KEY)."`
 	PreviousKey  string `name:"secret-key-previous" from:"SECRET_KEY_PREVIOUS" help:"What SECRET_KEY was before: it still opens what it sealed ($SECRET_KEY_PREVIOUS)."`
@@ -78,6 +82,18 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,
 		Concurrency: min(s.Concurrency, 64), UseStream: s.AgentStream, RateLimit: s.RateLimit,
 	}, nil
+}
+
+// publicURL checks PUBLIC_URL and returns it without a slash at its end.
+func (s Settings) publicURL() (string, error) {
+	if s.PublicURL == "" {
+		return "", nil
+	}
+	u, err := url.Parse(s.PublicURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", fmt.Errorf("PUBLIC_URL is %q, but must be an address such as https://wending.example", s.PublicURL)
+	}
+	return strings.TrimRight(s.PublicURL, "/"), nil
 }
 
 // hosts are the names of ALLOWED_HOSTS.

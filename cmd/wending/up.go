@@ -62,7 +62,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.worker().Run(ctx) })
+	group.Go(func() error { return p.work(ctx) })
 	group.Go(func() error { return p.serve(ctx, stdout) })
 	group.Go(func() error { // exit and let the supervisor restart us; work resumes from the database
 		select {

@@ -24,7 +24,7 @@ func (workerCommand) Run(ctx context.Context, s *Settings, log *slog.Logger) err
 	}
 	defer p.close()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.worker().Run(ctx) })
+	group.Go(func() error { return p.work(ctx) })
 	if s.MetricsAddr != "" {
 		listener, err := net.Listen("tcp", s.MetricsAddr)
 		if err != nil {

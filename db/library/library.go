@@ -1,6 +1,6 @@
-// Package library stores what is saved to be used in tasks: providers and their models, agents, prompts, datasets and
-// evaluators.
-// Tasks keep copies: nothing here reaches one that exists.
+// Package library stores what is saved to be used in tasks: providers and their models, agents, prompts, datasets,
+// evaluators, channels and schedules.
+// Tasks keep copies of all but channels: nothing else here reaches one that exists.
 package library
 
 import (
@@ -143,6 +143,60 @@ type EvaluatorVersion struct {
 	SavedAt time.Time       `db:"saved_at"`
 }
 
+// Channel is a row of channels: where people and programs are told what became of a task.
+type Channel struct {
+	Entry
+	Kind string `db:"kind"`
+	// URL is what may be shown of the address, which SealedURL has whole; both are empty for an e-mail.
+	URL       string `db:"url"`
+	SealedURL []byte `db:"sealed_url"`
+	// Recipients are the addresses of an e-mail, joined by commas.
+	Recipients   string         `db:"recipients"`
+	SealedSecret []byte         `db:"sealed_secret"`
+	Events       pq.StringArray `db:"events"`
+	Lang         string         `db:"lang"`
+	// IsDefault makes it a channel of every new task that names none.
+	IsDefault bool `db:"is_default"`
+	Test
+}
+
+// Schedule is a row of schedules: a task that is copied and run at times that a cron expression names.
+type Schedule struct {
+	Entry
+	// TaskID is the task that is copied; nil if it is gone.
+	TaskID *uuid.UUID `db:"task_id"`
+	// Cron has five fields, which Timezone (a name of the IANA) gives their meaning.
+	Cron      string `db:"cron"`
+	Timezone  string `db:"timezone"`
+	IsEnabled bool   `db:"is_enabled"`
+	// Channels are those of the copies; nil means those of the task.
+	Channels *pq.StringArray `db:"channels"`
+	// AlertMetric is what is watched; nil means nothing. AlertBelow is the limit, nil for none; AlertsWorse watches for being
+	// significantly worse than the firings before.
+	AlertMetric *string  `db:"alert_metric"`
+	AlertBelow  *float64 `db:"alert_below"`
+	AlertsWorse bool     `db:"alerts_worse"`
+	// NextAt is when it fires next; nil while it is not planned.
+	NextAt *time.Time `db:"next_at"`
+}
+
+// IDs are ids as a row has them.
+func IDs(ids []uuid.UUID) *pq.StringArray {
+	list := make(pq.StringArray, len(ids))
+	for n, id := range ids {
+		list[n] = id.String()
+	}
+	return &list
+}
+
+// Recipients are the addresses of an e-mail; nil for other kinds of channels.
+func Recipients(c Channel) []string {
+	if c.Recipients == "" {
+		return nil
+	}
+	return strings.Split(c.Recipients, ",")
+}
+
 // table is one kind of entry: its name, its columns beside those of an Entry, where its rows come from, and what uses one
 // of them (as a subquery over the id $1).
 type table[T any] struct {
@@ -200,6 +254,10 @@ var (
 		`SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE dataset_id = $1`)
 	evaluators = newTable[Evaluator]("evaluators", nil, evaluatorVersion, strings.ReplaceAll(newestVersion, "%s", "evaluator_versions"),
 		taskUses+`(SELECT task_id FROM task_evaluators WHERE evaluator_id = $1)`)
+	channels = newTable[Channel]("channels", []string{"kind", "url", "sealed_url", "recipients", "sealed_secret", "events", "lang", "is_default", "tested_at", "test_code"},
+		"", "", taskUses+`(SELECT task_id FROM task_channels WHERE channel_id = $1)`)
+	schedules = newTable[Schedule]("schedules", []string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse", "next_at"},
+		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`)
 )
 
 // Library reads and writes entries.
@@ -211,6 +269,8 @@ type Library struct {
 	Prompts    Kind[Prompt]
 	Datasets   Kind[Dataset]
 	Evaluators Kind[Evaluator]
+	Channels   Kind[Channel]
+	Schedules  Kind[Schedule]
 }
 
 // New returns the library of a store.
@@ -218,7 +278,8 @@ func New(store *db.Store) Library {
 	pool := store.Pool()
 	return Library{
 		pool, Kind[Provider]{pool, providers}, Kind[Model]{pool, models}, Kind[Agent]{pool, agents}, Kind[Prompt]{pool, prompts}, Kind[Dataset]{pool, datasets},
-		Kind[Evaluator]{pool, evaluators},
+		Kind[Evaluator]{pool, evaluators}, Kind[Channel]{pool, channels},
+		Kind[Schedule]{pool, schedules},
 	}
 }
 

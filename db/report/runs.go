@@ -79,6 +79,17 @@ func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit in
 	return run, db.NotFound(db.KindRun, pg.Classify("read the run", err))
 }
 
+// EachWholeRun calls yield with the runs of these ids and their whole responses, in the order of the ids.
+func (r Report) EachWholeRun(ctx context.Context, runIDs []int64, yield func(WholeRun) error) error {
+	const query = `
+		SELECT ` + RunColumns + `, r.response_body, i.question_id, i.question, i.series, i.turn
+		FROM evaluation_runs r
+		JOIN evaluation_items i ON i.id = r.item_id
+		WHERE r.id = ANY ($1)
+		ORDER BY r.id`
+	return pg.EachRow(ctx, r.db, "read runs", query, []any{pq.Int64Array(runIDs)}, yield)
+}
+
 // RunResponse returns the exact bytes of one run's response, or ErrNotFound if the task has no such run.
 func (r Report) RunResponse(ctx context.Context, taskID uuid.UUID, runID int64) ([]byte, error) {
 	const query = `

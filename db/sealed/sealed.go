@@ -139,6 +139,7 @@ type libraryPlace struct{ table, name string }
 var libraryPlaces = []libraryPlace{
 	{"providers", "key"}, {"providers", "headers"}, {"models", "parameters"},
 	{"agents", "query"}, {"agents", "headers"}, {"agents", "payload"}, {"agents", "template"},
+	{"channels", "url"}, {"channels", "secret"},
 }
 
 // ResealLibrary is Reseal for the library's entries. again gets a sealed value and whom it was sealed for, and returns nil

@@ -19,14 +19,19 @@ type Filter struct {
 	Drafts, WithoutDrafts bool
 	// NameContains is matched anywhere in the name, without regard to case.
 	NameContains string
+	// WithoutCopies leaves out what schedules made; CopiesOf takes what one made, uuid.Nil all.
+	WithoutCopies bool
+	CopiesOf      uuid.UUID
 	// Except is a task that does not match; uuid.Nil excludes none.
 	Except uuid.UUID
 }
 
 // IsZero reports whether the filter takes all tasks.
-func (f Filter) IsZero() bool { return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" }
+func (f Filter) IsZero() bool {
+	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil
+}
 
-// where returns the condition for tasks that match, of the table t; its parameters are :statuses, :name and :except.
+// where returns the condition for tasks that match, of the table t; its parameters are :statuses, :name, :schedule and :except.
 func (f Filter) where() string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 	var kinds []string
@@ -46,6 +51,12 @@ func (f Filter) where() string {
 	}
 	if f.NameContains != "" {
 		condition += ` AND t.task_name ILIKE :name`
+	}
+	if f.WithoutCopies {
+		condition += ` AND t.schedule_id IS NULL`
+	}
+	if f.CopiesOf != uuid.Nil {
+		condition += ` AND t.schedule_id = :schedule`
 	}
 	if f.Except != uuid.Nil {
 		condition += ` AND t.id <> :except`
@@ -71,7 +82,7 @@ func Tasks(ctx context.Context, store *db.Store, filter Filter, page db.Page) (t
 		IDs   pq.StringArray
 	}
 	err = pg.GetNamed(ctx, store.Pool(), &found, list, map[string]any{
-		"statuses": pq.Array(filter.Statuses), "name": db.Containing(filter.NameContains), "except": filter.Except, "size": page.Size, "offset": page.Offset(),
+		"statuses": pq.Array(filter.Statuses), "name": db.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
 	})
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)

@@ -5,7 +5,6 @@ package api
 import (
 	"context"
 	"log/slog"
-	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -16,6 +15,7 @@ import (
 	"wending/db/monitor"
 	shelf "wending/handlers/api/library"
 	"wending/handlers/fault"
+	"wending/handlers/form"
 	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -32,9 +32,7 @@ type Config struct {
 	Progress *live.Hub[uuid.UUID, monitor.Progress]
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// CheckURL refuses agents that may not be called, CheckModelURL models.
-	CheckURL      func(*url.URL) error
-	CheckModelURL func(*url.URL) error
+	Check    form.Check
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	// Failed logs and reports an internal error.
@@ -64,7 +62,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerReviews(whole)
 	h.registerComparison(whole)
 	h.registerStreams(stream)
-	shelf.Register(whole, stream, shelf.Config{Library: h.Library, CheckURL: h.CheckURL, CheckModelURL: h.CheckModelURL, Failed: h.Failed})
+	shelf.Register(whole, stream, shelf.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
 		delete(document.Components.Schemas.Map(), unused)
 	}

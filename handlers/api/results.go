@@ -72,7 +72,7 @@ func newRun(r db.Run, task db.Task, turn turn) Run {
 	}
 	return Run{
 		turn: turn, SessionID: session, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
-		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: rest.NewEvaluations(r.Evaluations, task.Evaluators), Variant: r.Variant,
+		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: tasks.Verdicts(r.Evaluations, task.Evaluators), Variant: r.Variant,
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
 		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}

@@ -356,7 +356,7 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
 			},
-			Evaluations: rest.NewEvaluations(run.Evaluations, task.Evaluators),
+			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators),
 		})
 	}
 	return item, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/db/tasklist"
@@ -60,6 +61,8 @@ type detail struct {
 	Summary
 	Variants        []Variant         `json:"variants"`
 	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"What judges the answers"`
+	Channels        []uuid.UUID       `json:"channels" doc:"Who is told what becomes of it"`
+	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"The schedule that made it; null: a person did"`
 	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
 	AgentModel      *string           `json:"agent_model" example:"v1.2"`
@@ -102,7 +105,7 @@ func ShownURL(task db.Task) string {
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	target := typed(task)
 	return detail{
-		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), TotalRuns: task.TotalRuns(),
+		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
 		AgentURL: ShownURL(task), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit,
@@ -140,6 +143,7 @@ type librarySelection struct {
 	Agents  []string `json:"agents,omitempty" doc:"Saved agents, by their ids"`
 	// Evaluators are at most ten.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
+	Channels   []string `json:"channels,omitempty" doc:"Saved channels, by their ids; without the field those that are told by default"`
 }
 
 // changeFields are the fields of taskFields that replace those of the task that is copied; none is required.
@@ -314,7 +318,9 @@ func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, e
 	if err != nil {
 		return nil, err
 	}
-	return &taskOutput{Body: newDetail(task, statistics)}, nil
+	body := newDetail(task, statistics)
+	body.Channels, err = h.Tasks.Channels(ctx, task.ID)
+	return &taskOutput{Body: body}, err
 }
 
 func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, error) {

@@ -265,6 +265,23 @@ func Headers() Limit { return Limit{key: "error.range.headers"} }
 // Saved allows what is in the library.
 func Saved() Limit { return Limit{key: "error.range.saved"} }
 
+// WebhookSecret allows a secret of Standard Webhooks.
+func WebhookSecret() Limit { return Limit{key: "error.range.webhook_secret"} }
+
+// Addresses allows up to so many e-mail addresses.
+func Addresses(most int) Limit { return Limit{"error.range.addresses", map[string]any{"Max": most}} }
+
+// Task allows the id of a task.
+func Task() Limit { return Limit{key: "error.range.task"} }
+
+// Cron allows a cron expression, CronNever asks for one that names a time that comes, Timezone allows a name of the IANA's database.
+func Cron() Limit      { return Limit{key: "error.range.cron"} }
+func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
+func Timezone() Limit  { return Limit{key: "error.range.timezone"} }
+
+// AlertLimit allows what an alert is given for.
+func AlertLimit() Limit { return Limit{key: "error.range.alert"} }
+
 // NonEmpty allows one value that is not empty.
 func NonEmpty() Limit { return Limit{key: "error.range.one"} }
 

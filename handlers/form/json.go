@@ -16,7 +16,7 @@ const maxJSONBytes = 4 << 20
 // readJSON reads a JSON object as if it were a form: texts as they are, numbers and truth values as they are written,
 // objects as their JSON, lists of texts joined by commas, null as an empty text.
 func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
-	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, IsJSON: true, leave: func() {}}
+	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true, leave: func() {}}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
 	if err != nil {
 		return nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
@@ -29,6 +29,8 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 		form.Values[name] = formValue(member)
 		if first := bytes.TrimSpace(member); first[0] != '"' && first[0] != 'n' {
 			form.notTexts[name] = true
+		} else if first[0] == 'n' {
+			form.nulls[name] = true
 		}
 	}
 	return form, nil
@@ -49,7 +51,7 @@ func formValue(member json.RawMessage) string {
 }
 
 // lists are the fields that may be repeated.
-var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true}
+var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "events": true}
 
 // set stores a field: a list takes every value, other fields the last.
 func (u *Upload) set(name, value string) {
@@ -68,6 +70,9 @@ func (u *Upload) List(name string) (values []string) {
 	}
 	return values
 }
+
+// isNull reports whether a field of a form that was written as JSON is null there.
+func (u *Upload) isNull(name string) bool { return u.nulls[name] }
 
 // Has reports whether a field was sent.
 func (u *Upload) Has(name string) bool {

@@ -14,12 +14,17 @@ import (
 	"wending/jobs/secret"
 )
 
+// Check refuses addresses that may not be called.
+type Check struct {
+	// URL refuses those of agents, Model of models, Channel of channels.
+	URL, Model, Channel func(*url.URL) error
+}
+
 // Saver checks forms for entries of the library and stores what they say. row is the entry that a form changes, nil for a
 // new one. Every method returns the entry's id, or what is wrong with the form.
 type Saver struct {
 	Library *library.Service
-	// CheckURL refuses agents that may not be called, CheckModelURL models.
-	CheckURL, CheckModelURL func(*url.URL) error
+	Check   Check
 }
 
 // Opened hides that a secret cannot be opened, because the key has changed: what is in clear can still be seen.
@@ -52,7 +57,7 @@ func (s Saver) Provider(ctx context.Context, row *entries.Provider, f *Upload) (
 	if err != nil {
 		return uuid.Nil, nil, err
 	}
-	p, faults := Provider(f, base, s.CheckModelURL)
+	p, faults := Provider(f, base, s.Check.Model)
 	if len(faults) > 0 {
 		return uuid.Nil, faults, nil
 	}
@@ -94,7 +99,7 @@ func (s Saver) ReadAgent(row *entries.Agent, f *Upload) (a library.Agent, faults
 	if err != nil {
 		return a, nil, err
 	}
-	a, faults = Agent(f, base, s.CheckURL)
+	a, faults = Agent(f, base, s.Check.URL)
 	return a, faults, nil
 }
 

@@ -37,6 +37,7 @@ type Library interface {
 	Prompt(ctx context.Context, r library.Reference) (tasks.NewPrompt, error)
 	Evaluator(ctx context.Context, r library.Reference) (tasks.NewEvaluator, error)
 	Dataset(ctx context.Context, r library.Reference) (entries.Dataset, error)
+	Channel(ctx context.Context, id uuid.UUID) (entries.Channel, error)
 	ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error)
 }
 
@@ -75,6 +76,9 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
 	c.rate()
 	c.turnFailure()
+	if channels := c.channels(ctx, rules.Library.Channel); channels != nil {
+		c.n.Channels = channels
+	}
 	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
 	if len(c.faults) == 0 && (c.n.VariantCount() > tasks.MaxVariants || c.n.Calls()+c.n.JudgeCalls() > tasks.MaxCalls) {
 		c.fail("", fault.New("TASK_TOO_LARGE"))

@@ -28,6 +28,8 @@ type Upload struct {
 	IsJSON bool
 	// notTexts are the members of that JSON that are neither texts nor null.
 	notTexts map[string]bool
+	// nulls are those that are null.
+	nulls map[string]bool
 	// File is nil if none came.
 	File *File
 	// Refused is why nothing that a file takes may be done for this form now.

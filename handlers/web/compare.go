@@ -341,7 +341,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := p.Tasks.CopySettings(task)
+	n, err := p.Tasks.CopySettings(c.Request().Context(), task)
 	if err != nil {
 		return err
 	}

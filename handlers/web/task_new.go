@@ -89,7 +89,7 @@ func (p *Pages) newTask(c echo.Context) error {
 	if submitted.Refused != nil {
 		return submitted.Refused
 	}
-	n, err := p.Tasks.CopySettings(source)
+	n, err := p.Tasks.CopySettings(c.Request().Context(), source)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	}
 	if submitted.Refused != nil {
 		s.system = submitted.Refused
-		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.CheckURL, Library: p.Library})
+		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.Check.URL, Library: p.Library})
 		return s, nil
 	}
 	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
@@ -169,7 +169,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			if submitted.File == nil && submitted.Value("dataset_token") == form.SourceToken {
 				base, s.system = p.Tasks.Copy(ctx, source)
 			} else {
-				base, s.system = p.Tasks.CopySettings(source)
+				base, s.system = p.Tasks.CopySettings(ctx, source)
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			defer func() { submitted.File = nil }() // it is staged already
 		}
 	}
-	rules := form.Rules{CheckURL: p.CheckURL, Library: p.Library, SealedHeaders: p.openHeaders(c, submitted)}
+	rules := form.Rules{CheckURL: p.Check.URL, Library: p.Library, SealedHeaders: p.openHeaders(c, submitted)}
 	s.task, s.faults = form.Task(ctx, submitted, base, rules)
 	return s, nil
 }

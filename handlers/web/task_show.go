@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 
@@ -17,7 +16,6 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/blob"
 	"wending/views/paths"
 	"wending/views/questions"
 	"wending/views/system"
@@ -242,9 +240,6 @@ func (p *Pages) downloadDataset(c echo.Context) error {
 		return err
 	}
 	file, questions, err := p.Tasks.DatasetFile(c.Request().Context(), task)
-	if errors.Is(err, blob.ErrNotFound) {
-		return fault.New("NOT_FOUND").WithCause(err)
-	}
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -39,8 +38,7 @@ type Config struct {
 	Library *saved.Service
 	Agents  *agent.Client
 	Sealer  *secret.Sealer
-	// CheckURL refuses agents that may not be called, CheckModelURL models.
-	CheckURL, CheckModelURL func(*url.URL) error
+	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays; empty means none runs.
@@ -108,7 +106,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	p.registerActions(compressed)
 	compressed.POST("/tasks/:taskId/delete", p.deleteTask)
 	library.Register(compressed, plain, library.Config{
-		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, CheckURL: config.CheckURL, CheckModelURL: config.CheckModelURL,
+		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, Check: config.Check,
 		HasDemo: config.DemoModelsURL != "", Version: config.Version, Failed: config.Failed,
 	})
 	plain.GET("/tasks/:taskId/runs/:runId/text", p.runText)

@@ -103,11 +103,11 @@ func Compare(a, b []Question) (c Comparison) {
 		}
 	}
 	c.OnlyB = slices.DeleteFunc(slices.Clone(b), func(q Question) bool { return taken[q.ID] })
-	c.Agreement = c.change(func(q Question) *float64 { return q.Agreement })
-	c.SuccessRate = c.change(func(q Question) *float64 { return q.SuccessRate })
-	c.LatencyMS = c.change(func(q Question) *float64 { return q.LatencyMS })
-	c.PassShare = c.change(func(q Question) *float64 { return q.PassShare })
-	c.Score = c.change(func(q Question) *float64 { return q.Score })
+	c.Agreement = c.Change(func(q Question) *float64 { return q.Agreement })
+	c.SuccessRate = c.Change(func(q Question) *float64 { return q.SuccessRate })
+	c.LatencyMS = c.Change(func(q Question) *float64 { return q.LatencyMS })
+	c.PassShare = c.Change(func(q Question) *float64 { return q.PassShare })
+	c.Score = c.Change(func(q Question) *float64 { return q.Score })
 	return c
 }
 
@@ -126,7 +126,8 @@ func transition(a, b stability.Level) Transition {
 	return UnstableUnstable
 }
 
-func (c Comparison) change(number func(Question) *float64) Change { return changeOf(c.Pairs, number) }
+// Change is by how much a number of the questions differs.
+func (c Comparison) Change(number func(Question) *float64) Change { return changeOf(c.Pairs, number) }
 
 func changeOf(pairs []Pair, number func(Question) *float64) Change {
 	var ofA, ofB []float64

@@ -159,6 +159,15 @@ func interval(shares []float64, last Judged) Interval {
 // MeanInterval is the interval of the mean of numbers between 0 and 1 (Student's t); nil with fewer than two, or where all
 // are equal.
 func MeanInterval(numbers []float64) Interval {
+	of := AnyInterval(numbers)
+	if of == nil {
+		return nil
+	}
+	return Interval{max(0, of[0]), min(1, of[1])}
+}
+
+// AnyInterval is MeanInterval for numbers that are no shares.
+func AnyInterval(numbers []float64) Interval {
 	if len(numbers) < 2 {
 		return nil
 	}
@@ -168,7 +177,7 @@ func MeanInterval(numbers []float64) Interval {
 	}
 	t := distuv.StudentsT{Sigma: 1, Nu: float64(len(numbers) - 1)}
 	half := t.Quantile(confidence) * deviation / math.Sqrt(float64(len(numbers)))
-	return Interval{max(0, mean-half), min(1, mean+half)}
+	return Interval{mean - half, mean + half}
 }
 
 // Wilson is the score interval of a share of n.

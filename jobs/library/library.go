@@ -21,6 +21,7 @@ import (
 
 	"wending/db"
 	entries "wending/db/library"
+	"wending/db/outbox"
 	"wending/db/sealed"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
@@ -28,6 +29,7 @@ import (
 	"wending/jobs/evaluate"
 	"wending/jobs/guard"
 	"wending/jobs/judge"
+	"wending/jobs/notify"
 	"wending/jobs/protocol"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -42,6 +44,9 @@ type Service struct {
 	// Agents calls agents, Models calls models: each has its own rules about addresses.
 	Agents *agent.Client
 	Models *agent.Client
+	// Sender reaches channels, Outbox has what they were told.
+	Sender *notify.Sender
+	Outbox outbox.Outbox
 	// DefaultRate is the rate limit of targets that have none of their own.
 	DefaultRate string
 	Log         *slog.Logger
@@ -87,6 +92,8 @@ const (
 	payloadPlace    = "/payload"
 	templatePlace   = "/template"
 	queryPlace      = "/query"
+	urlPlace        = "/url"
+	secretPlace     = "/secret"
 )
 
 // seal seals a value unless it is empty.

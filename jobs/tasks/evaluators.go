@@ -10,6 +10,7 @@ import (
 	"wending/db/record"
 	"wending/db/report"
 	"wending/jobs/evaluate"
+	"wending/jobs/export"
 )
 
 // MaxEvaluators is how many evaluators may judge a task's answers.
@@ -126,4 +127,29 @@ func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, la
 		return err
 	}
 	return record.New(store).Rules(ctx, launchID, task.ID, slices.Max(ids), ruled)
+}
+
+// Verdicts are what a task's evaluators say of a run.
+func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) []export.Evaluation {
+	list := make([]export.Evaluation, 0, len(evaluations))
+	for _, one := range evaluations {
+		if one.Number < 1 || one.Number > len(evaluators) {
+			continue
+		}
+		evaluator := evaluators[one.Number-1]
+		e := export.Evaluation{
+			Number: one.Number, EvaluatorID: &evaluator.EvaluatorID, Version: &evaluator.Version, Name: evaluator.Name, Kind: evaluator.Kind,
+			Status: one.Status, Score: one.Score, Passed: one.Passed, Reason: one.Reason,
+		}
+		if one.Version != nil {
+			e.Version = one.Version
+		}
+		e.Ratings, e.IsDefault, e.LatencyMS, e.Cost = one.Ratings, one.IsDefault, one.LatencyMS, one.Cost
+		e.Input, e.Output, e.Total = one.InputTokens, one.OutputTokens, one.TotalTokens
+		if one.ErrorCode != "" {
+			e.ErrorCode, e.Error = &one.ErrorCode, &one.ErrorMessage
+		}
+		list = append(list, e)
+	}
+	return list
 }

@@ -33,8 +33,8 @@ type Questions struct {
 	Columns         dataset.Columns
 }
 
-// DatasetFile returns a file of a task's questions: the one that it was made from, or, with questions that were appended, a
-// CSV file of all. The caller closes it. It returns blob.ErrNotFound if the file is gone.
+// DatasetFile returns a file of a task's questions: the one that it was made from, or a CSV file of all, if some were appended or
+// the file is gone; a schedule's copies have none. The caller closes it.
 func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
 	if task.AppendedItems > 0 {
 		return s.allQuestions(ctx, task)
@@ -45,10 +45,13 @@ func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekClo
 	if errors.Is(err, blob.ErrNotFound) {
 		file, err = s.Files.Open(ctx, pending(key))
 	}
+	if errors.Is(err, blob.ErrNotFound) {
+		return s.allQuestions(ctx, task)
+	}
 	return file, questions, err
 }
 
-// allQuestions writes a CSV file of a task's questions, which the limits of an addition bound.
+// allQuestions writes a CSV file of a task's questions, which the limits of files bound.
 func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
 	questions := Questions{Name: strings.TrimSuffix(task.DatasetName, path.Ext(task.DatasetName)) + ".csv", Extension: "csv"}
 	items, err := addition.New(s.Store).Items(ctx, task.ID)

@@ -21,7 +21,9 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/addition"
 	"wending/db/history"
+	"wending/db/outbox"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/guard"
@@ -126,6 +128,8 @@ type New struct {
 	// questions are put into, none means as they are.
 	Targets []NewTarget
 	Prompts []NewPrompt
+	// Channels are told what becomes of the task; nil means those that are told by default.
+	Channels *[]uuid.UUID
 	// Evaluators judge the answers; their numbers follow from their order.
 	Evaluators []NewEvaluator
 	// Untested are the names of the targets whose last test failed.
@@ -207,7 +211,7 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 	}
 	s.moveFiles(ctx, pending(id.String()), id.String())
 	s.Log.InfoContext(ctx, "task created", "task_id", id, "items", len(record.Items), "is_draft", n.IsDraft)
-	s.wake(ctx, id, launchID)
+	s.Wake(ctx, id, launchID)
 	return id, nil
 }
 
@@ -227,13 +231,13 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 		return err
 	}
 	s.Log.InfoContext(ctx, "draft replaced", "task_id", id, "items", len(record.Items), "is_draft", n.IsDraft)
-	s.wake(ctx, id, launchID)
+	s.Wake(ctx, id, launchID)
 	return nil
 }
 
 // record is the task as the store takes it.
 func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
-	record := db.NewTask{By: by, Task: db.Task{
+	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
 		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure,
@@ -370,7 +374,7 @@ func (s *Service) begin(
 		return task, err
 	}
 	s.Log.InfoContext(ctx, done, append([]any{"task_id", task.ID, "launch_id", launchID}, values...)...)
-	s.wake(ctx, task.ID, launchID)
+	s.Wake(ctx, task.ID, launchID)
 	return s.Store.Task(ctx, task.ID)
 }
 
@@ -454,8 +458,8 @@ func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 }
 
 // CopySettings returns a new task with the settings, targets, prompts and secrets of another, without its questions.
-func (s *Service) CopySettings(source db.Task) (New, error) {
-	n := New{
+func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err error) {
+	n = New{
 		Name: source.Name,
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
@@ -464,6 +468,11 @@ func (s *Service) CopySettings(source db.Task) (New, error) {
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}
+	channels, err := s.Channels(ctx, source.ID)
+	if err != nil {
+		return n, err
+	}
+	n.Channels = &channels
 	for _, evaluator := range source.Evaluators {
 		copied := NewEvaluator{Evaluator: evaluator}
 		if evaluator.IsJudge() {
@@ -504,17 +513,14 @@ func (s *Service) CopySettings(source db.Task) (New, error) {
 	return n, nil
 }
 
-// Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its
-// dataset nil, if the stored file is gone.
+// Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its dataset nil, if an
+// earlier version took a file that this one refuses.
 func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
-	n, err := s.CopySettings(source)
+	n, err := s.CopySettings(ctx, source)
 	if err != nil {
 		return n, err
 	}
 	file, questions, err := s.DatasetFile(ctx, source)
-	if errors.Is(err, blob.ErrNotFound) {
-		return n, nil
-	}
 	if err != nil {
 		return n, err
 	}
@@ -533,6 +539,41 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	return n, err
 }
 
+// CopyRows returns a copy of a task, to be started: with its settings and secrets, and with its questions as the database has
+// them. Nothing is stored.
+func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, name string, channels *[]uuid.UUID) (db.NewTask, error) {
+	n, err := s.CopySettings(ctx, source)
+	if err != nil {
+		return db.NewTask{}, err
+	}
+	items, err := addition.New(s.Store).Items(ctx, source.ID)
+	if err != nil {
+		return db.NewTask{}, err
+	}
+	if n.Name = name; channels != nil {
+		n.Channels = channels
+	}
+	n.File.Name = source.DatasetName
+	n.Columns = dataset.Columns{Question: source.QuestionColumn, Answer: source.AnswerColumn}
+	n.Dataset = &dataset.Dataset{Extension: source.DatasetExtension, VariableNames: source.VariableNames}
+	for _, item := range items {
+		row := dataset.Row{
+			QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer, SystemPrompt: item.SystemPrompt,
+			UserContext: item.UserContext, Series: TextOf(item.Series), Variables: item.Variables,
+		}
+		if item.Turn != nil {
+			row.Turn = *item.Turn
+		}
+		n.Dataset.Rows = append(n.Dataset.Rows, row)
+	}
+	return s.record(uuid.New(), by, n)
+}
+
+// Channels are those that are told what becomes of a task.
+func (s *Service) Channels(ctx context.Context, taskID uuid.UUID) ([]uuid.UUID, error) {
+	return outbox.New(s.Store.Pool()).ChannelsOf(ctx, taskID)
+}
+
 // CreateDemo creates a task of the given questions for the demo agent, whose answers vary.
 func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL string, questions File) (uuid.UUID, error) {
 	set, err := dataset.Read(ctx, questions.Name, questions.Content, dataset.Columns{})
@@ -545,8 +586,8 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL st
 	})
 }
 
-// wake wakes a worker for a launch. A draft has no launch, so its launchID is uuid.Nil.
-func (s *Service) wake(ctx context.Context, id, launchID uuid.UUID) {
+// Wake wakes a worker for a launch. A draft has no launch, so its launchID is uuid.Nil.
+func (s *Service) Wake(ctx context.Context, id, launchID uuid.UUID) {
 	if launchID == uuid.Nil {
 		return
 	}

@@ -40,6 +40,8 @@ const (
 	Library        = "/library"
 	LibraryPreview = "/library/prompts/preview"
 	LibraryDetect  = "/library/agents/detect"
+	// ScheduleTimes says when a cron expression comes.
+	ScheduleTimes = "/library/schedules/times"
 )
 
 // LibraryKind lists the entries of one kind of the library.
@@ -54,6 +56,11 @@ func LibraryTest(kind string) string { return LibraryKind(kind) + "/test" }
 // LibraryEntry is an entry's page.
 func LibraryEntry(kind string, id uuid.UUID) string { return LibraryKind(kind) + "/" + id.String() }
 
+// Delivery is where what a channel was told is sent again.
+func Delivery(channel uuid.UUID, id int64) string {
+	return LibraryEntry("channels", channel) + "/deliveries/" + strconv.FormatInt(id, 10)
+}
+
 // LibraryVersion is a version of a prompt or a dataset.
 func LibraryVersion(kind string, id uuid.UUID, number int) string {
 	return LibraryEntry(kind, id) + "/versions/" + strconv.Itoa(number)
@@ -64,6 +71,9 @@ func LibraryVersions(id uuid.UUID) string { return LibraryEntry("datasets", id) 
 
 // Compare leads from a task to the choice of another to compare it with.
 func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
+
+// CompareWith compares two tasks.
+func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
 // taskForm is the form that fits a task: one for a typed address alone, one for what is compared.
 func taskForm(isPlain bool) string {

@@ -13,15 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/outbox"
 	"wending/db/review"
+	"wending/db/schedule"
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/evaluate"
 	"wending/jobs/judge"
+	"wending/jobs/notify"
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
+	"wending/jobs/trend"
 	"wending/views/comparison"
 	"wending/views/library"
 	"wending/views/results"
@@ -226,8 +230,28 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored")
-	add("launch.by.", "api", "page")
+	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored",
+		"tested", "untested", "again")
+	add("launch.by.", "api", "page", "schedule")
+	for _, kind := range notify.Kinds {
+		add("channel.kind.", string(kind))
+		add("channel.about.", string(kind))
+		if kind.TakesSecret() {
+			add("channel.secret.", string(kind))
+		}
+	}
+	for _, event := range outbox.Events {
+		add("channel.event.", string(event), "about."+string(event))
+	}
+	add("channel.event.", "test")
+	add("channel.state.", string(outbox.Pending), string(outbox.Sent), string(outbox.GivenUp))
+	add("channel.lang.", text.Languages...)
+	add("cron.day.", "0", "1", "2", "3", "4", "5", "6")
+	add("notify.", "finished", "failed", "stopped")
+	for _, metric := range trend.Metrics {
+		add("trend.metric.", string(metric))
+	}
+	add("trend.reason.", schedule.Reasons...)
 	for _, kind := range library.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
 	}

@@ -416,9 +416,8 @@ type datasetFields struct {
 // Config is what the endpoints need.
 type Config struct {
 	Library *library.Service
-	// CheckURL refuses agents that may not be called, CheckModelURL models.
-	CheckURL, CheckModelURL func(*url.URL) error
-	Failed                  rest.Failed
+	Check   form.Check
+	Failed  rest.Failed
 }
 
 type handler struct {
@@ -428,11 +427,13 @@ type handler struct {
 
 // Register adds the endpoints: most to whole, files to stream.
 func Register(whole, stream huma.API, config Config) {
-	h := &handler{config, form.Saver{Library: config.Library, CheckURL: config.CheckURL, CheckModelURL: config.CheckModelURL}}
+	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}}
 	h.registerEntries(whole)
 	h.registerTests(whole)
 	h.registerVersions(whole)
 	h.registerEvaluators(whole)
+	h.registerChannels(whole)
+	h.registerSchedules(whole)
 	h.registerFiles(stream)
 }
 
@@ -462,6 +463,14 @@ func (h *handler) registerEntries(api huma.API) {
 	resource[entries.Evaluator, Evaluator]{
 		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
 		save: h.saver.Evaluator, remove: removing(saved.Evaluators),
+	}.register(api, h)
+	resource[entries.Channel, Channel]{
+		name: "channels", singular: "channel", kind: saved.Channels, view: h.viewChannel, body: rest.JSONBody[channelFields](schemas),
+		save: h.saver.Channel, remove: removing(saved.Channels),
+	}.register(api, h)
+	resource[entries.Schedule, Schedule]{
+		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule, body: rest.JSONBody[scheduleFields](schemas),
+		save: h.saver.Schedule, remove: removing(saved.Schedules),
 	}.register(api, h)
 }
 
@@ -547,7 +556,7 @@ func (h *handler) registerTests(api huma.API) {
 		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Recognise the protocol at an address",
 		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe, Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[detectFields](schemas),
 	}, func(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
-		address, faults := form.Address(input.Form, library.Agent{}, h.CheckURL)
+		address, faults := form.Address(input.Form, library.Agent{}, h.Check.URL)
 		if err := faulty(faults); err != nil {
 			return nil, err
 		}

@@ -35,8 +35,7 @@ type Config struct {
 	Library   *library.Service
 	Questions pages.Questions
 	Sealer    *secret.Sealer
-	// CheckURL refuses agents that may not be called, CheckModelURL models.
-	CheckURL, CheckModelURL func(*url.URL) error
+	Check     form.Check
 	// HasDemo reports that the demo's models can be compared.
 	HasDemo bool
 	Version string
@@ -55,7 +54,7 @@ const usesShown = 10
 
 // Register adds the routes: pages to compressed, files to plain.
 func Register(compressed, plain *echo.Group, config Config) {
-	h := &handler{config, form.Saver{Library: config.Library, CheckURL: config.CheckURL, CheckModelURL: config.CheckModelURL}, form.Keeper{Sealer: config.Sealer}}
+	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}, form.Keeper{Sealer: config.Sealer}}
 	saved := h.Library.Entries
 	compressed.GET(paths.Library, func(c echo.Context) error {
 		return c.Redirect(http.StatusSeeOther, paths.LibraryKind(string(views.Prompts)))
@@ -74,6 +73,11 @@ func Register(compressed, plain *echo.Group, config Config) {
 	h.agents().register(compressed, h)
 	h.datasets().register(compressed, h)
 	h.evaluators().register(compressed, h)
+	h.channels().register(compressed, h)
+	compressed.POST(paths.ScheduleTimes, h.showTimes)
+	h.schedules().register(compressed, h)
+	compressed.POST("/library/channels/:id/test", h.testChannel)
+	compressed.POST("/library/channels/:id/deliveries/:delivery", h.sendAgain)
 	compressed.GET("/library/prompts/:id/versions/:number", h.showPromptVersion)
 	compressed.GET("/library/datasets/:id/versions/:number", h.showDatasetVersion)
 	compressed.POST("/library/datasets/:id/versions", h.addDatasetVersion)

@@ -231,7 +231,7 @@ func (h *handler) detect(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	address, faults := form.Address(submitted, base, h.CheckURL)
+	address, faults := form.Address(submitted, base, h.Check.URL)
 	detected := &views.Detected{}
 	if len(faults) > 0 {
 		detected.Message = faults[0].Message(pages.Locale(c))

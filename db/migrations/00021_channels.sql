@@ -1,0 +1,65 @@
+-- +goose Up
+-- Channels are where people and programs are told what became of a task.
+CREATE TABLE channels (
+    id uuid PRIMARY KEY,
+    name text NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('webhook', 'dingtalk', 'feishu', 'wecom', 'slack', 'email')),
+    url text NOT NULL DEFAULT '',        -- what may be shown of the address
+    sealed_url bytea,
+    recipients text NOT NULL DEFAULT '', -- of an e-mail, joined by commas
+    sealed_secret bytea,
+    events text[] NOT NULL,
+    lang text NOT NULL,
+    is_default boolean NOT NULL DEFAULT false,
+    tested_at timestamptz,
+    test_code text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    archived_at timestamptz
+);
+CREATE UNIQUE INDEX channels_name ON channels (name) WHERE archived_at IS NULL;
+
+CREATE TABLE task_channels (
+    task_id uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,
+    channel_id uuid NOT NULL REFERENCES channels,
+    PRIMARY KEY (task_id, channel_id)
+);
+CREATE INDEX task_channels_of_channel ON task_channels (channel_id);
+
+-- The outbox: what is to be sent, and what became of it. It is written in the transaction that makes the news.
+CREATE TABLE deliveries (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    channel_id uuid NOT NULL REFERENCES channels ON DELETE CASCADE,
+    launch_id uuid REFERENCES launches ON DELETE CASCADE, -- NULL: a test
+    event text NOT NULL,
+    sequence integer NOT NULL DEFAULT 0,                  -- tells deliveries of one event apart: 25, 50, 75 of progress, the batch of results
+    message_id uuid NOT NULL UNIQUE DEFAULT gen_random_uuid(),
+    detail json,                                          -- what the launch itself does not tell
+    state text NOT NULL DEFAULT 'PENDING' CHECK (state IN ('PENDING', 'SENT', 'FAILED')),
+    attempts integer NOT NULL DEFAULT 0,
+    next_at timestamptz NOT NULL DEFAULT now(),
+    give_up_at timestamptz NOT NULL DEFAULT now() + interval '1 day',
+    claimed_until timestamptz,                            -- somebody is sending it
+    body bytea,                                           -- what is sent, made once
+    response_status integer,
+    error text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    ended_at timestamptz
+);
+CREATE UNIQUE INDEX deliveries_once ON deliveries (launch_id, channel_id, event, sequence);
+CREATE INDEX deliveries_due ON deliveries (next_at) WHERE state = 'PENDING';
+CREATE INDEX deliveries_of_channel ON deliveries (channel_id, id);
+
+-- Runs that were given to result deliveries, which have their launch and batch.
+CREATE TABLE pushed_runs (
+    run_id bigint PRIMARY KEY,           -- without a reference: deleting runs would look each of them up
+    launch_id uuid NOT NULL REFERENCES launches ON DELETE CASCADE,
+    batch integer NOT NULL
+);
+CREATE INDEX pushed_runs_of_batch ON pushed_runs (launch_id, batch);
+ALTER TABLE launches ADD COLUMN pushes_results boolean NOT NULL DEFAULT false; -- and has not pushed all of them
+CREATE INDEX launches_pushing ON launches (created_at) WHERE pushes_results;
+
+-- +goose Down
+DROP TABLE pushed_runs, deliveries, task_channels, channels;
+ALTER TABLE launches DROP COLUMN pushes_results;

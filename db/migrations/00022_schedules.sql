@@ -1,0 +1,48 @@
+-- +goose Up
+-- A schedule copies a task and runs the copy at times that a cron expression names.
+CREATE TABLE schedules (
+    id uuid PRIMARY KEY,
+    name text NOT NULL,
+    task_id uuid REFERENCES evaluation_tasks ON DELETE SET NULL, -- what is copied
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    is_enabled boolean NOT NULL,
+    channels uuid[],                    -- of the copies; NULL: those of the task
+    alert_metric text,                  -- NULL: no alert
+    alert_below double precision,       -- NULL: no limit
+    alerts_worse boolean NOT NULL,      -- than the last firings, significantly
+    next_at timestamptz,                -- NULL: not planned yet
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    archived_at timestamptz
+);
+CREATE UNIQUE INDEX schedules_name ON schedules (name) WHERE archived_at IS NULL;
+CREATE INDEX schedules_of_task ON schedules (task_id) WHERE task_id IS NOT NULL;
+
+CREATE TABLE firings (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    schedule_id uuid NOT NULL REFERENCES schedules ON DELETE CASCADE,
+    planned_at timestamptz NOT NULL,
+    fired_at timestamptz NOT NULL DEFAULT now(),
+    outcome text NOT NULL CHECK (outcome IN ('STARTED', 'SKIPPED', 'FAILED')),
+    reason text,                        -- of what was not started: a code
+    missed integer NOT NULL DEFAULT 0,  -- how many later planned times passed with it
+    task_id uuid REFERENCES evaluation_tasks ON DELETE SET NULL,
+    launch_id uuid,                     -- the last one that the summary covers
+    summary json,                       -- the numbers of the trend
+    UNIQUE (schedule_id, planned_at)
+);
+CREATE INDEX firings_of_task ON firings (task_id) WHERE task_id IS NOT NULL;
+ALTER TABLE evaluation_tasks ADD COLUMN schedule_id uuid REFERENCES schedules ON DELETE SET NULL; -- that made it
+CREATE INDEX tasks_of_schedule ON evaluation_tasks (schedule_id, created_at) WHERE schedule_id IS NOT NULL;
+ALTER TABLE launches
+    DROP CONSTRAINT launches_requested_via_check,
+    ADD CONSTRAINT launches_requested_via_check CHECK (requested_via IN ('', 'page', 'api', 'schedule'));
+
+-- +goose Down
+UPDATE launches SET requested_via = '' WHERE requested_via = 'schedule';
+ALTER TABLE launches
+    DROP CONSTRAINT launches_requested_via_check,
+    ADD CONSTRAINT launches_requested_via_check CHECK (requested_via IN ('', 'page', 'api'));
+ALTER TABLE evaluation_tasks DROP COLUMN schedule_id;
+DROP TABLE firings, schedules;

@@ -1,0 +1,97 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db/pg"
+)
+
+// A batch of results has so many runs, with answers of so many bytes.
+const (
+	batchRuns  = 100
+	batchBytes = 4 << 20
+)
+
+// MarkPushing notes, within the transaction that makes a launch, whether a channel wants its results.
+func MarkPushing(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID) error {
+	const mark = `
+		UPDATE launches l
+		SET pushes_results = true
+		WHERE l.id = $1 AND EXISTS (
+			SELECT FROM task_channels own
+			JOIN channels c ON c.id = own.channel_id AND c.archived_at IS NULL AND 'result' = ANY (c.events)
+			WHERE own.task_id = l.task_id)`
+	_, err := tx.ExecContext(ctx, mark, launchID)
+	return pg.Classify("note that results are pushed", err)
+}
+
+// Pushing returns the launches that have results to push, or may have.
+func (o Outbox) Pushing(ctx context.Context) (launches []uuid.UUID, err error) {
+	err = o.db.SelectContext(ctx, &launches, `SELECT id FROM launches WHERE pushes_results ORDER BY created_at`)
+	return launches, pg.Classify("look for results to push", err)
+}
+
+// PushBatch makes the next runs of a launch that have ended a delivery for each channel that wants results. It returns how many
+// runs those are; of a launch that has ended and has no more, it is not asked again. Each run is in one batch: a second
+// process that pushes it at the same time changes nothing.
+func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
+	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`
+	// Runs become visible out of the order of their ids, so that no position in it tells which are new.
+	const find = `
+		SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
+		FROM evaluation_runs r
+		LEFT JOIN pushed_runs p ON p.run_id = r.id
+		WHERE r.launch_id = $1 AND p.run_id IS NULL
+		ORDER BY r.id
+		LIMIT $2`
+	const push = `
+		INSERT INTO pushed_runs (run_id, launch_id, batch)
+		SELECT run_id, $2, (SELECT coalesce(max(batch), 0) + 1 FROM pushed_runs WHERE launch_id = $2)
+		FROM unnest(CAST($1 AS bigint[])) AS given (run_id)
+		RETURNING batch`
+	const end = `UPDATE launches SET pushes_results = false WHERE id = $1`
+	err = o.db.InTx(ctx, "push results", func(tx *sqlx.Tx) error {
+		var hasEnded bool
+		if err := tx.GetContext(ctx, &hasEnded, isEnded, launchID); err != nil {
+			return pg.Classify("read the launch", err)
+		}
+		var found []struct {
+			ID   int64 `db:"id"`
+			Size int   `db:"size"`
+		}
+		if err := tx.SelectContext(ctx, &found, find, launchID, batchRuns); err != nil {
+			return pg.Classify("look for runs to push", err)
+		}
+		ids, size := pq.Int64Array{}, 0
+		for _, run := range found {
+			if size += run.Size; len(ids) > 0 && size > batchBytes {
+				break
+			}
+			ids = append(ids, run.ID)
+		}
+		if runs = len(ids); runs == 0 {
+			if !hasEnded {
+				return nil
+			}
+			_, err := tx.ExecContext(ctx, end, launchID)
+			return pg.Classify("note that all results are pushed", err)
+		}
+		var batches []int
+		if err := tx.SelectContext(ctx, &batches, push, ids, launchID); err != nil {
+			return pg.Classify("push runs", err)
+		}
+		return Announce(ctx, tx, launchID, Result, batches[0], nil)
+	})
+	return runs, err
+}
+
+// Batch returns the ids of the runs of a batch of results.
+func (o Outbox) Batch(ctx context.Context, launchID uuid.UUID, batch int) (runs []int64, err error) {
+	const list = `SELECT run_id FROM pushed_runs WHERE launch_id = $1 AND batch = $2 ORDER BY run_id`
+	err = o.db.SelectContext(ctx, &runs, list, launchID, batch)
+	return runs, pg.Classify("read a batch of results", err)
+}

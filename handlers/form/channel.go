@@ -1,0 +1,159 @@
+package form
+
+import (
+	"context"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	entries "wending/db/library"
+	"wending/db/outbox"
+	"wending/handlers/fault"
+	"wending/jobs/library"
+	"wending/jobs/notify"
+	"wending/jobs/tasks"
+	"wending/views/text"
+)
+
+// What a channel is told unless its form says otherwise.
+var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), string(outbox.Stopped), string(outbox.Alert)}
+
+// maxRecipients is how many addresses an e-mail may have.
+const maxRecipients = 20
+
+// Channel checks a form for a channel; fields that are absent keep what base has. The secret of base stays with its origin.
+func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch library.Channel, faults []FieldFault) {
+	c, ch := fields{form: form}, base
+	if ch.Events == nil {
+		ch.Events = defaultEvents
+	}
+	if ch.Lang == "" {
+		ch.Lang = text.Languages[0]
+	}
+	c.entryName(&ch.Name)
+	kinds := make([]string, len(notify.Kinds))
+	for n, kind := range notify.Kinds {
+		kinds[n] = string(kind)
+	}
+	kind := string(ch.Kind)
+	if c.choice("kind", kinds, &kind); c.hasFault("kind") {
+		return ch, c.faults // what else it has follows from that
+	}
+	if ch.Kind = notify.Kind(kind); ch.Kind != base.Kind {
+		ch.URL, ch.Secret, ch.Recipients = "", "", nil
+	}
+	if ch.Kind == notify.Email {
+		ch.URL, ch.Secret = "", ""
+		c.recipients(&ch.Recipients)
+	} else {
+		ch.Recipients = nil
+		if typed := form.Value("url"); form.Has("url") && (typed != "" || form.IsJSON) { // a page shows none that is saved
+			ch.URL = typed
+		}
+		if tasks.OriginOf(ch.URL) != tasks.OriginOf(base.URL) {
+			ch.Secret = ""
+		}
+		c.address("url", check, &ch.URL)
+		c.secret(&ch)
+	}
+	c.events(&ch.Events)
+	if form.Has("lang_of_messages") { // a page's own field lang switches its language
+		ch.Lang = form.Value("lang_of_messages")
+	} else if form.IsJSON && form.Has("lang") {
+		ch.Lang = form.Value("lang")
+	}
+	if !slices.Contains(text.Languages, ch.Lang) {
+		c.fail("lang", fault.Field("lang", fault.OneOf(text.Languages...)))
+	}
+	c.boolean("is_default", func(is bool) { ch.IsDefault = is })
+	return ch, c.faults
+}
+
+// secret takes what messages are signed with; an empty text in JSON takes it away.
+func (c *fields) secret(ch *library.Channel) {
+	if typed := c.form.Value("secret"); c.form.Has("secret") && (typed != "" || c.form.IsJSON) {
+		ch.Secret = typed
+	}
+	if ch.Secret == "" {
+		return
+	}
+	if !ch.Kind.TakesSecret() {
+		ch.Secret = ""
+		return
+	}
+	if _, err := notify.WebhookKey(ch.Secret); ch.Kind == notify.Webhook && err != nil {
+		c.fail("secret", fault.Field("secret", fault.WebhookSecret()))
+		return
+	}
+	if len(ch.Secret) > 200 || hasControl(ch.Secret) {
+		c.fail("secret", fault.Field("secret", fault.TextUpTo(200)))
+	}
+}
+
+// recipients takes the addresses of an e-mail, separated by commas, semicolons or lines.
+func (c *fields) recipients(to *[]string) {
+	if c.form.Has("to") {
+		*to = strings.FieldsFunc(c.form.Value("to"), func(r rune) bool { return strings.ContainsRune(",;，；\r\n ", r) })
+	}
+	switch {
+	case len(*to) == 0:
+		c.fail("to", fault.Field("to", fault.Required()))
+		return
+	case len(*to) > maxRecipients:
+		c.fail("to", fault.Field("to", fault.Addresses(maxRecipients)))
+		return
+	}
+	for _, one := range *to {
+		if parsed, err := mail.ParseAddress(one); err != nil || parsed.Address != one || len(one) > 254 {
+			c.fail("to", fault.Field("to", fault.Addresses(maxRecipients)))
+			return
+		}
+	}
+}
+
+// events takes what a channel is told.
+func (c *fields) events(to *[]string) {
+	if !c.form.Has("events") {
+		return
+	}
+	*to = []string{}
+	for _, event := range c.form.List("events") {
+		if event == "none" { // a form with nothing chosen
+			continue
+		}
+		if !slices.Contains(outbox.Events, outbox.Event(event)) {
+			known := make([]string, len(outbox.Events))
+			for n, one := range outbox.Events {
+				known[n] = string(one)
+			}
+			c.fail("events", fault.Field("events", fault.OneOf(known...)))
+			return
+		}
+		if !slices.Contains(*to, event) {
+			*to = append(*to, event)
+		}
+	}
+	if len(*to) == 0 {
+		c.fail("events", fault.Field("events", fault.NonEmpty()))
+	}
+}
+
+// Channel saves a channel.
+func (s Saver) Channel(ctx context.Context, row *entries.Channel, f *Upload) (uuid.UUID, []FieldFault, error) {
+	base, err := Base(row, s.Library.OpenChannel)
+	if err != nil {
+		return uuid.Nil, nil, err
+	}
+	c, faults := Channel(f, base, s.Check.Channel)
+	if len(faults) > 0 {
+		return uuid.Nil, faults, nil
+	}
+	id := uuid.Nil
+	if row != nil {
+		id = row.ID
+	}
+	return saved(s.Library.SaveChannel(ctx, id, c))
+}

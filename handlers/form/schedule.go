@@ -1,0 +1,186 @@
+package form
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/handlers/fault"
+	"wending/jobs/cron"
+	"wending/jobs/library"
+	"wending/jobs/tasks"
+	"wending/jobs/trend"
+)
+
+// DefaultTimezone is that of schedules that name none.
+const DefaultTimezone = "Asia/Shanghai"
+
+// maxChannels is how many channels a task may have.
+const maxChannels = 20
+
+// channels checks the channels that a form names; nil means that it names none.
+func (c *fields) channels(ctx context.Context, find func(context.Context, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
+	if !c.form.Has("channels") {
+		return nil
+	}
+	found := []uuid.UUID{}
+	for _, text := range c.form.List("channels") {
+		if text == "none" { // a form with nothing chosen
+			continue
+		}
+		id, err := uuid.Parse(text)
+		var row entries.Channel
+		if err == nil {
+			row, err = find(ctx, id)
+		} else {
+			err = library.ErrUnknownReference
+		}
+		switch {
+		case errors.Is(err, db.ErrNotFound), err == nil && row.ArchivedAt != nil:
+			err = library.ErrUnknownReference
+		case err == nil && len(found) == maxChannels:
+			c.fail("channels", fault.New("TASK_TOO_LARGE"))
+			return nil
+		}
+		if err != nil {
+			c.failedReference("channels", err)
+			return nil
+		}
+		if !slices.Contains(found, id) {
+			found = append(found, id)
+		}
+	}
+	return &found
+}
+
+// Schedule saves a schedule and plans its next time.
+func (s Saver) Schedule(ctx context.Context, row *entries.Schedule, f *Upload) (uuid.UUID, []FieldFault, error) {
+	entry := entries.Schedule{Entry: entries.Entry{ID: uuid.New()}, Timezone: DefaultTimezone, IsEnabled: true}
+	if row != nil {
+		entry = *row
+	}
+	c := fields{form: f}
+	c.entryName(&entry.Name)
+	if err := c.copiedTask(ctx, s.Library.Tasks, &entry); err != nil {
+		return uuid.Nil, nil, err
+	}
+	plan, isPlanned := c.plan(&entry)
+	c.boolean("is_enabled", func(is bool) { entry.IsEnabled = is })
+	switch channels := c.channels(ctx, s.Library.Channel); {
+	case f.Value("own_channels") == "false" || f.isNull("channels"):
+		entry.Channels = nil
+	case channels != nil:
+		entry.Channels = entries.IDs(*channels)
+	}
+	c.alert(&entry)
+	if len(c.faults) > 0 {
+		return uuid.Nil, c.faults, nil
+	}
+	if isPlanned {
+		next, err := s.Library.NextTime(ctx, plan)
+		if err != nil {
+			return uuid.Nil, nil, err
+		}
+		entry.NextAt = &next
+	}
+	if row == nil {
+		return saved(entry.ID, s.Library.Entries.Schedules.Insert(ctx, entry))
+	}
+	return saved(entry.ID, s.Library.Entries.Schedules.Update(ctx, entry))
+}
+
+// copiedTask takes the task that is copied.
+func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *entries.Schedule) error {
+	if c.form.Has("task_id") {
+		entry.TaskID = nil
+		if id, err := uuid.Parse(c.form.Value("task_id")); err == nil {
+			entry.TaskID = &id
+		}
+	}
+	if entry.TaskID == nil {
+		c.fail("task_id", fault.Field("task_id", fault.Task()))
+		return nil
+	}
+	_, err := service.Store.Task(ctx, *entry.TaskID)
+	if errors.Is(err, db.ErrNotFound) {
+		c.fail("task_id", fault.Field("task_id", fault.Task()).WithCause(err))
+		return nil
+	}
+	return err
+}
+
+// plan takes the expression and its time zone.
+func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) {
+	if c.form.Has("cron") {
+		entry.Cron = strings.Join(strings.Fields(c.form.Value("cron")), " ")
+	}
+	if c.form.Has("timezone") && c.form.Value("timezone") != "" {
+		entry.Timezone = c.form.Value("timezone")
+	}
+	plan, err := cron.Parse(entry.Cron, entry.Timezone)
+	switch {
+	case errors.Is(err, cron.ErrTimezone):
+		c.fail("timezone", fault.Field("timezone", fault.Timezone()).WithCause(err))
+	case errors.Is(err, cron.ErrNever):
+		c.fail("cron", fault.Field("cron", fault.CronNever()).WithCause(err))
+	case err != nil:
+		c.fail("cron", fault.Field("cron", fault.Cron()).WithCause(err))
+	}
+	return plan, err == nil
+}
+
+// alert takes what is watched: of JSON the object alert, null for nothing, of a page a field for each member.
+func (c *fields) alert(entry *entries.Schedule) {
+	metric, below, ifWorse, prefix := "", "", "", "alert_"
+	switch {
+	case c.form.IsJSON && !c.form.Has("alert"), !c.form.IsJSON && !c.form.Has("alert_metric"):
+		return
+	case c.form.IsJSON && c.form.Value("alert") != "":
+		var given struct {
+			Metric  string      `json:"metric"`
+			Below   json.Number `json:"below"`
+			IfWorse bool        `json:"if_worse"`
+		}
+		if json.Unmarshal([]byte(c.form.Value("alert")), &given) != nil {
+			c.fail("alert", fault.Field("alert", fault.JSONObject()))
+			return
+		}
+		metric, below, ifWorse, prefix = given.Metric, given.Below.String(), strconv.FormatBool(given.IfWorse), "alert."
+	default:
+		metric, below, ifWorse = c.form.Value("alert_metric"), c.form.Value("alert_below"), c.form.Value("alert_worse")
+	}
+	entry.AlertMetric, entry.AlertBelow, entry.AlertsWorse = nil, nil, false
+	if metric == "" && !c.form.IsJSON || c.form.IsJSON && c.form.Value("alert") == "" {
+		return
+	}
+	names := make([]string, len(trend.Metrics))
+	for n, one := range trend.Metrics {
+		names[n] = string(one)
+	}
+	if !slices.Contains(names, metric) {
+		c.fail(prefix+"metric", fault.Field(prefix+"metric", fault.OneOf(names...)))
+		return
+	}
+	entry.AlertMetric, entry.AlertsWorse = &metric, ifWorse == "true"
+	if below != "" {
+		limit, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(below, "%")), 64)
+		if strings.HasSuffix(below, "%") {
+			limit /= 100
+		}
+		if err != nil || limit < 0 || limit > 1 || !trend.Metric(metric).IsShare() {
+			c.fail(prefix+"below", fault.Field(prefix+"below", fault.AlertLimit()))
+			return
+		}
+		entry.AlertBelow = &limit
+	}
+	if entry.AlertBelow == nil && !entry.AlertsWorse {
+		c.fail(prefix+"below", fault.Field(prefix+"below", fault.AlertLimit()))
+	}
+}

@@ -1,0 +1,191 @@
+package handlers_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+	"wending/jobs/beijing"
+)
+
+// schedule saves a schedule of a task and returns its id.
+func (s *site) schedule(t *testing.T, name, task string, more object) string {
+	t.Helper()
+	body := object{"name": name, "task_id": task, "cron": "0 2 * * *"}
+	for key, value := range more {
+		body[key] = value
+	}
+	return s.entry(t, "POST", "schedules", body, 201)["id"].(string)
+}
+
+// due makes a schedule's planned time one that passed so many minutes ago, and returns it.
+func (s *site) due(t *testing.T, id string, minutes int) (planned time.Time) {
+	t.Helper()
+	require.NoError(t, s.tables.Get(&planned, `
+		UPDATE schedules SET next_at = date_trunc('minute', now()) - $2 * interval '1 minute' WHERE id = $1 RETURNING next_at`, id, minutes))
+	return planned
+}
+
+func (s *site) listed(t *testing.T, path string) (found []object) {
+	t.Helper()
+	for _, one := range s.entry(t, "GET", path, nil, 200)["items"].([]any) {
+		found = append(found, one.(object))
+	}
+	return found
+}
+
+func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hook := newReceiver(t, always(200))
+	var answers atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if answers.Add(1) > 20 && call.Question == "q1" {
+			agenttest.Stream(w, strings.Repeat("变", int(answers.Load()%7)+1))
+			return
+		}
+		agenttest.Stream(w, "答 "+call.Question)
+	})
+	task := s.create(t, fake.URL, map[string]string{
+		"file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\n", "runs_per_item": "5", "agent_api_headers": `{"X-Key": "secret-header"}`,
+	})
+	s.awaitDone(t, task)
+	channel := s.channel(t, "alerts", hook.URL, object{"events": []string{"alert"}})
+	long := strings.Repeat("夜", 60)
+	id := s.schedule(t, long, task, object{"channels": []string{channel}, "alert": object{"metric": "agreement", "below": 0.9}})
+	saved := s.entry(t, "GET", "schedules/"+id, nil, 200)
+	require.Equal(t, "Asia/Shanghai", saved["timezone"])
+	require.Equal(t, true, saved["is_enabled"])
+	next, err := time.Parse(time.RFC3339, saved["next_at"].(string))
+	require.NoError(t, err)
+	require.Equal(t, 2, next.In(beijing.Zone).Hour())
+	require.True(t, next.After(time.Now()) && next.Before(time.Now().Add(25*time.Hour)))
+
+	// Its time comes: one copy, named by the time that was planned, with the secrets and the questions of the task.
+	planned := s.due(t, id, 0)
+	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 1 })
+	first := s.listed(t, "schedules/"+id+"/tasks")[0]
+	require.Equal(t, strings.Repeat("夜", 47)+" "+beijing.Minute(planned), first["task_name"])
+	s.awaitDone(t, first["task_id"].(string))
+	copied := s.entry(t, "GET", "evaluation-tasks/"+first["task_id"].(string), nil, 200)
+	require.Equal(t, id, copied["schedule_id"])
+	require.Equal(t, []any{channel}, copied["channels"])
+	require.EqualValues(t, 10, copied["statistics"].(object)["succeeded"])
+	require.Equal(t, "secret-header", fake.Calls()[15].Header.Get("X-Key"))
+	require.Contains(t, string(s.get(t, "/tasks/"+first["task_id"].(string)+"/dataset").body), "id2,q2,b")
+	again := s.entry(t, "GET", "schedules/"+id, nil, 200)
+	require.Equal(t, saved["next_at"], again["next_at"], "the next time is the one that the clock says")
+	require.Empty(t, hook.all())
+
+	// A second time, whose answers differ: below the limit, which is told once, on the schedule's channel.
+	s.due(t, id, 1)
+	dbtest.Await(t, 20*time.Second, "it fires again", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 2 })
+	var second object
+	dbtest.Await(t, 30*time.Second, "the numbers are there", func() bool {
+		for _, one := range s.listed(t, "schedules/"+id+"/tasks") {
+			if one["task_id"] != first["task_id"] {
+				second = one
+			}
+		}
+		return len(second["variants"].([]any)) == 1
+	})
+	point := second["variants"].([]any)[0].(object)["points"].(object)["agreement"].(object)
+	require.Less(t, point["value"], 0.9)
+	require.Greater(t, point["value"], 0.4)
+	require.NotNil(t, point["low"])
+	dbtest.Await(t, 20*time.Second, "the alert is told", func() bool { return len(hook.all()) == 1 })
+	alert := hook.all()[0]
+	require.NoError(t, alert.err)
+	require.Equal(t, "task.alert", alert.body["type"])
+	found := alert.body["data"].(object)["alert"].(object)
+	require.Equal(t, "agreement", found["metric"])
+	require.Equal(t, point["value"], found["value"])
+	require.EqualValues(t, 0.9, found["below"])
+	dbtest.Hold(t, 3*time.Second, "it is told once", func() bool { return len(hook.all()) == 1 })
+
+	// The page shows the trend, and which question changed.
+	page := s.get(t, "/library/schedules/"+id).page(t)
+	require.Equal(t, 2, page.Find(".trend").First().Find("circle").Length())
+	require.Contains(t, page.Find(".plan").Text(), "每天 02:00")
+	require.Equal(t, 1, page.Find(".shifts li").Length())
+	require.Contains(t, page.Find(".shifts li").Text(), "q1")
+	require.Equal(t, 2, page.Find("tbody tr").FilterFunction(func(_ int, row *goquery.Selection) bool { return strings.Contains(row.Text(), "已完成") }).Length())
+}
+
+// While the copy before runs, a time is skipped, and the page says so.
+func TestAScheduleWaitsForItsCopy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	goOn := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-goOn; agenttest.Stream(w, "a") })
+	var open sync.Once
+	release := func() { open.Do(func() { close(goOn) }) }
+	t.Cleanup(release)
+	task := s.create(t, fake.URL, map[string]string{"start": "false"})
+	id := s.schedule(t, "夜", task, nil)
+	s.due(t, id, 2)
+	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 1 })
+	s.due(t, id, 1)
+	dbtest.Await(t, 20*time.Second, "it is skipped", func() bool { return len(s.listed(t, "schedules/"+id+"/firings")) == 2 })
+	skipped := s.listed(t, "schedules/"+id+"/firings")[0]
+	require.Equal(t, "SKIPPED", skipped["outcome"])
+	require.Equal(t, "PREVIOUS_RUNNING", skipped["reason"])
+	require.Nil(t, skipped["task_id"])
+	require.Contains(t, s.get(t, "/library/schedules/"+id).page(t).Text(), "上一次还在运行")
+	release()
+}
+
+// After a day without anybody it fires once, late, and says how many times it missed.
+func TestADayOfDowntimeIsOneFiring(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "a") })
+	task := s.create(t, fake.URL, map[string]string{"start": "false"})
+	id := s.schedule(t, "每小时", task, object{"cron": "0 * * * *", "is_enabled": false})
+	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 200)
+	_, err := s.tables.Exec(`UPDATE schedules SET next_at = date_trunc('hour', now()) - interval '24 hours' WHERE id = $1`, id)
+	require.NoError(t, err)
+	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/firings")) > 0 })
+	dbtest.Hold(t, 3*time.Second, "once", func() bool { return len(s.listed(t, "schedules/"+id+"/firings")) == 1 })
+	require.EqualValues(t, 24, s.listed(t, "schedules/"+id+"/firings")[0]["missed"])
+	require.Contains(t, s.get(t, "/library/schedules/"+id).page(t).Text(), "期间错过 24 次")
+}
+
+// One whose task is gone says so; one that is not enabled, or archived, does not fire.
+func TestSchedulesThatCannotFire(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "a") })
+	task := s.create(t, fake.URL, map[string]string{"start": "false"})
+	kept := s.create(t, fake.URL, map[string]string{"start": "false"})
+	orphan, resting := s.schedule(t, "孤", task, nil), s.schedule(t, "停", kept, object{"is_enabled": false})
+	require.Nil(t, s.entry(t, "GET", "schedules/"+resting, nil, 200)["next_at"])
+	require.Equal(t, http.StatusNoContent, s.delete(t, task).StatusCode)
+	s.due(t, orphan, 0)
+	s.due(t, resting, 0)
+	dbtest.Await(t, 20*time.Second, "it fails", func() bool { return len(s.listed(t, "schedules/"+orphan+"/firings")) == 1 })
+	firing := s.listed(t, "schedules/"+orphan+"/firings")[0]
+	require.Equal(t, "FAILED", firing["outcome"])
+	require.Equal(t, "TASK_GONE", firing["reason"])
+	require.Empty(t, s.listed(t, "schedules/"+resting+"/firings"))
+
+	for field, body := range map[string]object{
+		"task_id":     {"name": "x", "task_id": task, "cron": "0 2 * * *"},
+		"cron":        {"name": "x", "task_id": kept, "cron": "soon"},
+		"timezone":    {"name": "x", "task_id": kept, "cron": "0 2 * * *", "timezone": "Mars/Olympus"},
+		"alert.below": {"name": "x", "task_id": kept, "cron": "0 2 * * *", "alert": object{"metric": "latency_ms", "below": 0.5}},
+		"channels":    {"name": "x", "task_id": kept, "cron": "0 2 * * *", "channels": []string{kept}},
+	} {
+		refused := s.entry(t, "POST", "schedules", body, 422)
+		require.Equal(t, field, refused["details"].([]any)[0].(object)["column"], refused)
+	}
+	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
+}

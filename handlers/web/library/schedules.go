@@ -1,0 +1,283 @@
+package library
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/db/report"
+	"wending/db/schedule"
+	"wending/db/tasklist"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/jobs/beijing"
+	"wending/jobs/cron"
+	"wending/jobs/schedules"
+	"wending/jobs/trend"
+	views "wending/views/library"
+	"wending/views/paths"
+	trends "wending/views/trend"
+	"wending/views/ui"
+)
+
+func (h *handler) schedules() kind[entries.Schedule] {
+	rows := h.Library.Entries.Schedules
+	return kind[entries.Schedule]{
+		kind: views.Schedules, rows: rows, entry: func(s entries.Schedule) entries.Entry { return s.Entry },
+		cells: h.scheduleCells, fill: h.fillSchedule, save: h.saver.Schedule, remove: removing(rows),
+	}
+}
+
+func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []views.Cell {
+	l := pages.Locale(c)
+	when := row.Cron
+	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
+		when = trends.Words(l, plan, row.Cron)
+	}
+	next := views.Cell{Text: l.Text("trend.rests"), Class: "quiet"}
+	if row.IsEnabled && row.NextAt != nil && row.ArchivedAt == nil {
+		next = views.Cell{Text: beijing.Minute(*row.NextAt), Class: "mono"}
+	}
+	task := views.Cell{Text: l.Text("trend.reason.TASK_GONE"), Class: "quiet"}
+	if row.TaskID != nil {
+		if found, err := h.Library.Tasks.Store.Task(c.Request().Context(), *row.TaskID); err == nil {
+			task = views.Cell{Text: found.Name, Class: "cut"}
+		}
+	}
+	return []views.Cell{{Text: when}, next, task}
+}
+
+// tasksOffered is how many tasks a schedule can be made for in its form.
+const tasksOffered = 50
+
+// fillSchedule shows a schedule with its trend, or the form for a new one; the query can name its task.
+func (h *handler) fillSchedule(c echo.Context, view *views.Form, row *entries.Schedule) error {
+	ctx := c.Request().Context()
+	values := map[string]string{
+		"task_id": c.QueryParam("task"), "cron": "0 2 * * *", "timezone": form.DefaultTimezone, "is_enabled": "true", "own_channels": "false",
+	}
+	if row != nil {
+		values = map[string]string{
+			"name": row.Name, "cron": row.Cron, "timezone": row.Timezone, "is_enabled": strconv.FormatBool(row.IsEnabled), "own_channels": "false",
+			"alert_worse": strconv.FormatBool(row.AlertsWorse),
+		}
+		if row.TaskID != nil {
+			values["task_id"] = row.TaskID.String()
+		}
+		if row.Channels != nil {
+			values["own_channels"], values["channels"] = "true", strings.Join(*row.Channels, ",")
+		}
+		if row.AlertMetric != nil {
+			values["alert_metric"] = *row.AlertMetric
+		}
+		if row.AlertBelow != nil {
+			values["alert_below"] = strconv.FormatFloat(*row.AlertBelow*100, 'f', -1, 64) + "%"
+		}
+		var err error
+		if view.Trend, err = h.trend(c, *row); err != nil {
+			return err
+		}
+	}
+	put(view, values)
+	channels, _, err := h.Library.Entries.Channels.List(ctx, entries.Filter{}, db.Page{Number: 1, Size: 100})
+	if err != nil {
+		return err
+	}
+	for _, channel := range channels {
+		view.Channels = append(view.Channels, ui.Choice{Value: channel.ID.String(), Label: channel.Name})
+	}
+	view.Times = timesOf(c, view.Values["cron"], view.Values["timezone"])
+	view.Tasks, err = h.tasksToCopy(ctx, view.Values["task_id"])
+	return err
+}
+
+// tasksToCopy are the newest tasks that no schedule made, and the one that is chosen.
+func (h *handler) tasksToCopy(ctx context.Context, chosen string) (choices []ui.Choice, err error) {
+	store := h.Library.Tasks.Store
+	found, _, err := tasklist.Tasks(ctx, store, tasklist.Filter{WithoutCopies: true}, db.Page{Number: 1, Size: tasksOffered})
+	if err != nil {
+		return nil, err
+	}
+	if id, err := uuid.Parse(chosen); err == nil && !slices.ContainsFunc(found, func(task db.Task) bool { return task.ID == id }) {
+		task, err := store.Task(ctx, id)
+		if err != nil && !errors.Is(err, db.ErrNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			found = append([]db.Task{task}, found...)
+		}
+	}
+	for _, task := range found {
+		choices = append(choices, ui.Choice{Value: task.ID.String(), Label: task.Name})
+	}
+	return choices, nil
+}
+
+// timesShown is how many of the next times are shown.
+const timesShown = 3
+
+// timesOf says when an expression comes.
+func timesOf(c echo.Context, expression, timezone string) *views.Times {
+	l := pages.Locale(c)
+	if strings.TrimSpace(expression) == "" {
+		return nil
+	}
+	if timezone == "" {
+		timezone = form.DefaultTimezone
+	}
+	plan, err := cron.Parse(expression, timezone)
+	switch {
+	case errors.Is(err, cron.ErrTimezone):
+		return &views.Times{Message: l.Text("schedule.timezone.wrong")}
+	case err != nil:
+		return &views.Times{Message: l.Text("schedule.cron.wrong")}
+	}
+	times := &views.Times{Words: trends.Words(l, plan, expression)}
+	for next := plan.Next(time.Now()); len(times.Next) < timesShown && !next.IsZero(); next = plan.Next(next) {
+		times.Next = append(times.Next, next)
+	}
+	return times
+}
+
+// showTimes says when the expression of a form comes.
+func (h *handler) showTimes(c echo.Context) error {
+	return pages.Render(c, http.StatusOK, views.TimesPart(timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
+}
+
+// What a trend shows: so many firings as lines, and so many questions that changed.
+const (
+	firingsDrawn = 60
+	shiftsShown  = 20
+)
+
+// trend reads how the numbers of a schedule's copies move.
+func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, error) {
+	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
+	page := &trends.Page{Words: row.Cron, Timezone: row.Timezone}
+	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
+		page.Words = trends.Words(l, plan, row.Cron)
+	}
+	if row.IsEnabled && row.ArchivedAt == nil {
+		page.NextAt = row.NextAt
+	}
+	if row.TaskID != nil {
+		task, err := store.Task(ctx, *row.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		page.Task = &task
+	}
+	window, err := pages.Window(c)
+	if err != nil {
+		return nil, err
+	}
+	listed, total, err := schedule.New(store).List(ctx, row.ID, false, window)
+	if err != nil {
+		return nil, err
+	}
+	page.Pager = pages.NewPager(paths.LibraryEntry(string(views.Schedules), row.ID), url.Values{}, window, total)
+	drawn, _, err := schedule.New(store).List(ctx, row.ID, true, db.Page{Number: 1, Size: firingsDrawn})
+	if err != nil {
+		return nil, err
+	}
+	if page.Table, err = h.firings(ctx, listed); err != nil {
+		return nil, err
+	}
+	if page.Firings, err = h.firings(ctx, drawn); err != nil {
+		return nil, err
+	}
+	page.Firings = slices.DeleteFunc(page.Firings, func(f trends.Firing) bool { return len(f.Variants) == 0 })
+	var tasks []uuid.UUID
+	for _, firing := range page.Firings[:min(2, len(page.Firings))] {
+		tasks = append(tasks, *firing.TaskID)
+	}
+	slices.Reverse(page.Firings)
+	if len(tasks) == 2 {
+		if err := h.changes(ctx, page, tasks[1], tasks[0]); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+// firings are firings as the page shows them, with the states of their tasks.
+func (h *handler) firings(ctx context.Context, found []schedule.Firing) (shown []trends.Firing, err error) {
+	var ids []uuid.UUID
+	for _, firing := range found {
+		if firing.TaskID != nil {
+			ids = append(ids, *firing.TaskID)
+		}
+	}
+	states, err := schedule.New(h.Library.Tasks.Store).States(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, firing := range found {
+		one := trends.Firing{PlannedAt: firing.PlannedAt, FiredAt: firing.FiredAt, Missed: firing.Missed, Outcome: string(firing.Outcome), TaskID: firing.TaskID}
+		if firing.Reason != nil {
+			one.Reason = *firing.Reason
+		}
+		if firing.TaskID != nil {
+			one.Status = states[*firing.TaskID]
+		}
+		if firing.Summary != nil {
+			var summary trend.Summary
+			if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
+				return nil, err
+			}
+			one.Variants = summary.Variants
+		}
+		shown = append(shown, one)
+	}
+	return shown, nil
+}
+
+// changes adds the questions that changed from one task to another.
+func (h *handler) changes(ctx context.Context, page *trends.Page, before, last uuid.UUID) error {
+	store := h.Library.Tasks.Store
+	found, err := store.TasksByID(ctx, []uuid.UUID{before, last})
+	if err != nil || len(found) < 2 {
+		return err
+	}
+	for n, task := range found {
+		if task.ID == last {
+			page.Last, page.Before = &found[n], &found[1-n]
+		}
+	}
+	changes, err := schedules.Changed(ctx, store, before, last)
+	if err != nil {
+		return err
+	}
+	page.ChangedTotal = len(changes)
+	changes = changes[:min(len(changes), shiftsShown)]
+	ids := make([]int64, len(changes))
+	for n, change := range changes {
+		ids[n] = change.Now.ID
+	}
+	items, err := report.New(store).ItemsByID(ctx, ids)
+	if err != nil {
+		return err
+	}
+	questions := map[int64]string{}
+	for _, item := range items {
+		questions[item.ID] = item.Question
+	}
+	for _, change := range changes {
+		page.Changed = append(page.Changed, trends.Changed{
+			Number: change.Now.Number, Question: questions[change.Now.ID], Before: change.BeforeAnswer, Now: change.NowAnswer, IsAnswer: change.IsAnswer,
+			IsVerdict: change.IsVerdict, From: change.Before.PassShare, To: change.Now.PassShare,
+		})
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+// Package courier tells channels what became of tasks: it writes what the outbox announces as messages, sends them, and sends them
+// again until they are taken or a day has passed.
+package courier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"wending/db"
+	entries "wending/db/library"
+	"wending/db/outbox"
+	"wending/db/report"
+	"wending/jobs/library"
+	"wending/jobs/notify"
+	"wending/jobs/secret"
+	"wending/views/text"
+)
+
+// Courier is that of one process. Several may work at once.
+type Courier struct {
+	Store  *db.Store
+	Sealer *secret.Sealer
+	Sender *notify.Sender
+	// PublicURL is where people find the site, without a slash at its end; empty if it is not known: then messages have no
+	// links.
+	PublicURL string
+	Texts     *text.Catalogue
+	Log       *slog.Logger
+}
+
+// So many deliveries are sent at once, of one channel so many: one that hangs leaves room for the others.
+const (
+	atOnce     = 16
+	perChannel = 2
+)
+
+// tidyEvery is how often what has ended long ago is removed.
+const tidyEvery = time.Hour
+
+// Run sends what is due until ctx ends.
+func (c *Courier) Run(ctx context.Context) {
+	slots := make(chan struct{}, atOnce)
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		free := cap(slots) - len(slots)
+		if free > 0 {
+			claimed, err := c.outbox().Claim(ctx, free, perChannel)
+			if err != nil && ctx.Err() == nil {
+				c.Log.WarnContext(ctx, "cannot look for messages to send, will retry", "error", err)
+			}
+			for _, delivery := range claimed {
+				slots <- struct{}{}
+				sending.Go(func() {
+					defer func() { <-slots }()
+					c.deliver(ctx, delivery)
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Courier) outbox() outbox.Outbox { return outbox.New(c.Store.Pool()) }
+
+// deliver makes one attempt.
+func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
+	sent, err := c.attempt(ctx, delivery)
+	if ctx.Err() != nil { // the claim ends by itself
+		return
+	}
+	outcome := outbox.Outcome{Status: sent.Status, Error: sent.Error}
+	if err != nil { // ours: nothing was sent
+		c.Log.WarnContext(ctx, "a message cannot be written, will retry", "delivery_id", delivery.ID, "error", err)
+		outcome.Error = "the message could not be written"
+		if errors.Is(err, secret.ErrKey) {
+			outcome.Error = "the channel's secrets cannot be opened: SECRET_KEY has changed"
+		}
+	}
+	if outcome.Error != "" && !sent.IsFinal {
+		outcome.RetryAfter = max(notify.Delay(delivery.Attempts), sent.RetryAfter)
+	}
+	if err := c.outbox().Settle(ctx, delivery, outcome); err != nil {
+		c.Log.WarnContext(ctx, "cannot note how a message was taken, it may be sent again", "delivery_id", delivery.ID, "error", err)
+	}
+}
+
+func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent notify.Outcome, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("panic: %v", panicked)
+		}
+	}()
+	channel, err := entries.New(c.Store).Channels.Get(ctx, delivery.ChannelID)
+	if err != nil {
+		return sent, err
+	}
+	to, err := library.OpenTarget(c.Sealer, channel)
+	if err != nil {
+		return sent, err
+	}
+	if delivery.Body == nil {
+		message, err := c.message(ctx, delivery, channel)
+		if err != nil {
+			return sent, err
+		}
+		body, err := notify.Body(to.Kind, message)
+		if err != nil {
+			return sent, err
+		}
+		if delivery.Body, err = c.outbox().KeepBody(ctx, delivery.ID, body); err != nil {
+			return sent, err
+		}
+	}
+	return c.Sender.Send(ctx, to, delivery.MessageID, delivery.Body), nil
+}
+
+// pushFor bounds the time that one round spends on one launch's results.
+const pushFor = 500 * time.Millisecond
+
+// Announce does what one process does for all, once a second: it announces how far launches are, puts the runs that have ended
+// into batches for those who want results, and tidies up.
+type Announcer struct {
+	*Courier
+	tidiedAt, progressAt time.Time
+}
+
+// progressEvery is how often progress is looked at.
+const progressEvery = 5 * time.Second
+
+// Round does one round.
+func (a *Announcer) Round(ctx context.Context) error {
+	box := a.outbox()
+	launches, err := box.Pushing(ctx)
+	if err != nil {
+		return err
+	}
+	for _, launch := range launches {
+		for end := time.Now().Add(pushFor); time.Now().Before(end); {
+			runs, err := box.PushBatch(ctx, launch)
+			if errors.Is(err, db.ErrConflict) { // another process is pushing them
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if runs == 0 {
+				break
+			}
+		}
+	}
+	if time.Since(a.progressAt) >= progressEvery {
+		a.progressAt = time.Now()
+		if err := box.AnnounceProgress(ctx); err != nil {
+			return err
+		}
+	}
+	if time.Since(a.tidiedAt) >= tidyEvery {
+		a.tidiedAt = time.Now()
+		return box.Tidy(ctx)
+	}
+	return nil
+}
+
+func (c *Courier) report() report.Report { return report.New(c.Store) }

@@ -1,0 +1,145 @@
+// Package cron says when a cron expression of five fields comes next in a time zone.
+package cron
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// Errors of expressions and time zones.
+var (
+	ErrExpression = errors.New("no cron expression of five fields")
+	ErrNever      = errors.New("the cron expression names no time that comes")
+	ErrTimezone   = errors.New("no time zone of the IANA's database")
+)
+
+// Plan is an expression in a time zone.
+type Plan struct {
+	fields *cron.SpecSchedule
+	zone   *time.Location
+	// isFixed reports that the expression names hours: its times are those of a clock on a wall. Otherwise it comes at
+	// intervals, whatever the clock on the wall does.
+	isFixed bool
+}
+
+var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+// Parse reads an expression – minute, hour, day of the month, month, day of the week – and a time zone.
+func Parse(expression, timezone string) (Plan, error) {
+	fields := strings.Fields(expression)
+	if len(fields) != 5 || strings.Contains(expression, "TZ=") || strings.HasPrefix(expression, "@") {
+		return Plan{}, ErrExpression
+	}
+	parsed, err := parser.Parse(strings.Join(fields, " "))
+	if err != nil {
+		return Plan{}, fmt.Errorf("%w: %w", ErrExpression, err)
+	}
+	zone, err := time.LoadLocation(timezone)
+	if err != nil || timezone == "" || timezone == "Local" {
+		return Plan{}, ErrTimezone
+	}
+	spec := parsed.(*cron.SpecSchedule)
+	plan := Plan{fields: spec, zone: zone, isFixed: !strings.HasPrefix(fields[1], "*")}
+	if plan.Next(time.Now()).IsZero() {
+		return Plan{}, ErrNever
+	}
+	return plan, nil
+}
+
+// Next returns the first time after a moment; the zero time if there is none within years. Where the clocks are put forward, a
+// time that they leave out comes when they are; where they are put back, a time that they show twice comes the first time.
+func (p Plan) Next(after time.Time) time.Time {
+	spec := *p.fields
+	if !p.isFixed {
+		spec.Location = p.zone
+		return spec.Next(after.In(p.zone))
+	}
+	// The clock on the wall is read as if it were UTC, where every minute comes once.
+	spec.Location = time.UTC
+	local := after.In(p.zone)
+	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC).Add(-margin)
+	for {
+		if wall = spec.Next(wall); wall.IsZero() {
+			return wall
+		}
+		if next := p.moment(wall); next.After(after) {
+			return next
+		}
+	}
+}
+
+// margin is more than clocks were ever put forward or back by: Samoa once left a day out.
+const margin = 26 * time.Hour
+
+// moment is when the clock on the wall first shows a time, or passes it.
+func (p Plan) moment(wall time.Time) time.Time {
+	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, p.zone)
+	_, before := at.Add(-margin).Zone()
+	_, after := at.Add(margin).Zone()
+	if before == after {
+		return at
+	}
+	// With the offset that held before: for a time that is shown twice this is the first; one that is left out lies just after
+	// the change, by as much as it would have lain after it.
+	early := wall.Add(-time.Duration(before) * time.Second)
+	if _, offset := early.In(p.zone).Zone(); offset == before {
+		return early.In(p.zone)
+	}
+	late := wall.Add(-time.Duration(after) * time.Second)
+	if _, offset := late.In(p.zone).Zone(); offset == after {
+		return late.In(p.zone)
+	}
+	return p.change(late, early)
+}
+
+// change is when the clocks are put forward, between two moments.
+func (p Plan) change(low, high time.Time) time.Time {
+	_, offset := low.In(p.zone).Zone()
+	for high.Sub(low) > time.Second {
+		middle := low.Add(high.Sub(low) / 2).Truncate(time.Second)
+		if !middle.After(low) {
+			break
+		}
+		if _, of := middle.In(p.zone).Zone(); of == offset {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high.Truncate(time.Second).In(p.zone)
+}
+
+// Missed counts the times after one moment up to another, at most so many.
+func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
+	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
+		count++
+	}
+	return count
+}
+
+// Shape is what an expression names, field by field, each in ascending order; a field that is * has nothing.
+type Shape struct{ Minutes, Hours, Days, Months, Weekdays []int }
+
+// Shape returns what the expression names.
+func (p Plan) Shape() Shape {
+	return Shape{named(p.fields.Minute, 0, 59), named(p.fields.Hour, 0, 23), named(p.fields.Dom, 1, 31), named(p.fields.Month, 1, 12), named(p.fields.Dow, 0, 6)}
+}
+
+// star is set in a field that is *, or */n.
+const star = 1 << 63
+
+func named(bits uint64, least, most int) (values []int) {
+	for value := least; value <= most; value++ {
+		if bits&(1<<uint(value)) != 0 {
+			values = append(values, value)
+		}
+	}
+	if bits&star != 0 && len(values) == most-least+1 {
+		return nil
+	}
+	return values
+}

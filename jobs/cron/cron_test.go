@@ -1,0 +1,93 @@
+package cron_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/cron"
+)
+
+func plan(t *testing.T, expression, zone string) cron.Plan {
+	t.Helper()
+	p, err := cron.Parse(expression, zone)
+	require.NoError(t, err, expression)
+	return p
+}
+
+func at(t *testing.T, text string) time.Time {
+	t.Helper()
+	moment, err := time.Parse(time.RFC3339, text)
+	require.NoError(t, err)
+	return moment
+}
+
+func TestTheNextTimes(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct{ name, expression, zone, after, next string }{
+		{"every night", "0 2 * * *", "Asia/Shanghai", "2026-11-22T17:59:59Z", "2026-11-22T18:00:00Z"},
+		{"not at the same moment again", "0 2 * * *", "Asia/Shanghai", "2026-11-22T18:00:00Z", "2026-11-23T18:00:00Z"},
+		{"weekdays", "30 9 * * 1-5", "Asia/Shanghai", "2026-11-20T01:30:00Z", "2026-11-23T01:30:00Z"},
+		{"the last day of February", "0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
+		{"every quarter of an hour", "*/15 * * * *", "Asia/Shanghai", "2026-11-22T17:59:59Z", "2026-11-22T18:00:00Z"},
+		// New York puts its clocks forward on 8 March 2026 at 02:00 (07:00 UTC), and back on 1 November at 02:00 (06:00 UTC).
+		{"left out, so at the change", "30 2 * * *", "America/New_York", "2026-03-08T06:00:00Z", "2026-03-08T07:00:00Z"},
+		{"and then as always", "30 2 * * *", "America/New_York", "2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"},
+		{"the hour after the change", "0 3 * * *", "America/New_York", "2026-03-08T06:00:00Z", "2026-03-08T07:00:00Z"},
+		{"shown twice, so the first time", "30 1 * * *", "America/New_York", "2026-11-01T04:00:00Z", "2026-11-01T05:30:00Z"},
+		{"and not the second", "30 1 * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"},
+		{"asked between the two", "30 1 * * *", "America/New_York", "2026-11-01T05:45:00Z", "2026-11-02T06:30:00Z"},
+		{"an interval goes on through the hour that comes twice", "*/30 * * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-01T06:00:00Z"},
+		{"and again", "*/30 * * * *", "America/New_York", "2026-11-01T06:00:00Z", "2026-11-01T06:30:00Z"},
+		{"half an hour of change", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T14:00:00Z", "2026-10-03T15:30:00Z"},
+		{"a day that is left out", "0 12 30 12 *", "Pacific/Apia", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"},
+	} {
+		require.Equal(t, at(t, one.next).UTC(), plan(t, one.expression, one.zone).Next(at(t, one.after)).UTC(), one.name)
+	}
+}
+
+// Over a year with both changes a daily time comes once a day, and never twice.
+func TestADailyTimeComesOnceADay(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Shanghai", "Africa/Casablanca", "America/St_Johns"} {
+		for _, expression := range []string{"0 2 * * *", "30 2 * * *", "59 1 * * *", "0 0 * * *", "30 1 * * *", "0 3 * * *"} {
+			p, next, days := plan(t, expression, zone), at(t, "2026-01-01T12:00:00Z"), map[string]int{}
+			location, err := time.LoadLocation(zone)
+			require.NoError(t, err)
+			count := 0
+			for end := at(t, "2027-01-01T12:00:00Z"); ; count++ {
+				before := next
+				if next = p.Next(before); !next.Before(end) {
+					break
+				}
+				require.True(t, next.After(before))
+				days[next.In(location).Format(time.DateOnly)]++
+			}
+			require.Equal(t, 365, count, "%s in %s", expression, zone)
+			require.Len(t, days, 365, "%s in %s", expression, zone)
+		}
+	}
+}
+
+func TestWhatIsNoPlan(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{"", "* * * *", "0 0 2 * * *", "61 * * * *", "0 25 * * *", "@daily", "TZ=UTC 0 2 * * *", "a b c d e", "0 2 * * mon-"} {
+		_, err := cron.Parse(expression, "UTC")
+		require.ErrorIs(t, err, cron.ErrExpression, expression)
+	}
+	_, err := cron.Parse("0 0 31 2 *", "UTC")
+	require.ErrorIs(t, err, cron.ErrNever)
+	for _, zone := range []string{"", "Local", "Mars/Olympus", "../etc/passwd"} {
+		_, err := cron.Parse("0 2 * * *", zone)
+		require.ErrorIs(t, err, cron.ErrTimezone, zone)
+	}
+}
+
+func TestMissedTimesAreCounted(t *testing.T) {
+	t.Parallel()
+	p := plan(t, "0 * * * *", "Asia/Shanghai")
+	require.Equal(t, 24, p.Missed(at(t, "2026-11-21T00:00:00Z"), at(t, "2026-11-22T00:00:00Z"), 100))
+	require.Equal(t, 10, p.Missed(at(t, "2026-11-21T00:00:00Z"), at(t, "2026-11-22T00:00:00Z"), 10))
+	require.Zero(t, p.Missed(at(t, "2026-11-21T00:00:00Z"), at(t, "2026-11-21T00:59:59Z"), 10))
+}

@@ -1,0 +1,116 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	entries "wending/db/library"
+	"wending/db/outbox"
+	"wending/db/schedule"
+	"wending/jobs/cron"
+	"wending/jobs/notify"
+	"wending/views/text"
+)
+
+// Channel is where people and programs are told what became of a task, with its secrets.
+type Channel struct {
+	Name string
+	notify.Target
+	// Events are what it is told (outbox.Events), Lang is the language of its messages.
+	Events    []string
+	Lang      string
+	IsDefault bool
+}
+
+// SaveChannel stores a channel, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
+func (s *Service) SaveChannel(ctx context.Context, id uuid.UUID, c Channel) (uuid.UUID, error) {
+	isNew := id == uuid.Nil
+	if isNew {
+		id = uuid.New()
+	}
+	row := entries.Channel{
+		Entry: entries.Entry{ID: id, Name: c.Name}, Kind: string(c.Kind), URL: shownAddress(c.Target), Recipients: strings.Join(c.Recipients, ","),
+		Events: c.Events, Lang: c.Lang, IsDefault: c.IsDefault,
+	}
+	err := errors.Join(s.seal(c.URL != "", c.URL, id, urlPlace, &row.SealedURL), s.seal(c.Secret != "", c.Secret, id, secretPlace, &row.SealedSecret))
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return id, save(ctx, s.Entries.Channels, row, isNew)
+}
+
+// shownAddress is what of an address is no secret: of a webhook all but its query, of a chat program the host, since the path is
+// its key.
+func shownAddress(to notify.Target) string {
+	u, err := url.Parse(to.URL)
+	if err != nil || to.URL == "" {
+		return ""
+	}
+	shown := u.Scheme + "://" + u.Host
+	if to.Kind == notify.Webhook {
+		return shown + u.EscapedPath()
+	}
+	return shown + "/…"
+}
+
+// OpenChannel opens a channel's secrets.
+func (s *Service) OpenChannel(row entries.Channel) (c Channel, err error) {
+	c = Channel{Name: row.Name, Events: row.Events, Lang: row.Lang, IsDefault: row.IsDefault}
+	c.Target, err = OpenTarget(s.Sealer, row)
+	return c, err
+}
+
+// Opener opens what is sealed.
+type Opener interface {
+	Open(sealed []byte, owner string, value any) error
+}
+
+// OpenTarget opens where a channel's messages go.
+func OpenTarget(sealer Opener, row entries.Channel) (to notify.Target, err error) {
+	owner := row.ID.String()
+	to.Kind, to.Recipients = notify.Kind(row.Kind), entries.Recipients(row)
+	return to, errors.Join(sealer.Open(row.SealedURL, owner+urlPlace, &to.URL), sealer.Open(row.SealedSecret, owner+secretPlace, &to.Secret))
+}
+
+// Channel returns a channel, archived or not, or db.ErrNotFound.
+func (s *Service) Channel(ctx context.Context, id uuid.UUID) (entries.Channel, error) {
+	return s.Entries.Channels.Get(ctx, id)
+}
+
+// NextTime is when a plan comes next by the database's clock.
+func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, error) {
+	now, err := schedule.New(s.Tasks.Store).Now(ctx)
+	return plan.Next(now), err
+}
+
+// CodeDelivery is what the list shows of a channel whose last test failed.
+const CodeDelivery = "DELIVERY_FAILED"
+
+// TestChannel sends a channel a test message and notes how that ended. locale is that of the channel's language.
+func (s *Service) TestChannel(ctx context.Context, row entries.Channel, locale text.Locale) (notify.Outcome, error) {
+	c, err := s.OpenChannel(row)
+	if err != nil {
+		return notify.Outcome{}, err
+	}
+	id := uuid.New()
+	body, err := notify.Body(c.Kind, notify.Message{
+		Type: "channel.test", At: time.Now(), Title: locale.Text("notify.test", "Name", row.Name), Tone: notify.Neutral, Colon: locale.Text("notify.colon"),
+		Facts: []notify.Fact{{Name: locale.Text("notify.test.what"), Value: locale.Text("notify.test.works")}},
+		Data:  map[string]any{"channel_id": row.ID, "channel_name": row.Name},
+	})
+	if err != nil {
+		return notify.Outcome{}, err
+	}
+	outcome := s.Sender.Send(ctx, c.Target, id, body)
+	code := ""
+	if outcome.Error != "" {
+		code = CodeDelivery
+	}
+	err = s.Outbox.NoteTest(ctx, row.ID, id, outbox.Outcome{Status: outcome.Status, Error: outcome.Error})
+	return outcome, errors.Join(err, s.Entries.Channels.NoteTest(ctx, row.ID, code))
+}

@@ -1,0 +1,50 @@
+package notify
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// secretPrefix is what secrets of Standard Webhooks begin with.
+const secretPrefix = "whsec_"
+
+// ErrSecret means that a webhook's secret is none of Standard Webhooks.
+var ErrSecret = errors.New("a webhook's secret is whsec_ and 24 to 64 bytes in base64")
+
+// WebhookKey reads a webhook's secret: whsec_ and base64, the prefix may be left out.
+func WebhookKey(secret string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+	if err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, ErrSecret
+	}
+	return key, nil
+}
+
+// SignWebhook returns the signature of a body as Standard Webhooks 1.0 has it: version, comma, HMAC-SHA256 in base64.
+func SignWebhook(key []byte, id string, at time.Time, body []byte) string {
+	return "v1," + sum(key, []byte(id+"."+strconv.FormatInt(at.Unix(), 10)+"."+string(body)))
+}
+
+// SignDingTalk returns timestamp and sign of a DingTalk robot with a secret; the timestamp is in milliseconds.
+func SignDingTalk(secret string, at time.Time) (timestamp, sign string) {
+	timestamp = strconv.FormatInt(at.UnixMilli(), 10)
+	return timestamp, sum([]byte(secret), []byte(timestamp+"\n"+secret))
+}
+
+// SignFeishu returns timestamp and sign of a Feishu robot with a secret; the timestamp is in seconds. What would be the text is
+// the key there, and the text is empty.
+func SignFeishu(secret string, at time.Time) (timestamp, sign string) {
+	timestamp = strconv.FormatInt(at.Unix(), 10)
+	return timestamp, sum([]byte(timestamp+"\n"+secret), nil)
+}
+
+func sum(key, text []byte) string {
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write(text) // never fails
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}

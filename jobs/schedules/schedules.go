@@ -1,0 +1,275 @@
+// Package schedules copies tasks and runs the copies when their time has come, and says how the numbers of the copies move.
+package schedules
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/library"
+	"wending/db/report"
+	"wending/db/schedule"
+	"wending/jobs/beijing"
+	"wending/jobs/comparison"
+	"wending/jobs/courier"
+	"wending/jobs/cron"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
+	"wending/jobs/trend"
+)
+
+// Scheduler fires schedules. Several may work at once.
+type Scheduler struct {
+	Store *db.Store
+	Tasks *tasks.Service
+	Log   *slog.Logger
+}
+
+// Via is who starts the copies.
+const Via = "schedule"
+
+// maxMissed is up to how many missed times are counted.
+const maxMissed = 10_000
+
+// maxName is how many characters of a schedule's name the name of a copy has.
+const maxName = 47
+
+// Fire fires what is due, and plans what is not planned.
+func (s *Scheduler) Fire(ctx context.Context) error {
+	due, now, err := schedule.New(s.Store).Due(ctx)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, one := range due {
+		plan, err := cron.Parse(one.Cron, one.Timezone)
+		if err != nil { // it was valid when it was saved
+			failures = append(failures, fmt.Errorf("schedule %s: %w", one.ID, err))
+			continue
+		}
+		next := plan.Next(now)
+		if one.NextAt == nil {
+			failures = append(failures, schedule.New(s.Store).Plan(ctx, one.ID, next))
+			continue
+		}
+		failures = append(failures, s.fire(ctx, one, schedule.Timing{Next: next, Missed: plan.Missed(*one.NextAt, now, maxMissed)}))
+	}
+	return errors.Join(failures...)
+}
+
+func (s *Scheduler) fire(ctx context.Context, due library.Schedule, timing schedule.Timing) error {
+	copied, err := s.copy(ctx, due)
+	if err != nil {
+		return err
+	}
+	firing, launchID, err := schedule.New(s.Store).Fire(ctx, due, timing, copied)
+	if errors.Is(err, db.ErrConflict) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Log.InfoContext(ctx, "schedule fired", "schedule_id", due.ID, "planned_at", firing.PlannedAt, "outcome", firing.Outcome, "missed", firing.Missed)
+	if firing.TaskID != nil {
+		s.Tasks.Wake(ctx, *firing.TaskID, launchID)
+	}
+	return nil
+}
+
+// copy makes the task that a firing starts; what keeps it from being made is a reason, not an error.
+func (s *Scheduler) copy(ctx context.Context, due library.Schedule) (schedule.Copy, error) {
+	if due.TaskID == nil {
+		return schedule.Copy{Reason: schedule.ReasonTask}, nil
+	}
+	source, err := s.Store.Task(ctx, *due.TaskID)
+	if errors.Is(err, db.ErrNotFound) {
+		return schedule.Copy{Reason: schedule.ReasonTask}, nil
+	}
+	if err != nil {
+		return schedule.Copy{}, err
+	}
+	var channels *[]uuid.UUID
+	if due.Channels != nil {
+		channels = &[]uuid.UUID{}
+		for _, text := range *due.Channels {
+			*channels = append(*channels, uuid.MustParse(text)) // of a column of uuids
+		}
+	}
+	task, err := s.Tasks.CopyRows(ctx, db.Actor{Via: Via}, source, CopyName(due), channels)
+	if errors.Is(err, secret.ErrKey) {
+		return schedule.Copy{Reason: schedule.ReasonSecret}, nil
+	}
+	return schedule.Copy{Task: task}, err
+}
+
+// CopyName is the name of the task that a schedule makes at its next time.
+func CopyName(s library.Schedule) string {
+	name := []rune(s.Name)
+	if len(name) > maxName {
+		name = name[:maxName]
+	}
+	return string(name) + " " + beijing.Minute(*s.NextAt)
+}
+
+// baseline is over how many firings before a firing is compared.
+const baseline = 5
+
+// summedAtOnce is how many firings one round summarises.
+const summedAtOnce = 20
+
+// Summarise writes the numbers of firings whose tasks have ended, and announces what is reason for an alert.
+func (s *Scheduler) Summarise(ctx context.Context) error {
+	found, err := schedule.New(s.Store).Unsummed(ctx, summedAtOnce)
+	if err != nil {
+		return err
+	}
+	for _, firing := range found {
+		if err := s.summarise(ctx, firing); err != nil && !errors.Is(err, db.ErrConflict) && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) summarise(ctx context.Context, firing schedule.Unsummed) error {
+	results := report.New(s.Store)
+	task, err := s.Store.Task(ctx, *firing.TaskID)
+	if err != nil {
+		return err
+	}
+	matrix, err := results.Matrix(ctx, task)
+	if err != nil {
+		return err
+	}
+	numbers, err := results.VariantStatistics(ctx, task.ID)
+	if err != nil {
+		return err
+	}
+	entry, err := library.New(s.Store).Schedules.Get(ctx, firing.ScheduleID)
+	if err != nil {
+		return err
+	}
+	var summary trend.Summary
+	for n, variant := range numbers {
+		summary.Variants = append(summary.Variants, trend.VariantPoints{
+			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: trend.PointsOf(matrix[n], variant.Cost),
+		})
+	}
+	alerts, err := s.alerts(ctx, entry, task, summary, matrix)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(summary)
+	if err != nil {
+		return err
+	}
+	return schedule.New(s.Store).Summarise(ctx, firing, text, alerts)
+}
+
+// alerts says what is reason for an alert, as deliveries keep it.
+func (s *Scheduler) alerts(
+	ctx context.Context, entry library.Schedule, task db.Task, summary trend.Summary, matrix [][]comparison.Question,
+) (alerts []json.RawMessage, err error) {
+	if entry.AlertMetric == nil {
+		return nil, nil
+	}
+	watch := trend.Watch{Metric: trend.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse}
+	var before [][][]comparison.Question // by firing, then by variant
+	if watch.IfWorse {
+		if before, err = s.before(ctx, task); err != nil {
+			return nil, err
+		}
+	}
+	for n, variant := range summary.Variants {
+		var own [][]comparison.Question
+		for _, firing := range before {
+			if n < len(firing) {
+				own = append(own, firing[n])
+			}
+		}
+		for _, found := range watch.Look(variant.Points, matrix[n], own) {
+			text, err := json.Marshal(courier.Alert{
+				ScheduleID: entry.ID, ScheduleName: entry.Name, Variant: variant.Name, Metric: watch.Metric, Value: found.Value, Below: found.Below,
+				Baseline: found.Baseline, Firings: found.Firings,
+			})
+			if err != nil {
+				return nil, err
+			}
+			alerts = append(alerts, text)
+		}
+	}
+	return alerts, nil
+}
+
+// before reads what the last firings before a task said of each question.
+func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]comparison.Question, err error) {
+	earlier, err := schedule.New(s.Store).Before(ctx, task.ID, baseline)
+	if err != nil {
+		return nil, err
+	}
+	for _, firing := range earlier {
+		other, err := s.Store.Task(ctx, *firing.TaskID)
+		if errors.Is(err, db.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		matrix, err := report.New(s.Store).Matrix(ctx, other)
+		if err != nil {
+			return nil, err
+		}
+		firings = append(firings, matrix)
+	}
+	return firings, nil
+}
+
+// Change is a question whose most common answer, or whose verdict, is not what it was at the firing before.
+type Change struct {
+	Before, Now comparison.Question
+	// BeforeAnswer and NowAnswer are the most common answers, with at most excerpt characters.
+	BeforeAnswer, NowAnswer string
+	IsAnswer, IsVerdict     bool
+}
+
+// excerpt is how many characters of an answer a change has.
+const excerpt = 300
+
+// Changed returns the questions that changed from one task to another, by the first variant of each.
+func Changed(ctx context.Context, store *db.Store, before, now uuid.UUID) (changes []Change, err error) {
+	results := report.New(store)
+	compared, err := results.Compare(ctx, report.Side{TaskID: before, Variant: 1}, report.Side{TaskID: now, Variant: 1})
+	if err != nil {
+		return nil, err
+	}
+	var ids [2][]int64
+	for _, pair := range compared.Pairs {
+		ids[0], ids[1] = append(ids[0], pair.A.ID), append(ids[1], pair.B.ID)
+	}
+	var answers [2]map[int64]report.CommonAnswer
+	for side := range ids {
+		if answers[side], err = results.CommonAnswers(ctx, ids[side], 1, excerpt); err != nil {
+			return nil, err
+		}
+	}
+	for _, pair := range compared.Pairs {
+		earlier, hadOne := answers[0][pair.A.ID]
+		later, hasOne := answers[1][pair.B.ID]
+		change := Change{Before: pair.A, Now: pair.B, BeforeAnswer: earlier.Text, NowAnswer: later.Text}
+		change.IsAnswer = hadOne != hasOne || hadOne && !bytes.Equal(earlier.Key, later.Key)
+		change.IsVerdict = pair.A.PassShare != nil && pair.B.PassShare != nil && passes(*pair.A.PassShare) != passes(*pair.B.PassShare)
+		if change.IsAnswer || change.IsVerdict {
+			changes = append(changes, change)
+		}
+	}
+	return changes, nil
+}
+
+// passes reports whether more than half of a question's runs pass.
+func passes(share float64) bool { return share > 0.5 }

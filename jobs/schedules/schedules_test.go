@@ -1,0 +1,106 @@
+package schedules_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/db/library"
+	"wending/jobs/schedules"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// nobody wakes no worker.
+type nobody struct{}
+
+func (nobody) EnqueueLaunch(context.Context, uuid.UUID) error { return nil }
+
+func newScheduler(t *testing.T, url string) (*schedules.Scheduler, *db.Store) {
+	t.Helper()
+	store, err := db.Open(context.Background(), url, 4)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
+	require.NoError(t, err)
+	log := slog.New(slog.DiscardHandler)
+	service := &tasks.Service{Store: store, Queue: nobody{}, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}
+	return &schedules.Scheduler{Store: store, Tasks: service, Log: log}, store
+}
+
+// dueSchedule stores a schedule of a task whose time has come.
+func dueSchedule(t *testing.T, store *db.Store, tables *sqlx.DB) uuid.UUID {
+	t.Helper()
+	task := dbtest.Seed(t, tables, 1, 3, 2)
+	id := uuid.New()
+	at := time.Now().Truncate(time.Minute)
+	require.NoError(t, library.New(store).Schedules.Insert(context.Background(), library.Schedule{
+		Entry: library.Entry{ID: id, Name: "nightly"}, TaskID: &task, Cron: "0 2 * * *", Timezone: "Asia/Shanghai", IsEnabled: true, NextAt: &at,
+	}))
+	return id
+}
+
+func count(t *testing.T, tables *sqlx.DB, statement string, arguments ...any) (n int) {
+	t.Helper()
+	require.NoError(t, tables.Get(&n, statement, arguments...))
+	return n
+}
+
+func TestManyWorkersFireOnce(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	store, tables := dbtest.OpenAt(t, url)
+	id := dueSchedule(t, store, tables)
+	var workers sync.WaitGroup
+	for range 4 {
+		scheduler, _ := newScheduler(t, url)
+		for range 5 {
+			workers.Go(func() { require.NoError(t, scheduler.Fire(context.Background())) })
+		}
+	}
+	workers.Wait()
+	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM firings WHERE schedule_id = $1`, id))
+	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM evaluation_tasks WHERE schedule_id = $1`, id))
+	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM launches l JOIN evaluation_tasks t ON t.id = l.task_id WHERE t.schedule_id = $1 AND l.requested_via = 'schedule'`, id))
+	require.Equal(t, 3, count(t, tables, `SELECT count(*) FROM evaluation_items i JOIN evaluation_tasks t ON t.id = i.task_id WHERE t.schedule_id = $1`, id))
+}
+
+// A leader that dies in the middle of a firing leaves nothing behind; the next one fires once.
+func TestALeaderDiesWhileItFires(t *testing.T) {
+	t.Parallel()
+	url := dbtest.URL(t)
+	store, tables := dbtest.OpenAt(t, url)
+	id := dueSchedule(t, store, tables)
+	dying, _ := newScheduler(t, url+" application_name=dying")
+	next, _ := newScheduler(t, url)
+
+	// It has claimed the schedule and made the copy, and waits to store the firing.
+	holder, err := tables.Beginx()
+	require.NoError(t, err)
+	_, err = holder.Exec(`LOCK TABLE firings IN EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	died := make(chan error, 1)
+	go func() { died <- dying.Fire(context.Background()) }()
+	const waiting = `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dying' AND wait_event_type = 'Lock'`
+	dbtest.Await(t, 20*time.Second, "it waits in the middle", func() bool { return count(t, tables, waiting) == 1 })
+	_, err = tables.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dying'`)
+	require.NoError(t, err)
+	require.Error(t, <-died)
+	require.NoError(t, holder.Rollback())
+	require.Zero(t, count(t, tables, `SELECT count(*) FROM evaluation_tasks WHERE schedule_id = $1`, id))
+
+	require.NoError(t, next.Fire(context.Background()))
+	require.NoError(t, dying.Fire(context.Background()))
+	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM firings WHERE schedule_id = $1`, id))
+	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM evaluation_tasks WHERE schedule_id = $1`, id))
+}

@@ -1,0 +1,166 @@
+package trend
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"wending/jobs/beijing"
+	"wending/jobs/trend"
+	"wending/views/text"
+)
+
+// plotWidth and plotHeight are the units that a plot is drawn in, with room for what is written beside its axes.
+const (
+	plotWidth, plotHeight     = 640.0, 190.0
+	left, right, top, bottom  = 56.0, 12.0, 12.0, 26.0
+	coordinateDecimals        = 1
+	labelsOfTime, labelsOfAxis = 6, 3
+)
+
+// curve is one variant's line, in coordinates of the plot.
+type curve struct {
+	name   string
+	number int
+	// line are pieces without gaps, band the intervals as areas.
+	line, band []string
+	dots       []dot
+}
+
+type dot struct {
+	x, y       string
+	title, url string
+}
+
+// plot is one metric over the firings.
+type plot struct {
+	metric trend.Metric
+	curves []curve
+	axis   []mark // values, from below
+	times  []mark
+	isLong bool
+}
+
+type mark struct{ at, text string }
+
+// newPlot draws a metric; ok is false if no firing knows it.
+func newPlot(p Page, metric trend.Metric) (drawn plot, ok bool) {
+	drawn = plot{metric: metric}
+	lowest, highest := math.Inf(1), math.Inf(-1)
+	for _, firing := range p.Firings {
+		for _, variant := range firing.Variants {
+			if point, isKnown := variant.Points[metric]; isKnown {
+				ok = true
+				lowest, highest = min(lowest, point.Value, given(point.Low, point.Value)), max(highest, point.Value, given(point.High, point.Value))
+			}
+		}
+	}
+	if !ok {
+		return drawn, false
+	}
+	lowest, highest = frame(metric, lowest, highest)
+	y := func(value float64) float64 {
+		return top + (highest-value)/(highest-lowest)*(plotHeight-top-bottom)
+	}
+	x := func(place int) float64 {
+		if len(p.Firings) == 1 {
+			return (left + plotWidth - right) / 2
+		}
+		return left + float64(place)/float64(len(p.Firings)-1)*(plotWidth-left-right)
+	}
+	for n := range labelsOfAxis {
+		value := lowest + (highest-lowest)*float64(n)/float64(labelsOfAxis-1)
+		drawn.axis = append(drawn.axis, mark{coordinate(y(value)), valueText(metric, value, nil)})
+	}
+	every := (len(p.Firings) + labelsOfTime - 1) / labelsOfTime
+	for place, firing := range p.Firings {
+		if place%every == 0 {
+			drawn.times = append(drawn.times, mark{coordinate(x(place)), beijing.Minute(firing.PlannedAt)[5:10]})
+		}
+	}
+	for number := range p.variants() {
+		drawn.curves = append(drawn.curves, p.curve(metric, number, x, y))
+	}
+	return drawn, true
+}
+
+// frame is the part of the axis that is drawn.
+func frame(metric trend.Metric, lowest, highest float64) (low, high float64) {
+	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
+	low, high = max(0, lowest-pad), highest+pad
+	if metric.IsShare() {
+		high = min(1, high)
+		if high-low < 0.1 {
+			low, high = max(0, high-0.1), max(high, min(1, low+0.1))
+		}
+	}
+	return low, high
+}
+
+// curve draws one variant.
+func (p Page) curve(metric trend.Metric, number int, x func(int) float64, y func(float64) float64) curve {
+	c := curve{number: number}
+	var line, upper, lower []string
+	end := func() {
+		if len(line) > 1 {
+			c.line = append(c.line, strings.Join(line, " "))
+		}
+		if len(upper) > 1 {
+			for n := len(lower) - 1; n >= 0; n-- {
+				upper = append(upper, lower[n])
+			}
+			c.band = append(c.band, strings.Join(upper, " "))
+		}
+		line, upper, lower = nil, nil, nil
+	}
+	for place, firing := range p.Firings {
+		if number >= len(firing.Variants) {
+			end()
+			continue
+		}
+		variant := firing.Variants[number]
+		c.name = variant.Name
+		point, isKnown := variant.Points[metric]
+		if !isKnown {
+			end()
+			continue
+		}
+		at := coordinate(x(place))
+		line = append(line, at+","+coordinate(y(point.Value)))
+		upper = append(upper, at+","+coordinate(y(given(point.High, point.Value))))
+		lower = append(lower, at+","+coordinate(y(given(point.Low, point.Value))))
+		c.dots = append(c.dots, dot{at, coordinate(y(point.Value)), beijing.Minute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency), firing.href()})
+	}
+	end()
+	return c
+}
+
+func given(value *float64, otherwise float64) float64 {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
+func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', coordinateDecimals, 64) }
+
+// valueText writes a metric's value.
+func valueText(metric trend.Metric, value float64, currency *string) string {
+	switch {
+	case metric == trend.Latency:
+		return text.Span(value)
+	case !metric.IsShare():
+		cost := strconv.FormatFloat(value, 'g', 3, 64)
+		return text.Cost(&cost, currency)
+	}
+	return text.Percent(&value)
+}
+
+// pointText writes a point with its interval: 82.0 % [78.1, 85.9].
+func pointText(metric trend.Metric, point trend.Point, currency *string) string {
+	written := valueText(metric, point.Value, currency)
+	if point.Low != nil && point.High != nil {
+		written += " [" + valueText(metric, *point.Low, nil) + ", " + valueText(metric, *point.High, nil) + "]"
+	}
+	return written
+}
