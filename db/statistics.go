@@ -48,6 +48,8 @@ type Statistics struct {
 	TotalTokens *int64  `json:"total_tokens" doc:"Sum over the runs that report tokens; null if none does" example:"51234"`
 	Cost        *string `json:"cost" doc:"Decimal number: sum over the runs with known tokens and prices; null if there are none or currencies differ" example:"0.42"`
 	Currency    *string `json:"currency" example:"USD"`
+	// RunsWithCost is of how many runs Cost is the sum; 0 also in statistics that earlier versions stored.
+	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Of how many runs cost is the sum" example:"500"`
 	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; that of a task is the sum
 	// over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
@@ -104,7 +106,8 @@ const (
 // spent are the cost of the runs r of the task that the expression names, and its currency, where all its targets have one.
 func spent(task string) string {
 	return `(
-		SELECT jsonb_build_object('currency', g.currency, 'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END)
+		SELECT jsonb_build_object('currency', g.currency, 'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END,
+			'runs_with_cost', count(r.cost))
 		FROM (
 			SELECT CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency
 			FROM task_targets

@@ -6,10 +6,12 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -471,8 +473,13 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	for _, runs := range s.runs(t, created.TaskID) {
 		require.Equal(t, "k1", *runs[0].ResponseBody, "the agent gets the headers")
 	}
+	// Without the file the questions are still there.
 	require.NoError(t, os.RemoveAll(filepath.Join(s.uploads, id)))
-	require.Contains(t, string(s.post(t, api+"/"+id+"/clone", nil).body), "DATASET_REQUIRED", "a missing file must be chosen again")
+	answer = s.post(t, api+"/"+id+"/clone", map[string]string{"task_name": "rows"})
+	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
+	answer.into(t, &created)
+	s.awaitDone(t, created.TaskID)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(s.runs(t, id))), slices.Collect(maps.Keys(s.runs(t, created.TaskID))))
 }
 
 // event is one server-sent event.

@@ -224,7 +224,7 @@ func (i *resultsInput) verdicts(task db.Task, filter *report.Filter) error {
 		}
 		score, err := strconv.ParseFloat(of.text, 64)
 		if err != nil || !(score >= 0 && score <= 1) {
-			return fault.Parameter(name, fault.Between(0, 1))
+			return fault.Parameter(name, fault.OfRule("share"))
 		}
 		*of.to = &score
 	}

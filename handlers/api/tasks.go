@@ -62,7 +62,7 @@ type detail struct {
 	Variants        []Variant         `json:"variants"`
 	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"What judges the answers"`
 	Channels        []uuid.UUID       `json:"channels" doc:"Who is told what becomes of it"`
-	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"The schedule that made it; null: a person did"`
+	ScheduleID      *uuid.UUID        `json:"schedule_id" nullable:"true" doc:"The schedule that made it; null: a person did"`
 	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
 	AgentModel      *string           `json:"agent_model" example:"v1.2"`

@@ -274,10 +274,14 @@ func Addresses(most int) Limit { return Limit{"error.range.addresses", map[strin
 // Task allows the id of a task.
 func Task() Limit { return Limit{key: "error.range.task"} }
 
-// Cron allows a cron expression, CronNever asks for one that names a time that comes, Timezone allows a name of the IANA's database.
-func Cron() Limit      { return Limit{key: "error.range.cron"} }
+// Cron allows a cron expression.
+func Cron() Limit { return Limit{key: "error.range.cron"} }
+
+// CronNever asks for a cron expression that names a time that comes.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
-func Timezone() Limit  { return Limit{key: "error.range.timezone"} }
+
+// Timezone allows a name of the IANA's database.
+func Timezone() Limit { return Limit{key: "error.range.timezone"} }
 
 // AlertLimit allows what an alert is given for.
 func AlertLimit() Limit { return Limit{key: "error.range.alert"} }

@@ -65,8 +65,14 @@ func RetryScope(w http.ResponseWriter, r *http.Request) (db.Scope, error) {
 	return scope, nil
 }
 
-// ExtendedRuns reads to how many runs of each question a task is to be extended.
+// ExtendedRuns reads to how many runs of each question a task is to be extended, which it can be while nothing of it runs.
 func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
+	if task.Status.IsActive() {
+		return 0, fault.New("TASK_STATE_CONFLICT")
+	}
+	if task.RunsPerItem >= tasks.MaxRuns {
+		return 0, fault.New("TASK_STATE_CONFLICT").WithMessage("error.MOST_RUNS")
+	}
 	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
 	if err != nil || runs <= task.RunsPerItem || runs > tasks.MaxRuns {
 		return 0, fault.Field("runs_per_item", fault.Between(min(task.RunsPerItem+1, tasks.MaxRuns), tasks.MaxRuns))

@@ -271,7 +271,7 @@ func (c *fields) templates(p *entries.Prompt) {
 	c.long("system", MaxTemplate, &p.System)
 	c.long("user", MaxTemplate, &p.User)
 	c.long("note", MaxDescription, &p.Note)
-	if strings.TrimSpace(p.System) == "" && strings.TrimSpace(p.User) == "" {
+	if strings.TrimSpace(p.System) == "" && strings.TrimSpace(p.User) == "" && !c.hasFault("system", "user") {
 		c.fail("user", fault.Field("user", fault.NonEmpty()))
 	}
 }

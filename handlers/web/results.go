@@ -206,7 +206,8 @@ func (p *Pages) news(c echo.Context) error {
 }
 
 // findQuestion leads to a question by its number, on the page of the whole report that has it. Numbers do not change with
-// filters, paging or retries. A page that shows the question asks for its card alone.
+// filters, paging or retries; the query can name the one variant whose answers are shown. A page that shows the question asks for
+// its card alone.
 func (p *Pages) findQuestion(c echo.Context) error {
 	task, item, number, err := p.question(c)
 	if err != nil {
@@ -221,6 +222,9 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	}
 	if page := (number-1)/pages.DefaultSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
+	}
+	if variant, err := strconv.Atoi(c.QueryParam("variant")); err == nil && variant >= 1 && variant <= task.TotalVariants {
+		query.Set("variant", strconv.Itoa(variant))
 	}
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
 }

@@ -147,7 +147,7 @@ func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 		"chance":                     {[][]Question{variant(.1, .9, .2, .8), variant(.9, .1, .8, .3)}, false, Ranking{Leader: 1, Alike: []int{0}}, false},
 		"one of the others is equal": {[][]Question{low, high, variant(.9, .8, .9, .9)}, false, Ranking{Leader: 1, Worse: []int{0}, Alike: []int{2}, Tied: []int{2}}, false},
 		"better by the same on each": {[][]Question{variant(.1, .1), variant(.9, .9)}, false, Ranking{Leader: 1, Each: []int{0}}, false},
-		"the other is not known":     {[][]Question{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}, false, Ranking{Alike: []int{1}}, false},
+		"the other is not known":     {[][]Question{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}, false, Ranking{Unknown: []int{1}}, false},
 	} {
 		ranking, isKnown := Rank(test.variants, agreement, test.isLessBetter)
 		require.True(t, isKnown, name)

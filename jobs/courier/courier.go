@@ -128,7 +128,7 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 // pushFor bounds the time that one round spends on one launch's results.
 const pushFor = 500 * time.Millisecond
 
-// Announce does what one process does for all, once a second: it announces how far launches are, puts the runs that have ended
+// Announcer does what one process does for all, once a second: it announces how far launches are, puts the runs that have ended
 // into batches for those who want results, and tidies up.
 type Announcer struct {
 	*Courier

@@ -43,7 +43,9 @@ type transcript struct {
 	endedAt time.Time
 	onEnd   func()
 
-	looksLike string // the protocol that the values belong to; "" means none that we know of
+	// isEnvelope reports that the last value is a JSON object with an answer, as agents without a protocol send it.
+	isEnvelope bool
+	looksLike  string // the protocol that the values belong to; "" means none that we know of
 
 	failure   string // the agent's own error message
 	hasFailed bool
@@ -82,6 +84,7 @@ func (t *transcript) Open(name string) {
 func (t *transcript) Take(e wire.Event) (more bool) {
 	if t.looksLike == "" && !e.IsDone {
 		t.looksLike = foreignProtocol(e.Name, e.Value)
+		_, t.isEnvelope = envelopeText(e.Value, 0)
 	}
 	t.reader.take(e)
 	return !t.isOver
@@ -158,6 +161,9 @@ func (t *transcript) withoutEnd(text []byte, end string) Answer {
 	if len(t.Excerpt) > 0 {
 		message += "; it contains: " + Excerpt(t.Excerpt)
 	}
+	if foreign := t.foreign(); foreign != "" {
+		message += ". The response looks like " + foreign + "; choose " + foreign + " as the agent's protocol"
+	}
 	return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: message}
 }
 
@@ -166,10 +172,22 @@ func (t *transcript) unread() Answer {
 	switch {
 	case t.Length() == 0:
 		return Failure(CodeParse, "The agent answered with an empty body")
-	case t.looksLike != "" && t.protocol.Label != t.looksLike:
-		return Failure(CodeParse, "The response looks like "+t.looksLike+"; choose "+t.looksLike+" as the agent's protocol: "+Excerpt(t.Begin()))
+	case t.foreign() != "":
+		return Failure(CodeParse, "The response looks like "+t.foreign()+"; choose "+t.foreign()+" as the agent's protocol: "+Excerpt(t.Begin()))
 	}
 	return Failure(CodeParse, "No answer can be read from: "+Excerpt(t.Begin()))
+}
+
+// foreign is the label of the protocol that was spoken where it is another; "" if it cannot be identified.
+func (t *transcript) foreign() string {
+	label := t.looksLike
+	if label == "" && t.isEnvelope && t.Values == 1 {
+		label = All[0].Label
+	}
+	if label == t.protocol.Label {
+		return ""
+	}
+	return label
 }
 
 // Excerpt returns the beginning of text in one line that can be shown.

@@ -239,7 +239,7 @@ type Change struct {
 }
 
 // excerpt is how many characters of an answer a change has.
-const excerpt = 300
+const excerpt = 2000
 
 // Changed returns the questions that changed from one task to another, by the first variant of each.
 func Changed(ctx context.Context, store *db.Store, before, now uuid.UUID) (changes []Change, err error) {

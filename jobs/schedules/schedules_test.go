@@ -26,7 +26,7 @@ type nobody struct{}
 
 func (nobody) EnqueueLaunch(context.Context, uuid.UUID) error { return nil }
 
-func newScheduler(t *testing.T, url string) (*schedules.Scheduler, *db.Store) {
+func newScheduler(t *testing.T, url string) *schedules.Scheduler {
 	t.Helper()
 	store, err := db.Open(context.Background(), url, 4)
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func newScheduler(t *testing.T, url string) (*schedules.Scheduler, *db.Store) {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	service := &tasks.Service{Store: store, Queue: nobody{}, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}
-	return &schedules.Scheduler{Store: store, Tasks: service, Log: log}, store
+	return &schedules.Scheduler{Store: store, Tasks: service, Log: log}
 }
 
 // dueSchedule stores a schedule of a task whose time has come.
@@ -63,7 +63,7 @@ func TestManyWorkersFireOnce(t *testing.T) {
 	id := dueSchedule(t, store, tables)
 	var workers sync.WaitGroup
 	for range 4 {
-		scheduler, _ := newScheduler(t, url)
+		scheduler := newScheduler(t, url)
 		for range 5 {
 			workers.Go(func() { require.NoError(t, scheduler.Fire(context.Background())) })
 		}
@@ -81,8 +81,8 @@ func TestALeaderDiesWhileItFires(t *testing.T) {
 	url := dbtest.URL(t)
 	store, tables := dbtest.OpenAt(t, url)
 	id := dueSchedule(t, store, tables)
-	dying, _ := newScheduler(t, url+" application_name=dying")
-	next, _ := newScheduler(t, url)
+	dying := newScheduler(t, url+" application_name=dying")
+	next := newScheduler(t, url)
 
 	// It has claimed the schedule and made the copy, and waits to store the firing.
 	holder, err := tables.Beginx()

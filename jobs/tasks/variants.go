@@ -63,7 +63,7 @@ func (n New) AllVariants() (variants []db.Variant) {
 	add := func(variant db.Variant, prompt string) {
 		for _, target := range targets {
 			variant.Number, variant.Target = len(variants)+1, target.Number
-			variant.Name = variantName(prompt, target)
+			variant.Name = variantName(prompt, target, len(targets) > 1)
 			variants = append(variants, variant)
 		}
 	}
@@ -78,9 +78,9 @@ func (n New) AllVariants() (variants []db.Variant) {
 }
 
 // variantName tells a variant from the others: its prompt and its target. That of a plain task is empty.
-func variantName(prompt string, target NewTarget) string {
+func variantName(prompt string, target NewTarget, hasOthers bool) string {
 	name := target.Name
-	if target.Kind == db.TargetURL && prompt != "" {
+	if target.Kind == db.TargetURL && (prompt != "" || hasOthers) {
 		name = Host(target.Secrets.URL)
 	}
 	switch {

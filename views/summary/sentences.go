@@ -126,7 +126,7 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	var open []string
 	if len(s.Numbers) > 1 {
 		for _, measure := range s.measures() {
-			if ranking := s.Rankings[measure.Name]; len(ranking.Worse)+len(ranking.Each) == 0 {
+			if s.Rankings[measure.Name].ShowsNone() { // what is known of none has no ranking
 				open = append(open, measureName(locale, measure.Name))
 			}
 		}

@@ -1909,7 +1909,7 @@ func progressPanel(live Live) templ.Component {
 			}
 		}
 		if live.Statistics.Cost != nil {
-			templ_7745c5c3_Err = ui.Tile(text.T(ctx, "task.cost"), text.Cost(live.Statistics.Cost, live.Statistics.Currency), "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Tile(text.T(ctx, "task.cost"), spentText(text.LocaleOf(ctx), live.Statistics), "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2471,6 +2471,15 @@ func saidShort(locale text.Locale, run history.Run) string {
 		return ""
 	}
 	return text.Cut(*run.Response, shortText)
+}
+
+// spentText is what a task cost, with of how many runs that is the sum, unless it is of all.
+func spentText(locale text.Locale, statistics db.TaskStatistics) string {
+	cost := text.Cost(statistics.Cost, statistics.Currency)
+	if known := statistics.RunsWithCost; known > 0 && known < statistics.Runs {
+		cost += " · " + locale.Text("variants.known", "Known", known, "Total", statistics.Runs)
+	}
+	return cost
 }
 
 var _ = templruntime.GeneratedTemplate

@@ -12,9 +12,9 @@ import (
 
 // plotWidth and plotHeight are the units that a plot is drawn in, with room for what is written beside its axes.
 const (
-	plotWidth, plotHeight     = 640.0, 190.0
-	left, right, top, bottom  = 56.0, 12.0, 12.0, 26.0
-	coordinateDecimals        = 1
+	plotWidth, plotHeight      = 640.0, 190.0
+	left, right, top, bottom   = 56.0, 12.0, 12.0, 26.0
+	coordinateDecimals         = 1
 	labelsOfTime, labelsOfAxis = 6, 3
 )
 
@@ -38,7 +38,6 @@ type plot struct {
 	curves []curve
 	axis   []mark // values, from below
 	times  []mark
-	isLong bool
 }
 
 type mark struct{ at, text string }

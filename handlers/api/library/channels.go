@@ -61,9 +61,9 @@ type Delivery struct {
 	Event          outbox.Event `json:"event" enum:"finished,failed,stopped,progress,alert,result,test"`
 	Sequence       int          `json:"sequence" doc:"25, 50, 75 of progress; the batch of results, from 1"`
 	Status         outbox.State `json:"status" enum:"PENDING,SENT,FAILED"`
-	TaskID         *uuid.UUID   `json:"task_id" doc:"null: a test"`
+	TaskID         *uuid.UUID   `json:"task_id" nullable:"true" doc:"null: a test"`
 	TaskName       *string      `json:"task_name"`
-	LaunchID       *uuid.UUID   `json:"launch_id"`
+	LaunchID       *uuid.UUID   `json:"launch_id" nullable:"true"`
 	Attempts       int          `json:"attempts" example:"1"`
 	NextAttemptAt  *rest.Moment `json:"next_attempt_at" doc:"null unless PENDING"`
 	ResponseStatus *int         `json:"response_status" doc:"HTTP status of the last attempt; null: there was no answer" example:"200"`
@@ -87,9 +87,9 @@ func newDelivery(d outbox.Delivery) Delivery {
 
 type sentOutput struct {
 	Body struct {
-		Status         outbox.State `json:"status" enum:"SENT,FAILED"`
-		ResponseStatus *int         `json:"response_status" doc:"null: there was no answer"`
-		Error          *string      `json:"error"`
+		Status         outbox.State `json:"status" enum:"SENT,FAILED" example:"SENT"`
+		ResponseStatus *int         `json:"response_status" doc:"null: there was no answer" example:"200"`
+		Error          *string      `json:"error" example:"HTTP 500"`
 	}
 }
 

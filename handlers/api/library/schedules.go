@@ -20,12 +20,12 @@ import (
 // Schedule is a task that is copied and run at times that a cron expression names.
 type Schedule struct {
 	EntryHead
-	TaskID    *uuid.UUID   `json:"task_id" doc:"The task that is copied; null: it was deleted, and nothing is started"`
+	TaskID    *uuid.UUID   `json:"task_id" nullable:"true" doc:"The task that is copied; null: it was deleted, and nothing is started"`
 	Cron      string       `json:"cron" doc:"Minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
 	Timezone  string       `json:"timezone" example:"Asia/Shanghai"`
 	IsEnabled bool         `json:"is_enabled"`
 	Channels  *[]string    `json:"channels" doc:"Ids of the channels of the copies; null: those of the task"`
-	Alert     *Alert       `json:"alert"`
+	Alert     *Alert       `json:"alert,omitempty" doc:"Absent: nothing is watched"`
 	NextAt    *rest.Moment `json:"next_at" doc:"null: not enabled"`
 }
 
@@ -58,7 +58,7 @@ type scheduleFields struct {
 	Timezone  string    `json:"timezone,omitempty" default:"Asia/Shanghai"`
 	IsEnabled bool      `json:"is_enabled,omitempty" default:"true"`
 	Channels  *[]string `json:"channels,omitempty" doc:"Ids of channels; null: those of the task"`
-	Alert     *Alert    `json:"alert,omitempty" doc:"null: none"`
+	Alert     *Alert    `json:"alert,omitempty" doc:"null: nothing is watched"`
 }
 
 // ScheduledTask is a copy that a schedule made.
@@ -70,7 +70,7 @@ type ScheduledTask struct {
 	FiredAt     rest.Moment           `json:"fired_at"`
 	Missed      int                   `json:"missed" doc:"Later planned times that had passed when it fired; they are not made up for"`
 	CompletedAt *rest.Moment          `json:"completed_at"`
-	Statistics  *db.TaskStatistics    `json:"statistics" doc:"null while it runs"`
+	Statistics  *db.TaskStatistics    `json:"statistics,omitempty" doc:"Absent while it runs"`
 	Variants    []trend.VariantPoints `json:"variants" doc:"The points of the trend, a variant each; empty while it runs"`
 }
 
@@ -81,7 +81,7 @@ type Firing struct {
 	Outcome   schedule.Outcome `json:"outcome" enum:"STARTED,SKIPPED,FAILED"`
 	Reason    *string          `json:"reason" enum:"PREVIOUS_RUNNING,TASK_GONE,SECRET_KEY_CHANGED" nullable:"true"`
 	Missed    int              `json:"missed"`
-	TaskID    *uuid.UUID       `json:"task_id" doc:"null: nothing was started, or the copy was deleted"`
+	TaskID    *uuid.UUID       `json:"task_id" nullable:"true" doc:"null: nothing was started, or the copy was deleted"`
 }
 
 type firingsInput struct {

@@ -330,6 +330,9 @@ func (h *handler) frame(c echo.Context, view views.Form) ui.Frame {
 	}
 	frame := pages.Frame(c, h.Version, title, ui.SectionLibrary, h.crumbs(c, view.Kind, ui.Crumb{Text: title})...)
 	frame.Styles, frame.Scripts = []string{"form.css", "library.css"}, []string{"library.js"}
+	if view.Trend != nil {
+		frame.Styles = append(frame.Styles, "report.css")
+	}
 	if view.Kind == views.Datasets && view.Entry == nil {
 		frame.Scripts = append(frame.Scripts, "file_field.js")
 	}

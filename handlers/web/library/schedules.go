@@ -24,6 +24,7 @@ import (
 	"wending/jobs/beijing"
 	"wending/jobs/cron"
 	"wending/jobs/schedules"
+	"wending/jobs/stability"
 	"wending/jobs/trend"
 	views "wending/views/library"
 	"wending/views/paths"
@@ -161,6 +162,9 @@ const (
 	shiftsShown  = 20
 )
 
+// differencesWithin is how long the differences of a page's answers are computed.
+const differencesWithin = 50 * time.Millisecond
+
 // trend reads how the numbers of a schedule's copies move.
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
@@ -273,11 +277,15 @@ func (h *handler) changes(ctx context.Context, page *trends.Page, before, last u
 	for _, item := range items {
 		questions[item.ID] = item.Question
 	}
+	deadline := time.Now().Add(differencesWithin)
 	for _, change := range changes {
-		page.Changed = append(page.Changed, trends.Changed{
-			Number: change.Now.Number, Question: questions[change.Now.ID], Before: change.BeforeAnswer, Now: change.NowAnswer, IsAnswer: change.IsAnswer,
-			IsVerdict: change.IsVerdict, From: change.Before.PassShare, To: change.Now.PassShare,
-		})
+		one := trends.Changed{
+			Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, From: change.Before.PassShare, To: change.Now.PassShare,
+		}
+		if change.IsAnswer {
+			one.Pieces = stability.Compare(change.BeforeAnswer, change.NowAnswer, time.Until(deadline)).Pieces(change.BeforeAnswer, change.NowAnswer)
+		}
+		page.Changed = append(page.Changed, one)
 	}
 	return nil
 }
