@@ -66,7 +66,7 @@ var rooms = []string{
 
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
-	"handlers/admission", "handlers/live", "handlers/relay",
+	"cmd/gate", "handlers/admission", "handlers/live", "handlers/relay",
 	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/guard", "jobs/judge", "jobs/notify", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/revision", "jobs/secret", "jobs/stability", "jobs/trend", "jobs/wire",
 	"static", "views/markdown", "views/paths", "views/text",
 }
@@ -84,6 +84,7 @@ var strangers = map[string][]string{
 		"views/comparison", "views/variants", "views/summary", "views/tasks", "views/results", "views/runs", "views/system", "views/markdown", "views/trend"},
 	"github.com/klauspost/compress/flate":      {"jobs/export"},
 	"github.com/robfig/cron/v3":                {"jobs/cron"},
+	"go.yaml.in/yaml/v3":                       {"cmd/gate"},
 	"github.com/wneessen/go-mail":              {"jobs/notify"},
 	"github.com/expr-lang/expr":                {"jobs/evaluate"},
 	"github.com/ohler55/ojg/jp":                {"jobs/evaluate"},

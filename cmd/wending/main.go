@@ -22,6 +22,7 @@ type commands struct {
 	Up          upCommand          `cmd:"" help:"Run everything: web, workers, and PostgreSQL and Redis where no URL is given."`
 	Serve       serveCommand       `cmd:"" help:"Run the web pages and the API."`
 	Worker      workerCommand      `cmd:"" help:"Run a worker."`
+	Eval        evalCommand        `cmd:"" help:"Run an evaluation from a file and gate a release by it: exits 0 if it passed, 1 if it is below a limit, 2 if it could not run."`
 	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date."`
 	RotateKey   rotateKeyCommand   `cmd:"" help:"Seal all secrets with a new key: SECRET_KEY, or a fresh one in the data folder."`
 	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small fake agent with unsteady answers."`
@@ -68,11 +69,27 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	chosen.BindTo(ctx, (*context.Context)(nil))
 	chosen.BindTo(stdout, (*io.Writer)(nil))
-	if err := chosen.Run(&cli.Settings, newLogger(stderr, cli.Settings)); err != nil {
+	if err := chosen.Run(&cli.Settings, newLogger(stderr, cli.Settings), errorWriter{stderr}); err != nil {
 		_, _ = fmt.Fprintln(stderr, "wending:", err)
+		if exit := (*exitError)(nil); errors.As(err, &exit) {
+			return exit.code
+		}
 		return 1
 	}
 	return 0
+}
+
+// errorWriter is where errors and progress are said.
+type errorWriter struct{ io.Writer }
+
+// isTerminal reports whether a person may be looking at it.
+func (w errorWriter) isTerminal() bool {
+	file, isFile := w.Writer.(*os.File)
+	if !isFile {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // environment sets flags from the environment variable that their "from" tag names.

@@ -1,0 +1,317 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Client talks to the API of a server.
+type Client struct {
+	// Server is its address, without a slash at its end.
+	Server string
+	HTTP   *http.Client
+}
+
+// RefusalError is what the server says is wrong.
+type RefusalError struct {
+	Status  int      `json:"-"`
+	Code    string   `json:"code"`
+	Message string   `json:"message"`
+	Details []Detail `json:"details"`
+}
+
+// Detail is what is wrong with one field, or one row of the questions.
+type Detail struct {
+	Row     int    `json:"row"`
+	Column  string `json:"column"`
+	Message string `json:"message"`
+}
+
+func (e *RefusalError) Error() string {
+	text := e.Code + ": " + e.Message
+	for _, detail := range e.Details {
+		if detail.Row > 0 {
+			text += fmt.Sprintf("\n  row %d, %s: %s", detail.Row, detail.Column, detail.Message)
+		}
+	}
+	return text
+}
+
+const api = "/api/v1/"
+
+// call makes a request and reads its answer as JSON into to, unless that is nil.
+func (c Client) call(ctx context.Context, method, path, contentType string, body io.Reader, to any) error {
+	request, err := http.NewRequestWithContext(ctx, method, c.Server+api+path, body)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Cookie", "lang=en")
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	answer, err := c.HTTP.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	if answer.StatusCode >= 300 {
+		refusal := &RefusalError{Status: answer.StatusCode}
+		if json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(refusal) != nil || refusal.Code == "" {
+			return fmt.Errorf("%s answers HTTP %d: is it a Wending server?", c.Server, answer.StatusCode)
+		}
+		return refusal
+	}
+	if to == nil {
+		return nil
+	}
+	return json.NewDecoder(answer.Body).Decode(to)
+}
+
+func (c Client) sendJSON(ctx context.Context, method, path string, body, to any) error {
+	text, err := jsonOf(body)
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, method, path, "application/json", bytes.NewReader(text), to)
+}
+
+// Create saves what the file defines, creates its task, which starts at once, and returns the task's id.
+func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
+	task := maps.Clone(spec.Task)
+	for kind, entries := range spec.Inline {
+		ids, _ := task[kind].([]string)
+		for _, entry := range entries {
+			id, err := c.save(ctx, spec, kind, entry)
+			if err != nil {
+				return "", err
+			}
+			ids = append(ids, id)
+		}
+		task[kind] = ids
+	}
+	var created struct {
+		TaskID string `json:"task_id"`
+	}
+	var err error
+	if spec.Dataset == "" {
+		err = c.sendJSON(ctx, http.MethodPost, "evaluation-tasks", task, &created)
+	} else {
+		err = c.upload(ctx, spec.Dataset, task, &created)
+	}
+	var refusal *RefusalError
+	if errors.As(err, &refusal) {
+		return "", spec.located(refusal)
+	}
+	return created.TaskID, err
+}
+
+// upload creates a task from a form with a file.
+func (c Client) upload(ctx context.Context, dataset string, task map[string]any, to any) error {
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for name, value := range task {
+		values := []string{}
+		switch value := value.(type) {
+		case []string:
+			values = value
+		case string:
+			values = append(values, value)
+		default:
+			text, err := jsonOf(value)
+			if err != nil {
+				return err
+			}
+			values = append(values, string(text))
+		}
+		for _, one := range values {
+			if err := form.WriteField(name, one); err != nil {
+				return err
+			}
+		}
+	}
+	content, err := os.ReadFile(dataset)
+	if err != nil {
+		return err
+	}
+	part, err := form.CreateFormFile("dataset_file", filepath.Base(dataset))
+	if err != nil {
+		return err
+	}
+	if _, err := part.Write(content); err != nil {
+		return err
+	}
+	if err := form.Close(); err != nil {
+		return err
+	}
+	return c.call(ctx, http.MethodPost, "evaluation-tasks", form.FormDataContentType(), &body, to)
+}
+
+// save stores an entry of the library under its name, or changes the one of that name, and returns its id. A model may define its
+// provider in the same way.
+func (c Client) save(ctx context.Context, spec Spec, kind string, entry map[string]any) (string, error) {
+	entry = maps.Clone(entry)
+	line, _ := entry[lineOf].(int)
+	delete(entry, lineOf)
+	if provider, isDefined := entry["provider"].(map[string]any); isDefined {
+		id, err := c.save(ctx, spec, "providers", provider)
+		if err != nil {
+			return "", err
+		}
+		delete(entry, "provider")
+		entry["provider_id"] = id
+	}
+	name, _ := entry["name"].(string)
+	known, err := c.named(ctx, kind, name)
+	if err != nil {
+		return "", err
+	}
+	var saved struct {
+		ID string `json:"id"`
+	}
+	if known == "" {
+		err = c.sendJSON(ctx, http.MethodPost, kind, entry, &saved)
+	} else {
+		err = c.sendJSON(ctx, http.MethodPatch, kind+"/"+known, entry, &saved)
+	}
+	var refusal *RefusalError
+	if errors.As(err, &refusal) {
+		return "", &SpecError{spec.File, max(line, spec.Lines[kind]), refusal.Error()}
+	}
+	return saved.ID, err
+}
+
+// named returns the id of the entry of a name; empty if there is none.
+func (c Client) named(ctx context.Context, kind, name string) (string, error) {
+	for page := 1; ; page++ {
+		var list struct {
+			Items []struct {
+				ID   string `json:"id"`
+				Name string `json:"name"`
+			} `json:"items"`
+			Pagination pagination `json:"pagination"`
+		}
+		query := url.Values{"query": {name}, "page": {fmt.Sprint(page)}, "page_size": {"100"}}
+		if err := c.call(ctx, http.MethodGet, kind+"?"+query.Encode(), "", nil, &list); err != nil {
+			return "", err
+		}
+		for _, one := range list.Items {
+			if one.Name == name {
+				return one.ID, nil
+			}
+		}
+		if list.Pagination.isLast() {
+			return "", nil
+		}
+	}
+}
+
+// pagination tells which page of a list an answer is.
+type pagination struct {
+	Page     int `json:"page"`
+	PageSize int `json:"page_size"`
+	Total    int `json:"total"`
+}
+
+func (p pagination) isLast() bool { return p.Page*p.PageSize >= p.Total }
+
+// Progress is how far a task is.
+type Progress struct {
+	Status     string `json:"status"`
+	TotalRuns  int    `json:"total_runs"`
+	Statistics struct {
+		Runs         int            `json:"runs"`
+		Succeeded    int            `json:"succeeded"`
+		Failed       int            `json:"failed"`
+		TimedOut     int            `json:"timed_out"`
+		JudgeMissing int            `json:"judge_missing"`
+		ErrorCodes   map[string]int `json:"error_codes"`
+	} `json:"statistics"`
+	Failure    *string `json:"failure_code"`
+	StopReason *string `json:"stop_reason"`
+}
+
+// IsActive reports whether the task waits or runs.
+func (p Progress) IsActive() bool { return p.Status == "PENDING" || p.Status == "RUNNING" }
+
+// outage is how long the server may be away while a task runs.
+const outage = 2 * time.Minute
+
+// Await asks how far a task is, once a second, until it has ended; each answer is told.
+func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p Progress, err error) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	heard := time.Now()
+	for {
+		p = Progress{}
+		err := c.call(ctx, http.MethodGet, "evaluation-tasks/"+task, "", nil, &p)
+		var refusal *RefusalError
+		switch {
+		case err == nil:
+			heard = time.Now()
+			told(p)
+			if !p.IsActive() {
+				return p, nil
+			}
+		case ctx.Err() != nil:
+			return p, ctx.Err()
+		case errors.As(err, &refusal) && refusal.Status < 500, time.Since(heard) > outage:
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return p, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Download writes a task's report to a file, in the format of its extension: the file is there whole, or not at all.
+func (c Client) Download(ctx context.Context, task, path string) (err error) {
+	format := strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+api+"evaluation-tasks/"+task+"/export?format="+url.QueryEscape(format), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := c.HTTP.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the report cannot be downloaded as %s: HTTP %d", format, answer.StatusCode)
+	}
+	return writeFile(path, func(w io.Writer) error {
+		_, err := io.Copy(w, answer.Body)
+		return err
+	})
+}
+
+// writeFile writes a file under another name first.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), ".wending-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}()
+	if err := errors.Join(write(file), file.Chmod(0o644), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}

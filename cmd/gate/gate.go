@@ -1,0 +1,333 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Options are what an evaluation is run with.
+type Options struct {
+	Spec Spec
+	// Wait waits until the task has ended; the others ask for it too.
+	Wait bool
+	// Baseline is a task, <id> or <id>:<variant>, that the task must not be significantly worse than; empty for none.
+	Baseline string
+	// FailUnder are limits by their metrics.
+	FailUnder map[string]float64
+	// JUnit and Out are files that are written; empty for none.
+	JUnit, Out string
+	// Result is told the summary, Progress how far the task is. IsTerminal rewrites the line of progress.
+	Result, Progress io.Writer
+	IsTerminal       bool
+	// IsLocal means that the server is gone at the end, so that nobody can look at the task.
+	IsLocal bool
+}
+
+// ErrBelow means that a limit is not reached, or that the task is significantly worse than the baseline.
+var ErrBelow = errors.New("below the limit")
+
+// Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not run.
+func Run(ctx context.Context, client Client, o Options) error {
+	id, err := client.Create(ctx, o.Spec)
+	if err != nil {
+		return err
+	}
+	if !o.IsLocal {
+		_, _ = fmt.Fprintf(o.Result, "task %s\n%s/tasks/%s\n", id, client.Server, id)
+	}
+	if !o.Wait && o.Baseline == "" && len(o.FailUnder) == 0 && o.JUnit == "" && o.Out == "" {
+		return nil
+	}
+	last, err := o.await(ctx, client, id)
+	if err != nil {
+		return err
+	}
+	report, err := client.read(ctx, id, o.Baseline)
+	if err != nil {
+		return err
+	}
+	checks := append(report.limits(o.FailUnder), report.losses()...)
+	if o.Out != "" {
+		if err := client.Download(ctx, id, o.Out); err != nil {
+			return err
+		}
+	}
+	if o.JUnit != "" {
+		name, _ := o.Spec.Task["task_name"].(string)
+		if err := writeFile(o.JUnit, func(w io.Writer) error { return writeJUnit(w, name, report, checks) }); err != nil {
+			return err
+		}
+	}
+	report.write(o.Result, checks)
+	switch {
+	case last.Status != "SUCCEEDED":
+		return fmt.Errorf("the task ended as %s%s", last.Status, because(last))
+	case last.Statistics.Succeeded == 0:
+		return fmt.Errorf("no call succeeded: %s", codes(last.Statistics.ErrorCodes))
+	}
+	for _, check := range checks {
+		if !check.passed {
+			return ErrBelow
+		}
+	}
+	return nil
+}
+
+func because(p Progress) string {
+	switch {
+	case p.Failure != nil:
+		return ": " + *p.Failure
+	case p.StopReason != nil && *p.StopReason != "":
+		return ": " + *p.StopReason
+	}
+	return ""
+}
+
+func codes(counts map[string]int) string {
+	var list []string
+	for _, code := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%s × %d", code, counts[code]))
+	}
+	return strings.Join(list, ", ")
+}
+
+// quiet is how often progress is told where lines cannot be rewritten.
+const quiet = 10 * time.Second
+
+// await waits for the task's end and tells its progress.
+func (o Options) await(ctx context.Context, client Client, id string) (Progress, error) {
+	var said time.Time
+	last, err := client.Await(ctx, id, func(p Progress) {
+		line := fmt.Sprintf("%s %d/%d runs, %d failed", p.Status, p.Statistics.Runs, p.TotalRuns, p.Statistics.Failed+p.Statistics.TimedOut)
+		if p.Statistics.Runs == p.TotalRuns && p.Statistics.JudgeMissing > 0 {
+			line += fmt.Sprintf(", %d to judge", p.Statistics.JudgeMissing)
+		}
+		switch {
+		case o.IsTerminal:
+			_, _ = fmt.Fprintf(o.Progress, "\r\x1b[K%s", line)
+		case !p.IsActive() || time.Since(said) >= quiet:
+			said = time.Now()
+			_, _ = fmt.Fprintln(o.Progress, line)
+		}
+	})
+	if o.IsTerminal {
+		_, _ = fmt.Fprintln(o.Progress)
+	}
+	return last, err
+}
+
+// variant is what the statistics say of one.
+type variant struct {
+	Number        int      `json:"number"`
+	Name          string   `json:"name"`
+	RunsExpected  int      `json:"runs_expected"`
+	Succeeded     int      `json:"succeeded"`
+	SuccessRate   *float64 `json:"success_rate"`
+	IdenticalRate *float64 `json:"identical_rate"`
+	Agreement     *float64 `json:"agreement"`
+	Consensus     *float64 `json:"consensus"`
+	Similarity    *float64 `json:"similarity"`
+	PassRate      *float64 `json:"pass_rate"`
+	PassRateAll   *float64 `json:"pass_rate_all"`
+	MajorityRate  *float64 `json:"majority_rate"`
+	ScoreMean     *float64 `json:"score_mean"`
+	LatencyP50    *float64 `json:"latency_p50_ms"`
+	LatencyP90    *float64 `json:"latency_p90_ms"`
+	Cost          *string  `json:"cost"`
+	Currency      *string  `json:"currency"`
+}
+
+func (v variant) metric(name string) *float64 {
+	return map[string]*float64{
+		"success_rate": v.SuccessRate, "identical_rate": v.IdenticalRate, "agreement": v.Agreement, "consensus": v.Consensus, "similarity": v.Similarity,
+		"pass_rate": v.PassRate, "pass_rate_all": v.PassRateAll, "majority_rate": v.MajorityRate, "score_mean": v.ScoreMean,
+	}[name]
+}
+
+// question is one with its runs.
+type question struct {
+	ID       string `json:"question_id"`
+	Text     string `json:"question"`
+	Variants []struct {
+		Number    int      `json:"number"`
+		Agreement *float64 `json:"agreement"`
+		Letters   *string  `json:"letters"`
+		PassShare *float64 `json:"pass_share"`
+	} `json:"variants"`
+	Runs []run `json:"runs"`
+}
+
+type run struct {
+	Variant      int     `json:"variant"`
+	Index        int     `json:"run_index"`
+	Status       string  `json:"status"`
+	LatencyMS    *int    `json:"latency_ms"`
+	ErrorCode    *string `json:"error_code"`
+	ErrorMessage *string `json:"error_message"`
+	Evaluations  []struct {
+		Name   string `json:"name"`
+		Passed *bool  `json:"passed"`
+		Reason string `json:"reason"`
+	} `json:"evaluations"`
+}
+
+// difference is by how much a number differs from the baseline's.
+type difference struct {
+	Difference *float64   `json:"difference"`
+	Interval   *[]float64 `json:"interval"`
+	N          int        `json:"n"`
+}
+
+// report is what a task has shown.
+type report struct {
+	Variants  []variant
+	Questions []question
+	// Differences from the baseline, by the variants' numbers, then by the metrics; nil without one.
+	Differences map[int]map[string]difference
+}
+
+// read reads the statistics, the questions and, with a baseline, the differences from it.
+func (c Client) read(ctx context.Context, id, baseline string) (r report, err error) {
+	path := "evaluation-tasks/" + id
+	var statistics struct {
+		Variants []variant `json:"variants"`
+	}
+	if err := c.call(ctx, "GET", path+"/statistics", "", nil, &statistics); err != nil {
+		return r, err
+	}
+	r.Variants = statistics.Variants
+	for page := 1; ; page++ {
+		var results struct {
+			Items      []question `json:"items"`
+			Pagination pagination `json:"pagination"`
+		}
+		query := url.Values{"page": {strconv.Itoa(page)}, "page_size": {"100"}}
+		if err := c.call(ctx, "GET", path+"/results?"+query.Encode(), "", nil, &results); err != nil {
+			return r, err
+		}
+		r.Questions = append(r.Questions, results.Items...)
+		if results.Pagination.isLast() {
+			break
+		}
+	}
+	if baseline == "" {
+		return r, nil
+	}
+	r.Differences = map[int]map[string]difference{}
+	for _, one := range r.Variants {
+		a := baseline
+		if !strings.Contains(a, ":") && len(r.Variants) > 1 {
+			a += ":" + strconv.Itoa(one.Number)
+		}
+		query := url.Values{"a": {a}, "b": {id + ":" + strconv.Itoa(one.Number)}}
+		var compared struct {
+			Differences map[string]difference `json:"differences"`
+		}
+		if err := c.call(ctx, "GET", "comparison?"+query.Encode(), "", nil, &compared); err != nil {
+			return r, fmt.Errorf("compare with the baseline: %w", err)
+		}
+		r.Differences[one.Number] = compared.Differences
+	}
+	return r, nil
+}
+
+// check is a limit, or a comparison, with its outcome.
+type check struct {
+	variant int
+	name    string
+	text    string
+	passed  bool
+}
+
+// limits checks limits for each variant. What is unknown does not reach one.
+func (r report) limits(under map[string]float64) (checks []check) {
+	for _, one := range r.Variants {
+		for _, metric := range slices.Sorted(maps.Keys(under)) {
+			value, limit := one.metric(metric), under[metric]
+			c := check{variant: one.Number, name: fmt.Sprintf("%s ≥ %s", metric, percent(&limit))}
+			c.passed = value != nil && *value >= limit
+			c.text = fmt.Sprintf("%s is %s, the limit is %s", metric, percent(value), percent(&limit))
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+// watched are the numbers that must not be significantly worse than the baseline's.
+var watched = []string{"success_rate", "agreement", "pass_share", "score"}
+
+// losses checks that no variant is significantly worse than the baseline.
+func (r report) losses() (checks []check) {
+	for _, one := range r.Variants {
+		for _, metric := range watched {
+			d := r.Differences[one.Number][metric]
+			if d.Difference == nil {
+				continue
+			}
+			c := check{variant: one.Number, name: metric + " against the baseline", passed: true}
+			c.text = fmt.Sprintf("%s changed by %+.1f points", metric, 100**d.Difference)
+			if d.Interval != nil && len(*d.Interval) == 2 {
+				low, high := (*d.Interval)[0], (*d.Interval)[1]
+				c.passed = high >= 0
+				c.text += fmt.Sprintf(", 95 %% interval %+.1f … %+.1f, %d questions", 100*low, 100*high, d.N)
+			} else { // one question, or all changed by the same
+				c.passed = d.N < 2 || *d.Difference >= 0
+				c.text += fmt.Sprintf(", the same on each of %d questions", d.N)
+			}
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+func percent(share *float64) string {
+	if share == nil {
+		return "unknown"
+	}
+	return strconv.FormatFloat(100**share, 'f', 1, 64) + "%"
+}
+
+// write writes the summary as a table.
+func (r report) write(w io.Writer, checks []check) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "variant\tsucceeded\tagreement\tidentical\tpass rate\tP50\tcost")
+	for _, one := range r.Variants {
+		name := one.Name
+		if name == "" {
+			name = "1"
+		}
+		latency, cost := "–", "–"
+		if one.LatencyP50 != nil {
+			latency = strconv.FormatFloat(*one.LatencyP50, 'f', 0, 64) + " ms"
+		}
+		if one.Cost != nil {
+			cost = *one.Cost
+			if one.Currency != nil {
+				cost += " " + *one.Currency
+			}
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", name, one.Succeeded, one.RunsExpected, percent(one.Agreement), percent(one.IdenticalRate),
+			percent(one.PassRate), latency, cost)
+	}
+	_ = table.Flush()
+	for _, check := range checks {
+		mark := "ok  "
+		if !check.passed {
+			mark = "FAIL"
+		}
+		prefix := ""
+		if len(r.Variants) > 1 {
+			prefix = fmt.Sprintf("variant %d: ", check.variant)
+		}
+		_, _ = fmt.Fprintf(w, "%s %s%s\n", mark, prefix, check.text)
+	}
+}

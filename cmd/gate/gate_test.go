@@ -1,0 +1,147 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func specOf(t *testing.T, text string) (Spec, error) {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "q.csv"), []byte("question,standard_answer\na,b\n"), 0o600))
+	path := filepath.Join(folder, "task.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return ReadSpec(path, func(name string) (string, bool) { return "value of " + name, name == "TOKEN" })
+}
+
+func TestAFileIsReadWithItsLines(t *testing.T) {
+	t.Parallel()
+	spec, err := specOf(t, `# a comment
+task_name: nightly
+dataset_file: q.csv
+agent_api_url: http://127.0.0.1:9/
+agent_api_headers: {Authorization: "Bearer ${TOKEN}"}
+runs_per_item: 5
+use_stream: false
+evaluators:
+  - 6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21
+  - {name: right, kind: exact}
+fail_under: {agreement: 0.8, pass_rate: 90%}
+baseline: 0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02
+`)
+	require.NoError(t, err)
+	require.Equal(t, "nightly", spec.Task["task_name"])
+	require.Equal(t, map[string]any{"Authorization": "Bearer value of TOKEN"}, spec.Task["agent_api_headers"])
+	require.Equal(t, 5, spec.Task["runs_per_item"])
+	require.Equal(t, []string{"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}, spec.Task["evaluators"])
+	require.Equal(t, "right", spec.Inline["evaluators"][0]["name"])
+	require.Equal(t, map[string]float64{"agreement": 0.8, "pass_rate": 0.9}, spec.FailUnder)
+	require.Equal(t, 6, spec.Lines["runs_per_item"])
+	require.Equal(t, "q.csv", filepath.Base(spec.Dataset))
+	require.NotContains(t, spec.Task, "dataset_file")
+	require.NotContains(t, spec.Task, "baseline")
+}
+
+func TestWhatIsWrongWithAFileHasItsLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                         ":1: the file must be a mapping",
+		"- a\n- b":                                 ":1: the file must be a mapping",
+		"agent_api_url: x":                         ":1: task_name is missing",
+		"task_name: a\n\nruns_per_itm: 5":          ":3: runs_per_itm is not known",
+		"task_name: a\nruns_per_item: five":        ":2: runs_per_item must be a number",
+		"task_name: a\nruns_per_item: 1.5":         ":2: runs_per_item must be a number",
+		"task_name: a\nuse_stream: maybe":          ":2: use_stream must be true or false",
+		"task_name: [a]":                           ":1: task_name must be a text",
+		"task_name: a\nmodels: b":                  ":2: models must be a list",
+		"task_name: a\nchannels:\n  - {name: b}":   ":3: channels must be a list of ids",
+		"task_name: a\nagents:\n  - {url: b}":      ":3: an entry of agents needs a name",
+		"task_name: a\ndataset_file: none.csv":     ":2: dataset_file: there is no file",
+		"task_name: a\nagent_model: ${NOBODY}":     ":2: ${NOBODY} is not set",
+		"task_name: a\nfail_under:\n  beauty: 1":   ":3: fail_under: ",
+		"task_name: a\nfail_under: {agreement: 3}": ":2: fail_under: ",
+		"task_name: a\ntask_name: b":               ":2: ",
+		"task_name: [a\nb: c":                      ":",
+	} {
+		_, err := specOf(t, text)
+		require.ErrorContains(t, err, "task.yaml"+want, text)
+	}
+}
+
+func TestTheServersRefusalLeadsToALine(t *testing.T) {
+	t.Parallel()
+	spec := Spec{File: "task.yaml", Lines: map[string]int{"runs_per_item": 7, "agent_api_url": 3}}
+	refusal := &RefusalError{Code: "PARAMETER_INVALID", Message: "bad", Details: []Detail{{Column: "runs_per_item", Message: "1–20"}}}
+	require.EqualError(t, spec.located(refusal), "task.yaml:7: 1–20")
+	require.EqualError(t, spec.located(&RefusalError{Code: "AGENT_URL_INVALID", Message: "no address"}), "task.yaml:3: no address")
+	require.EqualError(t, spec.located(&RefusalError{Code: "TASK_TOO_LARGE", Message: "large"}), "TASK_TOO_LARGE: large")
+}
+
+func share(value float64) *float64 { return &value }
+
+func TestLimitsAndLosses(t *testing.T) {
+	t.Parallel()
+	r := report{Variants: []variant{{Number: 1, Agreement: share(0.8)}, {Number: 2, Agreement: share(0.79)}}, Differences: map[int]map[string]difference{
+		1: {"agreement": {Difference: share(-0.2), Interval: &[]float64{-0.3, -0.1}, N: 10}, "pass_share": {Difference: share(-0.2), Interval: &[]float64{-0.5, 0.1}, N: 10}},
+		2: {"agreement": {Difference: share(0.2), Interval: &[]float64{0.1, 0.3}, N: 10}, "score": {Difference: share(-0.1), N: 1}},
+	}}
+	limits := r.limits(map[string]float64{"agreement": 0.8, "pass_rate": 0.5})
+	passed := make([]bool, len(limits))
+	for n, one := range limits {
+		passed[n] = one.passed
+	}
+	require.Equal(t, []bool{true, false, false, false}, passed, "at the limit is enough; what is unknown is not")
+	losses := map[string]bool{}
+	for _, one := range r.losses() {
+		losses[one.text] = one.passed
+	}
+	require.Len(t, losses, 4)
+	for text, isPassed := range losses {
+		require.Equal(t, !strings.HasPrefix(text, "agreement changed by -20.0"), isPassed, text)
+	}
+}
+
+func TestAReportForCIServers(t *testing.T) {
+	t.Parallel()
+	code, message, letters, milliseconds := "HTTP_500", "no \x00 <good>", "AB", 1500
+	failed := false
+	r := report{Variants: []variant{{Number: 1}}, Questions: []question{{ID: "q1", Text: "Which\ncity?"}, {ID: "q2", Text: strings.Repeat("长", 200)}, {ID: "q3"}}}
+	r.Questions[0].Runs = []run{{Variant: 1, Index: 1, Status: "SUCCEEDED", LatencyMS: &milliseconds}}
+	r.Questions[0].Variants = append(r.Questions[0].Variants, struct {
+		Number    int      `json:"number"`
+		Agreement *float64 `json:"agreement"`
+		Letters   *string  `json:"letters"`
+		PassShare *float64 `json:"pass_share"`
+	}{1, share(1), &letters, share(1)})
+	r.Questions[1].Runs = []run{{Variant: 1, Index: 1, Status: "FAILED", ErrorCode: &code, ErrorMessage: &message}, {Variant: 2, Status: "FAILED"}}
+	r.Questions[2].Variants = append(r.Questions[2].Variants, r.Questions[0].Variants[0])
+	r.Questions[2].Variants[0].PassShare = share(0.5)
+	r.Questions[2].Runs = []run{{Variant: 1, Index: 1, Status: "SUCCEEDED"}}
+	r.Questions[2].Runs[0].Evaluations = append(r.Questions[2].Runs[0].Evaluations, struct {
+		Name   string `json:"name"`
+		Passed *bool  `json:"passed"`
+		Reason string `json:"reason"`
+	}{"right", &failed, "“41” ≠ “42”"})
+	var text bytes.Buffer
+	require.NoError(t, writeJUnit(&text, "nightly", r, r.limits(map[string]float64{"agreement": 0.5})))
+	var read suites
+	require.NoError(t, xml.Unmarshal(text.Bytes(), &read))
+	require.Equal(t, 4, read.Tests)
+	require.Equal(t, 2, read.Failures)
+	require.Equal(t, 1, read.Errors)
+	cases := read.Suites[0].Cases
+	require.Equal(t, "q1: Which city?", cases[0].Name)
+	require.Equal(t, "1.500", cases[0].Time)
+	require.Contains(t, cases[0].Out, "answers AB, agreement 100.0%")
+	require.Equal(t, "run 1: FAILED HTTP_500: no \uFFFD <good>", cases[1].Error.Message)
+	require.LessOrEqual(t, len([]rune(cases[1].Name)), 90)
+	require.Equal(t, "50.0% of the runs pass", cases[2].Failure.Message)
+	require.Contains(t, cases[2].Failure.Text, "“41” ≠ “42”")
+	require.Equal(t, "limit", read.Suites[1].Cases[0].Failure.Type)
+}

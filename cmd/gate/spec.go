@@ -1,0 +1,285 @@
+// Package gate runs an evaluation on a server for those who are no person: from a file, with limits, a report and an exit code.
+package gate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// SpecError says what is wrong with a file, and where.
+type SpecError struct {
+	File string
+	Line int
+	Text string
+}
+
+func (e *SpecError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
+
+// Spec is what a file asks for: the members of a task's JSON, and what is to be saved in the library before.
+type Spec struct {
+	// File is its path, Lines the lines of its members, by their names.
+	File  string
+	Lines map[string]int
+	// Task are the members of the task, without those that Inline has.
+	Task map[string]any
+	// Dataset is the path of the file with the questions; empty if the task names a saved dataset.
+	Dataset string
+	// Inline are entries that the file defines instead of naming them, by the kind of entry.
+	Inline map[string][]map[string]any
+	// FailUnder are limits, Baseline a task to compare with; those of the command line come on top.
+	FailUnder map[string]float64
+	Baseline  string
+}
+
+// kindOfValue is what a member may be.
+type kindOfValue int
+
+const (
+	aText kindOfValue = iota
+	aNumber
+	aBoolean
+	anObject
+	aListOfEntries
+	aListOfIDs
+)
+
+var kindNames = map[kindOfValue]string{
+	aText: "a text", aNumber: "a number", aBoolean: "true or false", anObject: "a mapping", aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
+}
+
+// members are the names of a task's JSON, as the API has them, with what a file has beside them.
+var members = map[string]kindOfValue{
+	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText, "dataset": aText, "dataset_file": aText,
+	"column_question": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
+	"runs_per_item": aNumber, "timeout_seconds": aNumber, "max_retries": aNumber, "concurrency": aNumber,
+	"use_stream": aBoolean, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject,
+	"prompts": aListOfEntries, "models": aListOfEntries, "agents": aListOfEntries, "evaluators": aListOfEntries, "channels": aListOfIDs,
+}
+
+// ReadSpec reads a file. ${NAME} in a text is a variable of the environment, which lookup knows.
+func ReadSpec(path string, lookup func(string) (string, bool)) (Spec, error) {
+	spec := Spec{File: path, Lines: map[string]int{}, Task: map[string]any{}, Inline: map[string][]map[string]any{}, FailUnder: map[string]float64{}}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return spec, err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return spec, spec.syntax(err)
+	}
+	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
+		return spec, &SpecError{path, 1, "the file must be a mapping, beginning with a line such as task_name: …"}
+	}
+	root := document.Content[0]
+	for n := 0; n+1 < len(root.Content); n += 2 {
+		name, node := root.Content[n].Value, root.Content[n+1]
+		line := root.Content[n].Line
+		kind, isKnown := members[name]
+		if !isKnown {
+			return spec, &SpecError{path, line, fmt.Sprintf("%s is not known; there are %s", name, strings.Join(names(), ", "))}
+		}
+		if _, isRepeated := spec.Lines[name]; isRepeated {
+			return spec, &SpecError{path, line, name + " is there twice"}
+		}
+		spec.Lines[name] = line
+		if err := spec.expand(node, lookup); err != nil {
+			return spec, err
+		}
+		if err := spec.take(name, kind, node); err != nil {
+			return spec, err
+		}
+	}
+	if _, hasName := spec.Task["task_name"]; !hasName {
+		return spec, &SpecError{path, root.Line, "task_name is missing"}
+	}
+	return spec, nil
+}
+
+func names() []string {
+	all := make([]string, 0, len(members))
+	for name := range members {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+var syntaxLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
+
+// syntax is an error of the YAML itself.
+func (s Spec) syntax(err error) error {
+	if found := syntaxLine.FindStringSubmatch(err.Error()); found != nil {
+		line, _ := strconv.Atoi(found[1])
+		return &SpecError{s.File, line, found[2]}
+	}
+	return &SpecError{s.File, 1, strings.TrimPrefix(err.Error(), "yaml: ")}
+}
+
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// expand puts variables of the environment into a member's texts.
+func (s Spec) expand(node *yaml.Node, lookup func(string) (string, bool)) error {
+	var missing string
+	if node.Kind == yaml.ScalarNode {
+		node.Value = variable.ReplaceAllStringFunc(node.Value, func(reference string) string {
+			value, isSet := lookup(reference[2 : len(reference)-1])
+			if !isSet {
+				missing = reference
+			}
+			return value
+		})
+	}
+	if missing != "" {
+		return &SpecError{s.File, node.Line, missing + " is not set in the environment"}
+	}
+	for _, child := range node.Content {
+		if err := s.expand(child, lookup); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes one member.
+func (s *Spec) take(name string, kind kindOfValue, node *yaml.Node) error {
+	wrong := func(line int) error {
+		return &SpecError{s.File, line, name + " must be " + kindNames[kind]}
+	}
+	var value any
+	if err := node.Decode(&value); err != nil {
+		return s.syntax(err)
+	}
+	switch kind {
+	case aText:
+		if node.Kind != yaml.ScalarNode || value == nil {
+			return wrong(node.Line)
+		}
+		value = node.Value
+	case aNumber:
+		if _, isWhole := value.(int); !isWhole {
+			return wrong(node.Line)
+		}
+	case aBoolean:
+		if _, is := value.(bool); !is {
+			return wrong(node.Line)
+		}
+	case anObject:
+		if node.Kind != yaml.MappingNode {
+			return wrong(node.Line)
+		}
+	case aListOfEntries, aListOfIDs:
+		return s.takeList(name, kind, node, wrong)
+	}
+	switch name {
+	case "dataset_file":
+		if s.Dataset = value.(string); !filepath.IsAbs(s.Dataset) {
+			s.Dataset = filepath.Join(filepath.Dir(s.File), s.Dataset)
+		}
+		if _, err := os.Stat(s.Dataset); err != nil {
+			return &SpecError{s.File, node.Line, fmt.Sprintf("dataset_file: there is no file %s", s.Dataset)}
+		}
+	case "baseline":
+		s.Baseline = value.(string)
+	case "fail_under":
+		return s.takeLimits(node)
+	default:
+		s.Task[name] = value
+	}
+	return nil
+}
+
+func (s *Spec) takeLimits(node *yaml.Node) error {
+	for n := 0; n+1 < len(node.Content); n += 2 {
+		metric, value, err := ParseLimit(node.Content[n].Value + "=" + node.Content[n+1].Value)
+		if err != nil {
+			return &SpecError{s.File, node.Content[n].Line, "fail_under: " + err.Error()}
+		}
+		s.FailUnder[metric] = value
+	}
+	return nil
+}
+
+func (s *Spec) takeList(name string, kind kindOfValue, node *yaml.Node, wrong func(int) error) error {
+	if node.Kind != yaml.SequenceNode {
+		return wrong(node.Line)
+	}
+	ids := []string{}
+	for _, child := range node.Content {
+		switch {
+		case child.Kind == yaml.ScalarNode:
+			ids = append(ids, child.Value)
+		case child.Kind == yaml.MappingNode && kind == aListOfEntries:
+			entry := map[string]any{}
+			if err := child.Decode(&entry); err != nil {
+				return s.syntax(err)
+			}
+			if text, isText := entry["name"].(string); !isText || text == "" {
+				return &SpecError{s.File, child.Line, "an entry of " + name + " needs a name"}
+			}
+			entry[lineOf] = child.Line
+			s.Inline[name] = append(s.Inline[name], entry)
+		default:
+			return wrong(child.Line)
+		}
+	}
+	s.Task[name] = ids
+	return nil
+}
+
+// lineOf is the member of an entry that has its line.
+const lineOf = "\x00line"
+
+// Metrics are those that limits can be given for.
+var Metrics = []string{
+	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all", "majority_rate", "score_mean",
+}
+
+// ParseLimit reads metric=value: a number, or a percentage.
+func ParseLimit(text string) (metric string, value float64, err error) {
+	metric, number, hasValue := strings.Cut(text, "=")
+	if metric = strings.TrimSpace(metric); !hasValue || !slices.Contains(Metrics, metric) {
+		return "", 0, fmt.Errorf("%q is no limit: metric=value, with one of %s", text, strings.Join(Metrics, ", "))
+	}
+	number, isPercent := strings.CutSuffix(strings.TrimSpace(number), "%")
+	value, err = strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if isPercent {
+		value /= 100
+	}
+	if err != nil || !(value >= 0 && value <= 1) {
+		return "", 0, fmt.Errorf("%q: the limit of %s must be between 0 and 1", text, metric)
+	}
+	return metric, value, nil
+}
+
+// located says at which line of the file the server found something wrong.
+func (s Spec) located(refusal *RefusalError) error {
+	for _, detail := range refusal.Details {
+		name, _, _ := strings.Cut(detail.Column, ".")
+		if line, isThere := s.Lines[name]; isThere {
+			return &SpecError{s.File, line, detail.Message}
+		}
+	}
+	for field, code := range map[string]string{
+		"task_name": "TASK_NAME", "agent_api_url": "AGENT_URL", "agent_api_headers": "AGENT_HEADERS", "dataset_file": "DATASET",
+	} {
+		if line, isThere := s.Lines[field]; isThere && strings.HasPrefix(refusal.Code, code) {
+			return &SpecError{s.File, line, refusal.Message}
+		}
+	}
+	return refusal
+}
+
+// jsonOf writes a value as JSON.
+func jsonOf(value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	return text, errors.Join(err)
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"strings"
+
+	"wending/cmd/gate"
+)
+
+// evalCommand runs an evaluation from a file, for those who are no person.
+type evalCommand struct {
+	File      string   `short:"f" name:"file" required:"" placeholder:"task.yaml" help:"What to run: the names of the API's task, with dataset_file beside them."`
+	Server    string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Where to run it ($WENDING_SERVER)."`
+	Local     bool     `help:"Run it on servers of its own, in a temporary folder that is removed at the end."`
+	Wait      bool     `help:"Wait for the end; the options below, and --local, wait too."`
+	Baseline  string   `placeholder:"TASK" help:"Fail if it is significantly worse than this task: <id> or <id>:<variant>."`
+	FailUnder []string `placeholder:"metric=value" help:"Fail if a variant is below this, such as agreement=0.8 or pass_rate=90%; repeat for more."`
+	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write a report that CI servers show, a case for each question."`
+	Out       string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
+}
+
+// exitError ends the program with a code; its text, if there is one, is said before.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// Run runs the evaluation: it exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run.
+func (c evalCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer, stderr errorWriter) error {
+	err := c.run(ctx, s, log, stdout, stderr)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, gate.ErrBelow):
+		return &exitError{1, err}
+	}
+	return &exitError{2, err}
+}
+
+func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer, stderr errorWriter) error {
+	spec, err := gate.ReadSpec(c.File, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	limits := maps.Clone(spec.FailUnder)
+	for _, text := range c.FailUnder {
+		metric, value, err := gate.ParseLimit(text)
+		if err != nil {
+			return fmt.Errorf("--fail-under: %w", err)
+		}
+		limits[metric] = value
+	}
+	if dot := strings.LastIndexByte(c.Out, '.'); c.Out != "" && (dot < 0 || !strings.Contains(" csv xlsx jsonl html ", " "+strings.ToLower(c.Out[dot+1:])+" ")) {
+		return fmt.Errorf("--out %s: the file must end in .csv, .xlsx, .jsonl or .html", c.Out)
+	}
+	options := gate.Options{
+		Spec: spec, Wait: c.Wait || c.Local, Baseline: spec.Baseline, FailUnder: limits, JUnit: c.JUnit, Out: c.Out, Result: stdout, Progress: stderr,
+		IsTerminal: stderr.isTerminal(),
+	}
+	if c.Baseline != "" {
+		options.Baseline = c.Baseline
+	}
+	client := gate.Client{Server: strings.TrimRight(c.Server, "/"), HTTP: &http.Client{}}
+	if !c.Local {
+		return gate.Run(ctx, client, options)
+	}
+	if options.Baseline != "" {
+		return errors.New("--baseline names a task of a server; --local begins with none")
+	}
+	own := *s
+	if lanes, isSet := spec.Task["concurrency"].(int); isSet {
+		own.Concurrency = max(own.Concurrency, lanes)
+	}
+	if own.LogLevel == "info" { // what matters here is the progress
+		own.LogLevel = "warn"
+		log = newLogger(stderr, own)
+	}
+	return onOwnServers(ctx, own, log, func(ctx context.Context, address string) error {
+		client.Server, options.IsLocal = address, true
+		return gate.Run(ctx, client, options)
+	})
+}
+
+// onOwnServers does work on a server that is started for it and removed with all its data.
+func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func(ctx context.Context, address string) error) (err error) {
+	folder, err := os.MkdirTemp("", "wending-eval-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if err := os.Chmod(folder, 0o755); err != nil { // PostgreSQL may run under an account of its own
+		return err
+	}
+	own.DataDir, own.ListenAddr, own.DatabaseURL, own.DirectURL, own.RedisURL = folder, "127.0.0.1:0", "", "", ""
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := upCommand{}.Run(ctx, &own, log, writer)
+		_ = writer.Close()
+		ended <- err
+	}()
+	line, err := bufio.NewReader(reader).ReadString('\n')
+	if err != nil {
+		return errors.Join(errors.New("the own servers did not start"), <-ended)
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	address := strings.TrimPrefix(strings.TrimSpace(line), "wending: ")
+	err = work(ctx, address)
+	cancel()
+	return errors.Join(err, <-ended)
+}

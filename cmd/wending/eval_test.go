@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// eval runs the subcommand and returns its exit code and what it said.
+func eval(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, said bytes.Buffer
+	code = run(context.Background(), append([]string{"eval"}, args...), os.Getenv, &out, &said)
+	return code, out.String(), said.String()
+}
+
+// A release is gated: by limits, against an earlier task, and on servers of its own.
+func TestAReleaseIsGated(t *testing.T) {
+	t.Parallel()
+	var isWorse atomic.Bool
+	var asked atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if isWorse.Load() {
+			agenttest.Stream(w, strings.Repeat("x", int(asked.Add(1))))
+			return
+		}
+		agenttest.Stream(w, "答 "+call.Question)
+	})
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "q.csv"), []byte("question,standard_answer\n一,答 一\n二,答 二\n三,答 三\n四,答 四\n五,答 五\n"), 0o600))
+	file := filepath.Join(folder, "task.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`task_name: 发布前检查
+agent_api_url: `+fake.URL+`
+dataset_file: q.csv
+runs_per_item: 3
+concurrency: 4
+rate_limit: unlimited
+evaluators:
+  - {name: 一致, kind: exact}
+fail_under: {success_rate: 1}
+`), 0o600))
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
+	server := []string{"-f", file, "--server", program.url}
+	junit, out := filepath.Join(folder, "junit.xml"), filepath.Join(folder, "report.csv")
+
+	code, stdout, stderr := eval(t, append(server, "--fail-under", "pass_rate=100%", "--junit", junit, "--out", out)...)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "ok   pass_rate is 100.0%")
+	require.Contains(t, stderr, "SUCCEEDED 15/15 runs, 0 failed")
+	task := strings.Fields(stdout)[1]
+	report, err := os.ReadFile(junit)
+	require.NoError(t, err)
+	require.Contains(t, string(report), `<testsuites name="发布前检查" tests="7" failures="0" errors="0"`)
+	report, err = os.ReadFile(out)
+	require.NoError(t, err)
+	require.Equal(t, 6, strings.Count(strings.TrimSpace(string(report)), "\n")+1)
+
+	isWorse.Store(true)
+	code, stdout, _ = eval(t, append(server, "--baseline", task)...)
+	require.Equal(t, 1, code, stdout)
+	require.Contains(t, stdout, "FAIL")
+	code, _, stderr = eval(t, append(server, "--fail-under", "agreement=0.5")...)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "below the limit")
+
+	code, _, stderr = eval(t, "-f", file, "--server", "http://127.0.0.1:1", "--wait")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "refused")
+	code, _, stderr = eval(t, append(server, "--baseline", "no-task")...)
+	require.Equal(t, 2, code, stderr)
+	code, _, stderr = eval(t, "-f", filepath.Join(folder, "none.yaml"))
+	require.Equal(t, 2, code, stderr)
+
+	isWorse.Store(false)
+	code, stdout, stderr = eval(t, "-f", file, "--local")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "15/15")
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "wending-eval-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
