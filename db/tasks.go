@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -87,6 +86,10 @@ type Task struct {
 	Unsuccessful int `db:"-"`
 	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people made.
 	ScheduleID *uuid.UUID `db:"schedule_id"`
+	// MaxCost is what it may cost in each currency, a decimal number; nil means any amount. StopReason is why its newest launch
+	// was stopped, if not by a person.
+	MaxCost    *string `db:"max_cost"`
+	StopReason *string `db:"stop_reason"`
 	// CreatedBy is the address that created the task; empty for tasks of older versions.
 	CreatedBy   string     `db:"created_by"`
 	CreatedAt   time.Time  `db:"created_at"`
@@ -133,7 +136,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
 		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
-		t.schedule_id, t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
+		t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
 // listedTasks are the tasks of $1 (an array of ids), newest first, as they are stored, with the newest launch: a
@@ -141,13 +144,13 @@ const taskColumns = `
 const listedTasks = `
 	SELECT ` + taskColumns + `,
 		t.processed_items AS processed,
-		newest.id IS NOT NULL AS is_launched,
+		newest.id IS NOT NULL AS is_launched, newest.stop_reason,
 		coalesce(newest.status = 'STOPPING', false) AS is_stopping,
 		coalesce(newest.number > 1 OR newest.finished_at IS NOT NULL, false) AS has_results,
 		CASE WHEN newest.status IN ('RUNNING', 'STOPPING') AND newest.started_at IS NOT NULL THEN newest.id END AS at_work
 	FROM evaluation_tasks t
 	LEFT JOIN LATERAL (
-		SELECT id, number, status, started_at, finished_at
+		SELECT id, number, status, stop_reason, started_at, finished_at
 		FROM launches
 		WHERE task_id = t.id
 		ORDER BY number DESC
@@ -216,11 +219,11 @@ const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
 		question_column, answer_column, dataset_id, dataset_version, variable_names, total_items, total_variants,
-		total_conversations, on_turn_failure, schedule_id, created_by)
+		total_conversations, on_turn_failure, schedule_id, max_cost, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
 		:question_column, :answer_column, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :schedule_id, :created_by)`
+		:total_conversations, :on_turn_failure, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
@@ -256,7 +259,8 @@ const updateDraft = `
 	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
 		question_column = :question_column, answer_column = :answer_column, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
-		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure, updated_at = now()
+		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure,
+		max_cost = CAST(:max_cost AS numeric), updated_at = now()
 	WHERE t.id = :id
 	  AND t.status = 'PENDING'
 	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`
@@ -374,14 +378,3 @@ func addWork(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*T
 	}
 	return nil
 }
-
-// Containing returns a pattern for ILIKE that matches text anywhere; empty for an empty text.
-func Containing(text string) string {
-	if text == "" {
-		return ""
-	}
-	return "%" + likeEscaper.Replace(text) + "%"
-}
-
-// likeEscaper escapes LIKE wildcards.
-var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)

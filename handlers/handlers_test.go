@@ -39,6 +39,7 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/blob"
+	"wending/jobs/budget"
 	"wending/jobs/courier"
 	"wending/jobs/guard"
 	"wending/jobs/notify"
@@ -59,6 +60,8 @@ type site struct {
 	client  *http.Client
 	routes  []*echo.Route
 	server  *handlers.Server
+	// budget is that of the site's worker.
+	budget *budget.Keeper
 	// reports counts the internal errors that were reported.
 	reports atomic.Int64
 	// told is what was logged and reported.
@@ -133,8 +136,9 @@ func newSiteWith(t testing.TB, lanes int) *site {
 		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender, PublicURL: "https://wending.example", Texts: texts, Log: log}
 		announcer := &courier.Announcer{Courier: messenger}
 		scheduler := &schedules.Scheduler{Store: s.store, Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}, Log: log}
-		worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
-			Chores:  []jobs.Chore{{Name: "fire", Do: scheduler.Fire}, {Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
+		s.budget = &budget.Keeper{Store: s.store, Tasks: scheduler.Tasks, Log: log}
+		worker := jobs.NewWorker(jobs.WorkerConfig{Admits: s.budget.Admits, Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
+			Chores:  []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: scheduler.Fire}, {Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
 			Metrics: jobs.NewMetrics(registry, queue), Report: report, Log: log})
 		ctx, cancel := context.WithCancel(context.Background())
 		told := make(chan struct{})

@@ -63,6 +63,11 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 			return err // reconcile asks again
 		}
 	}
+	if w.Admits != nil {
+		if isAdmitted, err := w.Admits(ctx, id); err != nil || !isAdmitted {
+			return err // reconcile asks again, or it is stopped
+		}
+	}
 	var units int
 	isRuled, err := tasks.EvaluateRules(ctx, w.Store, id, w.isLeaving)
 	if err == nil && !isRuled {

@@ -79,6 +79,8 @@ type WorkerConfig struct {
 	Metrics *Metrics
 	// Chores are done by one worker for all, once a second.
 	Chores []Chore
+	// Admits reports whether a launch may begin; nil means that all may.
+	Admits func(ctx context.Context, launchID uuid.UUID) (bool, error)
 	// MaxActiveTasks is how many tasks run at once; zero means any number.
 	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.

@@ -25,6 +25,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
+	"wending/jobs/budget"
 	"wending/jobs/courier"
 	"wending/jobs/guard"
 	"wending/jobs/notify"
@@ -239,8 +240,10 @@ func (p *program) work(ctx context.Context) error {
 	scheduler := &schedules.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
 	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, PublicURL: p.publicURL, Texts: p.texts, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}
+	keeper := &budget.Keeper{Store: p.store, Tasks: rates, Month: p.settings.MonthCost, Log: p.log}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
-		Chores: []jobs.Chore{
+		Admits: keeper.Admits, Chores: []jobs.Chore{
+			{Name: "watch the budgets", Do: keeper.Watch},
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,

@@ -35,6 +35,7 @@ type Settings struct {
 	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers, payloads and queries; if unset, a key is generated in the data folder ($SECRET_KEY)."`
 	PreviousKey  string `name:"secret-key-previous" from:"SECRET_KEY_PREVIOUS" help:"What SECRET_KEY was before: it still opens what it sealed ($SECRET_KEY_PREVIOUS)."`
 	MaxActive    int    `name:"max-active-tasks" from:"MAX_ACTIVE_TASKS" default:"0" help:"How many tasks run at once, the others wait in the order of their starts; 0 means any number ($MAX_ACTIVE_TASKS)."`
+	MonthCost    string `name:"max-cost-per-month" from:"MAX_COST_PER_MONTH" help:"What the tasks of a month (Beijing) may cost, a number that holds in each currency: launches are stopped when it is reached ($MAX_COST_PER_MONTH)."`
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
@@ -74,6 +75,9 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	}
 	if _, err := tasks.ParseRate(s.RateLimit); err != nil {
 		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)
+	}
+	if s.MonthCost != "" && !tasks.IsCost(s.MonthCost) {
+		return tasks.Settings{}, fmt.Errorf("MAX_COST_PER_MONTH is %q, but must be a number such as 200 or 99.5", s.MonthCost)
 	}
 	if _, err := tasks.ParseRate(s.RateCeiling); err != nil {
 		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_CEILING is %q: %w", s.RateCeiling, err)

@@ -300,7 +300,7 @@ type Filter struct {
 // List returns one page of the entries that match, newest first, and how many match in all.
 func (k Kind[T]) List(ctx context.Context, filter Filter, page db.Page) (entries []T, total int, err error) {
 	const where = ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2)`
-	name := db.Containing(filter.NameContains)
+	name := pg.Containing(filter.NameContains)
 	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name); err != nil {
 		return nil, 0, pg.Classify("count "+k.name, err)
 	}

@@ -111,7 +111,7 @@ func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text s
 		like = "LIKE"
 	}
 	var summaries []Summary
-	statement, arguments := summariseItems(len(task.Evaluators) > 0, withMeasures, like), []any{task.ID, db.Containing(text), searchedText, variant}
+	statement, arguments := summariseItems(len(task.Evaluators) > 0, withMeasures, like), []any{task.ID, pg.Containing(text), searchedText, variant}
 	if text == "" {
 		if err := r.db.SelectContext(ctx, &summaries, statement, arguments...); err != nil {
 			return nil, pg.Classify("summarise the questions", err)

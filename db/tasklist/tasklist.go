@@ -82,7 +82,7 @@ func Tasks(ctx context.Context, store *db.Store, filter Filter, page db.Page) (t
 		IDs   pq.StringArray
 	}
 	err = pg.GetNamed(ctx, store.Pool(), &found, list, map[string]any{
-		"statuses": pq.Array(filter.Statuses), "name": db.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
+		"statuses": pq.Array(filter.Statuses), "name": pg.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
 	})
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
+	"wending/db/spending"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -83,6 +84,23 @@ func (h *handler) registerActions(api huma.API) {
 			return nil, err
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPatch, Path: tasksPath + "/{task_id}", ID: "change-task", Tag: "tasks", Summary: "Change what a task may cost", Body: rest.JSONBody[ceilingFields](schema),
+		Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID", "REQUEST_INVALID"},
+	}, func(ctx context.Context, input *extendInput) (*taskOutput, error) {
+		task, err := h.task(ctx, input.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		ceiling, faults := form.Ceiling(input.Form)
+		if len(faults) > 0 {
+			return nil, faults[0].Fault
+		}
+		if err := spending.New(h.Store).SetCeiling(ctx, task.ID, ceiling); err != nil {
+			return nil, err
+		}
+		return h.getTask(ctx, &taskInput{TaskPath: input.TaskPath})
 	})
 	evaluation := rest.JSONBody[evaluateFields](schema)
 	evaluation.Content["multipart/form-data"] = evaluation.Content["application/json"]
@@ -193,6 +211,10 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved form.Library, t
 
 type extendFields struct {
 	RunsPerItem int `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
+}
+
+type ceilingFields struct {
+	MaxCost string `json:"max_cost" doc:"Decimal number, in each currency; null or empty: any amount" example:"10"`
 }
 
 type extendInput struct {

@@ -74,6 +74,8 @@ type detail struct {
 	UseStream       bool              `json:"use_stream"`
 	Concurrency     int               `json:"concurrency" example:"4"`
 	RateLimit       string            `json:"rate_limit" example:"10/s"`
+	MaxCost         *string           `json:"max_cost" doc:"What it may cost in each currency, a decimal number; null: any amount" example:"5"`
+	StopReason      *string           `json:"stop_reason" enum:"BUDGET_TASK,BUDGET_MONTH" doc:"Why the newest launch was stopped, if not by a person" example:"BUDGET_TASK"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
 	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" enum:"stop,continue" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
@@ -108,7 +110,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
 		AgentURL: ShownURL(task), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
-		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit,
+		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
 		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
@@ -129,6 +131,7 @@ type taskFields struct {
 	UseStream    bool   `json:"use_stream,omitempty" doc:"Ask the agent to stream"`
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Calls at once, over all workers" example:"4"`
 	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
+	MaxCost      string `json:"max_cost,omitempty" doc:"What the task may cost in each currency, a decimal number: when it is reached the launch is stopped" example:"5"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" enum:"stop,continue" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
@@ -161,6 +164,7 @@ type changeFields struct {
 	UseStream    bool   `json:"use_stream,omitempty"`
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64"`
 	RateLimit    string `json:"rate_limit,omitempty"`
+	MaxCost      string `json:"max_cost,omitempty"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" enum:"stop,continue"`
 	ExtraPayload string `json:"extra_payload,omitempty"`
 	Start        bool   `json:"start,omitempty"`

@@ -259,6 +259,9 @@ func Reachable() Limit { return Limit{key: "error.range.reachable"} }
 // Price allows a decimal number that is not negative.
 func Price() Limit { return Limit{key: "error.range.price"} }
 
+// Cost allows a decimal number above 0.
+func Cost() Limit { return Limit{key: "error.range.cost"} }
+
 // Headers allows a JSON object of header names and values.
 func Headers() Limit { return Limit{key: "error.range.headers"} }
 

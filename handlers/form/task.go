@@ -76,6 +76,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
 	c.rate()
 	c.turnFailure()
+	c.cost("max_cost", &c.n.MaxCost)
 	if channels := c.channels(ctx, rules.Library.Channel); channels != nil {
 		c.n.Channels = channels
 	}
@@ -282,6 +283,23 @@ func (c *checker) rate() {
 	if _, err := tasks.ParseRate(c.n.RateLimit); err != nil {
 		c.fail("rate_limit", fault.Field("rate_limit", fault.Rate()))
 	}
+}
+
+// cost takes what something may cost; empty means any amount.
+func (c *fields) cost(field string, to *string) {
+	if !c.form.Has(field) {
+		return
+	}
+	if *to = c.form.Value(field); *to != "" && !tasks.IsCost(*to) {
+		c.fail(field, fault.Field(field, fault.Cost()))
+	}
+}
+
+// Ceiling reads what a task may cost from now on; empty means any amount.
+func Ceiling(submitted *Upload) (string, []FieldFault) {
+	c, ceiling := fields{form: submitted}, ""
+	c.cost("max_cost", &ceiling)
+	return ceiling, c.faults
 }
 
 func (c *checker) turnFailure() {

@@ -123,7 +123,7 @@ func formValues(n tasks.New) map[string]string {
 		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
 		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
 		"concurrency": strconv.Itoa(n.Concurrency), "rate_limit": n.RateLimit, "use_stream": strconv.FormatBool(n.UseStream),
-		"on_turn_failure": string(n.OnTurnFailure),
+		"on_turn_failure": string(n.OnTurnFailure), "max_cost": n.MaxCost,
 	}
 }
 
@@ -357,7 +357,7 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) 
 	}
 	for name, to := range map[string]*string{
 		"runs_per_item": &view.Runs, "timeout_seconds": &view.Timeout, "max_retries": &view.Retries,
-		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure,
+		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure, "max_cost": &view.MaxCost,
 	} {
 		if value, isThere := values[name]; isThere {
 			*to = value

@@ -11,6 +11,7 @@ import (
 	"wending/db"
 	"wending/db/lanes"
 	"wending/db/report"
+	"wending/db/spending"
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -231,6 +232,27 @@ func (p *Pages) deleteTask(c echo.Context) error {
 		return api.DeleteFault(err)
 	}
 	return pages.Done(c, paths.Tasks, "deleted")
+}
+
+// setCeiling changes what a task may cost.
+func (p *Pages) setCeiling(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	defer submitted.Release()
+	ceiling, faults := form.Ceiling(submitted)
+	if len(faults) > 0 {
+		return faults[0].Fault
+	}
+	if err := spending.New(p.Store).SetCeiling(c.Request().Context(), task.ID, ceiling); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Task(task.ID), "stored")
 }
 
 // downloadDataset returns a task's file as it was uploaded, or one with the questions that were appended, too.

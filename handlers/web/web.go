@@ -86,6 +86,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get("/tasks/:taskId/review/:number", p.reviewQuestion)
 	get("/tasks/:taskId/sign-off", p.showSignOff)
 	compressed.POST("/tasks/:taskId/sign-off", p.signOff)
+	compressed.POST("/tasks/:taskId/ceiling", p.setCeiling)
 	compressed.POST("/tasks/:taskId/assignments", p.assign)
 	get("/tasks/:taskId/runs/:runId", p.showRun)
 	get(paths.Comparison, p.compare)

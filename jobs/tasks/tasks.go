@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +99,8 @@ type Settings struct {
 	UseStream                                            bool
 	// RateLimit is N/s, N/m or unlimited (ParseRate).
 	RateLimit string
+	// MaxCost is what the task may cost in each currency, a decimal number; empty means any amount.
+	MaxCost string
 	// OnTurnFailure is what follows a turn of a conversation that did not succeed; empty means that it stops.
 	OnTurnFailure db.OnTurnFailure
 }
@@ -167,6 +170,12 @@ func Host(address string) string {
 	}
 	return u.Host
 }
+
+// cost is a decimal number above 0.
+var cost = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.[0-9]{1,8})?$`)
+
+// IsCost reports whether a text is what something may cost: a decimal number above 0.
+func IsCost(text string) bool { return cost.MatchString(text) && strings.Trim(text, "0.") != "" }
 
 // ParseRate reads a rate: N/s, N/m or unlimited. It returns the least time between two calls; zero means
 // unlimited.
@@ -240,7 +249,7 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
-		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure,
+		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer,
 		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
@@ -464,7 +473,7 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
-			OnTurnFailure: source.OnTurnFailure,
+			OnTurnFailure: source.OnTurnFailure, MaxCost: TextOf(source.MaxCost),
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}

@@ -16,6 +16,7 @@ import (
 	"wending/db/outbox"
 	"wending/db/review"
 	"wending/db/schedule"
+	"wending/db/spending"
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -252,6 +253,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("trend.metric.", string(metric))
 	}
 	add("trend.reason.", schedule.Reasons...)
+	add("stop.", spending.Reasons...)
 	for _, kind := range library.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
 	}

@@ -1,0 +1,163 @@
+// Package spending adds up what launches cost, and finds those that have reached a ceiling.
+package spending
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Why a launch was stopped; the catalogues explain the codes.
+const (
+	ReasonTask  = "BUDGET_TASK"
+	ReasonMonth = "BUDGET_MONTH"
+)
+
+// Reasons are all of them.
+var Reasons = []string{ReasonTask, ReasonMonth}
+
+// Spending is that of an installation.
+type Spending struct{ db *pg.Pool }
+
+// New returns the spending of a store.
+func New(store *db.Store) Spending { return Spending{store.Pool()} }
+
+// ofLaunch is what the launch l has spent in each currency: for runs and for judges.
+const ofLaunch = `
+	SELECT of.currency, sum(of.cost) AS cost
+	FROM (
+		SELECT coalesce(g.currency, '') AS currency, r.cost
+		FROM evaluation_runs r
+		JOIN task_variants v ON v.task_id = l.task_id AND v.number = r.variant
+		JOIN task_targets g ON g.task_id = l.task_id AND g.number = v.target
+		WHERE r.launch_id = l.id AND r.cost IS NOT NULL
+		UNION ALL
+		SELECT coalesce(g.currency, ''), e.cost
+		FROM units u
+		JOIN evaluations e ON e.run_id = u.subject_run_id AND e.evaluator = u.evaluator
+		JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
+		WHERE u.launch_id = l.id AND u.evaluator > 0 AND u.state = 'DONE' AND e.cost IS NOT NULL) of
+	GROUP BY of.currency`
+
+// month is when this month began in Beijing.
+const month = `date_trunc('month', now(), 'Asia/Shanghai')`
+
+// Settle notes what launches that have ended spent, some at a time, and returns how many those were.
+func (s Spending) Settle(ctx context.Context) (launches int, err error) {
+	const settle = `
+		WITH ended AS (
+			SELECT id, task_id, finished_at FROM launches WHERE finished_at IS NOT NULL AND NOT is_settled ORDER BY finished_at DESC LIMIT 20),
+		spent AS (
+			INSERT INTO spending (launch_id, currency, cost, ended_at)
+			SELECT l.id, of.currency, of.cost, l.finished_at
+			FROM ended l
+			CROSS JOIN LATERAL (` + ofLaunch + `) of
+			ON CONFLICT DO NOTHING)
+		UPDATE launches
+		SET is_settled = true
+		WHERE id IN (SELECT id FROM ended)`
+	result, err := s.db.ExecContext(ctx, settle)
+	return pg.Affected("add up what launches spent", result, err)
+}
+
+// Reached is a launch that has reached a ceiling.
+type Reached struct {
+	LaunchID uuid.UUID `db:"launch_id"`
+	TaskID   uuid.UUID `db:"task_id"`
+	Reason   string    `db:"reason"`
+}
+
+// What launches at work and, of each task, all its launches spent: $1 is the month's ceiling, '' for none, $2 the one launch that
+// is looked at, NULL for all.
+const reached = `
+	WITH active AS (
+		SELECT l.id, l.task_id, t.max_cost
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		WHERE l.status IN ('PENDING', 'RUNNING')),
+	live AS ( -- what is not in spending yet
+		SELECT l.task_id, of.currency, of.cost
+		FROM launches l
+		CROSS JOIN LATERAL (` + ofLaunch + `) of
+		WHERE (l.status IN ('PENDING', 'RUNNING', 'STOPPING') OR l.finished_at IS NOT NULL AND NOT l.is_settled)
+		  AND EXISTS (SELECT FROM active)
+		  AND ($1 <> '' OR l.task_id IN (SELECT task_id FROM active WHERE max_cost IS NOT NULL))),
+	of_tasks AS (
+		SELECT a.id, a.task_id
+		FROM active a
+		JOIN (
+			SELECT task_id, currency, cost FROM live
+			UNION ALL
+			SELECT l.task_id, s.currency, s.cost
+			FROM spending s
+			JOIN launches l ON l.id = s.launch_id
+			WHERE l.task_id IN (SELECT task_id FROM active WHERE max_cost IS NOT NULL)) spent ON spent.task_id = a.task_id
+		WHERE a.max_cost IS NOT NULL
+		GROUP BY a.id, a.task_id, a.max_cost, spent.currency
+		HAVING sum(spent.cost) >= a.max_cost),
+	of_month AS (
+		SELECT currency
+		FROM (
+			SELECT currency, cost FROM live
+			UNION ALL
+			SELECT currency, cost FROM spending WHERE $1 <> '' AND ended_at >= ` + month + `) spent
+		WHERE $1 <> ''
+		GROUP BY currency
+		HAVING sum(cost) >= CAST(nullif($1, '') AS numeric))
+	SELECT id AS launch_id, task_id, '` + ReasonTask + `' AS reason FROM of_tasks WHERE $2::uuid IS NULL OR id = $2
+	UNION
+	SELECT a.id, a.task_id, '` + ReasonMonth + `'
+	FROM active a
+	WHERE ($2::uuid IS NULL OR a.id = $2)
+	  AND EXISTS (
+		SELECT FROM of_month m JOIN task_targets g ON g.task_id = a.task_id AND coalesce(g.currency, '') = m.currency)`
+
+// Reached returns the launches that have reached the ceiling of their task, or the month's: a decimal number that holds in each
+// currency, empty for none. A launch without targets of a currency is not stopped for it.
+func (s Spending) Reached(ctx context.Context, monthCeiling string) (found []Reached, err error) {
+	err = s.db.SelectContext(ctx, &found, reached, monthCeiling, nil)
+	return found, pg.Classify("look for spent budgets", err)
+}
+
+// ReachedBy is Reached for one launch; nil means that it may go on.
+func (s Spending) ReachedBy(ctx context.Context, launchID uuid.UUID, monthCeiling string) (*Reached, error) {
+	var found []Reached
+	if err := s.db.SelectContext(ctx, &found, reached, monthCeiling, launchID); err != nil || len(found) == 0 {
+		return nil, pg.Classify("look for a spent budget", err)
+	}
+	return &found[0], nil
+}
+
+// NoteReason stores why a launch is stopped.
+func (s Spending) NoteReason(ctx context.Context, launchID uuid.UUID, reason string) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE launches SET stop_reason = $2 WHERE id = $1`, launchID, reason)
+	return pg.Classify("note why a launch is stopped", err)
+}
+
+// SetCeiling sets what a task may cost; empty means any amount. It returns db.ErrNotFound if there is no such task.
+func (s Spending) SetCeiling(ctx context.Context, taskID uuid.UUID, ceiling string) error {
+	const set = `UPDATE evaluation_tasks SET max_cost = CAST(nullif($2, '') AS numeric), updated_at = now() WHERE id = $1`
+	result, err := s.db.ExecContext(ctx, set, taskID, ceiling)
+	changed, err := pg.Affected("set a task's ceiling", result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: db.KindTask}
+	}
+	return err
+}
+
+// Sum is what was spent in a currency.
+type Sum struct {
+	// Currency is empty where it is not known.
+	Currency string `db:"currency"`
+	Cost     string `db:"cost"`
+}
+
+// ThisMonth returns what was spent this month by launches that have ended, by currency.
+func (s Spending) ThisMonth(ctx context.Context) (sums []Sum, err error) {
+	const list = `SELECT currency, CAST(trim_scale(sum(cost)) AS text) AS cost FROM spending WHERE ended_at >= ` + month + ` GROUP BY currency ORDER BY currency`
+	err = s.db.SelectContext(ctx, &sums, list)
+	return sums, pg.Classify("add up the month", err)
+}

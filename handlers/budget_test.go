@@ -1,0 +1,111 @@
+package handlers_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// A task that has reached its ceiling stops, keeps what it has, and goes on when the ceiling is raised.
+func TestATaskStopsAtItsCeiling(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	answer := openAIChat("Paris")
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		time.Sleep(20 * time.Millisecond) // an answer takes its time
+		answer(w, call)
+	})
+	model, _ := s.chatTarget(t, "priced", fake.URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "1000", "output_price": "1000", "currency": "CNY"}, 200)
+	var rows strings.Builder
+	for n := 1; n <= 200; n++ {
+		fmt.Fprintf(&rows, "q%d,question %d,Paris\n", n, n)
+	}
+	fields := map[string]string{
+		"task_name": "capped", "models": model, "runs_per_item": "5", "concurrency": "2", "max_cost": "0.5",
+		"file@q.csv": "question_id,question,standard_answer\n" + rows.String(),
+	}
+	created := s.post(t, api, fields)
+	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	created.into(t, &task)
+	path := "evaluation-tasks/" + task.TaskID
+	ended := func(status string) object {
+		var now object
+		dbtest.Await(t, 60*time.Second, "the task is "+status, func() bool {
+			now = s.entry(t, "GET", path, nil, 200)
+			return now["status"] == status
+		})
+		return now
+	}
+	stopped := ended("STOPPED")
+	require.Equal(t, "BUDGET_TASK", stopped["stop_reason"])
+	require.Equal(t, "0.5", stopped["max_cost"])
+	statistics := stopped["statistics"].(object)
+	runs := statistics["runs"].(float64)
+	require.Greater(t, runs, 10.0)
+	require.Less(t, runs, 900.0)
+	require.EqualValues(t, runs, statistics["succeeded"], "what was paid for is kept")
+	page := s.get(t, "/tasks/"+task.TaskID).page(t)
+	require.Contains(t, page.Text(), "已达到任务的费用上限")
+
+	// Resumed under the same ceiling, it asks nobody.
+	asked := len(fake.Calls())
+	s.entry(t, "POST", path+"/resume", nil, 202)
+	dbtest.Await(t, 20*time.Second, "it is stopped again", func() bool {
+		launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
+		return len(launches) == 2 && launches[0].(object)["status"] == "STOPPED"
+	})
+	require.Len(t, fake.Calls(), asked)
+
+	s.entry(t, "PATCH", path, object{"max_cost": "no"}, 422)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+task.TaskID+"/ceiling", map[string]string{"max_cost": "1000"}).StatusCode)
+	s.entry(t, "POST", path+"/resume", nil, 202)
+	require.Nil(t, ended("SUCCEEDED")["stop_reason"])
+	require.Equal(t, 1000, len(fake.Calls()))
+	refused := s.post(t, api, map[string]string{"task_name": "x", "models": model, "max_cost": "-1", "file@q.csv": "question,standard_answer\na,b\n"})
+	require.Contains(t, string(refused.body), "max_cost")
+}
+
+// What a month may cost holds for all tasks, also for what deleted ones have spent.
+func TestAMonthHasACeiling(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, openAIChat("Paris"))
+	model, _ := s.chatTarget(t, "priced", fake.URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "1000", "output_price": "1000", "currency": "CNY"}, 200)
+	fields := map[string]string{"task_name": "first", "models": model, "file@q.csv": "question,standard_answer\na,b\n"}
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	s.post(t, api, fields).into(t, &task)
+	s.awaitDone(t, task.TaskID)
+	dbtest.Await(t, 20*time.Second, "it is added up", func() bool {
+		var spent float64
+		require.NoError(t, s.tables.Get(&spent, `SELECT coalesce(sum(cost), 0) FROM spending WHERE currency = 'CNY'`))
+		return spent > 0
+	})
+	require.Equal(t, http.StatusNoContent, s.delete(t, task.TaskID).StatusCode)
+	s.budget.Month = "0.001"
+	asked := len(fake.Calls())
+	s.post(t, api, fields).into(t, &task)
+	dbtest.Await(t, 20*time.Second, "the next is stopped", func() bool {
+		return s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)["status"] == "STOPPED"
+	})
+	require.Equal(t, "BUDGET_MONTH", s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)["stop_reason"])
+	require.Len(t, fake.Calls(), asked)
+	_, err := s.tables.Exec(`UPDATE spending SET ended_at = ended_at - interval '40 days'`)
+	require.NoError(t, err)
+	s.entry(t, "POST", "evaluation-tasks/"+task.TaskID+"/resume", nil, 202)
+	s.awaitDone(t, task.TaskID)
+	require.Greater(t, len(fake.Calls()), asked, "another month")
+}
