@@ -62,6 +62,7 @@ var rooms = []string{
 	"db/library",
 	"db",
 	"db/outbox",
+	"db/backup",
 	"db/embedded",
 	"db/pg",
 }
@@ -77,7 +78,7 @@ var leaves = []string{
 var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":      {"handlers", "handlers/web", "handlers/web/library", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
 	"github.com/danielgtaylor/huma/v2": {"handlers/api", "handlers/api/library", "handlers/rest"},
-	"github.com/jmoiron/sqlx":          {"db", "db/addition", "db/dbtest", "db/embedded", "db/history", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/pg", "db/record", "db/report", "db/review", "db/schedule", "db/sealed"},
+	"github.com/jmoiron/sqlx":          {"db", "db/addition", "db/backup", "db/dbtest", "db/embedded", "db/history", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/pg", "db/record", "db/report", "db/review", "db/schedule", "db/sealed"},
 	"github.com/lib/pq":                {"db", "db/addition", "db/dbtest", "db/embedded", "db/evaluation", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/pg", "db/record", "db/report", "db/review", "db/schedule", "db/tasklist"},
 	"github.com/hibiken/asynq":         {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2": {"views/text"},

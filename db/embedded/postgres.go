@@ -29,7 +29,7 @@ type Postgres struct {
 // StartPostgres starts the server whose data is in dir, making it on the first start, and returns when it
 // answers.
 func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
-	binaries, err := findPostgres()
+	binaries, err := FindPostgres()
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,26 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 
 // URL is the address for db.Open. As root the program connects as the cluster's superuser all the same:
 // the socket's folder keeps everybody else out.
-func (p *Postgres) URL() string {
-	quoted := strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(p.sockets)
+func (p *Postgres) URL() string { return urlOf(p.sockets) }
+
+// socketsLine is the line of postmaster.pid that has the folder of the sockets (PostgreSQL: src/include/utils/pidfile.h).
+const socketsLine = 4
+
+// RunningURL is the address of the server whose data is in dir, which another process runs.
+func RunningURL(dir string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
+	if err != nil {
+		return "", fmt.Errorf("find the running database: %w", err)
+	}
+	lines := strings.Split(string(content), "\n")
+	if len(lines) <= socketsLine || lines[socketsLine] == "" {
+		return "", errors.New("find the running database: it has not started yet")
+	}
+	return urlOf(strings.TrimSpace(lines[socketsLine])), nil
+}
+
+func urlOf(sockets string) string {
+	quoted := strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(sockets)
 	return fmt.Sprintf("host='%s' user=wending dbname=postgres sslmode=disable", quoted)
 }
 
@@ -147,8 +165,8 @@ func (p *Postgres) lastLogLines() string {
 	return strings.Join(lines[max(0, len(lines)-5):], " | ")
 }
 
-// findPostgres returns the folder of initdb and postgres: on PATH, or the newest of Debian's.
-func findPostgres() (string, error) {
+// FindPostgres returns the folder of initdb and postgres: on PATH, or the newest of Debian's.
+func FindPostgres() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(resolved), "postgres")); err == nil {

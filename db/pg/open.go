@@ -145,3 +145,25 @@ func (c *patientConnection) Write(b []byte) (int, error) {
 	}
 	return c.Conn.Write(b)
 }
+
+// ToolEnvironment is an address for PostgreSQL's own programs, as variables of their environment: arguments would show the
+// password to everybody on the machine.
+func ToolEnvironment(url string) ([]string, error) {
+	config, err := readURL(url)
+	if err != nil {
+		return nil, err
+	}
+	var environment []string
+	for name, value := range map[string]string{
+		"PGHOST": config.Host, "PGUSER": config.User, "PGPASSWORD": config.Password, "PGDATABASE": config.Database, "PGSSLMODE": string(config.SSLMode),
+		"PGSSLROOTCERT": config.SSLRootCert, "PGSSLCERT": config.SSLCert, "PGSSLKEY": config.SSLKey, "PGPASSFILE": config.Passfile,
+	} {
+		if value != "" {
+			environment = append(environment, name+"="+value)
+		}
+	}
+	if config.Port != 0 {
+		environment = append(environment, "PGPORT="+strconv.Itoa(int(config.Port)))
+	}
+	return environment, nil
+}

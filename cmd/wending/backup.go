@@ -1,0 +1,324 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"wending/db"
+	"wending/db/backup"
+	"wending/db/embedded"
+)
+
+type backupCommand struct {
+	File string `arg:"" placeholder:"FILE" help:"Where to write it: a .tar.gz, which must not be there yet."`
+}
+
+type restoreCommand struct {
+	File string `arg:"" placeholder:"FILE" help:"What 'backup' wrote."`
+}
+
+// What a backup has, by the names of its files.
+const (
+	manifestName = "manifest.json"
+	dumpName     = "database.dump"
+	keyName      = "secret.key"
+	uploadsName  = "uploads"
+)
+
+// manifest says what a backup is.
+type manifest struct {
+	Format  int       `json:"format"`
+	Version string    `json:"version"`
+	MadeAt  time.Time `json:"made_at"`
+	// HasKey reports that the key is in the backup; otherwise SECRET_KEY is needed with it.
+	HasKey bool `json:"has_key"`
+}
+
+const backupFormat = 1
+
+// database does work with the address of the database: the configured one, that of the running program, or that of a server
+// that is started for it.
+func (s *Settings) database(ctx context.Context, work func(url string) error) error {
+	if s.DatabaseURL != "" {
+		return work(s.directURL(s.DatabaseURL))
+	}
+	folder := filepath.Join(s.DataDir, "postgres")
+	lock, err := embedded.LockDataDir(s.DataDir)
+	if errors.Is(err, embedded.ErrDataDirInUse) {
+		url, err := embedded.RunningURL(folder)
+		if err != nil {
+			return err
+		}
+		return work(url)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // the lock ends with the process
+	server, err := embedded.StartPostgres(ctx, folder)
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	return work(server.URL())
+}
+
+// Run writes database, uploads and key to one file, also while the program runs. A task's file is stored before its rows, and
+// removed after them: files that are read both before and after the snapshot of the rows are all that it needs.
+func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (err error) {
+	if _, err := os.Stat(c.File); err == nil {
+		return fmt.Errorf("%s is there already", c.File)
+	}
+	if _, err := os.Stat(s.DataDir); err != nil {
+		return fmt.Errorf("DATA_DIR: %w", err)
+	}
+	aside, err := os.CreateTemp(filepath.Dir(c.File), ".wending-backup-*") // mode 0600: it has the key
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(aside.Name())
+		}
+	}()
+	compressed := gzip.NewWriter(aside)
+	archive := tar.NewWriter(compressed)
+	b := &backupWriter{archive: archive, uploads: filepath.Join(s.DataDir, "uploads"), written: map[string]time.Time{}}
+	if err := b.write(ctx, s); err != nil {
+		return err
+	}
+	if err := errors.Join(archive.Close(), compressed.Close(), aside.Sync(), aside.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(aside.Name(), c.File); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s: the database and %d files\n", c.File, len(b.written))
+	if err == nil && !b.hasKey {
+		_, err = fmt.Fprintln(stdout, "SECRET_KEY is not in it: keep it elsewhere, or the secrets cannot be opened again")
+	}
+	return err
+}
+
+// backupWriter writes a backup. written are the files that it has, with the time of their last change.
+type backupWriter struct {
+	archive *tar.Writer
+	uploads string
+	written map[string]time.Time
+	hasKey  bool
+}
+
+func (b *backupWriter) write(ctx context.Context, s *Settings) error {
+	key, err := os.ReadFile(s.keyFile())
+	if b.hasKey = err == nil && s.SecretKey == ""; err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	about, err := json.Marshal(manifest{backupFormat, buildVersion(), time.Now().UTC(), b.hasKey})
+	if err != nil {
+		return err
+	}
+	if err := b.add(manifestName, about); err != nil {
+		return err
+	}
+	if b.hasKey {
+		if err := b.add(keyName, key); err != nil {
+			return err
+		}
+	}
+	if err := b.addUploads(); err != nil {
+		return err
+	}
+	dump, err := os.CreateTemp("", "wending-dump-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(dump.Name()) //nolint:errcheck // a temporary file
+	defer dump.Close()           //nolint:errcheck // only read from here on
+	if err := s.database(ctx, func(url string) error { return backup.Dump(ctx, url, dump) }); err != nil {
+		return err
+	}
+	if err := b.addFile(dumpName, dump); err != nil {
+		return err
+	}
+	return b.addUploads()
+}
+
+func (b *backupWriter) add(name string, content []byte) error {
+	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content)), ModTime: time.Now()}); err != nil {
+		return err
+	}
+	_, err := b.archive.Write(content)
+	return err
+}
+
+// addFile adds an open file from its beginning, as large as it is now.
+func (b *backupWriter) addFile(name string, file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: info.ModTime()}); err != nil {
+		return err
+	}
+	_, err = io.CopyN(b.archive, file, info.Size())
+	return err
+}
+
+// addUploads adds the files that are new or changed since they were added. One that goes away meanwhile belongs to rows that are
+// gone.
+func (b *backupWriter) addUploads() error {
+	return filepath.WalkDir(b.uploads, func(place string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(place)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer file.Close() //nolint:errcheck // only read
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(b.uploads, place)
+		if err != nil || b.written[name].Equal(info.ModTime()) {
+			return err
+		}
+		b.written[name] = info.ModTime()
+		return b.addFile(path.Join(uploadsName, filepath.ToSlash(name)), file)
+	})
+}
+
+// Run puts a backup into an empty database and data folder, and brings it up to date.
+func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
+	uploads := filepath.Join(s.DataDir, "uploads")
+	if entries, err := os.ReadDir(uploads); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s has files; restore into an empty data folder", uploads)
+	}
+	file, err := os.Open(c.File)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	if err := os.MkdirAll(s.DataDir, 0o755); err != nil {
+		return err
+	}
+	compressed, err := gzip.NewReader(file)
+	if err != nil {
+		return fmt.Errorf("%s is no backup: %w", c.File, err)
+	}
+	r := &restorer{settings: s, archive: tar.NewReader(compressed), uploads: uploads}
+	if err := r.read(ctx); err != nil {
+		for _, place := range r.stored { // nothing is left half-done
+			_ = os.Remove(place)
+		}
+		_ = os.RemoveAll(uploads)
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	_, err = fmt.Fprintf(stdout, "restored the database and %d files, as of %s (version %s)\n", r.files, r.about.MadeAt.Format(time.RFC3339), r.about.Version)
+	if err == nil && !r.about.HasKey {
+		_, err = fmt.Fprintln(stdout, "set SECRET_KEY to what it was: it is not in the backup")
+	}
+	return err
+}
+
+// restorer reads a backup.
+type restorer struct {
+	settings *Settings
+	archive  *tar.Reader
+	uploads  string
+	about    manifest
+	files    int
+	hasDump  bool
+	// stored are the files that were written.
+	stored []string
+}
+
+func (r *restorer) read(ctx context.Context) error {
+	for {
+		header, err := r.archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.take(ctx, header); err != nil {
+			return err
+		}
+	}
+	if !r.hasDump {
+		return errors.New("there is no database in it")
+	}
+	return nil
+}
+
+func (r *restorer) take(ctx context.Context, header *tar.Header) error {
+	switch name := header.Name; {
+	case name == manifestName:
+		if err := json.NewDecoder(r.archive).Decode(&r.about); err != nil {
+			return err
+		}
+		if r.about.Format != backupFormat {
+			return fmt.Errorf("it has format %d, this version reads %d", r.about.Format, backupFormat)
+		}
+		return nil
+	case r.about.Format == 0:
+		return errors.New("it is no backup of Wending")
+	case name == keyName:
+		if _, err := os.Stat(r.settings.keyFile()); err == nil {
+			return fmt.Errorf("%s is there already; restore into an empty data folder", r.settings.keyFile())
+		}
+		return r.store(r.settings.keyFile())
+	case name == dumpName:
+		r.hasDump = true
+		return r.settings.database(ctx, func(url string) error {
+			if err := backup.Restore(ctx, url, r.archive); err != nil {
+				return err
+			}
+			return db.Migrate(ctx, url)
+		})
+	case strings.HasPrefix(name, uploadsName+"/"):
+		local := filepath.FromSlash(strings.TrimPrefix(name, uploadsName+"/"))
+		if !filepath.IsLocal(local) {
+			return fmt.Errorf("%q is no place for a file", name)
+		}
+		r.files++
+		return r.store(filepath.Join(r.uploads, local))
+	}
+	return fmt.Errorf("%q is not known", header.Name)
+}
+
+// store writes the entry that is being read to a file.
+func (r *restorer) store(place string) error {
+	if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
+		return err
+	}
+	r.stored = append(r.stored, place)
+	file, err := os.OpenFile(place, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, r.archive)
+	return errors.Join(err, file.Sync(), file.Close())
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// command runs a subcommand to its end.
+func command(t *testing.T, args ...string) (code int, said string) {
+	t.Helper()
+	var out bytes.Buffer
+	code = run(context.Background(), args, func(string) string { return "" }, &out, &out)
+	return code, out.String()
+}
+
+func taskOf(t *testing.T, base, id string) (task struct {
+	Status     string `json:"status"`
+	Statistics struct {
+		Succeeded int `json:"succeeded"`
+	} `json:"statistics"`
+},
+) {
+	t.Helper()
+	answer, err := http.Get(base + "/api/v1/evaluation-tasks/" + id)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&task))
+	return task
+}
+
+// A backup is made while the program works; what it is restored into has all tasks, their files and their secrets, and goes on
+// with what was running.
+func TestABackupIsRestored(t *testing.T) {
+	t.Parallel()
+	slow := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if call.Question == "slow" {
+			<-slow
+		}
+		agenttest.Stream(w, call.Header.Get("X-Key"))
+	})
+	folder := dbtest.Folder(t)
+	program := start(t, "up", "--data-dir", folder, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
+	fields := map[string]string{
+		"task_name": "ended", "agent_api_url": fake.URL, "runs_per_item": "2", "rate_limit": "unlimited", "agent_api_headers": `{"X-Key": "the secret header"}`,
+	}
+	questions := "question_id,question,standard_answer\nq1,fast,a\n"
+	ended := createTask(t, program.url, fields, questions)
+	dbtest.Await(t, 30*time.Second, "the first task has ended", func() bool { return taskOf(t, program.url, ended).Status == "SUCCEEDED" })
+	fields["task_name"] = "running"
+	running := createTask(t, program.url, fields, "question_id,question,standard_answer\nq1,slow,a\n")
+	dbtest.Await(t, 30*time.Second, "the second is running", func() bool { return taskOf(t, program.url, running).Status == "RUNNING" })
+
+	file := filepath.Join(t.TempDir(), "backup.tar.gz")
+	code, said := command(t, "backup", file, "--data-dir", folder)
+	require.Zero(t, code, said)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it has the key")
+	code, said = command(t, "backup", file, "--data-dir", folder)
+	require.Equal(t, 1, code, said)
+	close(slow)
+
+	other := dbtest.Folder(t)
+	code, said = command(t, "restore", file, "--data-dir", other)
+	require.Zero(t, code, said)
+	code, said = command(t, "restore", file, "--data-dir", other)
+	require.Equal(t, 1, code, said)
+	second := start(t, "up", "--data-dir", other, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
+	dbtest.Await(t, 60*time.Second, "the running one ends there", func() bool { return taskOf(t, second.url, running).Status == "SUCCEEDED" })
+	require.Equal(t, 2, taskOf(t, second.url, running).Statistics.Succeeded)
+	require.Equal(t, 2, taskOf(t, second.url, ended).Statistics.Succeeded)
+	for _, call := range fake.Calls() {
+		require.Equal(t, "the secret header", call.Header.Get("X-Key"))
+	}
+	answer, err := http.Get(second.url + "/tasks/" + ended + "/dataset")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, questions, string(content))
+
+	// What is no backup, or a damaged one, leaves nothing behind.
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{"text": []byte("no backup"), "half": whole[:len(whole)/2]} {
+		broken, third := filepath.Join(t.TempDir(), name), dbtest.Folder(t)
+		require.NoError(t, os.WriteFile(broken, content, 0o600))
+		code, said = command(t, "restore", broken, "--data-dir", third)
+		require.Equal(t, 1, code, name)
+		for _, left := range []string{"secret.key", "uploads"} {
+			_, err := os.Stat(filepath.Join(third, left))
+			require.ErrorIs(t, err, os.ErrNotExist, name)
+		}
+		code, said = command(t, "restore", file, "--data-dir", third)
+		require.Zero(t, code, said)
+	}
+}

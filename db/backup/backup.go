@@ -1,0 +1,91 @@
+// Package backup writes a database to a file and back, with PostgreSQL's own programs.
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"wending/db/embedded"
+	"wending/db/pg"
+)
+
+// ErrNotEmpty means that the database has tasks: nothing is restored over them.
+var ErrNotEmpty = errors.New("the database has tasks; restore into an empty one")
+
+// Dump writes the database at url as one snapshot, also while others work with it.
+func Dump(ctx context.Context, url string, w io.Writer) error {
+	return tool(ctx, url, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
+}
+
+// Restore fills the database at url, which must have no tasks, with what Dump wrote: all, or nothing.
+func Restore(ctx context.Context, url string, dump io.Reader) error {
+	if err := requireEmpty(ctx, url); err != nil {
+		return err
+	}
+	environment, err := pg.ToolEnvironment(url)
+	if err != nil {
+		return err
+	}
+	database := "postgres"
+	for _, one := range environment {
+		if name, isName := strings.CutPrefix(one, "PGDATABASE="); isName {
+			database = name
+		}
+	}
+	return tool(ctx, url, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--dbname="+database)
+}
+
+func requireEmpty(ctx context.Context, url string) error {
+	pool, err := pg.Open(ctx, url, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close() //nolint:errcheck // only read
+	var exists bool
+	if err := sqlx.GetContext(ctx, pool, &exists, `SELECT to_regclass('evaluation_tasks') IS NOT NULL`); err != nil || !exists {
+		return pg.Classify("look for tables", err)
+	}
+	var hasTasks bool
+	if err := sqlx.GetContext(ctx, pool, &hasTasks, `SELECT EXISTS (SELECT FROM evaluation_tasks)`); err != nil {
+		return pg.Classify("look for tasks", err)
+	}
+	if hasTasks {
+		return ErrNotEmpty
+	}
+	return nil
+}
+
+// tool runs one of PostgreSQL's programs against the database at url.
+func tool(ctx context.Context, url, name string, in io.Reader, out io.Writer, args ...string) error {
+	folder, err := embedded.FindPostgres()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(folder, name)
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath(name); err != nil {
+			return fmt.Errorf("%s is not installed: it comes with PostgreSQL's client", name)
+		}
+	}
+	environment, err := pg.ToolEnvironment(url)
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "PGCONNECT_TIMEOUT=10"}, environment...)
+	command.Stdin, command.Stdout, command.Stderr = in, out, &said
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
