@@ -28,6 +28,7 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/handlers/web"
+	"wending/handlers/web/storage"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/guard"
@@ -61,6 +62,8 @@ type Config struct {
 	RateCeiling string
 	// MaxActiveTasks is how many tasks run at once; zero means any number.
 	MaxActiveTasks int
+	// HistoryDays and UploadDays are how long replaced runs, and the files of tasks that have ended, are kept; 0 means for good.
+	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
 	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays; empty means none runs.
@@ -146,6 +149,7 @@ func (s *Server) mount(e *echo.Echo) {
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
+	storage.Register(compressed, storage.Config{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	document := api.Register(e, compressed, plain, api.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
@@ -169,6 +173,11 @@ func (s *Server) sweep(ctx context.Context) {
 	for {
 		if err := s.tasks.Sweep(ctx, time.Hour); err != nil && ctx.Err() == nil {
 			s.Log.WarnContext(ctx, "could not tidy up the uploads", "error", err)
+		}
+		if s.UploadDays > 0 {
+			if err := s.tasks.PruneFiles(ctx, time.Duration(s.UploadDays)*24*time.Hour); err != nil && ctx.Err() == nil {
+				s.Log.WarnContext(ctx, "could not remove old files", "error", err)
+			}
 		}
 		select {
 		case <-tick.C:

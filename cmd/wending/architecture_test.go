@@ -21,6 +21,7 @@ var rooms = []string{
 	"handlers",
 	"handlers/web",
 	"handlers/web/library",
+	"handlers/web/storage",
 	"handlers/pages",
 	"handlers/api",
 	"handlers/api/library",
@@ -58,6 +59,7 @@ var rooms = []string{
 	"db/schedule",
 	"db/sealed",
 	"db/spending",
+	"db/storage",
 	"db/tasklist",
 	"db/library",
 	"db",
@@ -76,7 +78,7 @@ var leaves = []string{
 
 // strangers are libraries with the packages that alone may import them.
 var strangers = map[string][]string{
-	"github.com/labstack/echo/v4":      {"handlers", "handlers/web", "handlers/web/library", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
+	"github.com/labstack/echo/v4":      {"handlers", "handlers/web", "handlers/web/library", "handlers/web/storage", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
 	"github.com/danielgtaylor/huma/v2": {"handlers/api", "handlers/api/library", "handlers/rest"},
 	"github.com/jmoiron/sqlx":          {"db", "db/addition", "db/backup", "db/dbtest", "db/embedded", "db/history", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/pg", "db/record", "db/report", "db/review", "db/schedule", "db/sealed"},
 	"github.com/lib/pq":                {"db", "db/addition", "db/dbtest", "db/embedded", "db/evaluation", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/pg", "db/record", "db/report", "db/review", "db/schedule", "db/tasklist"},

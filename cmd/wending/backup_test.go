@@ -99,7 +99,7 @@ func TestABackupIsRestored(t *testing.T) {
 		broken, third := filepath.Join(t.TempDir(), name), dbtest.Folder(t)
 		require.NoError(t, os.WriteFile(broken, content, 0o600))
 		code, said = command(t, "restore", broken, "--data-dir", third)
-		require.Equal(t, 1, code, name)
+		require.Equal(t, 1, code, name+said)
 		for _, left := range []string{"secret.key", "uploads"} {
 			_, err := os.Stat(filepath.Join(third, left))
 			require.ErrorIs(t, err, os.ErrNotExist, name)

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"wending/cmd/gate"
@@ -62,7 +64,7 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 		}
 		limits[metric] = value
 	}
-	if dot := strings.LastIndexByte(c.Out, '.'); c.Out != "" && (dot < 0 || !strings.Contains(" csv xlsx jsonl html ", " "+strings.ToLower(c.Out[dot+1:])+" ")) {
+	if c.Out != "" && !slices.Contains([]string{".csv", ".xlsx", ".jsonl", ".html"}, strings.ToLower(filepath.Ext(c.Out))) {
 		return fmt.Errorf("--out %s: the file must end in .csv, .xlsx, .jsonl or .html", c.Out)
 	}
 	options := gate.Options{

@@ -37,6 +37,7 @@ type Settings struct {
 	MaxActive    int    `name:"max-active-tasks" from:"MAX_ACTIVE_TASKS" default:"0" help:"How many tasks run at once, the others wait in the order of their starts; 0 means any number ($MAX_ACTIVE_TASKS)."`
 	MonthCost    string `name:"max-cost-per-month" from:"MAX_COST_PER_MONTH" help:"What the tasks of a month (Beijing) may cost, a number that holds in each currency: launches are stopped when it is reached ($MAX_COST_PER_MONTH)."`
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
+	UploadDays   int    `name:"upload-retention-days" from:"UPLOAD_RETENTION_DAYS" default:"0" help:"Days that tasks keep their uploaded files after their end; the questions always stay; 0 keeps everything ($UPLOAD_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
 	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although there are no accounts, with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
@@ -68,6 +69,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, 5},
 		{"MAX_ACTIVE_TASKS", s.MaxActive, 0, 10_000},
 		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},
+		{"UPLOAD_RETENTION_DAYS", s.UploadDays, 0, 36500},
 	} {
 		if number.is < number.least || number.is > number.most {
 			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least, number.most)

@@ -228,18 +228,6 @@ func (o Outbox) List(ctx context.Context, channelID uuid.UUID, offset, limit int
 	return found, total, pg.Classify("list deliveries", err)
 }
 
-// OfTask returns the deliveries of a task's launches, newest first; those of results are left out.
-func (o Outbox) OfTask(ctx context.Context, taskID uuid.UUID, limit int) (found []Delivery, err error) {
-	const list = `
-		SELECT ` + columns + `
-		FROM deliveries d` + ofTasks + `
-		WHERE l.task_id = $1 AND d.event <> 'result'
-		ORDER BY d.id DESC
-		LIMIT $2`
-	err = o.db.SelectContext(ctx, &found, list, taskID, limit)
-	return found, pg.Classify("list a task's deliveries", err)
-}
-
 // SendAgain makes a delivery due now, under the id that it has, for another day. A test is sent by itself. It returns
 // pg.ErrConflict if it is being sent, or is none that can be.
 func (o Outbox) SendAgain(ctx context.Context, channelID uuid.UUID, id int64) error {

@@ -21,7 +21,9 @@ type Filter struct {
 	NameContains string
 	// WithoutCopies leaves out what schedules made; CopiesOf takes what one made, uuid.Nil all.
 	WithoutCopies bool
-	CopiesOf      uuid.UUID
+	// Newest takes of the copies of each schedule the newest alone.
+	Newest   bool
+	CopiesOf uuid.UUID
 	// Except is a task that does not match; uuid.Nil excludes none.
 	Except uuid.UUID
 }
@@ -54,6 +56,10 @@ func (f Filter) where() string {
 	}
 	if f.WithoutCopies {
 		condition += ` AND t.schedule_id IS NULL`
+	}
+	if f.Newest {
+		condition += ` AND (t.schedule_id IS NULL OR NOT EXISTS (
+			SELECT FROM evaluation_tasks later WHERE later.schedule_id = t.schedule_id AND (later.created_at, later.id) > (t.created_at, t.id)))`
 	}
 	if f.CopiesOf != uuid.Nil {
 		condition += ` AND t.schedule_id = :schedule`
@@ -100,4 +106,37 @@ func HasTasks(ctx context.Context, store *db.Store) (bool, error) {
 	var has bool
 	err := store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks)`)
 	return has, pg.Classify("look for tasks", err)
+}
+
+// Series is a schedule with the copies that it made.
+type Series struct {
+	ID     uuid.UUID `db:"id"`
+	Name   string    `db:"name"`
+	Copies int       `db:"copies"`
+}
+
+// SeriesOf returns the schedules that made tasks, by their ids.
+func SeriesOf(ctx context.Context, store *db.Store, tasks []db.Task) (map[uuid.UUID]Series, error) {
+	const list = `
+		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies
+		FROM schedules s
+		WHERE s.id = ANY ($1)`
+	var ids []uuid.UUID
+	for _, task := range tasks {
+		if task.ScheduleID != nil {
+			ids = append(ids, *task.ScheduleID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var found []Series
+	if err := store.Pool().SelectContext(ctx, &found, list, pq.Array(ids)); err != nil {
+		return nil, pg.Classify("read the schedules of tasks", err)
+	}
+	series := make(map[uuid.UUID]Series, len(found))
+	for _, one := range found {
+		series[one.ID] = one
+	}
+	return series, nil
 }

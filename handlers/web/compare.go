@@ -102,6 +102,19 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 	if view.Evaluators, err = p.savedEvaluators(ctx, locale, s.List("evaluators")); err != nil {
 		return err
 	}
+	channels, _, err := p.Library.Entries.Channels.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return err
+	}
+	for _, one := range channels {
+		isChosen := one.IsDefault
+		if s.Has("channels") {
+			isChosen = slices.Contains(s.List("channels"), one.ID.String())
+		}
+		view.Channels = append(view.Channels, taskviews.TargetChoice{
+			Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("channel.kind." + one.Kind), HasFailed: one.HasFailed(), IsChosen: isChosen,
+		})
+	}
 	view.Agent, view.Dataset, view.Gone = s.Value("agents"), s.Value("dataset"), s.gone
 	return nil
 }

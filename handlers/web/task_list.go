@@ -68,8 +68,12 @@ func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
 	if list.Filter, query, err = filterOf(c); err != nil {
 		return list, err
 	}
+	list.Filter.Newest = list.Filter.IsZero()
 	var total int
 	if list.Tasks, total, err = tasklist.Tasks(c.Request().Context(), p.Store, list.Filter, page); err != nil {
+		return list, err
+	}
+	if list.Series, err = tasklist.SeriesOf(c.Request().Context(), p.Store, list.Tasks); err != nil {
 		return list, err
 	}
 	list.Pager, list.HasDemo = pages.NewPager(paths.Tasks, query, page, total), p.DemoURL != ""

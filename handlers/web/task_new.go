@@ -118,12 +118,18 @@ func (p *Pages) newTask(c echo.Context) error {
 // formValues are the fields of a form that shows a task. What may be secret – headers, payload, the URL's query –
 // stays on the server.
 func formValues(n tasks.New) map[string]string {
+	var channels []string
+	if n.Channels != nil {
+		for _, id := range *n.Channels {
+			channels = append(channels, id.String())
+		}
+	}
 	address, _, hasQuery := strings.Cut(n.AgentURL, "?")
 	return map[string]string{
 		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
 		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
 		"concurrency": strconv.Itoa(n.Concurrency), "rate_limit": n.RateLimit, "use_stream": strconv.FormatBool(n.UseStream),
-		"on_turn_failure": string(n.OnTurnFailure), "max_cost": n.MaxCost,
+		"on_turn_failure": string(n.OnTurnFailure), "max_cost": n.MaxCost, "channels": strings.Join(channels, ","),
 	}
 }
 

@@ -64,6 +64,9 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *qu
 		}
 		show.Estimate = taskviews.Estimate(pages.Locale(c), task, interval)
 	}
+	if show.Channels, err = p.Library.ChannelNames(ctx, task.ID); err != nil {
+		return err
+	}
 	if task.HasResults {
 		chosen := make([]string, len(task.Evaluators))
 		for n, evaluator := range task.Evaluators {

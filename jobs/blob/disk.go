@@ -9,7 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrNotFound means that no file has the key.
@@ -190,4 +193,45 @@ func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 		entries = append(entries, Entry{Key: key + "/" + one.Name(), StoredAt: info.ModTime()})
 	}
 	return entries, nil
+}
+
+// Usage is what the files take: Folders has the bytes of each folder at the top.
+type Usage struct {
+	Files   int
+	Bytes   int64
+	Folders map[string]int64
+	// Free is how many bytes are left for this account.
+	Free uint64
+}
+
+// Usage measures the files.
+func (d *Disk) Usage(ctx context.Context) (usage Usage, err error) {
+	usage.Folders = map[string]int64{}
+	err = filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !entry.Type().IsRegular() {
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil //nolint:nilerr // removed in the meantime
+		}
+		usage.Files, usage.Bytes = usage.Files+1, usage.Bytes+info.Size()
+		if key, err := filepath.Rel(d.dir, path); err == nil {
+			folder, _, _ := strings.Cut(filepath.ToSlash(key), "/")
+			usage.Folders[folder] += info.Size()
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return usage, fmt.Errorf("measure the files: %w", err)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(d.dir, &disk); err != nil {
+		return usage, fmt.Errorf("measure the disk: %w", err)
+	}
+	usage.Free = disk.Bavail * uint64(disk.Bsize) //nolint:gosec // a block is never smaller than a byte
+	return usage, nil
 }

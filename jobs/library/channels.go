@@ -82,6 +82,19 @@ func (s *Service) Channel(ctx context.Context, id uuid.UUID) (entries.Channel, e
 	return s.Entries.Channels.Get(ctx, id)
 }
 
+// ChannelNames are the names of the channels that are told what becomes of a task.
+func (s *Service) ChannelNames(ctx context.Context, taskID uuid.UUID) (names []string, err error) {
+	ids, err := s.Outbox.ChannelsOf(ctx, taskID)
+	for _, id := range ids {
+		var one entries.Channel
+		if err == nil {
+			one, err = s.Channel(ctx, id)
+		}
+		names = append(names, one.Name)
+	}
+	return names, err
+}
+
 // NextTime is when a plan comes next by the database's clock.
 func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, error) {
 	now, err := schedule.New(s.Tasks.Store).Now(ctx)

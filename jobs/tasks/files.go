@@ -89,6 +89,33 @@ func (s *Service) deleteFiles(ctx context.Context, key string) {
 	}
 }
 
+// PruneFiles removes the files of tasks that ended longer ago than age. Their questions stay: a file of them is written where one is
+// asked for.
+func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
+	folders, err := s.Files.List(ctx, ".")
+	if err != nil {
+		return err
+	}
+	var failure error
+	for _, folder := range folders {
+		id, err := uuid.Parse(path.Base(folder.Key))
+		if err != nil {
+			continue
+		}
+		task, err := s.Store.Task(ctx, id)
+		if errors.Is(err, db.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return errors.Join(failure, err)
+		}
+		if task.CompletedAt != nil && !task.Status.IsActive() && time.Since(*task.CompletedAt) > age {
+			failure = errors.Join(failure, s.Files.Delete(ctx, id.String()))
+		}
+	}
+	return failure
+}
+
 // Sweep tidies up what crashes left longer ago than age: files whose task was not stored or is removed are deleted,
 // those of tasks that exist are put into their place.
 func (s *Service) Sweep(ctx context.Context, age time.Duration) error {

@@ -23,6 +23,7 @@ const (
 	Language  = "/language"
 	Settings  = "/settings"
 	Workers   = "/workers"
+	Storage   = "/storage"
 	Health    = "/healthz"
 	Metrics   = "/metrics"
 	OpenAPI   = "/api/openapi.json"

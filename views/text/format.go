@@ -130,7 +130,10 @@ func Bytes(n int) string {
 	case n < 1<<20:
 		return fmt.Sprintf("%.1f KB", float64(n)/1024)
 	}
-	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
 }
 
 // Shown makes bytes of an agent fit for a page: invalid UTF-8 and NUL are replaced visibly, and the text is cut
