@@ -637,7 +637,7 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := pg.RequireRow("close the task", result, err); err != nil {
 			return err
 		}
-		if err := storeStatistics(ctx, tx, id, launch.TaskID); err != nil {
+		if err := StoreStatistics(ctx, tx, id, launch.TaskID); err != nil {
 			return err
 		}
 		if err := outbox.Ended(ctx, tx, id); err != nil {
@@ -685,7 +685,7 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		if err := pg.RequireRow("fail the task", result, err); err != nil {
 			return err
 		}
-		if err := storeStatistics(ctx, tx, id, taskID); err != nil {
+		if err := StoreStatistics(ctx, tx, id, taskID); err != nil {
 			return err
 		}
 		if err := outbox.Ended(ctx, tx, id); err != nil {

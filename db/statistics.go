@@ -194,9 +194,9 @@ var computeLaunchStatistics = `
 	FROM evaluation_runs r
 	WHERE r.launch_id = $1`
 
-// storeStatistics stores the final statistics of a launch and of its task, which have just ended, and how many
+// StoreStatistics stores the final statistics of a launch and of its task, which have just ended, and how many
 // questions have all their runs.
-func storeStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) error {
+func StoreStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) error {
 	storeOfLaunch := `UPDATE launches SET statistics = (` + computeLaunchStatistics + `) WHERE id = $1`
 	storeOfTask := `UPDATE evaluation_tasks SET statistics = (` + computeTaskStatistics + `) WHERE id = $1`
 	const storeProcessed = `

@@ -27,9 +27,11 @@ import (
 	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/handlers/transfer"
 	"wending/handlers/web"
 	"wending/handlers/web/storage"
 	"wending/jobs/agent"
+	"wending/jobs/archive"
 	"wending/jobs/blob"
 	"wending/jobs/guard"
 	"wending/jobs/library"
@@ -149,9 +151,11 @@ func (s *Server) mount(e *echo.Echo) {
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
+	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Version: s.Version}
+	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	storage.Register(compressed, storage.Config{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })

@@ -19,6 +19,8 @@ import (
 	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/handlers/transfer"
+	"wending/jobs/archive"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -33,6 +35,7 @@ type Config struct {
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	Check    form.Check
+	Archiver *archive.Archiver
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	// Failed logs and reports an internal error.
@@ -62,9 +65,17 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerReviews(whole)
 	h.registerComparison(whole)
 	h.registerStreams(stream)
+	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	shelf.Register(whole, stream, shelf.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
 		delete(document.Components.Schemas.Map(), unused)
+	}
+	for _, schema := range document.Components.Schemas.Map() {
+		for _, property := range schema.Properties {
+			if property.Nullable && len(property.Enum) > 0 { // huma's list of values lacks null, which a validator then refuses
+				property.Enum = append(property.Enum, nil)
+			}
+		}
 	}
 	return document
 }

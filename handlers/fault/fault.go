@@ -43,6 +43,7 @@ var statuses = map[string]int{
 	dataset.CodeRowInvalid:        http.StatusUnprocessableEntity,
 	"PARAMETER_INVALID":           http.StatusUnprocessableEntity,
 	"TASK_TOO_LARGE":              http.StatusUnprocessableEntity,
+	"ARCHIVE_INVALID":             http.StatusUnprocessableEntity,
 	"REQUEST_INVALID":             http.StatusUnprocessableEntity,
 	"REQUEST_TOO_LARGE":           http.StatusRequestEntityTooLarge,
 	notFoundCode(db.KindTask):     http.StatusNotFound,

@@ -16,6 +16,7 @@ const (
 	DemoComparison = "/demo/comparison"
 	Tasks          = "/tasks"
 	TaskRows       = "/tasks/rows"
+	Import         = "/tasks/import"
 	Preview        = "/tasks/preview"
 	Probe          = "/tasks/probe"
 	// SaveAgent saves the agent of a form that is being filled in.
@@ -168,6 +169,9 @@ func APIProgress(id uuid.UUID) string { return APITasks + "/" + id.String() + "/
 func APIReview(id uuid.UUID, questionID string) string {
 	return APITasks + "/" + id.String() + "/items/" + url.PathEscape(questionID) + "/review"
 }
+
+// APIArchive is a task with its results as a file that another installation imports.
+func APIArchive(id uuid.UUID) string { return APITasks + "/" + id.String() + "/archive" }
 
 // APIExport is a task's report as a download.
 func APIExport(id uuid.UUID, format string) string {

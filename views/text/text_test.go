@@ -232,7 +232,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("done.", action)
 	}
 	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored",
-		"tested", "untested", "again")
+		"tested", "untested", "again", "imported")
 	add("launch.by.", "api", "page", "schedule")
 	for _, kind := range notify.Kinds {
 		add("channel.kind.", string(kind))

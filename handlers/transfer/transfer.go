@@ -1,0 +1,174 @@
+// Package transfer takes tasks from one installation to another: as a file that is downloaded here and imported there.
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/archive"
+	"wending/jobs/export"
+	"wending/views/paths"
+)
+
+// Config is what the endpoints need.
+type Config struct {
+	Archiver *archive.Archiver
+	Failed   rest.Failed
+}
+
+type handler struct{ Config }
+
+// maxArchive is how large a file may be.
+const maxArchive = 1 << 30
+
+// RegisterPages adds the route of the list's form.
+func RegisterPages(group *echo.Group, config Config) {
+	h := &handler{config}
+	group.POST(paths.Import, func(c echo.Context) error {
+		id, err := h.take(c.Request().Context(), c.Response(), c.Request())
+		if err != nil {
+			return err
+		}
+		return pages.Done(c, paths.Task(id), "imported")
+	})
+}
+
+type taskPath struct {
+	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+}
+
+// importInput is a request whose body is read as a stream.
+type importInput struct {
+	response http.ResponseWriter
+	request  *http.Request
+}
+
+// Resolve implements huma.Resolver.
+func (i *importInput) Resolve(ctx huma.Context) []error {
+	c := humaecho.Unwrap(ctx)
+	i.response, i.request = c.Response(), c.Request()
+	return nil
+}
+
+// imported is the task that an archive became.
+type imported struct {
+	TaskID uuid.UUID     `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	Status db.TaskStatus `json:"status" enum:"SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`
+}
+
+type importedOutput struct{ Body imported }
+
+// RegisterAPI adds the endpoints.
+func RegisterAPI(api huma.API, config Config) {
+	h := &handler{config}
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks", Summary: "Download a task with its results",
+		Description: "A ZIP file: settings without secrets, questions, current runs with their evaluations. Another installation imports it.",
+		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED"}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
+	}, h.get)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks", Status: http.StatusCreated, Summary: "Import a task with its results",
+		Description: "What archive gave, as the body or as the field archive of a form. The task has a new id, no secrets and no channels.",
+		Faults:      []string{"ARCHIVE_INVALID", "REQUEST_TOO_LARGE"},
+		Body:        &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/zip": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}},
+	}, h.post)
+}
+
+func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamResponse, error) {
+	id, err := request.ID(input.TaskID, db.KindTask)
+	if err != nil {
+		return nil, err
+	}
+	task, err := h.Archiver.Store.Task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if task.Status.IsActive() {
+		return nil, fault.New("TASK_NOT_FINISHED")
+	}
+	return rest.Stream(h.Failed, func(ctx huma.Context) error {
+		response := humaecho.Unwrap(ctx).Response()
+		response.Header().Set("Content-Type", "application/zip")
+		response.Header().Set("Content-Disposition", export.ContentDisposition(task.Name, "zip"))
+		response.WriteHeader(http.StatusOK)
+		return h.Archiver.Write(ctx.Context(), task, response)
+	}), nil
+}
+
+func (h *handler) post(ctx context.Context, input *importInput) (*importedOutput, error) {
+	id, err := h.take(ctx, input.response, input.request)
+	if err != nil {
+		return nil, err
+	}
+	task, err := h.Archiver.Store.Task(ctx, id)
+	return &importedOutput{imported{task.ID, task.Status}}, err
+}
+
+// take imports the archive of a request: its body, or the field archive of a form. It waits in a temporary file, because a ZIP file
+// is read from its end.
+func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) (uuid.UUID, error) {
+	info := request.From(ctx)
+	leave, err := info.Gates.Files.Enter(ctx)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer leave()
+	body, err := bodyOf(w, r)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	file, err := os.CreateTemp("", "wending-archive-*")
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // a temporary file
+	defer file.Close()           //nolint:errcheck // only read from here on
+	size, err := io.Copy(file, body)
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return uuid.Nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
+	}
+	if err != nil {
+		return uuid.Nil, fault.New("REQUEST_INVALID").WithCause(err)
+	}
+	id, err := h.Archiver.Read(ctx, info.Actor, file, size)
+	if errors.Is(err, archive.ErrInvalid) {
+		err = fault.New("ARCHIVE_INVALID").WithCause(err)
+	}
+	return id, err
+}
+
+// bodyOf is the archive of a request as it arrives.
+func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxArchive)
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
+		return r.Body, nil
+	}
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return nil, fault.New("REQUEST_INVALID").WithCause(err)
+	}
+	for {
+		part, err := parts.NextPart()
+		if err != nil {
+			return nil, fault.New("ARCHIVE_INVALID").WithCause(fmt.Errorf("there is no field archive: %w", err))
+		}
+		if part.FormName() == "archive" {
+			return part, nil
+		}
+	}
+}
