@@ -122,8 +122,12 @@ type item struct {
 // Write writes a task that has ended. Files come one after another: memory holds one line.
 func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer) error {
 	files := zip.NewWriter(w)
+	now := time.Now().UTC()
+	create := func(name string) (io.Writer, error) {
+		return files.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: now})
+	}
 	writeJSON := func(name string, value any) error {
-		file, err := files.Create(name)
+		file, err := create(name)
 		if err != nil {
 			return err
 		}
@@ -131,7 +135,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(value)
 	}
-	if err := writeJSON(manifestName, manifest{kind, format, a.Version, time.Now().UTC()}); err != nil {
+	if err := writeJSON(manifestName, manifest{kind, format, a.Version, now}); err != nil {
 		return err
 	}
 	if err := writeJSON(taskName, headerOf(task)); err != nil {
@@ -142,7 +146,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer) error {
 		return err
 	}
 	defer dataset.Close() //nolint:errcheck // only read
-	file, err := files.Create("dataset." + questions.Extension)
+	file, err := create("dataset." + questions.Extension)
 	if err == nil {
 		_, err = io.Copy(file, dataset)
 	}
@@ -153,7 +157,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if file, err = files.Create(itemsName); err != nil {
+	if file, err = create(itemsName); err != nil {
 		return err
 	}
 	encoder := json.NewEncoder(file)
@@ -163,7 +167,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer) error {
 			return err
 		}
 	}
-	if file, err = files.Create(runsName); err != nil {
+	if file, err = create(runsName); err != nil {
 		return err
 	}
 	err = archive.EachRun(ctx, a.Store, task.ID, func(line json.RawMessage) error {
