@@ -929,7 +929,14 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			dbtest.Await(t, 10*time.Second, "all lanes but one", func() bool { return len(hanging.Calls()) >= test.lanes-1 })
 			taskID, launchID := b.task(t, quick.URL, 20, func(n *db.NewTask) { n.Task.Concurrency = 64 })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+			// The hanging tasks' units are made first, which on a busy machine takes longer than a call hangs.
+			asked := time.Now()
+			dbtest.Await(t, 20*time.Second, "the start", func() bool {
+				task, err := b.store.Task(t.Context(), taskID)
+				return err == nil && task.Status != db.TaskPending
+			})
 			start := time.Now()
+			t.Logf("started after %v", start.Sub(asked).Round(time.Millisecond))
 			dbtest.Await(t, timeout+4*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
 			t.Logf("the first call after %v", time.Since(start).Round(time.Millisecond))
 			b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
