@@ -249,7 +249,7 @@ func (p Progress) IsActive() bool { return p.Status == "PENDING" || p.Status == 
 // outage is how long the server may be away while a task runs.
 const outage = 2 * time.Minute
 
-// Await asks how far a task is, once a second, until it has ended; each answer is told.
+// Await polls a task once a second until it has ended, and passes each answer to told.
 func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p Progress, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -25,7 +25,7 @@ type Options struct {
 	FailUnder map[string]float64
 	// JUnit and Out are files that are written; empty for none.
 	JUnit, Out string
-	// Result is told the summary, Progress how far the task is. IsTerminal rewrites the line of progress.
+	// Result receives the summary, Progress the progress lines. With IsTerminal one progress line is rewritten in place.
 	Result, Progress io.Writer
 	IsTerminal       bool
 	// IsLocal means that the server is gone at the end, so that nobody can look at the task.
@@ -100,7 +100,7 @@ func codes(counts map[string]int) string {
 	return strings.Join(list, ", ")
 }
 
-// quiet is how often progress is told where lines cannot be rewritten.
+// quiet is the time between progress lines where they cannot be rewritten in place.
 const quiet = 10 * time.Second
 
 // await waits for the task's end and tells its progress.

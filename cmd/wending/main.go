@@ -24,7 +24,7 @@ type commands struct {
 	Worker      workerCommand      `cmd:"" help:"Run a worker."`
 	Eval        evalCommand        `cmd:"" help:"Run an evaluation from a file and gate a release by it: exits 0 if it passed, 1 if it is below a limit, 2 if it could not run."`
 	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date."`
-	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file; the program may run meanwhile."`
+	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file, also while Wending runs."`
 	Restore     restoreCommand     `cmd:"" help:"Put a backup into an empty database and data folder."`
 	RotateKey   rotateKeyCommand   `cmd:"" help:"Seal all secrets with a new key: SECRET_KEY, or a fresh one in the data folder."`
 	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small fake agent with unsteady answers."`

@@ -14,7 +14,7 @@ import (
 	"wending/db/pg"
 )
 
-// Event is what a channel is told.
+// Event is a kind of news that a channel can subscribe to.
 type Event string
 
 // The events. A channel has those that it wants; Test is sent on request only.
@@ -22,9 +22,9 @@ const (
 	Finished Event = "finished"
 	Failed   Event = "failed"
 	Stopped  Event = "stopped"
-	// Progress is told at 25, 50 and 75 % of a launch that takes longer than LongLaunch.
+	// Progress is sent at 25, 50 and 75 % of a launch that takes longer than LongLaunch.
 	Progress Event = "progress"
-	// Alert is told when a schedule's limit is crossed.
+	// Alert is sent when a schedule's limit is crossed.
 	Alert Event = "alert"
 	// Result carries runs as they end, in batches.
 	Result Event = "result"
@@ -47,7 +47,7 @@ const (
 // keptDays is for how long deliveries that have ended are listed.
 const keptDays = 30
 
-// LongLaunch is how long a launch takes at least whose progress is told.
+// LongLaunch is the shortest launch that sends Progress.
 const LongLaunch = 10 * time.Minute
 
 // claimFor is how long a delivery is left to the process that sends it; sending takes less.

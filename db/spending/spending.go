@@ -70,7 +70,7 @@ type Reached struct {
 	Reason   string    `db:"reason"`
 }
 
-// What launches at work and, of each task, all its launches spent: $1 is the month's ceiling, ” for none, $2 the one launch that
+// What launches at work and, of each task, all its launches spent: $1 is the month's ceiling, empty for none, $2 the one launch that
 // is looked at, NULL for all.
 const reached = `
 	WITH active AS (
