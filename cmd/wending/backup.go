@@ -18,6 +18,7 @@ import (
 	"wending/db"
 	"wending/db/backup"
 	"wending/db/embedded"
+	"wending/jobs/blob"
 )
 
 type backupCommand struct {
@@ -139,12 +140,11 @@ func (b *backupWriter) write(ctx context.Context, s *Settings) error {
 	if err := b.addUploads(); err != nil {
 		return err
 	}
-	dump, err := os.CreateTemp("", "wending-dump-*")
+	dump, err := blob.Unnamed()
 	if err != nil {
 		return err
 	}
-	defer os.Remove(dump.Name()) //nolint:errcheck // a temporary file
-	defer dump.Close()           //nolint:errcheck // only read from here on
+	defer dump.Close() //nolint:errcheck // only read from here on
 	if err := s.database(ctx, func(url string) error { return backup.Dump(ctx, url, dump) }); err != nil {
 		return err
 	}
@@ -178,8 +178,8 @@ func (b *backupWriter) addFile(name string, file *os.File) error {
 	return err
 }
 
-// addUploads adds the files that are new or changed since they were added. One that goes away meanwhile belongs to rows that are
-// gone.
+// addUploads adds the files that are new, or have changed since they were added. A file that disappears during the walk belongs to
+// deleted rows.
 func (b *backupWriter) addUploads() error {
 	return filepath.WalkDir(b.uploads, func(place string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
@@ -229,8 +229,8 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	}
 	r := &restorer{settings: s, archive: tar.NewReader(compressed), uploads: uploads}
 	if err := r.read(ctx); err != nil {
-		for _, place := range r.stored { // nothing is left half-done
-			_ = os.Remove(place)
+		if r.hasKey { // nothing is left half-done
+			_ = os.Remove(s.keyFile())
 		}
 		_ = os.RemoveAll(uploads)
 		return fmt.Errorf("%s: %w", c.File, err)
@@ -250,8 +250,8 @@ type restorer struct {
 	about    manifest
 	files    int
 	hasDump  bool
-	// stored are the files that were written.
-	stored []string
+	// hasKey means that the key's file is the backup's.
+	hasKey bool
 }
 
 func (r *restorer) read(ctx context.Context) error {
@@ -289,6 +289,7 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 		if _, err := os.Stat(r.settings.keyFile()); err == nil {
 			return fmt.Errorf("%s is there already; restore into an empty data folder", r.settings.keyFile())
 		}
+		r.hasKey = true
 		return r.store(r.settings.keyFile())
 	case name == dumpName:
 		r.hasDump = true
@@ -314,7 +315,6 @@ func (r *restorer) store(place string) error {
 	if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
 		return err
 	}
-	r.stored = append(r.stored, place)
 	file, err := os.OpenFile(place, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ const insertRuns = `
 func Import(ctx context.Context, store *db.Store, n db.NewTask, ended Ended, next func() (json.RawMessage, bool, error)) error {
 	const insertLaunch = `
 		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via, created_at, started_at, finished_at, is_settled)
-		SELECT $1, id, 1, 'SUBMIT', CASE WHEN $3 = 'SUCCEEDED' THEN 'SUCCEEDED' WHEN $3 = 'FAILED' THEN 'FAILED' ELSE 'STOPPED' END, concurrency, $4, $5, $6,
+		SELECT $1, id, 1, 'SUBMIT', $3, concurrency, $4, $5, $6,
 			created_at, started_at, completed_at, true
 		FROM evaluation_tasks
 		WHERE id = $2`

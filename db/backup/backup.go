@@ -23,7 +23,11 @@ var ErrNotEmpty = errors.New("the database has tasks; restore into an empty one"
 
 // Dump writes the database at url as one snapshot, also while others work with it.
 func Dump(ctx context.Context, url string, w io.Writer) error {
-	return tool(ctx, url, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
+	environment, err := pg.ToolEnvironment(url)
+	if err != nil {
+		return err
+	}
+	return tool(ctx, environment, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
 // Restore fills the database at url, which must have no tasks, with what Dump wrote: all, or nothing.
@@ -41,7 +45,7 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 			database = name
 		}
 	}
-	return tool(ctx, url, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--dbname="+database)
+	return tool(ctx, environment, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--dbname="+database)
 }
 
 func requireEmpty(ctx context.Context, url string) error {
@@ -64,8 +68,8 @@ func requireEmpty(ctx context.Context, url string) error {
 	return nil
 }
 
-// tool runs one of PostgreSQL's programs against the database at url.
-func tool(ctx context.Context, url, name string, in io.Reader, out io.Writer, args ...string) error {
+// tool runs one of PostgreSQL's programs against the database that the environment names.
+func tool(ctx context.Context, environment []string, name string, in io.Reader, out io.Writer, args ...string) error {
 	folder, err := embedded.FindPostgres()
 	if err != nil {
 		return err
@@ -75,10 +79,6 @@ func tool(ctx context.Context, url, name string, in io.Reader, out io.Writer, ar
 		if path, err = exec.LookPath(name); err != nil {
 			return fmt.Errorf("%s is not installed: it comes with PostgreSQL's client", name)
 		}
-	}
-	environment, err := pg.ToolEnvironment(url)
-	if err != nil {
-		return err
 	}
 	var said bytes.Buffer
 	command := exec.CommandContext(ctx, path, args...)

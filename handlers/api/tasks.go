@@ -259,7 +259,7 @@ func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdTas
 // CopyName is the name of a copy, within the limit of names.
 func CopyName(ctx context.Context, name string) string {
 	copied := request.From(ctx).Locale.Text("create.copy", "Name", name)
-	if len([]rune(copied)) > form.MaxNameLength {
+	if len([]rune(copied)) > tasks.MaxNameLength {
 		return name
 	}
 	return copied

@@ -34,12 +34,8 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 		ch.Lang = text.Languages[0]
 	}
 	c.entryName(&ch.Name)
-	kinds := make([]string, len(notify.Kinds))
-	for n, kind := range notify.Kinds {
-		kinds[n] = string(kind)
-	}
 	kind := string(ch.Kind)
-	if c.choice("kind", kinds, &kind); c.hasFault("kind") {
+	if c.choice("kind", texts(notify.Kinds), &kind); c.hasFault("kind") {
 		return ch, c.faults // what else it has follows from that
 	}
 	if ch.Kind = notify.Kind(kind); ch.Kind != base.Kind {
@@ -125,11 +121,7 @@ func (c *fields) events(to *[]string) {
 			continue
 		}
 		if !slices.Contains(outbox.Events, outbox.Event(event)) {
-			known := make([]string, len(outbox.Events))
-			for n, one := range outbox.Events {
-				known[n] = string(one)
-			}
-			c.fail("events", fault.Field("events", fault.OneOf(known...)))
+			c.fail("events", fault.Field("events", fault.OneOf(texts(outbox.Events)...)))
 			return
 		}
 		if !slices.Contains(*to, event) {

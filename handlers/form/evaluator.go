@@ -33,12 +33,8 @@ func Rule(form *Upload) (rule *evaluate.Rule, config json.RawMessage, faults []F
 }
 
 func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
-	names := make([]string, len(evaluate.Kinds))
-	for n, kind := range evaluate.Kinds {
-		names[n] = string(kind)
-	}
 	before := version.Rule
-	c.choice("kind", names, &version.Rule)
+	c.choice("kind", texts(evaluate.Kinds), &version.Rule)
 	if c.hasFault("kind") {
 		return nil
 	}

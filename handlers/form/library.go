@@ -38,6 +38,15 @@ func (c *fields) entryName(to *string) {
 	c.text("name", MaxEntryName, true, to)
 }
 
+// texts are the choices of a type as a form has them.
+func texts[T ~string](choices []T) []string {
+	list := make([]string, len(choices))
+	for n, one := range choices {
+		list[n] = string(one)
+	}
+	return list
+}
+
 // choice takes one of the choices.
 func (c *fields) choice(field string, choices []string, to *string) {
 	if c.form.Has(field) {

@@ -160,12 +160,8 @@ func (c *fields) alert(entry *entries.Schedule) {
 	if metric == "" && !c.form.IsJSON || c.form.IsJSON && c.form.Value("alert") == "" {
 		return
 	}
-	names := make([]string, len(trend.Metrics))
-	for n, one := range trend.Metrics {
-		names[n] = string(one)
-	}
-	if !slices.Contains(names, metric) {
-		c.fail(prefix+"metric", fault.Field(prefix+"metric", fault.OneOf(names...)))
+	if !slices.Contains(trend.Metrics, trend.Metric(metric)) {
+		c.fail(prefix+"metric", fault.Field(prefix+"metric", fault.OneOf(texts(trend.Metrics)...)))
 		return
 	}
 	entry.AlertMetric, entry.AlertsWorse = &metric, ifWorse == "true"

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -51,9 +50,6 @@ type Rules struct {
 	SealedHeaders map[string]string
 }
 
-// MaxNameLength is how many characters a task's name may have.
-const MaxNameLength = 64
-
 // Task checks a form for a task field by field and returns all faults, in the form's order. Fields that are
 // absent keep what base has: the defaults, or the task that the form is a copy of. What may be secret in base –
 // headers, payload, the URL's query – is used only for an agent at the same origin.
@@ -70,9 +66,9 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.headers(rules.SealedHeaders)
 	c.payload()
 	c.number("runs_per_item", 1, tasks.MaxRuns, &c.n.RunsPerItem)
-	c.number("timeout_seconds", 1, 600, &c.n.TimeoutSeconds)
-	c.number("max_retries", 0, 5, &c.n.MaxRetries)
-	c.number("concurrency", 1, 64, &c.n.Concurrency)
+	c.number("timeout_seconds", 1, tasks.MaxTimeout, &c.n.TimeoutSeconds)
+	c.number("max_retries", 0, tasks.MaxRetries, &c.n.MaxRetries)
+	c.number("concurrency", 1, tasks.MaxConcurrency, &c.n.Concurrency)
 	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
 	c.rate()
 	c.turnFailure()
@@ -100,7 +96,7 @@ func (c *checker) name() {
 	switch {
 	case c.n.Name == "":
 		c.fail("task_name", fault.New("TASK_NAME_REQUIRED"))
-	case utf8.RuneCountInString(c.n.Name) > MaxNameLength:
+	case utf8.RuneCountInString(c.n.Name) > tasks.MaxNameLength:
 		c.fail("task_name", fault.New("TASK_NAME_TOO_LONG"))
 	}
 }
@@ -146,7 +142,7 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 // parseAddress reads an address that may be called; nil if it is none.
 func parseAddress(text string) *url.URL {
 	u, err := url.Parse(text)
-	if err != nil || !isAgentURL(u) || len(text) > 2048 || hasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
+	if err != nil || !tasks.IsAgentURL(u) || len(text) > 2048 || hasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
 		return nil
 	}
 	return u
@@ -154,14 +150,6 @@ func parseAddress(text string) *url.URL {
 
 // isOtherScript reports whether a character of a host has no place in a name that is connected to.
 func isOtherScript(r rune) bool { return r > unicode.MaxASCII }
-
-func isAgentURL(u *url.URL) bool {
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
-		return false
-	}
-	port, err := strconv.Atoi(u.Port())
-	return u.Port() == "" || (err == nil && port >= 1 && port <= 65535)
-}
 
 // withQueryOf adds the query of another address at the same origin to an address without one.
 func withQueryOf(typed, other string, isWanted bool) string {

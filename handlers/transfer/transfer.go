@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,6 +20,7 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/archive"
+	"wending/jobs/blob"
 	"wending/jobs/export"
 	"wending/views/paths"
 )
@@ -132,12 +132,11 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return uuid.Nil, err
 	}
-	file, err := os.CreateTemp("", "wending-archive-*")
+	file, err := blob.Unnamed()
 	if err != nil {
 		return uuid.Nil, err
 	}
-	defer os.Remove(file.Name()) //nolint:errcheck // a temporary file
-	defer file.Close()           //nolint:errcheck // only read from here on
+	defer file.Close() //nolint:errcheck // only read from here on
 	size, err := io.Copy(file, body)
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return uuid.Nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)

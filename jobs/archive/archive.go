@@ -19,6 +19,7 @@ import (
 	"wending/db"
 	"wending/db/addition"
 	"wending/db/archive"
+	"wending/jobs/dataset"
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
 )
@@ -205,11 +206,10 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// What an archive may have: so many bytes unpacked, so many in a line, so many questions.
+// What an archive may have: so many bytes unpacked, so many in a line.
 const (
 	maxUnpacked = 4 << 30
 	maxLine     = 64 << 20
-	maxItems    = 1000
 )
 
 // Read stores the task of an archive under a new id, which it returns: with its results, without secrets, told to nobody.
@@ -244,7 +244,7 @@ func (a *Archiver) Read(ctx context.Context, by db.Actor, file io.ReaderAt, size
 		if err := json.Unmarshal(line, &one); err != nil {
 			return invalid("%s: %w", itemsName, err)
 		}
-		if len(n.Items) == maxItems || one.QuestionID == "" || len(one.Variables) > len(h.VariableNames) || (one.Series == nil) != (one.Turn == nil) {
+		if len(n.Items) == dataset.MaxRows || one.QuestionID == "" || len(one.Variables) > len(h.VariableNames) || (one.Series == nil) != (one.Turn == nil) {
 			return invalid("%s: a question that no task can have", itemsName)
 		}
 		stored := db.NewItem{
@@ -280,9 +280,9 @@ func (a *Archiver) Read(ctx context.Context, by db.Actor, file io.ReaderAt, size
 func (h header) task(by db.Actor) (db.NewTask, error) {
 	isEnded := h.Status == db.TaskSucceeded || h.Status == db.TaskStopped || h.Status == db.TaskFailed
 	switch {
-	case h.Name == "" || len([]rune(h.Name)) > 64 || !isEnded:
+	case h.Name == "" || len([]rune(h.Name)) > tasks.MaxNameLength || !isEnded:
 		return db.NewTask{}, invalid("a name or a state that no task can have")
-	case h.RunsPerItem < 1 || h.RunsPerItem > tasks.MaxRuns || h.Concurrency < 1 || h.Concurrency > 64 || h.TimeoutSeconds < 1 || h.TimeoutSeconds > 600 || h.MaxRetries < 0 || h.MaxRetries > 5:
+	case h.RunsPerItem < 1 || h.RunsPerItem > tasks.MaxRuns || h.Concurrency < 1 || h.Concurrency > tasks.MaxConcurrency || h.TimeoutSeconds < 1 || h.TimeoutSeconds > tasks.MaxTimeout || h.MaxRetries < 0 || h.MaxRetries > tasks.MaxRetries:
 		return db.NewTask{}, invalid("settings that no task can have")
 	case len(h.Variants) < 1 || len(h.Variants) > tasks.MaxVariants || len(h.Evaluators) > tasks.MaxEvaluators || len(h.Targets) > tasks.MaxVariants+tasks.MaxEvaluators:
 		return db.NewTask{}, invalid("variants that no task can have")
@@ -300,7 +300,7 @@ func (h header) task(by db.Actor) (db.NewTask, error) {
 		address, noURL := url.Parse(one.URL)
 		_, isKnown := protocol.Of(one.Protocol)
 		_, err := tasks.ParseRate(one.RateLimit)
-		if one.Number != place+1 || noURL != nil || !isWeb(address) || !isKnown || err != nil {
+		if one.Number != place+1 || noURL != nil || !tasks.IsAgentURL(address) || !isKnown || err != nil {
 			return db.NewTask{}, invalid("a target that no task can have")
 		}
 		stored := db.Target{
@@ -394,9 +394,4 @@ func eachLine(files *zip.Reader, name string, yield func([]byte) error) error {
 			return err
 		}
 	}
-}
-
-// isWeb reports whether an agent may have an address: requests go nowhere else, and pages make a link of it.
-func isWeb(address *url.URL) bool {
-	return (address.Scheme == "http" || address.Scheme == "https") && address.Hostname() != "" && address.User == nil
 }

@@ -162,6 +162,15 @@ func OriginOf(address string) string {
 	return Origin(u)
 }
 
+// IsAgentURL reports whether an agent may have an address: requests go nowhere else, and pages make a link of it.
+func IsAgentURL(u *url.URL) bool {
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
+		return false
+	}
+	port, err := strconv.Atoi(u.Port())
+	return u.Port() == "" || (err == nil && port >= 1 && port <= 65535)
+}
+
 // Host is the host of an address, with its port.
 func Host(address string) string {
 	u, err := url.Parse(address)

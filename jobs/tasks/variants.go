@@ -10,11 +10,16 @@ import (
 	"wending/jobs/protocol"
 )
 
-// Limits of a task: runs of each question, variants, and calls of one launch.
+// Limits of a task: characters of its name, runs of each question, variants, calls of one launch and at once, seconds that a
+// call may take, and attempts after the first.
 const (
-	MaxRuns     = 20
-	MaxVariants = 20
-	MaxCalls    = 200_000
+	MaxNameLength  = 64
+	MaxRuns        = 20
+	MaxVariants    = 20
+	MaxCalls       = 200_000
+	MaxConcurrency = 64
+	MaxTimeout     = 600
+	MaxRetries     = 5
 )
 
 // NewTarget is whom a new task calls, with its secrets.

@@ -2,6 +2,7 @@ package library
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,19 +66,10 @@ func (h *handler) fillChannel(c echo.Context, view *views.Form, row *entries.Cha
 		view.Pager = pages.NewPager(paths.LibraryEntry(string(views.Channels), row.ID), url.Values{}, window, total)
 	}
 	put(view, values)
-	if !isChannelKind(view.Values["kind"]) {
+	if !slices.Contains(notify.Kinds, notify.Kind(view.Values["kind"])) {
 		view.Values["kind"] = ""
 	}
 	return nil
-}
-
-func isChannelKind(text string) bool {
-	for _, kind := range notify.Kinds {
-		if string(kind) == text {
-			return true
-		}
-	}
-	return false
 }
 
 // testChannel sends a saved channel a test message.

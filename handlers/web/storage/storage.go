@@ -31,8 +31,7 @@ type handler struct {
 	Config
 	mu sync.Mutex
 	// measured is the last measurement, which is shown for a while: it reads every run.
-	measured   system.Storage
-	measuredAt time.Time
+	measured system.Storage
 }
 
 // fresh is how long a measurement is shown.
@@ -64,7 +63,7 @@ func (h *handler) show(c echo.Context) error {
 func (h *handler) measure(ctx context.Context) (system.Storage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if time.Since(h.measuredAt) < fresh {
+	if time.Since(h.measured.MeasuredAt) < fresh {
 		return h.measured, nil
 	}
 	usage, err := storage.Measure(ctx, h.Store, tablesShown, tasksShown)
@@ -76,6 +75,5 @@ func (h *handler) measure(ctx context.Context) (system.Storage, error) {
 		return system.Storage{}, err
 	}
 	h.measured = system.Storage{Usage: usage, Files: files, MeasuredAt: time.Now(), HistoryDays: h.HistoryDays, UploadDays: h.UploadDays}
-	h.measuredAt = h.measured.MeasuredAt
 	return h.measured, nil
 }
