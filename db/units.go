@@ -81,7 +81,7 @@ const lockLaunchToClaim = `
 
 const claimUnits = `
 	UPDATE units u
-	SET state = 'RUNNING', epoch = epoch + 1, worker_id = $2
+	SET state = 'RUNNING', epoch = epoch + 1, worker_id = $2, claimed_at = clock_timestamp(), progress = NULL
 	FROM evaluation_items i
 	WHERE i.id = u.item_id
 	  AND u.id = ANY (ARRAY(

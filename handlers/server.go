@@ -25,6 +25,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/live"
+	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/handlers/transfer"
@@ -151,11 +152,13 @@ func (s *Server) mount(e *echo.Echo) {
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
+	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Version: s.Version, Closing: s.Closing, Failed: s.failed}
+	replay.RegisterPages(compressed, replays)
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	storage.Register(compressed, storage.Config{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver, Replay: replays,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })

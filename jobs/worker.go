@@ -15,9 +15,11 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
+	"wending/db/journal"
 	"wending/db/presence"
 	"wending/jobs/agent"
 	"wending/jobs/crew"
+	"wending/jobs/scribe"
 	"wending/jobs/secret"
 )
 
@@ -34,6 +36,7 @@ type Worker struct {
 
 	holdings  *crew.Holdings
 	crews     *crew.Crews
+	scribe    *scribe.Scribe
 	heartbeat atomic.Pointer[heartbeat]
 	// starting are the launches that this worker is about to start.
 	starting sync.Map // uuid.UUID → true
@@ -104,8 +107,9 @@ func NewWorker(config WorkerConfig) *Worker {
 	}
 	w.Log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
+	w.scribe = scribe.New(journal.New(w.Store), w.Log)
 	w.crews = crew.New(crew.Config{
-		Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
+		Scribe: w.scribe, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
 		Report: func(err error) { w.report(err) }, Log: w.Log,
 	})
 	return w
@@ -138,6 +142,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	background.Go(func() { w.every(alive, db.BeatEvery, "heartbeat failed, will retry", w.beat) })
 	background.Go(func() { w.every(alive, time.Second, "maintenance failed, will retry", w.maintain) })
 	background.Go(func() { w.takeLaunches(ctx) })
+	background.Go(func() { w.scribe.Run(alive) })
 
 	<-ctx.Done()
 	w.ownMu.Lock()

@@ -20,7 +20,7 @@ type demoAgentCommand struct {
 }
 
 // demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes
-// slow and sometimes fail, so that every part of the pages has something to show. It plays two models and a judge, too.
+// slow and sometimes fail, so that every part of the pages has something to show. It paints if asked to, and plays two models and a judge, too.
 type demoAgent struct {
 	listener net.Listener
 	server   *http.Server
@@ -33,6 +33,7 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /agent/run", answerDemo)
+	mux.HandleFunc("GET /pictures/{seed}/{name}", servePicture)
 	mux.HandleFunc("POST /v1/chat/completions", answerDemoChat)
 	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}
 	go func() { _ = d.server.Serve(listener) }() // ends with Close
@@ -87,6 +88,10 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&question); err != nil {
 		http.Error(w, `{"code":400,"msg":"the body is not JSON"}`, http.StatusBadRequest)
+		return
+	}
+	if question.Stream && paints(question.Question) {
+		paint(w, r, question.Question)
 		return
 	}
 	known := question.StandardAnswer

@@ -103,8 +103,8 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 		if err != nil {
 			return nil, err
 		}
-		ratings[n], reasons[n], raws[n] = storableText(string(text)), storableText(said.Reason), storableText(said.Raw)
-		codes[n], messages[n] = said.ErrorCode, storableText(said.ErrorMessage)
+		ratings[n], reasons[n], raws[n] = pg.StorableText(string(text)), pg.StorableText(said.Reason), pg.StorableText(said.Raw)
+		codes[n], messages[n] = said.ErrorCode, pg.StorableText(said.ErrorMessage)
 		inputs[n], outputs[n], totals[n] = said.InputTokens, said.OutputTokens, said.TotalTokens
 	}
 	arguments := map[string]any{

@@ -4,8 +4,6 @@ package record
 import (
 	"context"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -39,6 +37,8 @@ type Result struct {
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
 	FirstTokenMS *int
+	// LongestSilenceMS is the longest time of the last attempt in which nothing came; nil if it is not known.
+	LongestSilenceMS *int
 	// Judgement is what a judge said; nil unless the unit asks one. Of such a result only the unit counts beside it.
 	Judgement *Judgement
 	// HasJudges means that judges are to be asked about the answer.
@@ -99,10 +99,10 @@ const ofUnits = `
 			CAST(:bodies AS text[]), CAST(:has_body AS bool[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
 			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
 			CAST(:codes AS text[]), CAST(:messages AS text[]),
-			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]),
+			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]), CAST(:silences AS int[]),
 			CAST(:passed AS bool[]), CAST(:scores AS float8[]))
 		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
-			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, passed, score)),`
+			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score)),`
 
 const doneUnits = `
 	done AS (
@@ -136,11 +136,11 @@ const insertRuns = `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 		answer_key, latency_ms, attempts, error_code, error_message,
-		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, cost, passed, score, conversation_id)
+		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score, conversation_id)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
 		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
-		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms,
+		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms, g.longest_silence_ms,
 		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id
 	FROM given g
 	JOIN done d ON d.id = g.unit_id
@@ -193,20 +193,20 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
 	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
 	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
-	inputs, outputs, thoughts, totals, first := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
+	inputs, outputs, thoughts, totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
 	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
 	for n, result := range results {
 		inputs[n], outputs[n], thoughts[n] = result.InputTokens, result.OutputTokens, result.ReasoningTokens
-		totals[n], first[n] = result.TotalTokens, result.FirstTokenMS
+		totals[n], first[n], silences[n] = result.TotalTokens, result.FirstTokenMS, result.LongestSilenceMS
 		ids[n], epochs[n], statuses[n] = result.Unit.ID, int64(result.Unit.Epoch), string(result.Status)
 		response := string(result.Response)
-		bodies[n], hasBody[n] = storableText(response), result.Response != nil
+		bodies[n], hasBody[n] = pg.StorableText(response), result.Response != nil
 		if bodies[n] != response {
 			exact[n] = result.Response
 		}
-		reasonings[n], keys[n] = storableText(string(result.Reasoning)), result.AnswerKey
+		reasonings[n], keys[n] = pg.StorableText(string(result.Reasoning)), result.AnswerKey
 		latencies[n], attempts[n] = int64(result.LatencyMS), int64(result.Attempts)
-		codes[n], messages[n] = result.ErrorCode, storableText(result.ErrorMessage)
+		codes[n], messages[n] = result.ErrorCode, pg.StorableText(result.ErrorMessage)
 		passed[n], scores[n] = result.Passed, result.Score
 		judged.add(result)
 		ofTurns.add(result)
@@ -215,7 +215,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
 		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
 		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages,
-		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first),
+		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first), "silences": pq.Array(silences),
 		"passed": pq.Array(passed), "scores": pq.Array(scores),
 	}
 	switch {
@@ -279,14 +279,6 @@ const askJudges = `
 	ORDER BY r.id, e.number
 	ON CONFLICT DO NOTHING`
 
-// storableText replaces what PostgreSQL's text cannot hold: NUL becomes ␀, an invalid byte of UTF-8 becomes �.
-func storableText(text string) string {
-	if !strings.ContainsRune(text, 0) && utf8.ValidString(text) {
-		return text
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\u2400")
-}
-
 // verdicts are the evaluations of a batch of results, column by column.
 type verdicts struct {
 	units, evaluators                  pq.Int64Array
@@ -302,7 +294,7 @@ func (v *verdicts) addTo(id int64, evaluations []db.Evaluation) {
 	for _, one := range evaluations {
 		v.units, v.evaluators, v.statuses = append(v.units, id), append(v.evaluators, int64(one.Number)), append(v.statuses, one.Status)
 		v.scores, v.passed = append(v.scores, one.Score), append(v.passed, one.Passed)
-		v.reasons, v.codes, v.messages = append(v.reasons, storableText(one.Reason)), append(v.codes, one.ErrorCode), append(v.messages, storableText(one.ErrorMessage))
+		v.reasons, v.codes, v.messages = append(v.reasons, pg.StorableText(one.Reason)), append(v.codes, one.ErrorCode), append(v.messages, pg.StorableText(one.ErrorMessage))
 	}
 }
 
@@ -329,7 +321,7 @@ type turns struct {
 func (t *turns) add(result Result) {
 	conversation := ""
 	if result.Turn != nil {
-		t.any, conversation = true, storableText(result.Turn.ConversationID)
+		t.any, conversation = true, pg.StorableText(result.Turn.ConversationID)
 	}
 	t.hasJudges = t.hasJudges || result.HasJudges
 	t.items, t.conversations = append(t.items, result.Unit.Item.ID), append(t.conversations, conversation)

@@ -17,6 +17,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/live"
+	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/handlers/transfer"
@@ -36,6 +37,7 @@ type Config struct {
 	Defaults tasks.Settings
 	Check    form.Check
 	Archiver *archive.Archiver
+	Replay   replay.Config
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	// Failed logs and reports an internal error.
@@ -65,6 +67,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerReviews(whole)
 	h.registerComparison(whole)
 	h.registerStreams(stream)
+	replay.RegisterAPI(whole, stream, h.Replay)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	shelf.Register(whole, stream, shelf.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has

@@ -485,12 +485,12 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	return pages.Probe(p.Agents.Ask(ctx, question)), nil
 }
 
-// startDemo creates a task of 20 questions for the demo agent, whose answers vary.
+// startDemo creates a task of 20 questions for the demo agent, whose answers vary; to the first it paints a picture.
 func (p *Pages) startDemo(c echo.Context) error {
 	if p.DemoURL == "" {
 		return fault.New("NOT_FOUND")
 	}
-	const name = "sample.csv"
+	const name = "demo.csv"
 	questions := tasks.File{Name: name, Content: static.Content(name)}
 	id, err := p.Tasks.CreateDemo(c.Request().Context(), pages.Actor(c), pages.Locale(c).Text("tasks.demo.name"), p.DemoURL, questions)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/journal"
 	"wending/db/lanes"
 	"wending/db/report"
 	"wending/db/spending"
@@ -77,7 +78,7 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *qu
 		}
 	}
 	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
-	frame.Styles, frame.Scripts = []string{"list.css", "form.css", "task.css"}, []string{"task.js"}
+	frame.Styles, frame.Scripts = []string{"list.css", "form.css", "task.css", "replay.css"}, []string{"task.js"}
 	return pages.Render(c, status, taskviews.ShowPage(frame, show))
 }
 
@@ -97,6 +98,9 @@ func (p *Pages) liveTask(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskviews.LivePart(live))
 }
 
+// flightsShown is how many calls under way are listed.
+const flightsShown = 20
+
 // readLive reads the current state for a task's page.
 func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live, err error) {
 	live.Task = task
@@ -105,6 +109,10 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task); return err })
 	if task.Status.IsActive() {
 		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
+		group.Go(func() (err error) {
+			live.Flights.Calls, live.Flights.Total, err = journal.New(p.Store).InFlight(ctx, task.ID, flightsShown)
+			return err
+		})
 	}
 	if live.MaxActive = p.Tasks.MaxActiveTasks; live.MaxActive > 0 && task.Status.IsActive() {
 		group.Go(func() (err error) { live.Before, err = lanes.New(p.Store).BeforeTask(ctx, task.ID); return err })

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/text/transform"
 
 	"wending/jobs/guard"
+	"wending/jobs/observe"
 	"wending/jobs/protocol"
 )
 
@@ -75,32 +76,49 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	return answer
 }
 
-// leastSecret is how long a value of a header or of the URL's query must be for redact to look for it.
+// leastSecret is how long a value of a header or of the URL's query must be to be looked for in what a server says.
 const leastSecret = 8
 
-// redact removes the request's secrets from a failure: some servers echo the headers they received.
+// secrets are what of a request must not be shown: some servers echo the headers they received. The whole comes before its parts.
+func (c *Client) secrets(q protocol.Request) (secrets []string) {
+	all := []string{c.apiKey}
+	for _, value := range q.Headers {
+		all = append(all, value)
+		all = append(all, strings.Fields(value)...)
+	}
+	if address, err := url.Parse(q.URL); err == nil {
+		all = append(all, address.RawQuery)
+		for _, values := range address.Query() {
+			all = append(all, values...)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return slices.DeleteFunc(all, func(secret string) bool { return len(secret) < leastSecret })
+}
+
+// redact removes the request's secrets from a failure.
 func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	if answer.ErrorMessage == "" && answer.Status == protocol.Succeeded {
 		return
 	}
-	secrets := []string{c.apiKey}
-	for _, value := range q.Headers {
-		secrets = append(secrets, value)
-		secrets = append(secrets, strings.Fields(value)...)
+	for _, secret := range c.secrets(q) {
+		answer.ErrorMessage = strings.ReplaceAll(answer.ErrorMessage, secret, "***")
+		answer.Raw = bytes.ReplaceAll(answer.Raw, []byte(secret), []byte("***"))
 	}
-	if address, err := url.Parse(q.URL); err == nil {
-		secrets = append(secrets, address.RawQuery)
-		for _, values := range address.Query() {
-			secrets = append(secrets, values...)
+}
+
+// watch returns what tells the request's sink of an answer as it comes; nil if nobody wants to know.
+func (c *Client) watch(q protocol.Request) *observe.Watcher {
+	if q.Events == nil {
+		return nil
+	}
+	secrets := c.secrets(q)
+	return observe.New(q.Protocol, q.Events, func(text string) string {
+		for _, secret := range secrets {
+			text = strings.ReplaceAll(text, secret, "***")
 		}
-	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the whole before its parts
-	for _, secret := range secrets {
-		if len(secret) >= leastSecret {
-			answer.ErrorMessage = strings.ReplaceAll(answer.ErrorMessage, secret, "***")
-			answer.Raw = bytes.ReplaceAll(answer.Raw, []byte(secret), []byte("***"))
-		}
-	}
+		return text
+	})
 }
 
 func formatSeconds(d time.Duration) string {
@@ -145,7 +163,12 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 		return connectionFailure(err)
 	}
 	defer response.Body.Close() //nolint:errcheck // read to its end or abandoned
-	return read(response, spoken, q.RawLimit, start)
+	watcher := c.watch(q)
+	answer := read(response, spoken, q.RawLimit, start, watcher)
+	if watcher != nil && answer.Status == protocol.Succeeded {
+		watcher.Answer(answer.Text)
+	}
+	return answer
 }
 
 // connectionFailure names the cause without the URL, whose query may hold a secret.
@@ -204,16 +227,16 @@ func networkReason(err error) string {
 const lingerTime = 250 * time.Millisecond
 
 // read turns a response into an Answer.
-func read(response *http.Response, spoken protocol.Protocol, rawLimit int, start time.Time) protocol.Answer {
+func read(response *http.Response, spoken protocol.Protocol, rawLimit int, start time.Time, watcher *observe.Watcher) protocol.Answer {
 	raw := &prefix{limit: rawLimit}
-	answer := readBody(response, spoken, io.TeeReader(response.Body, raw), start)
+	answer := readBody(response, spoken, io.TeeReader(response.Body, raw), start, watcher)
 	answer.HTTPStatus = response.StatusCode
 	answer.ContentType = response.Header.Get("Content-Type")
 	answer.Raw = raw.kept
 	return answer
 }
 
-func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader, start time.Time) protocol.Answer {
+func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader, start time.Time, watcher *observe.Watcher) protocol.Answer {
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		begin, _ := io.ReadAll(io.LimitReader(decodedBody(response, body), 16<<10))
 		answer := protocol.Failure(fmt.Sprintf("HTTP_%d", response.StatusCode), httpMessage(response.StatusCode, begin))
@@ -223,7 +246,11 @@ func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader,
 		return answer
 	}
 	linger := func() { time.AfterFunc(lingerTime, func() { _ = response.Body.Close() }) }
-	answer := spoken.Read(decodedBody(response, body), start, linger, networkReason)
+	var tap protocol.Tap
+	if watcher != nil {
+		tap = watcher
+	}
+	answer := spoken.Read(decodedBody(response, body), start, linger, networkReason, tap)
 	if answer.IsSilent && answer.Status != protocol.Succeeded {
 		return protocol.Failure(protocol.CodeNetwork, strings.TrimPrefix(answer.ErrorMessage, protocol.BrokenBefore))
 	}

@@ -11,6 +11,7 @@ import (
 	"wending/db/record"
 	"wending/jobs/agent"
 	"wending/jobs/evaluate"
+	"wending/jobs/event"
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
@@ -18,6 +19,9 @@ import (
 
 // maxPostpone caps how long an agent's Retry-After may hold back calls to its origin.
 const maxPostpone = time.Minute
+
+// codeCut marks, among the events, a call that was cut: it has no outcome.
+const codeCut = "CALL_CUT"
 
 // codeInternal marks a run whose answer made the decoder panic or whose result the database refused.
 const codeInternal = "INTERNAL_ERROR"
@@ -36,16 +40,20 @@ func newRetry() retryClock {
 
 // attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; otherwise the unit
 // is to be returned, because the call was cut.
-func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
+func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 	ctx := c.calls
 	var answer protocol.Answer
 	var conversationID string
 	if unit.judging != nil {
-		answer = c.askJudge(ctx, unit)
+		answer = c.askJudge(ctx, *unit)
 	} else {
-		answer, conversationID = c.ask(ctx, unit)
+		c.open(unit)
+		answer, conversationID = c.ask(ctx, *unit)
 	}
 	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
+		if unit.call != nil {
+			unit.call.Emit(event.ErrorOccurred, event.Data{Code: codeCut, Message: "The call was cut, because its task was stopped or its worker left", Attempt: unit.attempt})
+		}
 		return nil, false
 	}
 	target := c.Task.Target(unit.Target)
@@ -57,9 +65,12 @@ func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 	}
 	if !agent.MayRetry(answer, target.RetryOn) || unit.attempt > c.Task.MaxRetries {
 		if unit.judging != nil {
-			return c.vote(unit, answer)
+			return c.vote(*unit, answer)
 		}
 		outcome := newResult(unit.Unit, answer, unit.attempt)
+		tellEnd(*unit, answer)
+		silence := unit.call.LongestSilence()
+		outcome.LongestSilenceMS = &silence
 		if unit.turn != nil {
 			outcome.Turn = c.endTurn(unit.turn, answer, conversationID)
 		}
@@ -75,8 +86,22 @@ func (c *crew) attempt(unit claimed) (result *record.Result, isParked bool) {
 		unit.retry = newRetry()
 	}
 	unit.attempt++
-	c.supply.park(unit, unit.retry.NextBackOff())
+	wait := unit.retry.NextBackOff()
+	if unit.call != nil {
+		tellEnd(*unit, answer)
+		unit.call.Emit(event.Retry, event.Data{Attempt: unit.attempt, WaitMS: int(wait.Milliseconds())})
+	}
+	c.supply.park(*unit, wait)
 	return nil, true
+}
+
+// tellEnd notes how an attempt of a unit's call has ended.
+func tellEnd(unit claimed, answer protocol.Answer) {
+	if answer.Status == protocol.Succeeded {
+		unit.call.Emit(event.TaskCompleted, event.Data{Code: string(answer.Status), Attempt: unit.attempt})
+		return
+	}
+	unit.call.Emit(event.ErrorOccurred, event.Data{Code: answer.ErrorCode, Message: answer.ErrorMessage, Attempt: unit.attempt})
 }
 
 // mayAttempt waits until a unit's call may begin, for a later attempt with a rate-limit slot of its own. If none is near,
@@ -112,6 +137,15 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	return c.pause(time.Until(unit.at.Add(unit.Wait))) && c.gate.await(unit.mustBeginBy(), c.Leaving), false
 }
 
+// open begins to note what happens while a unit's question is asked, or continues with its next attempt.
+func (c *crew) open(unit *claimed) {
+	if unit.call != nil && unit.call.ItemID() == unit.Item.ID {
+		unit.call.Again()
+		return
+	}
+	unit.call = c.Scribe.Open(c.TaskID, unit.Unit, unit.call)
+}
+
 // ask puts a unit's question, or the next turn of its conversation, to its target.
 func (c *crew) ask(ctx context.Context, unit claimed) (answer protocol.Answer, conversationID string) {
 	variant := c.Task.Variants[unit.Variant-1]
@@ -121,6 +155,7 @@ func (c *crew) ask(ctx context.Context, unit claimed) (answer protocol.Answer, c
 		tasks.Continue(&request, c.Task, variant, unit.turn.Turn, tasks.SessionID(c.LaunchID, unit.ID))
 		request.IsTooLong = request.IsTooLong || unit.turn.isTooLong
 	}
+	request.Events = unit.call
 	client := c.Agents
 	if c.Task.Targets[unit.Target-1].Kind == db.TargetModel {
 		client = c.Models

@@ -27,6 +27,7 @@ import (
 	"wending/db/record"
 	"wending/jobs/agent"
 	"wending/jobs/protocol"
+	"wending/jobs/scribe"
 	"wending/jobs/tasks"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	Models   *agent.Client
 	Holdings *Holdings
 	Observer Observer
+	// Scribe writes down what agents report.
+	Scribe *scribe.Scribe
 	// Leaving is closed when no further unit may be claimed.
 	Leaving <-chan struct{}
 	// Calls ends when calls in flight must be cut.

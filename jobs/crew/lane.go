@@ -122,6 +122,7 @@ func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 	isKept := false
 	defer func() {
 		if !isKept { // also after a panic
+			unit.closeCall()
 			c.returnUnits([]db.Unit{unit.Unit})
 		}
 	}()
@@ -130,11 +131,12 @@ func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 		isKept = isParked
 		return nil
 	}
-	result, isParked := c.attempt(unit)
+	result, isParked := c.attempt(&unit)
 	isKept = isParked || result != nil
 	if result == nil {
 		return nil
 	}
+	unit.closeCall()
 	recorded = c.recorder.record(*result)
 	if result.Turn.HasMore() {
 		<-recorded // a crash must not cost more than the turn in flight

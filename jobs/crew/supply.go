@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"wending/db"
+	"wending/jobs/scribe"
 )
 
 const (
@@ -63,6 +64,15 @@ type claimed struct {
 	judging *judging
 	// retry spaces the attempts.
 	retry retryClock
+	// call notes what happens while the question is asked; nil until its first attempt. Of a conversation it is the last turn's.
+	call *scribe.Call
+}
+
+// closeCall ends what is noted of the unit's call.
+func (c claimed) closeCall() {
+	if c.call != nil {
+		c.call.Close()
+	}
 }
 
 // mustBeginBy is the latest time at which the unit's call may begin.
@@ -362,6 +372,7 @@ func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	}
 	if isOver {
 		for _, unit := range s.parked {
+			unit.closeCall()
 			unused = append(unused, unit.Unit)
 			s.lineLocked(unit).parked--
 		}

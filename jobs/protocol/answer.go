@@ -3,6 +3,8 @@ package protocol
 import (
 	"encoding/json"
 	"time"
+
+	"wending/jobs/event"
 )
 
 // Status is how a call ended.
@@ -61,6 +63,8 @@ type Request struct {
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
+	// Events takes what happens during the call; nil means that nobody wants to know.
+	Events event.Sink
 	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
 	RawLimit int
 }

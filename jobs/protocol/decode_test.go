@@ -20,7 +20,7 @@ import (
 
 // decodeBytes reads a body as if it came in one piece.
 func decodeBytes(body []byte) Answer {
-	return All[0].Read(bytes.NewReader(body), time.Now(), func() {}, error.Error)
+	return All[0].Read(bytes.NewReader(body), time.Now(), func() {}, error.Error, nil)
 }
 
 func TestTheRulesOfTheDefaultProtocol(t *testing.T) {
@@ -168,7 +168,7 @@ func TestABrokenConnectionIsIncompleteOnceSomethingCame(t *testing.T) {
 	answer := d.reader.answer(err)
 	require.Equal(t, CodeIncomplete, answer.ErrorCode)
 	require.Equal(t, "x", string(answer.Text))
-	require.True(t, All[0].Read(iotest.ErrReader(broken), time.Now(), func() {}, error.Error).IsSilent)
+	require.True(t, All[0].Read(iotest.ErrReader(broken), time.Now(), func() {}, error.Error, nil).IsSilent)
 }
 
 // FuzzDecode checks that no bytes bring the decoder down, and that it reads the same regardless of the chunking.

@@ -66,6 +66,7 @@ func (r *difyChatReader) take(e wire.Event) {
 	case "message_replace": // by moderation
 		r.isOwn, r.hasMessage = true, true
 		r.chunks = r.whole(bytesOf(v, "answer"))
+		r.tellWhole(r.chunks)
 	case "reasoning_chunk":
 		r.think(bytesOf(at(v, "data"), "reasoning"))
 	case "message_end":

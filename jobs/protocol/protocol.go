@@ -362,6 +362,7 @@ func (s *strict) replace(text []byte) {
 	s.isOwn = true
 	if !s.hasEnded {
 		s.final = append([]byte{}, s.transcript.whole(text)...)
+		s.tellWhole(s.final)
 	}
 }
 
@@ -495,10 +496,10 @@ func (p Protocol) Suggests(path string) (length int) {
 }
 
 // Read reads the body of an answer. onEnd is called when the protocol's own end has come: what follows it is read too, for
-// a while. reason says in words what broke the connection, where something did.
-func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string) Answer {
+// a while. reason says in words what broke the connection, where something did. tap may be nil.
+func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string, tap Tap) Answer {
 	t := newTranscript(p)
-	t.onEnd = onEnd
+	t.onEnd, t.tap = onEnd, tap
 	var broken error
 	if err := t.Read(body, t); err != nil {
 		broken = errors.New(reason(err))
@@ -506,6 +507,12 @@ func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason fun
 	answer := t.reader.answer(broken)
 	answer.IsSilent = broken != nil && t.Length() == 0
 	answer.Reasoning = t.reasoning
+	if answer.Status == Succeeded {
+		t.tellWhole(answer.Text)
+	}
+	if tap != nil && !t.toldReasoning && len(t.reasoning) > 0 {
+		tap.Reasoning(t.reasoning)
+	}
 	answer.Usage, answer.ConversationID = t.usage.sum(), t.conversationID
 	if answer.Status != Succeeded {
 		answer.LooksLike = t.looksLike

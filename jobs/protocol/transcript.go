@@ -3,6 +3,7 @@ package protocol
 
 import (
 	"bytes"
+	"hash/maphash"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,6 +25,22 @@ type reader interface {
 	answer(broken error) Answer
 }
 
+// Tap is told what comes, as it comes. What it is given is valid during the call only.
+type Tap interface {
+	// Text and Reasoning take the next pieces; Rewrite takes a text that stands for all of the answer that came before.
+	Text(piece []byte)
+	Reasoning(piece []byte)
+	Rewrite(text []byte)
+	// Value takes each value of the body.
+	Value(e wire.Event)
+}
+
+// told is what a Tap knows of the answer: its length and its hash.
+type told struct {
+	length int
+	hash   maphash.Hash
+}
+
 // transcript is what the protocols share: the framing, and what has come of the answer so far.
 type transcript struct {
 	wire.Stream
@@ -36,6 +53,11 @@ type transcript struct {
 	usage     Usage
 	// conversationID is by which the agent knows the conversation.
 	conversationID string
+
+	tap  Tap // nil means that nobody wants to know
+	told told
+	// toldReasoning reports that the tap was told of pieces of the reasoning.
+	toldReasoning bool
 
 	isOver bool // nothing that follows is read
 
@@ -87,6 +109,9 @@ func (t *transcript) Take(e wire.Event) (more bool) {
 		_, t.isEnvelope = envelopeText(e.Value, 0)
 	}
 	t.reader.take(e)
+	if t.tap != nil {
+		t.tap.Value(e)
+	}
 	return !t.isOver
 }
 
@@ -112,7 +137,44 @@ func (t *transcript) add(to *[]byte, text []byte) {
 	if len(text) > 0 && t.firstAt.IsZero() {
 		t.firstAt = time.Now()
 	}
+	switch {
+	case t.tap == nil || len(text) == 0 || t.TooLarge:
+	case to == &t.reasoning:
+		t.toldReasoning = true
+		t.tap.Reasoning(text)
+	default:
+		t.tellPiece(text)
+	}
 	*to = t.fit(*to, text, MaxText-len(t.chunks)-len(t.reasoning))
+}
+
+// tellPiece tells the tap of the next piece of the answer.
+func (t *transcript) tellPiece(text []byte) {
+	t.told.length += len(text)
+	_, _ = t.told.hash.Write(text)
+	t.tap.Text(text)
+}
+
+// tellWhole tells the tap what the answer is up to now: where it continues what was told, only the rest.
+func (t *transcript) tellWhole(text []byte) {
+	if t.tap == nil {
+		return
+	}
+	if length := t.told.length; length <= len(text) {
+		var same maphash.Hash
+		same.SetSeed(t.told.hash.Seed())
+		_, _ = same.Write(text[:length])
+		if same.Sum64() == t.told.hash.Sum64() {
+			if length < len(text) {
+				t.tellPiece(text[length:])
+			}
+			return
+		}
+	}
+	t.told.length = len(text)
+	t.told.hash.Reset()
+	_, _ = t.told.hash.Write(text)
+	t.tap.Rewrite(text)
 }
 
 // whole copies a complete text, up to MaxText bytes.

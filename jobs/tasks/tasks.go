@@ -600,7 +600,7 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL st
 	}
 	return s.Create(ctx, by, New{
 		Name: name, AgentURL: agentURL, AgentModel: "demo-agent", File: questions, Dataset: set,
-		Settings: Settings{RunsPerItem: 5, TimeoutSeconds: 5, Concurrency: 5, UseStream: true, RateLimit: "unlimited"},
+		Settings: Settings{RunsPerItem: 5, TimeoutSeconds: 20, Concurrency: 5, UseStream: true, RateLimit: "unlimited"},
 	})
 }
 

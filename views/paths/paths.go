@@ -185,3 +185,27 @@ func WithQuery(path string, query url.Values) string {
 	}
 	return path + "?" + query.Encode()
 }
+
+// Unit is where a call is followed while it is under way, and played again afterwards.
+func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
+
+// UnitLog is the log of a call as a part of its page.
+func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
+
+// ReplayBeside plays the runs of a question side by side.
+func ReplayBeside(id uuid.UUID, number int) string {
+	return Task(id) + "/replay/" + strconv.Itoa(number)
+}
+
+// Assets is where the files of a task are.
+func Assets(id uuid.UUID) string { return Task(id) + "/assets" }
+
+// APIUnitEvents is a unit's stream of events.
+func APIUnitEvents(id uuid.UUID, unit int64) string {
+	return APITasks + "/" + id.String() + "/units/" + strconv.FormatInt(unit, 10) + "/events"
+}
+
+// APIRunEvents lists what happened during a run.
+func APIRunEvents(id uuid.UUID, run int64) string {
+	return APITasks + "/" + id.String() + "/runs/" + strconv.FormatInt(run, 10) + "/events"
+}

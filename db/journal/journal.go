@@ -1,0 +1,324 @@
+// Package journal stores what agents report during calls.
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+	"wending/jobs/event"
+)
+
+// Journal is that of an installation.
+type Journal struct{ db *pg.Pool }
+
+// New returns the journal in a store's database.
+func New(store *db.Store) Journal { return Journal{store.Pool()} }
+
+// Entry is what happened during a call since the last one.
+type Entry struct {
+	UnitID int64
+	Epoch  int
+	ItemID int64
+	TaskID uuid.UUID
+	// Events are in their order; there may be none.
+	Events []event.Event
+	// Progress is how far a call is that is under way for longer than a second, in per cent, NotReported where the agent does not say; nil
+	// leaves what is stored.
+	Progress *int
+	// Tools are the tools whose calls have changed.
+	Tools []Tool
+}
+
+// NotReported is the progress of a call whose agent reports none.
+const NotReported = -1
+
+// Tool is a tool's call.
+type Tool struct {
+	UnitID int64 `db:"unit_id"`
+	Epoch  int   `db:"epoch"`
+	ItemID int64 `db:"item_id"`
+	// Number tells the calls of a unit's epoch apart, from 1.
+	Number int    `db:"number"`
+	Tool   string `db:"tool"`
+	// ToolID is by which the agent tells the calls apart; it may be empty, as may Provider and AssetType.
+	ToolID    string `db:"tool_id"`
+	Provider  string `db:"provider"`
+	AssetType string `db:"asset_type"`
+	// Status is one of event's states.
+	Status string `db:"status"`
+	// Progress is in per cent; nil means that none was reported.
+	Progress *float64         `db:"progress"`
+	Input    *json.RawMessage `db:"input"`
+	Output   *json.RawMessage `db:"output"`
+	Error    *string          `db:"error"`
+	// StartedMS and EndedMS are since the call's start; nil means that it has not ended.
+	StartedMS int  `db:"started_ms"`
+	EndedMS   *int `db:"ended_ms"`
+}
+
+// The claim must still hold: what comes late from a worker that lost its unit is dropped.
+const (
+	appendEvents = `
+	INSERT INTO run_events (unit_id, epoch, first_seq, item_id, task_id, events)
+	SELECT g.unit_id, g.epoch, g.first_seq, g.item_id, g.task_id, g.events
+	FROM unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::uuid[], $6::bytea[]) AS g (unit_id, epoch, first_seq, item_id, task_id, events)
+	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
+	ON CONFLICT DO NOTHING` // the reply to the first attempt may have been lost
+	noteProgress = `
+	UPDATE units u
+	SET progress = g.progress
+	FROM unnest($1::bigint[], $2::int[], $3::smallint[]) AS g (unit_id, epoch, progress)
+	WHERE u.id = g.unit_id AND u.epoch = g.epoch AND u.state = 'RUNNING' AND u.progress IS DISTINCT FROM g.progress`
+	noteTools = `
+	INSERT INTO tool_executions AS t (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms,
+		started_at, ended_at)
+	SELECT g.unit_id, g.epoch, g.item_id, g.number, g.task_id, g.tool, g.tool_id, g.provider, g.asset_type, g.status, g.progress,
+		nullif(g.input, '')::json, nullif(g.output, '')::json, nullif(g.error, ''), g.started_ms, g.ended_ms,
+		now() - make_interval(secs => greatest(coalesce(g.ended_ms, g.started_ms) - g.started_ms, 0) / 1000.0), CASE WHEN g.ended_ms IS NOT NULL THEN now() END
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::float8[],
+		$12::text[], $13::text[], $14::text[], $15::int[], $16::int[])
+		AS g (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms)
+	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
+	ON CONFLICT (unit_id, epoch, number) DO UPDATE
+	SET status = excluded.status, progress = excluded.progress, input = excluded.input, output = excluded.output, error = excluded.error,
+		ended_ms = excluded.ended_ms, ended_at = coalesce(t.ended_at, excluded.ended_at)`
+)
+
+// Append stores entries, of units whose claims still hold. Calling it again after an error is safe. It returns ErrGone if a task has been
+// deleted in the meantime: then nothing is stored.
+func (j Journal) Append(ctx context.Context, entries []Entry) error {
+	var units, epochs, seqs, items pq.Int64Array
+	var tasks pq.StringArray
+	var parts pq.ByteaArray
+	var progressing, progressEpochs, progress pq.Int64Array
+	var tools toolRows
+	for _, entry := range entries {
+		if len(entry.Events) > 0 {
+			part, err := event.Pack(entry.Events)
+			if err != nil {
+				return err
+			}
+			units, epochs, seqs = append(units, entry.UnitID), append(epochs, int64(entry.Epoch)), append(seqs, int64(entry.Events[0].Seq))
+			items, tasks, parts = append(items, entry.ItemID), append(tasks, entry.TaskID.String()), append(parts, part)
+		}
+		if entry.Progress != nil {
+			progressing, progressEpochs, progress = append(progressing, entry.UnitID), append(progressEpochs, int64(entry.Epoch)), append(progress, int64(*entry.Progress))
+		}
+		tools.add(entry)
+	}
+	return j.db.InTx(ctx, "store events", func(tx *sqlx.Tx) error {
+		if len(units) > 0 {
+			if _, err := tx.ExecContext(ctx, appendEvents, units, epochs, seqs, items, tasks, parts); err != nil {
+				return pg.Classify("store events", err)
+			}
+		}
+		if len(progressing) > 0 {
+			if _, err := tx.ExecContext(ctx, noteProgress, progressing, progressEpochs, progress); err != nil {
+				return pg.Classify("note the progress of calls", err)
+			}
+		}
+		if len(tools.units) == 0 {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, noteTools, tools.units, tools.epochs, tools.items, tools.numbers, tools.tasks, tools.tools, tools.ids, tools.providers,
+			tools.assetTypes, tools.statuses, pq.Array(tools.progress), tools.inputs, tools.outputs, tools.errors, tools.started, pq.Array(tools.ended))
+		return pg.Classify("note the calls of tools", err)
+	})
+}
+
+// toolRows are the columns of tools.
+type toolRows struct {
+	units, epochs, items, numbers, started             pq.Int64Array
+	tasks, tools, ids, providers, assetTypes, statuses pq.StringArray
+	inputs, outputs, errors                            pq.StringArray
+	progress                                           []*float64
+	ended                                              []*int
+}
+
+func (r *toolRows) add(entry Entry) {
+	for _, one := range entry.Tools {
+		r.units, r.epochs, r.items = append(r.units, entry.UnitID), append(r.epochs, int64(entry.Epoch)), append(r.items, entry.ItemID)
+		r.numbers, r.started, r.ended = append(r.numbers, int64(one.Number)), append(r.started, int64(one.StartedMS)), append(r.ended, one.EndedMS)
+		r.tasks, r.tools, r.ids = append(r.tasks, entry.TaskID.String()), append(r.tools, pg.StorableText(one.Tool)), append(r.ids, pg.StorableText(one.ToolID))
+		r.providers, r.assetTypes = append(r.providers, pg.StorableText(one.Provider)), append(r.assetTypes, pg.StorableText(one.AssetType))
+		r.statuses, r.progress = append(r.statuses, one.Status), append(r.progress, one.Progress)
+		r.inputs, r.outputs = append(r.inputs, jsonText(one.Input)), append(r.outputs, jsonText(one.Output))
+		failure := ""
+		if one.Error != nil {
+			failure = pg.StorableText(*one.Error)
+		}
+		r.errors = append(r.errors, failure)
+	}
+}
+
+func jsonText(value *json.RawMessage) string {
+	if value == nil {
+		return ""
+	}
+	return pg.StorableText(string(*value))
+}
+
+// Part is events of one unit that follow one another, all of one question.
+type Part struct {
+	Epoch  int           `db:"epoch"`
+	ItemID int64         `db:"item_id"`
+	Events []event.Event `db:"-"`
+	Packed []byte        `db:"events"`
+}
+
+// Position is a place in a unit's events: behind the event Seq of the claim Epoch. The zero value is the beginning.
+type Position struct {
+	Epoch int `db:"epoch"`
+	Seq   int `db:"seq"`
+}
+
+// partsAtOnce bounds what one read returns.
+const partsAtOnce = 200
+
+// OfUnit returns the next parts of a unit's events behind a position, oldest first; none if there are no more. A part that begins
+// before the position is returned whole.
+func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, after Position) ([]Part, error) {
+	const read = `
+		SELECT epoch, item_id, events
+		FROM run_events
+		WHERE unit_id = $1 AND task_id = $2 AND (epoch, first_seq) >= ($3, coalesce((
+			SELECT max(first_seq) FROM run_events WHERE unit_id = $1 AND epoch = $3 AND first_seq <= $4), 0))
+		ORDER BY epoch, first_seq
+		LIMIT $5`
+	var parts []Part
+	if err := j.db.SelectContext(ctx, &parts, read, unitID, taskID, after.Epoch, after.Seq, partsAtOnce); err != nil {
+		return nil, pg.Classify("read the events", err)
+	}
+	fresh := parts[:0]
+	for _, part := range parts {
+		events, err := event.Unpack(part.Packed)
+		if err != nil {
+			return nil, err
+		}
+		part.Events, part.Packed = events, nil
+		if last := events[len(events)-1]; part.Epoch > after.Epoch || last.Seq > after.Seq {
+			fresh = append(fresh, part)
+		}
+	}
+	return fresh, nil
+}
+
+// OfRun returns what happened during the call that a run tells of, oldest first: under its own claim, or – of a run that was given up – under
+// the last that has any. There are none if they are no longer kept.
+func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int64, epoch int) (events []event.Event, err error) {
+	const read = `
+		SELECT epoch, item_id, events
+		FROM run_events
+		WHERE unit_id = $1 AND item_id = $2 AND task_id = $3 AND epoch = (
+			SELECT max(epoch) FROM run_events WHERE unit_id = $1 AND item_id = $2 AND epoch <= $4)
+		ORDER BY first_seq`
+	var parts []Part
+	if err := j.db.SelectContext(ctx, &parts, read, unitID, itemID, taskID, epoch); err != nil {
+		return nil, pg.Classify("read the events", err)
+	}
+	for _, part := range parts {
+		some, err := event.Unpack(part.Packed)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, some...)
+	}
+	return events, nil
+}
+
+// Tools returns the tools' calls of a unit, in the order in which they began; of an earlier claim only where there is no later one of
+// the question.
+func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]Tool, error) {
+	const read = `
+		SELECT unit_id, epoch, item_id, number, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms
+		FROM tool_executions t
+		WHERE unit_id = $1 AND task_id = $2
+		  AND NOT EXISTS (SELECT FROM run_events e WHERE e.unit_id = t.unit_id AND e.item_id = t.item_id AND e.epoch > t.epoch)
+		ORDER BY epoch, number`
+	var tools []Tool
+	err := j.db.SelectContext(ctx, &tools, read, unitID, taskID)
+	return tools, pg.Classify("read the calls of tools", err)
+}
+
+// InFlight is a call that is under way for longer than a second.
+type InFlight struct {
+	UnitID   int64 `db:"unit_id"`
+	Variant  int   `db:"variant"`
+	RunIndex int   `db:"run_index"`
+	// Number is the question's, 1-based, in the order of pages.
+	Number   int    `db:"number"`
+	Question string `db:"question"`
+	// Progress is in per cent, or NotReported.
+	Progress int `db:"progress"`
+	// Seconds is for how long the unit is claimed.
+	Seconds float64 `db:"seconds"`
+}
+
+// InFlight returns the calls of a task that are under way for longer than a second, the oldest first, at most limit of them, and how many there
+// are.
+func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (calls []InFlight, total int, err error) {
+	const list = `
+		SELECT u.id AS unit_id, u.variant, u.run_index, u.progress, extract(epoch FROM clock_timestamp() - u.claimed_at) AS seconds, left(i.question, 200) AS question,
+			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
+		FROM (
+			SELECT u.* FROM launches l
+			JOIN units u ON u.launch_id = l.id AND u.state = 'RUNNING' AND u.progress IS NOT NULL
+			WHERE l.task_id = $1 AND l.status IN ('RUNNING', 'STOPPING')
+			ORDER BY u.claimed_at, u.id
+			LIMIT $2) u
+		JOIN evaluation_items i ON i.id = u.item_id
+		ORDER BY u.claimed_at, u.id`
+	const count = `
+		SELECT count(*)
+		FROM launches l
+		JOIN units u ON u.launch_id = l.id AND u.state = 'RUNNING' AND u.progress IS NOT NULL
+		WHERE l.task_id = $1 AND l.status IN ('RUNNING', 'STOPPING')`
+	if err := j.db.SelectContext(ctx, &calls, list, taskID, limit); err != nil {
+		return nil, 0, pg.Classify("list the calls in flight", err)
+	}
+	if len(calls) < limit {
+		return calls, len(calls), nil
+	}
+	err = j.db.GetContext(ctx, &total, count, taskID)
+	return calls, total, pg.Classify("count the calls in flight", err)
+}
+
+// CloseLost ends the calls of tools whose workers have lost their units.
+func (j Journal) CloseLost(ctx context.Context) error {
+	const closeLost = `
+		UPDATE tool_executions t
+		SET status = 'failed', ended_at = now(), error = coalesce(t.error, 'The worker was lost')
+		WHERE t.ended_at IS NULL AND t.started_at < now() - interval '1 minute'
+		  AND NOT EXISTS (SELECT FROM units u WHERE u.id = t.unit_id AND u.epoch = t.epoch AND u.state = 'RUNNING')`
+	_, err := j.db.ExecContext(ctx, closeLost)
+	return pg.Classify("end the calls of tools that were lost", err)
+}
+
+// Prune removes the events of one task that ended longer ago than keep. found is false if no such task is left.
+func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err error) {
+	const find = `
+		SELECT t.id FROM evaluation_tasks t
+		WHERE t.completed_at < now() - $1 * interval '1 second'
+		  AND (EXISTS (SELECT FROM run_events WHERE task_id = t.id) OR EXISTS (SELECT FROM tool_executions WHERE task_id = t.id))
+		LIMIT 1`
+	var taskID uuid.UUID
+	if err := j.db.GetContext(ctx, &taskID, find, keep.Seconds()); err != nil {
+		if pg.IsNoRows(err) {
+			return false, nil
+		}
+		return false, pg.Classify("find events to remove", err)
+	}
+	for _, table := range []string{"run_events", "tool_executions"} {
+		if _, err := j.db.ExecContext(ctx, `DELETE FROM `+table+` WHERE task_id = $1`, taskID); err != nil {
+			return true, pg.Classify("remove events", err)
+		}
+	}
+	return true, nil
+}

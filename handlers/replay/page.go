@@ -1,0 +1,175 @@
+package replay
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/journal"
+	"wending/handlers/fault"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/event"
+	"wending/views/paths"
+	"wending/views/replay"
+	"wending/views/ui"
+)
+
+// RegisterPages adds the routes.
+func RegisterPages(group *echo.Group, config Config) {
+	h := &handler{config}
+	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/units/:unitId", h.showUnit)
+	group.GET("/tasks/:taskId/units/:unitId/log", h.showLog)
+	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/replay/:number", h.showBeside)
+}
+
+func (h *handler) showUnit(c echo.Context) error {
+	view, err := h.unitView(c)
+	if err != nil {
+		return err
+	}
+	title := pages.Locale(c).Text("replay.title", "Number", view.Number, "Run", view.Unit.RunIndex)
+	return pages.Render(c, http.StatusOK, replay.Page(h.frame(c, view.Task, title), view))
+}
+
+func (h *handler) showLog(c echo.Context) error {
+	view, err := h.unitView(c)
+	if err != nil {
+		return err
+	}
+	return pages.Render(c, http.StatusOK, replay.Logs(view))
+}
+
+func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
+	frame := pages.Frame(c, h.Version, title, ui.SectionTasks,
+		ui.Crumb{Text: pages.Locale(c).Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: task.Name, Href: paths.Task(task.ID)}, ui.Crumb{Text: title})
+	frame.Styles, frame.Scripts = []string{"report.css", "replay.css"}, []string{"replay.js"}
+	return frame
+}
+
+// unitView reads what happened to a unit so far: one track a turn.
+func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
+	ctx := c.Request().Context()
+	task, err := h.task(ctx, c.Param("taskId"))
+	if err != nil {
+		return view, err
+	}
+	id, err := request.RunID(c.Param("unitId"))
+	if err != nil {
+		return view, err
+	}
+	unit, err := h.journal().Unit(ctx, task.ID, id)
+	if err != nil {
+		return view, err
+	}
+	runs, err := h.journal().OutcomesOf(ctx, task.ID, unit.ID)
+	if err != nil {
+		return view, err
+	}
+	view = replay.View{Task: task, Number: unit.Number, Question: unit.Question, Unit: &unit, Variant: variantName(task, unit.Variant), Beside: task.RunsPerItem}
+	byTurn, err := h.underWay(ctx, task, unit)
+	if err != nil {
+		return view, err
+	}
+	for _, run := range runs {
+		if byTurn[run.ItemID], err = h.journal().OfRun(ctx, task.ID, unit.ID, run.ItemID, run.Epoch); err != nil {
+			return view, err
+		}
+		one := run
+		view.Tracks = append(view.Tracks, replay.Track{Run: &one, UnitID: unit.ID, ItemID: run.ItemID, Events: byTurn[run.ItemID]})
+		delete(byTurn, run.ItemID)
+	}
+	for itemID, events := range byTurn {
+		view.Tracks = append(view.Tracks, replay.Track{UnitID: unit.ID, ItemID: itemID, Events: events})
+	}
+	if len(view.Tracks) == 0 && !unit.IsOver {
+		view.Tracks = append(view.Tracks, replay.Track{UnitID: unit.ID, ItemID: unit.ItemID})
+	}
+	tools, err := h.journal().Tools(ctx, task.ID, unit.ID)
+	if err != nil {
+		return view, err
+	}
+	locale := pages.Locale(c)
+	for n := range view.Tracks {
+		track := &view.Tracks[n]
+		track.Title = locale.Text("replay.run.title", "Run", unit.RunIndex)
+		if len(view.Tracks) > 1 || unit.Turns > 1 {
+			track.Title = locale.Text("run.turn", "Turn", n+1)
+		}
+		track.Tools = toolsOf(tools, track.ItemID)
+	}
+	return view, nil
+}
+
+// underWay returns the events of a unit by the question, of the last claim that has any for it.
+func (h *handler) underWay(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, err error) {
+	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
+	for at := (journal.Position{}); ; {
+		parts, err := h.journal().OfUnit(ctx, task.ID, unit.ID, at)
+		if err != nil || len(parts) == 0 {
+			return byTurn, err
+		}
+		for _, part := range parts {
+			if epochs[part.ItemID] != part.Epoch {
+				epochs[part.ItemID], byTurn[part.ItemID] = part.Epoch, nil
+			}
+			byTurn[part.ItemID] = append(byTurn[part.ItemID], part.Events...)
+			at = journal.Position{Epoch: part.Epoch, Seq: part.Events[len(part.Events)-1].Seq}
+		}
+	}
+}
+
+// showBeside lays the current runs of a question side by side.
+func (h *handler) showBeside(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := h.task(ctx, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	number, err := strconv.Atoi(c.Param("number"))
+	if err != nil || number < 1 || number > task.TotalItems {
+		return fault.New("QUESTION_NOT_FOUND")
+	}
+	runs, err := h.journal().OutcomesBeside(ctx, task.ID, number)
+	if err != nil {
+		return err
+	}
+	locale := pages.Locale(c)
+	view := replay.View{Task: task, Number: number}
+	for _, run := range runs {
+		one := run
+		view.Question = run.Question
+		track := replay.Track{Title: locale.Text("replay.run.title", "Run", run.RunIndex), Run: &one, UnitID: run.UnitID, ItemID: run.ItemID}
+		if name := variantName(task, run.Variant); name != "" {
+			track.Title = name + " · " + track.Title
+		}
+		if track.Events, err = h.journal().OfRun(ctx, task.ID, run.UnitID, run.ItemID, run.Epoch); err != nil {
+			return err
+		}
+		tools, err := h.journal().Tools(ctx, task.ID, run.UnitID)
+		if err != nil {
+			return err
+		}
+		track.Tools = toolsOf(tools, run.ItemID)
+		view.Tracks = append(view.Tracks, track)
+	}
+	frame := h.frame(c, task, locale.Text("replay.title.beside", "Number", number))
+	frame.Width = "wide"
+	return pages.Render(c, http.StatusOK, replay.Page(frame, view))
+}
+
+func toolsOf(tools []journal.Tool, itemID int64) []journal.Tool {
+	return slices.DeleteFunc(slices.Clone(tools), func(one journal.Tool) bool { return one.ItemID != itemID })
+}
+
+// variantName names a variant of a task that has several.
+func variantName(task db.Task, number int) string {
+	if task.TotalVariants < 2 || number < 1 || number > len(task.Variants) {
+		return ""
+	}
+	return task.Variants[number-1].Name
+}

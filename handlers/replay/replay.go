@@ -1,0 +1,305 @@
+// Package replay shows what agents reported during calls: live while they are under way, and again afterwards.
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/journal"
+	"wending/handlers/fault"
+	"wending/handlers/live"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/event"
+	"wending/views/paths"
+)
+
+// Config is what pages and endpoints need.
+type Config struct {
+	Store   *db.Store
+	Units   *live.Hub[UnitKey, journal.Unit]
+	Version string
+	// Closing is closed when the server shuts down and streams must end; nil means never.
+	Closing <-chan struct{}
+	Failed  rest.Failed
+}
+
+// UnitKey names a unit whose events are followed.
+type UnitKey struct {
+	TaskID uuid.UUID
+	UnitID int64
+}
+
+// NewHub returns the hub of units.
+func NewHub(store *db.Store) *live.Hub[UnitKey, journal.Unit] {
+	return live.NewHub(func(ctx context.Context, key UnitKey) (journal.Unit, error) {
+		return journal.New(store).Unit(ctx, key.TaskID, key.UnitID)
+	})
+}
+
+type handler struct{ Config }
+
+func (h *handler) journal() journal.Journal { return journal.New(h.Store) }
+
+type runPath struct {
+	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	RunID  string `path:"run_id" doc:"Id of the run" example:"4711"`
+}
+
+// item is an event in a response.
+type item struct {
+	Seq  int        `json:"seq" doc:"Counts the events of a unit" example:"7"`
+	AtMS int        `json:"at_ms" doc:"Milliseconds since the call's start" example:"1250"`
+	Type event.Type `json:"type" enum:"task_started,text,reasoning,node,tool,progress_update,image_preview,asset,error_occurred,retry,task_completed,other" example:"text"`
+	// Data is written as package event defines it.
+	Data json.RawMessage `json:"data" doc:"What the event says; which members there are depends on the type" example:"{\"text\":\"巴黎\"}"`
+}
+
+func newItem(e event.Event) (item, error) {
+	data, err := json.Marshal(e.Data)
+	return item{e.Seq, e.AtMS, e.Type, data}, err
+}
+
+// tool is a tool's call in a response.
+type tool struct {
+	ToolID    string           `json:"tool_id" doc:"By which the agent tells its calls apart; may be empty"`
+	Tool      string           `json:"tool" example:"image_generation"`
+	Provider  string           `json:"provider"`
+	AssetType string           `json:"asset_type" example:"image"`
+	Status    string           `json:"status" enum:"started,generating,completed,failed"`
+	Progress  *float64         `json:"progress" doc:"Per cent; null if none was reported"`
+	Input     *json.RawMessage `json:"input"`
+	Output    *json.RawMessage `json:"output"`
+	Error     *string          `json:"error"`
+	StartedMS int              `json:"started_ms" doc:"Milliseconds since the call's start"`
+	EndedMS   *int             `json:"ended_ms" doc:"null if it has not ended"`
+}
+
+func newTool(t journal.Tool) tool {
+	return tool{
+		ToolID: t.ToolID, Tool: t.Tool, Provider: t.Provider, AssetType: t.AssetType, Status: t.Status, Progress: t.Progress, Input: t.Input, Output: t.Output,
+		Error: t.Error, StartedMS: t.StartedMS, EndedMS: t.EndedMS,
+	}
+}
+
+type eventsBody struct {
+	Items          []item `json:"items"`
+	ToolExecutions []tool `json:"tool_executions" doc:"The calls of tools, in the order in which they began"`
+}
+
+type eventsOutput struct{ Body eventsBody }
+
+// RegisterAPI adds the endpoints: answers to whole, streams to stream.
+func RegisterAPI(whole, stream huma.API, config Config) {
+	h := &handler{config}
+	schemas := stream.OpenAPI().Components.Schemas
+	rest.Register(whole, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks", Summary: "List what happened during a run",
+		Description: "The first event is task_started, the last of a successful run task_completed. The list is empty for runs that have no events, or whose events are no longer kept.",
+		Faults:      []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+	}, h.ofRun)
+	rest.Register(stream, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/units/{unit_id}/events", ID: "follow-unit", Tag: "tasks", Summary: "Follow what happens during a call as server-sent events",
+		Description: "All events of a unit so far and then each as it is stored, about once a second, under the name of its type; `end` when nothing more comes, with which the stream ends. " +
+			"Last-Event-ID continues behind an event. Where a unit is asked again, task_started begins anew.",
+		Faults: []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+		Responses: map[string]*huma.Response{
+			"200": rest.Content[unitEvent](schemas, "Events", "text/event-stream"),
+			"204": {Description: "The client has seen the end (Last-Event-ID)"},
+		},
+	}, h.follow)
+}
+
+func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
+	parsed, err := request.ID(id, db.KindTask)
+	if err != nil {
+		return db.Task{}, err
+	}
+	return h.Store.Task(ctx, parsed)
+}
+
+func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	id, err := request.RunID(input.RunID)
+	if err != nil {
+		return nil, err
+	}
+	run, err := h.journal().Outcome(ctx, task.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	events, err := h.journal().OfRun(ctx, task.ID, run.UnitID, run.ItemID, run.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := h.journal().Tools(ctx, task.ID, run.UnitID)
+	if err != nil {
+		return nil, err
+	}
+	output := &eventsOutput{eventsBody{Items: make([]item, len(events)), ToolExecutions: []tool{}}}
+	for n, one := range events {
+		if output.Body.Items[n], err = newItem(one); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range tools {
+		if one.ItemID == run.ItemID {
+			output.Body.ToolExecutions = append(output.Body.ToolExecutions, newTool(one))
+		}
+	}
+	return output, nil
+}
+
+// unitEvent is the data of an event of a unit's stream.
+type unitEvent struct {
+	item
+	ItemID int64 `json:"item_id" doc:"Of a conversation: which turn's" example:"12"`
+}
+
+// unitEnd is the data of the event "end".
+type unitEnd struct {
+	RunIDs []int64 `json:"run_ids" doc:"The runs that the unit became, turn by turn; none if it was stopped"`
+}
+
+type followInput struct {
+	TaskID      string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	UnitID      string `path:"unit_id" doc:"Id of the unit" example:"4711"`
+	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that was received"`
+}
+
+const (
+	heartbeatEvery = 15 * time.Second
+	reconnectAfter = 2 * time.Second
+	// endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
+	endID = "end"
+)
+
+// positionOf reads an event's id: its claim and its number; the number alone is of the first claim.
+func positionOf(id string) (at journal.Position) {
+	epoch, seq, hasEpoch := strings.Cut(id, ".")
+	if !hasEpoch {
+		epoch, seq = "1", id
+	}
+	var err error
+	if at.Seq, err = strconv.Atoi(seq); err != nil {
+		return journal.Position{}
+	}
+	if at.Epoch, err = strconv.Atoi(epoch); err != nil {
+		return journal.Position{}
+	}
+	return at
+}
+
+// follow sends a unit's events: those that are stored, and each that comes, until the unit is over.
+func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	id, err := request.RunID(input.UnitID)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.journal().Unit(ctx, task.ID, id); err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		c := humaecho.Unwrap(ctx)
+		leave, err := request.From(ctx.Context()).Gates.Followers.Enter(ctx.Context())
+		if err != nil {
+			c.Error(err)
+			return
+		}
+		defer leave()
+		if input.LastEventID == endID {
+			_ = c.NoContent(http.StatusNoContent)
+			return
+		}
+		watcher := h.Units.Watch(UnitKey{task.ID, id})
+		defer watcher.Close()
+		h.send(ctx.Context(), live.NewEvents(c.Response(), reconnectAfter), watcher, positionOf(input.LastEventID))
+	}}, nil
+}
+
+// send sends events until the unit is over, the client goes or the server closes.
+func (h *handler) send(ctx context.Context, events live.Events, watcher *live.Watcher[UnitKey, journal.Unit], at journal.Position) {
+	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(heartbeatEvery)
+	defer tick.Stop()
+	defer heartbeat.Stop()
+	var seen journal.Position // the last part that was read
+	for events.Err() == nil {
+		unit, err := watcher.Latest(ctx)
+		switch {
+		case err != nil && fault.Of(err).Status() == http.StatusNotFound:
+			return // the task was deleted
+		case err != nil: // the database is temporarily unavailable; heartbeats continue
+		case unit.Last != seen:
+			if at, err = h.sendNew(ctx, events, unit, at); err == nil {
+				seen = unit.Last
+			}
+		case unit.IsSettled:
+			h.sendEnd(ctx, events, unit)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.Closing:
+			return // the browser reconnects, possibly to another process
+		case <-heartbeat.C:
+			events.Heartbeat()
+		case <-tick.C:
+		}
+	}
+}
+
+// sendNew sends what is behind a position, and returns the position behind it.
+func (h *handler) sendNew(ctx context.Context, events live.Events, unit journal.Unit, at journal.Position) (journal.Position, error) {
+	for {
+		parts, err := h.journal().OfUnit(ctx, unit.TaskID, unit.ID, at)
+		if err != nil || len(parts) == 0 {
+			return at, err
+		}
+		for _, part := range parts {
+			for _, one := range part.Events {
+				if part.Epoch == at.Epoch && one.Seq <= at.Seq {
+					continue
+				}
+				told, err := newItem(one)
+				if err != nil {
+					return at, err
+				}
+				events.Send(string(one.Type), fmt.Sprintf("%d.%d", part.Epoch, one.Seq), unitEvent{told, part.ItemID})
+				at = journal.Position{Epoch: part.Epoch, Seq: one.Seq}
+			}
+		}
+		if events.Err() != nil {
+			return at, events.Err()
+		}
+	}
+}
+
+func (h *handler) sendEnd(ctx context.Context, events live.Events, unit journal.Unit) {
+	runs, err := h.journal().OutcomesOf(ctx, unit.TaskID, unit.ID)
+	if err != nil {
+		return // the browser reconnects
+	}
+	end := unitEnd{RunIDs: make([]int64, len(runs))}
+	for n, run := range runs {
+		end.RunIDs[n] = run.RunID
+	}
+	events.Send("end", endID, end)
+}

@@ -1,0 +1,214 @@
+package handlers_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// happened is an event as the API tells it.
+type happened struct {
+	ID   string `json:"-"` // of a stream
+	Seq  int
+	AtMS int `json:"at_ms"`
+	Type string
+	Data map[string]any
+}
+
+// events returns what happened during a run, and the calls of its tools.
+func (s *site) events(t *testing.T, task string, run int64) (items []happened, tools []map[string]any) {
+	t.Helper()
+	var answer struct {
+		Items          []happened
+		ToolExecutions []map[string]any `json:"tool_executions"`
+	}
+	s.get(t, fmt.Sprintf("%s/%s/runs/%d/events", api, task, run)).into(t, &answer)
+	return answer.Items, answer.ToolExecutions
+}
+
+// followUnit reads a unit's stream until take returns false, or the end.
+func (s *site) followUnit(t *testing.T, task string, unit int64, lastID string, take func(happened) bool) (end string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s%s/%s/units/%d/events", s.URL, api, task, unit), nil)
+	require.NoError(t, err)
+	if lastID != "" {
+		request.Header.Set("Last-Event-ID", lastID)
+	}
+	answer, err := s.client.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Equal(t, "text/event-stream; charset=utf-8", answer.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(answer.Body)
+	name, one := "", happened{}
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ": ")
+		switch field {
+		case "event":
+			name = value
+		case "id":
+			one = happened{ID: value}
+		case "data":
+			if name == "end" {
+				return value
+			}
+			require.NoError(t, json.Unmarshal([]byte(value), &one))
+			require.Equal(t, name, one.Type)
+			if !take(one) {
+				return ""
+			}
+		}
+	}
+	return ""
+}
+
+// awaitUnit waits until a unit of the task is under way and returns its id.
+func (s *site) awaitUnit(t *testing.T, task string) (unit int64) {
+	t.Helper()
+	dbtest.Await(t, 20*time.Second, "a call in flight", func() bool {
+		return s.tables.Get(&unit, `SELECT e.unit_id FROM run_events e WHERE e.task_id = $1 ORDER BY e.unit_id LIMIT 1`, task) == nil
+	})
+	return unit
+}
+
+func types(items []happened) (names []string) {
+	for _, one := range items {
+		names = append(names, one.Type)
+	}
+	return names
+}
+
+func say(w http.ResponseWriter, lines ...string) {
+	for _, line := range lines {
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", line)
+	}
+	w.(http.Flusher).Flush()
+}
+
+// A call is followed while it runs; who comes back continues where he was; afterwards the run has the same events.
+func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	goOn := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(w, `{"event":"node_started","data":{"title":"画","node_id":"n1"}}`, `{"event":"tool_started","data":{"tool":"midjourney","id":"j1","provider":"huiyan","asset_type":"image","input":{"prompt":"猫"}}}`,
+			`{"event":"task_progress","data":{"percent":1,"message":"排队中"}}`, `{"event":"reasoning_chunk","data":{"text":"想"}}`)
+		<-goOn
+		say(w, `{"event":"task_progress","data":{"percent":40}}`, `{"event":"llm_chunk","data":{"text":"一只"}}`)
+		time.Sleep(30 * time.Millisecond) // two frames: what comes within one is one event
+		say(w, `{"event":"llm_chunk","data":{"text":"猫"}}`, `{"event":"strange","data":{"a":1}}`,
+			`{"event":"tool_finished","data":{"tool":"midjourney","id":"j1","percent":100,"output":{"ok":true}}}`,
+			`{"event":"node_finished","data":{"title":"画","node_id":"n1","output":"一只猫"}}`)
+	})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer\nq1,画猫,\n"})
+	unit := s.awaitUnit(t, id)
+
+	var seen []happened
+	s.followUnit(t, id, unit, "", func(one happened) bool {
+		seen = append(seen, one)
+		return one.Type != "reasoning" // the last before the agent waits
+	})
+	require.Equal(t, []string{"task_started", "node", "tool", "progress_update", "reasoning"}, types(seen))
+	require.Equal(t, "排队中", seen[3].Data["message"])
+	close(goOn)
+	end := s.followUnit(t, id, unit, seen[len(seen)-1].ID, func(one happened) bool {
+		require.Equal(t, seen[len(seen)-1].Seq+1, one.Seq)
+		seen = append(seen, one)
+		return true
+	})
+	require.Equal(t, []string{"progress_update", "text", "text", "other", "tool", "node", "task_completed"}, types(seen[5:]))
+	var ended struct {
+		RunIDs []int64 `json:"run_ids"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(end), &ended))
+	require.Len(t, ended.RunIDs, 1)
+	items, tools := s.events(t, id, ended.RunIDs[0])
+	require.Equal(t, types(seen), types(items))
+	for n := range items {
+		require.Equal(t, seen[n].AtMS, items[n].AtMS)
+	}
+	require.Len(t, tools, 1)
+	require.Equal(t, "completed", tools[0]["status"])
+	require.Equal(t, "huiyan", tools[0]["provider"])
+	require.InDelta(t, 100, tools[0]["progress"], 0)
+	require.Equal(t, map[string]any{"prompt": "猫"}, tools[0]["input"])
+
+	again := 0 // the whole stream of what is over, too
+	s.followUnit(t, id, unit, "", func(happened) bool { again++; return true })
+	require.Equal(t, len(seen), again)
+	request, err := http.NewRequest(http.MethodGet, fmt.Sprintf("%s%s/%s/units/%d/events", s.URL, api, id, unit), nil)
+	require.NoError(t, err)
+	request.Header.Set("Last-Event-ID", "end")
+	require.Equal(t, http.StatusNoContent, s.do(t, request).StatusCode)
+	var code struct{ Code string }
+	s.get(t, fmt.Sprintf("%s/%s/units/%d/events", api, id, unit+1000)).into(t, &code)
+	require.Equal(t, "RUN_NOT_FOUND", code.Code)
+	other := s.create(t, fake.URL, map[string]string{"start": "false"})
+	require.Equal(t, http.StatusNotFound, s.get(t, fmt.Sprintf("%s/%s/runs/%d/events", api, other, ended.RunIDs[0])).StatusCode)
+}
+
+// What a run that failed, timed out or was asked again reported stays, with the reason; a tool that did not reach its end has failed.
+func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hang := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(w, `{"event":"tool_started","data":{"tool":"draw"}}`, `{"event":"task_progress","data":{"percent":60}}`, `{"event":"llm_chunk","data":{"text":"半"}}`)
+		switch call.Question {
+		case "慢":
+			<-hang
+		case "错":
+			say(w, `{"event":"llm_error","data":{"error_message":"out of paint"}}`)
+		case "未满":
+			say(w, `{"event":"node_finished","data":{"output":"半"}}`)
+		}
+	})
+	t.Cleanup(func() { close(hang) })
+	id := s.create(t, fake.URL, map[string]string{
+		"runs_per_item": "1", "timeout_seconds": "1", "max_retries": "1", "file@q.csv": "question_id,question,standard_answer\na,慢,\nb,错,\nc,未满,\n",
+	})
+	s.awaitDone(t, id)
+	var runs []struct {
+		ID      int64  `db:"id"`
+		Status  string `db:"status"`
+		Silence int    `db:"longest_silence_ms"`
+	}
+	require.NoError(t, s.tables.Select(&runs, `SELECT r.id, r.status, r.longest_silence_ms FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id WHERE r.task_id = $1 ORDER BY i.question_id`, id))
+	require.Len(t, runs, 3)
+	var items []happened
+	var tools []map[string]any
+	dbtest.Await(t, 10*time.Second, "the last events", func() bool {
+		items, tools = s.events(t, id, runs[0].ID)
+		return len(items) > 0 && items[len(items)-1].Type == "error_occurred" && len(items) > 8
+	})
+	require.Equal(t, "TIMEOUT", runs[0].Status)
+	require.InDelta(t, 1000, runs[0].Silence, 400)
+	require.Equal(t, []string{"task_started", "tool", "progress_update", "text", "error_occurred", "retry", "tool", "progress_update", "text", "error_occurred"}, types(items))
+	require.Equal(t, "TIMEOUT", items[9].Data["code"])
+	require.InDelta(t, 2, items[5].Data["attempt"], 0)
+	require.GreaterOrEqual(t, items[6].AtMS, 2000)
+	require.Len(t, tools, 2)
+	require.Equal(t, "failed", tools[0]["status"])
+
+	items, tools = s.events(t, id, runs[1].ID)
+	require.Equal(t, "error_occurred", items[len(items)-1].Type)
+	require.Equal(t, "out of paint", items[len(items)-1].Data["message"])
+	require.Equal(t, "out of paint", tools[0]["error"])
+
+	items, tools = s.events(t, id, runs[2].ID)
+	require.Equal(t, "task_completed", items[len(items)-1].Type)
+	require.Equal(t, "failed", tools[0]["status"])
+	require.Equal(t, "Progress did not reach 100 %", tools[0]["error"])
+	require.NotNil(t, tools[0]["ended_ms"])
+}

@@ -1,0 +1,106 @@
+// Package event has the words in which every protocol's happenings are told – what an agent reports during a call, and when – and
+// keeps them small.
+package event
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+)
+
+// Type is what kind of thing happened.
+type Type string
+
+// The types. The first event of a run is TaskStarted, the last of a successful one TaskCompleted.
+const (
+	TaskStarted    Type = "task_started"
+	Text           Type = "text"
+	Reasoning      Type = "reasoning"
+	Node           Type = "node"
+	Tool           Type = "tool"
+	ProgressUpdate Type = "progress_update"
+	ImagePreview   Type = "image_preview"
+	Asset          Type = "asset"
+	ErrorOccurred  Type = "error_occurred"
+	Retry          Type = "retry"
+	TaskCompleted  Type = "task_completed"
+	// Other is an event that the vocabulary has no word for.
+	Other Type = "other"
+)
+
+// types are all of them, in the order of their codes in stored parts: new ones come last.
+var types = []Type{
+	TaskStarted, Text, Reasoning, Node, Tool, ProgressUpdate, ImagePreview, Asset, ErrorOccurred, Retry, TaskCompleted, Other,
+}
+
+// The states of nodes and tools.
+const (
+	Started    = "started"
+	Generating = "generating"
+	Completed  = "completed"
+	Failed     = "failed"
+)
+
+// The kinds of assets.
+const (
+	Image = "image"
+	Audio = "audio"
+	Video = "video"
+	File  = "file"
+)
+
+// Event is one thing that happened during a call.
+type Event struct {
+	// Seq counts the events of a unit in one process, from 1.
+	Seq int `json:"seq"`
+	// AtMS is when it happened, in milliseconds since the call's start; retries belong to the call.
+	AtMS int  `json:"at_ms"`
+	Type Type `json:"type"`
+	Data Data `json:"data"`
+}
+
+// Data is what an event says. Which members are there depends on its type.
+type Data struct {
+	// Text is the next piece of the answer or the reasoning; with Replaces it stands for all before it.
+	Text     string `json:"text,omitempty"`
+	Replaces bool   `json:"replaces,omitempty"`
+	// Name is that of a node, a tool or an Other event, ID tells those of one name apart, Provider is who runs a tool.
+	Name     string `json:"name,omitempty"`
+	ID       string `json:"id,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Status   string `json:"status,omitempty"`
+	// Progress is in per cent.
+	Progress *float64 `json:"progress,omitempty"`
+	Message  string   `json:"message,omitempty"`
+	// Code is an error's, or says how a call ended.
+	Code string `json:"code,omitempty"`
+	// Attempt is the number of a call's attempt, from 1, WaitMS how long after a failure it is made.
+	Attempt int `json:"attempt,omitempty"`
+	WaitMS  int `json:"wait_ms,omitempty"`
+	// Kind is the kind of an asset or a preview, or of what a tool makes. URL is where the agent has it: nothing on a page leads there.
+	Kind      string `json:"kind,omitempty"`
+	URL       string `json:"url,omitempty"`
+	MediaType string `json:"media_type,omitempty"`
+	Path      string `json:"path,omitempty"`
+	// AssetID is by which its copy is asked for.
+	AssetID *uuid.UUID `json:"asset_id,omitempty"`
+	// Input and Output are a tool's, Raw is what an Other event carries: JSON, at most MaxRaw bytes each.
+	Input  json.RawMessage `json:"input,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+	Raw    json.RawMessage `json:"raw,omitempty"`
+	// Dropped is how many events of the run were not kept.
+	Dropped int `json:"dropped,omitempty"`
+	// Content is inline data of an asset or a preview, which is stored as a file and not with the events.
+	Content []byte `json:"-"`
+}
+
+// MaxRaw is how many bytes of what an agent sends as data are kept with one event.
+const MaxRaw = 4 << 10
+
+// Sink takes what happens during a call, as it happens. It never blocks.
+type Sink interface {
+	Emit(kind Type, data Data)
+}
+
+// isText reports whether an event is nothing but a piece of text.
+func (e Event) isText() bool { return (e.Type == Text || e.Type == Reasoning) && !e.Data.Replaces }

@@ -1,0 +1,233 @@
+package observe
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"wending/jobs/event"
+	"wending/jobs/wire"
+)
+
+func textOf(v wire.Value, name string) string {
+	member, _ := v.Get(name)
+	if member.Kind != wire.String {
+		return ""
+	}
+	return string(member.Text)
+}
+
+// firstText is the first text that v holds under one of the names.
+func firstText(v wire.Value, names ...string) string {
+	for _, name := range names {
+		if text := textOf(v, name); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// firstOf is the first member of v under one of the names.
+func firstOf(v wire.Value, names ...string) wire.Value {
+	for _, name := range names {
+		if member, ok := v.Get(name); ok && member.Kind != wire.Null {
+			return member
+		}
+	}
+	return wire.Value{}
+}
+
+func at(v wire.Value, names ...string) wire.Value {
+	for _, name := range names {
+		v, _ = v.Get(name)
+	}
+	return v
+}
+
+func isTrue(v wire.Value) bool { return v.Kind == wire.Literal && string(v.Text) == "true" }
+
+// numberOf is the number that v is, also where it is written as a text with a percent sign; nil if it is none.
+func numberOf(v wire.Value) *float64 {
+	if v.Kind != wire.Number && v.Kind != wire.String {
+		return nil
+	}
+	number, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(string(v.Text)), "%"), 64)
+	if err != nil || number != number || number < -1e9 || number > 1e15 {
+		return nil
+	}
+	return &number
+}
+
+// percentOf is how far something is, in per cent; nil if v does not say. An agent that says 0.5 counts to 1: from then on 1 is the end.
+func (w *Watcher) percentOf(v wire.Value) *float64 {
+	for _, name := range []string{"percent", "progress", "percentage"} {
+		if number := numberOf(at(v, name)); number != nil {
+			w.countsToOne = w.countsToOne || *number > 0 && *number < 1
+			if w.countsToOne && *number <= 1 {
+				*number *= 100
+			}
+			return number
+		}
+	}
+	done, total := numberOf(firstOf(v, "completed", "current", "done")), numberOf(at(v, "total"))
+	if done == nil || total == nil || *total <= 0 {
+		return nil
+	}
+	percent := 100 * *done / *total
+	return &percent
+}
+
+// statusOf reads the words in which protocols say how far a node or a tool is.
+func statusOf(word string) string {
+	switch word = strings.ToLower(word); {
+	case word == "":
+		return ""
+	case hasAny(word, "fail", "error", "exception", "cancel", "abort", "reject", "stopped"):
+		return event.Failed
+	case hasAny(word, "finish", "complete", "succe", "done", "end", "result", "response", "output"):
+		return event.Completed
+	case hasAny(word, "progress", "generat", "running", "delta", "chunk", "update", "search", "interpret"):
+		return event.Generating
+	}
+	return event.Started
+}
+
+func hasAny(text string, parts ...string) bool {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// custom reads events of agents that name them as they like: Wending's own protocol, and what other protocols leave to their users.
+func (w *Watcher) custom(name string, v wire.Value) {
+	data := v
+	if inner := at(v, "data"); inner.Kind == wire.Object {
+		data = inner
+	}
+	if named := textOf(v, "event"); named != "" {
+		name = named
+	}
+	word := strings.ToLower(name)
+	switch {
+	case word == "":
+		w.files(data)
+	case word == "llm_chunk", word == "reasoning_chunk", word == "reasoning_start", word == "reasoning_end", word == "ping", word == "heartbeat", word == "message":
+	case word == "node_started", word == "node_finished", word == "node_completed":
+		w.node(firstText(data, "title", "name", "node_name", "node_id", "id"), firstText(data, "node_id", "id"), statusOf(firstWord(textOf(data, "status"), word)))
+		w.files(data)
+	case hasAny(word, "preview", "partial_image"):
+		w.preview(data)
+	case hasAny(word, "tool") || textOf(data, "toolId") != "" || textOf(data, "tool_id") != "":
+		w.tool(word, data)
+	case hasAny(word, "progress"):
+		if percent, message := w.percentOf(data), firstText(data, "message", "text", "stage", "status"); percent != nil || message != "" {
+			w.emit(event.ProgressUpdate, event.Data{Progress: percent, Message: message, ID: firstText(data, "id", "task_id")})
+		}
+		w.preview(data)
+	case word == "asset", word == "assets", word == "file", word == "files", word == "image", word == "video", word == "audio", word == "message_file", word == "artifact":
+		if word == event.Image || word == event.Video || word == event.Audio {
+			w.fileOf(data, word)
+		} else {
+			w.fileOf(data, "")
+		}
+		w.files(data)
+	case word == "error", strings.HasSuffix(word, "_error"), strings.HasSuffix(word, "_failed"): // the call's end tells it
+	default:
+		w.other(name, v)
+	}
+}
+
+func firstWord(words ...string) string {
+	for _, word := range words {
+		if word != "" {
+			return word
+		}
+	}
+	return ""
+}
+
+// tool reads an event about a tool's call, the record of spec/003.
+func (w *Watcher) tool(word string, data wire.Value) {
+	name := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name")
+	if name == "" {
+		name = "tool"
+	}
+	status := statusOf(firstWord(textOf(data, "status"), word))
+	told := event.Data{
+		Name: name, ID: firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id"), Provider: textOf(data, "provider"), Status: status,
+		Progress: w.percentOf(data), Message: firstText(data, "message", "error_message"), Kind: firstText(data, "asset_type", "assetType"),
+		Input: w.raw(firstOf(data, "input", "arguments", "args", "tool_input")), Output: w.raw(firstOf(data, "output", "result", "observation")),
+	}
+	if failure := firstText(data, "error"); failure != "" {
+		told.Message, told.Status = failure, event.Failed
+	}
+	w.emit(event.Tool, told)
+	w.preview(data)
+	w.files(data)
+	w.files(at(data, "output"))
+}
+
+// preview tells of the preview that a value holds.
+func (w *Watcher) preview(data wire.Value) {
+	for _, within := range []wire.Value{data, at(data, "data")} {
+		if address := firstText(within, "preview_url", "previewUrl", "preview", "image_url", "imageUrl", "partial_image_url"); address != "" {
+			w.file(true, event.Data{Kind: event.Image, URL: address, Progress: w.percentOf(data)})
+			return
+		}
+		if text := firstText(within, "partial_image_b64", "preview_b64", "b64_json", "base64"); text != "" {
+			w.file(true, event.Data{Kind: event.Image, Content: fromBase64(text), Progress: w.percentOf(data)})
+			return
+		}
+	}
+}
+
+// files tells of the files that a value lists.
+func (w *Watcher) files(v wire.Value) {
+	for _, within := range []wire.Value{v, at(v, "output")} {
+		for _, name := range []string{"assets", "files", "images", "videos", "audios", "artifacts"} {
+			list := at(within, name)
+			for _, item := range list.Items {
+				if item.Kind == wire.String {
+					item = wire.Value{Kind: wire.Object, Fields: []wire.Field{{Name: "url", Value: item}}}
+				}
+				w.fileOf(item, strings.TrimSuffix(name, "s"))
+			}
+		}
+	}
+}
+
+// fileOf tells of the file that an object describes; group is what its list is called.
+func (w *Watcher) fileOf(v wire.Value, group string) {
+	if inner := at(v, "file"); inner.Kind == wire.Object {
+		v = inner
+	}
+	data := event.Data{
+		URL: firstText(v, "url", "uri", "image_url", "imageUrl", "file_url", "remote_url", "href"), MediaType: firstText(v, "media_type", "mediaType", "mime_type", "mimeType", "contentType"),
+		Path: textOf(v, "path"), Name: firstText(v, "filename", "file_name", "name"), ID: textOf(v, "id"),
+	}
+	if text := firstText(v, "b64_json", "base64", "bytes", "raw"); text != "" && data.URL == "" {
+		data.Content = fromBase64(text)
+	}
+	switch kind := strings.ToLower(textOf(v, "type")); {
+	case data.MediaType != "":
+	case kind == event.Image, kind == event.Audio, kind == event.Video:
+		data.Kind = kind
+	case group == event.Image, group == event.Audio, group == event.Video:
+		data.Kind = group
+	}
+	if data.URL != "" || len(data.Content) > 0 {
+		w.file(false, data)
+	}
+}
+
+// stringJSON is a text as JSON's string.
+func stringJSON(text string) json.RawMessage {
+	encoded, err := json.Marshal(event.Cut(text, event.MaxRaw))
+	if err != nil {
+		return nil // a text can always be written
+	}
+	return encoded
+}

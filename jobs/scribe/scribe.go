@@ -1,0 +1,328 @@
+// Package scribe writes down what agents report during the calls of one process. Calls never wait for it: what happened is noted in
+// memory and stored once a second, so a crash costs the last second of events and never a result.
+package scribe
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/journal"
+	"wending/jobs/event"
+)
+
+const (
+	// flushEvery is how often what happened is stored.
+	flushEvery = time.Second
+	// atOnce bounds what one transaction stores.
+	atOnce = 500
+	// maxEnded is how many calls that have ended may wait to be stored while the database is away; older ones are given up.
+	maxEnded = 20_000
+	// longCall is how long a call must take to be listed as in flight.
+	longCall = time.Second
+)
+
+// Store is where a scribe stores.
+type Store interface {
+	Append(ctx context.Context, entries []journal.Entry) error
+}
+
+// Scribe is that of one process.
+type Scribe struct {
+	store Store
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	open  map[*Call]bool
+	ended []*Call
+	lost  int // calls that were given up since the last warning
+}
+
+// New returns a scribe whose Run stores.
+func New(store Store, log *slog.Logger) *Scribe {
+	return &Scribe{store: store, log: log, open: map[*Call]bool{}}
+}
+
+// Open begins to note what happens when a unit's question is asked; before is the turn before it under the same claim, or nil. The caller
+// closes the call.
+func (s *Scribe) Open(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
+	call := newCall(taskID, unit, before)
+	call.scribe = s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[call] = true
+	return call
+}
+
+// close takes a call that has ended.
+func (s *Scribe) close(call *Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open[call] {
+		return
+	}
+	delete(s.open, call)
+	s.ended = append(s.ended, call)
+	if surplus := len(s.ended) - maxEnded; surplus > 0 {
+		s.ended, s.lost = slices.Delete(s.ended, 0, surplus), s.lost+surplus
+	}
+}
+
+// Run stores until ctx ends, and once more then.
+func (s *Scribe) Run(ctx context.Context) {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+			defer cancel()
+			s.flush(last)
+			return
+		case <-tick.C:
+			s.flush(ctx)
+		}
+	}
+}
+
+// flush stores what waits.
+func (s *Scribe) flush(ctx context.Context) {
+	s.mu.Lock()
+	ended, lost := s.ended, s.lost
+	s.ended, s.lost = nil, 0
+	calls := slices.Clone(ended)
+	for call := range s.open {
+		calls = append(calls, call)
+	}
+	s.mu.Unlock()
+	if lost > 0 {
+		s.log.WarnContext(ctx, "events were given up: they could not be stored for too long", "calls", lost)
+	}
+	var batch []*Call
+	var entries []journal.Entry
+	for n, call := range calls {
+		if entry, hasNews := call.take(n >= len(ended)); hasNews {
+			batch, entries = append(batch, call), append(entries, entry)
+		}
+		if len(batch) == atOnce || n == len(calls)-1 && len(batch) > 0 {
+			s.append(ctx, batch, entries)
+			batch, entries = nil, nil
+		}
+	}
+}
+
+// append stores entries; those that the database cannot take now are kept for the next time.
+func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.Entry) {
+	err := s.store.Append(ctx, entries)
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, db.ErrGone) && len(calls) > 1: // one of the tasks was deleted
+		for n := range calls {
+			s.append(ctx, calls[n:n+1], entries[n:n+1])
+		}
+		return
+	case errors.Is(err, db.ErrGone):
+		return
+	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil:
+		s.log.ErrorContext(ctx, "events cannot be stored and are given up", "calls", len(calls), "error", err)
+		return
+	}
+	s.log.WarnContext(ctx, "events not stored, will retry", "calls", len(calls), "error", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, call := range calls {
+		call.putBack(entries[n])
+		if !s.open[call] && !slices.Contains(s.ended, call) {
+			s.ended = append(s.ended, call)
+		}
+	}
+}
+
+// Call is what happens while one question is asked, in all its attempts. It implements event.Sink.
+type Call struct {
+	scribe *Scribe
+	entry  journal.Entry // without what happened
+	log    *event.Log
+	// toolsBefore is how many calls of tools there were in the turns before.
+	toolsBefore int
+
+	mu sync.Mutex
+	// tools are the calls of tools so far, changed those that are not stored as they are now.
+	tools   []journal.Tool
+	changed map[int]bool
+	// progress is what is stored.
+	progress *int
+}
+
+// maxTools is how many calls of tools are kept of one question.
+const maxTools = 500
+
+func newCall(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
+	call := &Call{entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}}
+	after := 0
+	if before != nil {
+		after, call.toolsBefore = before.log.Seq(), before.toolsBefore+len(before.tools)
+	}
+	call.log = event.NewLog(after)
+	call.log.Begin()
+	return call
+}
+
+// Emit implements event.Sink.
+func (c *Call) Emit(kind event.Type, data event.Data) {
+	at := c.log.Emit(kind, data)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch kind {
+	case event.Tool:
+		c.noteTool(at, data)
+	case event.ProgressUpdate:
+		c.noteProgress(data)
+	case event.TaskCompleted, event.ErrorOccurred:
+		c.endTools(at, kind, data)
+	}
+}
+
+// ItemID is the question that is asked.
+func (c *Call) ItemID() int64 { return c.entry.ItemID }
+
+// Again begins a later attempt.
+func (c *Call) Again() { c.log.Again() }
+
+// LongestSilence is the longest time of the last attempt, in milliseconds, in which nothing came.
+func (c *Call) LongestSilence() int { return c.log.LongestSilence() }
+
+// Close ends the call: nothing happens any more.
+func (c *Call) Close() { c.scribe.close(c) }
+
+// noteTool takes what is said of a tool's call: of the one with its id, or else of the last of its name that has not ended.
+func (c *Call) noteTool(at int, data event.Data) {
+	n := -1
+	for i := len(c.tools) - 1; i >= 0 && n < 0; i-- {
+		known := c.tools[i]
+		if data.ID != "" && known.ToolID == data.ID || data.ID == "" && known.Tool == data.Name && known.EndedMS == nil {
+			n = i
+		}
+	}
+	if n < 0 {
+		if len(c.tools) >= maxTools {
+			return
+		}
+		n = len(c.tools)
+		c.tools = append(c.tools, journal.Tool{Number: c.toolsBefore + n + 1, Tool: data.Name, ToolID: data.ID, Status: event.Started, StartedMS: at})
+	}
+	tool := &c.tools[n]
+	if tool.EndedMS != nil {
+		return
+	}
+	if data.Provider != "" {
+		tool.Provider = data.Provider
+	}
+	if data.Kind != "" {
+		tool.AssetType = data.Kind
+	}
+	if len(data.Input) > 0 {
+		tool.Input = &data.Input
+	}
+	if len(data.Output) > 0 {
+		tool.Output = &data.Output
+	}
+	if data.Progress != nil {
+		progress := min(max(*data.Progress, 0), 100)
+		tool.Progress = &progress
+	}
+	switch {
+	case data.Status == event.Failed:
+		endTool(tool, at, data.Message)
+	case data.Status == event.Completed && tool.Progress != nil && *tool.Progress < 100 && data.Progress != nil:
+		endTool(tool, at, unfinished)
+	case data.Status == event.Completed:
+		tool.Status, tool.EndedMS = event.Completed, &at
+	case data.Status == event.Generating || tool.Progress != nil:
+		tool.Status = event.Generating
+	}
+	c.changed[n] = true
+}
+
+// unfinished is the failure of a tool whose progress did not reach its end (spec/003).
+const unfinished = "Progress did not reach 100 %"
+
+// noteProgress takes progress that names no tool: it is that of the last tool that runs and makes something.
+func (c *Call) noteProgress(data event.Data) {
+	if data.Progress == nil || len(c.tools) == 0 {
+		return
+	}
+	n := len(c.tools) - 1
+	if tool := &c.tools[n]; tool.EndedMS == nil && (data.ID == "" || data.ID == tool.ToolID) {
+		progress := min(max(*data.Progress, 0), 100)
+		tool.Progress, tool.Status = &progress, event.Generating
+		c.changed[n] = true
+	}
+}
+
+// endTools ends the tools that the agent has not ended itself.
+func (c *Call) endTools(at int, kind event.Type, data event.Data) {
+	for n := range c.tools {
+		tool := &c.tools[n]
+		if tool.EndedMS != nil {
+			continue
+		}
+		switch {
+		case kind == event.ErrorOccurred:
+			endTool(tool, at, data.Message)
+		case tool.Progress != nil && *tool.Progress < 100:
+			endTool(tool, at, unfinished)
+		default:
+			tool.Status, tool.EndedMS = event.Completed, &at
+		}
+		c.changed[n] = true
+	}
+}
+
+func endTool(tool *journal.Tool, at int, reason string) {
+	tool.Status, tool.EndedMS, tool.Error = event.Failed, &at, &reason
+}
+
+// take returns what happened since the last time. A call that is open for long is in flight.
+func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
+	entry = c.entry
+	entry.Events = c.log.Take()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range c.tools {
+		if c.changed[n] {
+			entry.Tools = append(entry.Tools, c.tools[n])
+		}
+	}
+	clear(c.changed)
+	if reached, since := c.log.Progress(); isOpen && time.Since(since) >= longCall {
+		percent := journal.NotReported
+		if reached != nil {
+			percent = int(*reached)
+		}
+		if c.progress == nil || *c.progress != percent {
+			entry.Progress, c.progress = &percent, &percent
+		}
+	}
+	return entry, len(entry.Events) > 0 || len(entry.Tools) > 0 || entry.Progress != nil
+}
+
+// putBack takes back what could not be stored.
+func (c *Call) putBack(entry journal.Entry) {
+	c.log.PutBack(entry.Events)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, tool := range entry.Tools {
+		c.changed[tool.Number-c.toolsBefore-1] = true
+	}
+	if entry.Progress != nil {
+		c.progress = nil
+	}
+}

@@ -1,0 +1,333 @@
+// Calls as they happen and again afterwards: every track has the events of one call, and all run on one clock.
+(function () {
+  "use strict";
+  const root = document.getElementById("player");
+  if (!root) return;
+  const { setOffline } = window.wending;
+  const words = JSON.parse(root.dataset.words);
+  const find = (name) => root.querySelector(`[data-do="${name}"]`);
+  const play = find("play"), speed = find("speed"), toLive = find("live");
+  const scrub = root.querySelector("input[type=range]");
+  const clock = root.querySelector(".clock");
+  const seconds = (ms) => (ms / 1000).toFixed(1) + " s";
+  const element = (name, className, text) => {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+
+  // A track shows what its call had reported up to a moment. Going back begins again: events only add.
+  class Track {
+    constructor(box) {
+      this.box = box;
+      this.item = Number(box.dataset.item);
+      this.events = [];
+      this.part = (name) => box.querySelector("." + name);
+      this.reset();
+    }
+    reset() {
+      this.next = 0;
+      this.text = "";
+      this.reasoning = "";
+      this.message = "";
+      this.progress = null;
+      this.preview = null;
+      this.failure = "";
+      this.isOver = false;
+      this.spans = new Map(); // stages and tools, in the order in which they began
+      this.files = new Map();
+    }
+    add(event) {
+      if (event.type === "task_started") { // asked again, after its worker was lost
+        this.events = [];
+        this.reset();
+      }
+      this.events.push(event);
+    }
+    get end() {
+      return this.events.length ? this.events[this.events.length - 1].at_ms : 0;
+    }
+    show(at) {
+      if (this.next > 0 && this.events[this.next - 1].at_ms > at) this.reset();
+      const before = this.next;
+      while (this.next < this.events.length && this.events[this.next].at_ms <= at) this.take(this.events[this.next++]);
+      if (before !== this.next || this.spans.size) this.draw(at);
+    }
+    take(event) {
+      const data = event.data;
+      switch (event.type) {
+        case "text":
+          this.text = data.replaces ? data.text || "" : this.text + (data.text || "");
+          break;
+        case "reasoning":
+          this.reasoning += data.text || "";
+          break;
+        case "node":
+        case "tool":
+          this.span(event);
+          break;
+        case "progress_update":
+          if (data.progress !== undefined) this.progress = data.progress;
+          if (data.message) this.message = data.message;
+          break;
+        case "image_preview":
+          this.preview = data.asset_id || null;
+          break;
+        case "asset":
+          this.files.set(data.path, data);
+          break;
+        case "error_occurred":
+          this.failure = [data.code, data.message].filter(Boolean).join(": ");
+          this.finish(event.at_ms, "failed");
+          break;
+        case "retry":
+          this.text = this.reasoning = "";
+          this.progress = this.preview = null;
+          this.message = words.retry;
+          break;
+        case "task_completed":
+          this.finish(event.at_ms, "completed");
+          this.failure = "";
+          this.message = words.over;
+          this.isOver = true;
+          break;
+      }
+    }
+    // span begins or continues a stage or a tool: one with its id, or the last of its name that has not ended.
+    span(event) {
+      const data = event.data;
+      let key = event.type + " " + (data.id || data.name);
+      const known = this.spans.get(key);
+      if (known && known.end !== null && (data.status === "started" || !data.status)) key += " " + event.seq;
+      let span = this.spans.get(key);
+      if (!span) {
+        span = { kind: event.type, name: data.name, start: event.at_ms, end: null, state: "started" };
+        this.spans.set(key, span);
+      }
+      if (data.status) span.state = data.status;
+      if (data.status === "completed" || data.status === "failed") span.end = event.at_ms;
+      if (data.progress !== undefined) this.progress = data.progress;
+      if (span.end === null) this.message = data.name;
+    }
+    finish(at, state) {
+      for (const span of this.spans.values()) {
+        if (span.end === null) {
+          span.end = at;
+          span.state = state;
+        }
+      }
+    }
+    draw(at) {
+      this.part("message").textContent = this.message || (this.events.length ? words.waiting : "");
+      this.part("doing").querySelector(".count").textContent = this.progress === null ? "" : Math.round(this.progress) + "%";
+      const bar = this.box.querySelector("progress");
+      bar.hidden = this.progress === null;
+      bar.value = this.progress || 0;
+      const said = this.part("said");
+      if (said.textContent !== this.text) {
+        // Only what is new is added: a long answer is not laid out anew with each piece.
+        if (said.firstChild && this.text.startsWith(said.textContent)) said.firstChild.appendData(this.text.slice(said.textContent.length));
+        else said.textContent = this.text;
+      }
+      const thinking = this.part("thinking");
+      thinking.hidden = !this.reasoning;
+      thinking.querySelector("pre").textContent = this.reasoning;
+      const failed = this.part("failed");
+      failed.hidden = !this.failure;
+      failed.textContent = this.failure;
+      this.drawPreview();
+      this.drawFiles();
+      this.drawSpans(at);
+    }
+    drawPreview() {
+      const picture = this.part("preview");
+      if (picture.dataset.id !== (this.preview || "")) {
+        picture.dataset.id = this.preview || "";
+        picture.hidden = true;
+        if (this.preview) load(picture, this.preview);
+      }
+    }
+    drawFiles() {
+      const list = this.part("made");
+      if (list.childElementCount === this.files.size) return;
+      list.replaceChildren(...Array.from(this.files.values(), (file) => {
+        const entry = element("li");
+        if (!file.asset_id) {
+          entry.textContent = file.path;
+          return entry;
+        }
+        const link = element("a");
+        link.href = root.dataset.assets + "/" + file.asset_id;
+        if (file.kind === "image") {
+          const picture = element("img");
+          picture.alt = file.path;
+          load(picture, file.asset_id);
+          link.append(picture);
+        }
+        link.append(element("span", "", file.path));
+        entry.append(link);
+        return entry;
+      }));
+    }
+    // drawSpans draws the waterfall: each stage and tool as a bar on the common clock.
+    drawSpans(at) {
+      const box = this.part("stages");
+      box.hidden = this.spans.size === 0;
+      const whole = Math.max(duration(), 1);
+      const spans = Array.from(this.spans.values());
+      while (box.childElementCount > spans.length) box.lastElementChild.remove();
+      spans.forEach((span, n) => {
+        let row = box.children[n];
+        if (!row) {
+          row = element("div", "stage");
+          row.append(element("span", "name"), element("span", "lane"), element("span", "count"));
+          row.children[1].append(element("i"));
+          box.append(row);
+        }
+        const end = span.end === null ? at : span.end;
+        row.className = `stage is-${span.kind} is-${span.end === null ? "open" : span.state}`;
+        row.children[0].textContent = row.title = span.name;
+        const bar = row.children[1].firstElementChild;
+        bar.style.left = (100 * span.start) / whole + "%";
+        bar.style.width = Math.max((100 * (end - span.start)) / whole, 0.5) + "%";
+        row.children[2].textContent = seconds(end - span.start) + (span.state === "failed" ? " ✕" : "");
+      });
+    }
+  }
+
+  // load shows a picture once it is stored: while a call is under way that takes a moment.
+  function load(picture, id, tries = 0) {
+    picture.onload = () => { picture.hidden = false; };
+    picture.onerror = () => {
+      if (tries < 10 && (picture.dataset.id === undefined || picture.dataset.id === id)) setTimeout(() => load(picture, id, tries + 1), 1500);
+    };
+    picture.src = `${root.dataset.assets}/${id}/thumbnail${tries ? "?try=" + tries : ""}`;
+  }
+
+  const tracks = Array.from(root.querySelectorAll(".track"), (box) => new Track(box));
+  let position = 0, isPlaying = false, isLive = Boolean(root.dataset.live), lastFrame = 0, liveSince = 0;
+  function duration() {
+    return Math.max(0, ...tracks.map((track) => track.end), isLive || root.dataset.live ? liveNow() : 0);
+  }
+  // liveNow is the call's age: that of its last event, and the time since that came.
+  function liveNow() {
+    return liveSince ? performance.now() - liveSince : 0;
+  }
+  function show() {
+    for (const track of tracks) track.show(position);
+    scrub.max = Math.ceil(duration());
+    scrub.value = position;
+    scrub.setAttribute("aria-valuetext", seconds(position));
+    clock.textContent = seconds(position) + " / " + seconds(duration());
+    play.textContent = isPlaying || isLive ? words.pause : position >= duration() && duration() > 0 ? words.again : words.play;
+    if (toLive) toLive.hidden = isLive;
+    root.dataset.position = Math.round(position);
+  }
+  function seek(to) {
+    isLive = false;
+    position = Math.min(Math.max(to, 0), duration());
+    show();
+  }
+  function frame(now) {
+    const passed = lastFrame ? now - lastFrame : 0;
+    lastFrame = now;
+    if (isLive) {
+      position = duration();
+      show();
+    } else if (isPlaying) {
+      position += passed * Number(speed.value);
+      if (position >= duration()) {
+        position = duration();
+        isPlaying = false;
+      }
+      show();
+    }
+    if (isLive || isPlaying) requestAnimationFrame(frame);
+    else lastFrame = 0;
+  }
+  function start() {
+    lastFrame = 0;
+    requestAnimationFrame(frame);
+  }
+  function toggle() {
+    if (isLive) isLive = false;
+    else if (isPlaying) isPlaying = false;
+    else {
+      if (position >= duration()) position = 0;
+      isPlaying = true;
+      start();
+    }
+    show();
+  }
+  // step goes to the next moment, forwards or back, at which something happened in any track.
+  function step(direction) {
+    isPlaying = false;
+    const moments = tracks.flatMap((track) => track.events.map((event) => event.at_ms));
+    const next = direction > 0 ? Math.min(...moments.filter((at) => at > position)) : Math.max(...moments.filter((at) => at < position));
+    seek(Number.isFinite(next) ? next : direction > 0 ? duration() : 0);
+  }
+  play.addEventListener("click", toggle);
+  find("back").addEventListener("click", () => step(-1));
+  find("next").addEventListener("click", () => step(1));
+  scrub.addEventListener("input", () => seek(Number(scrub.value)));
+  if (toLive) toLive.addEventListener("click", () => {
+    isLive = true;
+    isPlaying = false;
+    start();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=range]), textarea, select")) return;
+    const isButton = event.target.matches("button, a, summary");
+    const speeds = { 1: 0, 2: 1, 3: 2, 4: 3, 5: 4 };
+    if (event.key === " " && !isButton) toggle();
+    else if (event.key === "ArrowLeft") step(-1);
+    else if (event.key === "ArrowRight") step(1);
+    else if (event.key === "Home") seek(0);
+    else if (event.key === "End") seek(duration());
+    else if (event.key in speeds) speed.selectedIndex = speeds[event.key];
+    else return;
+    event.preventDefault();
+  });
+
+  // Calls that have ended are read at once, one that is under way as it goes on.
+  const reading = tracks.filter((track) => track.box.dataset.events).map((track) => fetch(track.box.dataset.events)
+    .then((answer) => (answer.ok ? answer.json() : { items: [] }))
+    .then((answer) => answer.items.forEach((event) => track.add(event)))
+    .catch(() => {}));
+  Promise.all(reading).then(() => {
+    if (!isLive) seek(duration());
+  });
+  if (!isLive) return;
+
+  const types = ["task_started", "text", "reasoning", "node", "tool", "progress_update", "image_preview", "asset", "error_occurred", "retry", "task_completed", "other"];
+  const source = new EventSource(root.dataset.live);
+  let telling = null;
+  function tell() { // the log is text that the server writes
+    if (telling === null) telling = setTimeout(() => {
+      telling = null;
+      document.body.dispatchEvent(new CustomEvent("events"));
+    }, 2000);
+  }
+  types.forEach((type) => source.addEventListener(type, (message) => {
+    setOffline(false);
+    const event = JSON.parse(message.data);
+    const track = tracks.find((one) => one.item === event.item_id);
+    if (!track) { // the next turn of a conversation
+      location.reload();
+      return;
+    }
+    if (track.box.dataset.events) return; // of a turn that is over
+    track.add(event);
+    if (!liveSince || performance.now() - liveSince < event.at_ms || event.type === "task_started") liveSince = performance.now() - event.at_ms;
+    if (isLive && lastFrame === 0) start();
+    tell();
+  }));
+  source.addEventListener("end", () => {
+    source.close();
+    delete root.dataset.live;
+    if (isLive) location.reload();
+  });
+  source.addEventListener("error", () => setOffline(true)); // the browser reconnects by itself
+  source.addEventListener("open", () => setOffline(false));
+})();
