@@ -6,6 +6,8 @@ GOLANGCI := v2.15.0
 GOVULNCHECK := v1.8.0
 REDOCLY := 2.77.0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSITYGW := v1.8.0
+S3 := bin/versitygw-$(VERSITYGW)
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
@@ -119,6 +121,9 @@ vulnerabilities: $(SCANNER) ## Look for known vulnerabilities; needs vuln.go.dev
 $(LINTER):
 	$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI))
 
+$(S3):
+	$(call install,github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW))
+
 $(SCANNER):
 	$(call install,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK))
 
@@ -152,5 +157,5 @@ servers: ## Install PostgreSQL and Redis where that is possible
 	$(call require,servers)
 
 .PHONY: tools
-tools: ## Install what the tests need where that is possible
+tools: $(S3) ## Install what the tests need where that is possible
 	$(call require,all)

@@ -113,6 +113,16 @@ func (t Task) IsPlain() bool {
 	return len(t.Targets) == 1 && t.Targets[0].Kind == TargetURL && len(t.Variants) == 1 && t.Variants[0].PromptID == nil
 }
 
+// TypedTarget is the target whose address was typed; its zero value if there is none.
+func (t Task) TypedTarget() Target {
+	for _, target := range t.Targets {
+		if target.Kind == TargetURL {
+			return target
+		}
+	}
+	return Target{}
+}
+
 // HasTypedAgent reports whether the task calls an address that was typed.
 func (t Task) HasTypedAgent() bool {
 	return slices.ContainsFunc(t.Targets, func(target Target) bool { return target.Kind == TargetURL })

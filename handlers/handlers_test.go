@@ -40,6 +40,7 @@ import (
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/blob"
 	"wending/jobs/budget"
+	"wending/jobs/collector"
 	"wending/jobs/courier"
 	"wending/jobs/guard"
 	"wending/jobs/notify"
@@ -60,6 +61,7 @@ type site struct {
 	client  *http.Client
 	routes  []*echo.Route
 	server  *handlers.Server
+	assets  blob.Store
 	// budget is that of the site's worker.
 	budget *budget.Keeper
 	// reports counts the internal errors that were reported.
@@ -86,6 +88,9 @@ func (d *diary) String() string {
 	return d.text.String()
 }
 
+// maxAsset is how large a file may be that the sites of tests copy.
+const maxAsset = 8 << 20
+
 func newSite(t testing.TB, withWorker bool) *site {
 	t.Helper()
 	lanes := 0
@@ -109,6 +114,8 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	require.NoError(t, err)
 	files, err := blob.NewDisk(s.uploads)
 	require.NoError(t, err)
+	s.assets, err = blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
 	client := agent.NewClient(guard, "")
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(&s.told, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -119,7 +126,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	sender, err := notify.NewSender(guard, "", "")
 	require.NoError(t, err)
 	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard,
-		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files,
+		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files, Assets: s.assets,
 		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
 		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
 	require.NoError(t, err)
@@ -143,6 +150,12 @@ func newSiteWith(t testing.TB, lanes int) *site {
 		ctx, cancel := context.WithCancel(context.Background())
 		told := make(chan struct{})
 		go func() { defer close(told); messenger.Run(ctx) }()
+		fetcher := collector.NewClient(guard)
+		t.Cleanup(fetcher.Close)
+		copying := &collector.Collector{Store: s.store, Files: s.assets, Client: fetcher, Sealer: sealer, MaxBytes: maxAsset, IsOwner: true, Log: log}
+		copied := make(chan struct{})
+		go func() { defer close(copied); copying.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-copied })
 		t.Cleanup(func() { cancel(); <-told })
 		left := make(chan error, 1)
 		go func() { left <- worker.Run(ctx) }()

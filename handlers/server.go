@@ -24,6 +24,7 @@ import (
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/gallery"
 	"wending/handlers/live"
 	"wending/handlers/replay"
 	"wending/handlers/request"
@@ -59,6 +60,8 @@ type Config struct {
 	Sealer      *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk
+	// Assets are the files that agents produce.
+	Assets blob.Store
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
@@ -112,7 +115,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(monitor.New(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
-	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, Log: s.Log}
+	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
 		Sender: s.Sender, Outbox: outbox.New(s.Store.Pool()), DefaultRate: s.Defaults.RateLimit, Log: s.Log,
@@ -154,11 +157,13 @@ func (s *Server) mount(e *echo.Echo) {
 	})
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Version: s.Version, Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
-	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Version: s.Version}
+	galleries := gallery.Config{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
+	gallery.RegisterPages(compressed, galleries)
+	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	storage.Register(compressed, storage.Config{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver, Replay: replays,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver, Replay: replays, Gallery: galleries,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })

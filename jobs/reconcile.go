@@ -58,9 +58,10 @@ func (w *Worker) lead(ctx context.Context) error {
 // doChores does the chores that are not being done, each aside: they take as long as they take.
 func (w *Worker) doChores(ctx context.Context) {
 	for n, chore := range w.Chores {
-		if !w.atWork[n].CompareAndSwap(false, true) {
+		if time.Since(w.doneAt[n]) < chore.Every || !w.atWork[n].CompareAndSwap(false, true) {
 			continue
 		}
+		w.doneAt[n] = time.Now()
 		w.aside.Go(func() {
 			defer w.atWork[n].Store(false)
 			if err := w.contain(chore.Name, func() error { return chore.Do(ctx) }); err != nil && ctx.Err() == nil {

@@ -52,6 +52,8 @@ type Worker struct {
 	// isAssessing keeps ended tasks from being assessed twice at once, atWork each of the Chores.
 	isAssessing atomic.Bool
 	atWork      []atomic.Bool
+	// doneAt is when each of the Chores was last begun; only reconcile uses it.
+	doneAt []time.Time
 }
 
 // heartbeat is the result of the last successful heartbeat.
@@ -67,6 +69,8 @@ type Chore struct {
 	// Name says what is done, for the log.
 	Name string
 	Do   func(ctx context.Context) error
+	// Every is how often it is done; 0 means once a second.
+	Every time.Duration
 }
 
 // WorkerConfig is what a Worker is made from.
@@ -80,7 +84,7 @@ type WorkerConfig struct {
 	Models  *agent.Client
 	Sealer  *secret.Sealer
 	Metrics *Metrics
-	// Chores are done by one worker for all, once a second.
+	// Chores are done by one worker for all.
 	Chores []Chore
 	// Admits reports whether a launch may begin; nil means that all may.
 	Admits func(ctx context.Context, launchID uuid.UUID) (bool, error)
@@ -100,7 +104,7 @@ const drainTime = 30 * time.Second
 func NewWorker(config WorkerConfig) *Worker {
 	w := &Worker{
 		WorkerConfig: config, id: uuid.New(), leaving: make(chan struct{}), holdings: crew.NewHoldings(),
-		slots: make(chan struct{}, config.Lanes), atWork: make([]atomic.Bool, len(config.Chores)),
+		slots: make(chan struct{}, config.Lanes), atWork: make([]atomic.Bool, len(config.Chores)), doneAt: make([]time.Time, len(config.Chores)),
 	}
 	if w.Report == nil {
 		w.Report = func(error, map[string]string) {}

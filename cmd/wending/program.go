@@ -20,16 +20,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/journal"
 	"wending/db/pg"
 	"wending/handlers"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/blob"
 	"wending/jobs/budget"
+	"wending/jobs/collector"
 	"wending/jobs/courier"
 	"wending/jobs/guard"
 	"wending/jobs/notify"
 	"wending/jobs/schedules"
+	"wending/jobs/scribe"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/text"
@@ -56,6 +59,8 @@ type program struct {
 	// notifyGuard and sender are those of channels, texts what they are told in.
 	notifyGuard *guard.Guard
 	sender      *notify.Sender
+	assets      blob.Store
+	fetcher     *collector.Client
 	texts       *text.Catalogue
 	publicURL   string
 	sealer      *secret.Sealer
@@ -129,6 +134,9 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if p.texts, err = text.NewCatalogue(); err != nil {
 		return nil, err
 	}
+	if p.assets, err = s.assetFiles(); err != nil {
+		return nil, err
+	}
 	if err := p.connectAgents(e); err != nil {
 		return nil, err
 	}
@@ -179,6 +187,7 @@ func (p *program) connectAgents(e endpoints) (err error) {
 	if s.MetricsAddr != "" {
 		config.Own = append(config.Own, s.MetricsAddr)
 	}
+	config.Own = append(config.Own, s.blobAddresses()...)
 	if e.demo != nil {
 		config.Always = []string{e.demo.address()}
 		p.demoURL, p.demoModelsURL = e.demo.url(), e.demo.modelsURL()
@@ -192,6 +201,12 @@ func (p *program) connectAgents(e endpoints) (err error) {
 		return fmt.Errorf("MODEL_API_ALLOWLIST: %w", err)
 	}
 	p.models = agent.NewClient(p.modelGuard, "")
+	config.Allowlist = s.AssetList
+	assets, err := guard.New(config)
+	if err != nil {
+		return fmt.Errorf("ASSET_ALLOWLIST: %w", err)
+	}
+	p.fetcher = collector.NewClient(assets)
 	config.Allowlist, config.Always = s.NotifyList, nil
 	if p.notifyGuard, err = guard.New(config); err != nil {
 		return fmt.Errorf("NOTIFY_ALLOWLIST: %w", err)
@@ -209,6 +224,9 @@ func (p *program) close() {
 	}
 	if p.sender != nil {
 		p.sender.Close()
+	}
+	if p.fetcher != nil {
+		p.fetcher.Close()
 	}
 	if p.queue != nil {
 		_ = p.queue.Close()
@@ -241,8 +259,11 @@ func (p *program) work(ctx context.Context) error {
 	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, PublicURL: p.publicURL, Texts: p.texts, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}
 	keeper := &budget.Keeper{Store: p.store, Tasks: rates, Month: p.settings.MonthCost, Log: p.log}
+	events := scribe.Keeper{Journal: journal.New(p.store), Keep: time.Duration(p.settings.EventDays) * 24 * time.Hour}
+	files := collector.Keeper{Store: p.store, Files: p.assets, Keep: events.Keep, Log: p.log}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: keeper.Admits, Chores: []jobs.Chore{
+			{Name: "end lost calls of tools", Do: events.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour}, {Name: "tidy up the files", Do: files.Sweep, Every: time.Hour},
 			{Name: "watch the budgets", Do: keeper.Watch},
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
@@ -255,6 +276,14 @@ func (p *program) work(ctx context.Context) error {
 	return group.Wait()
 }
 
+// collect copies the files that agents produce, until ctx ends. isOwner reports that this process decides where they are kept.
+func (p *program) collect(ctx context.Context, isOwner bool) {
+	copying := &collector.Collector{
+		Store: p.store, Files: p.assets, Client: p.fetcher, Sealer: p.sealer, MaxBytes: p.settings.AssetBytes, IsOwner: isOwner, Log: p.log,
+	}
+	copying.Run(ctx)
+}
+
 // serve answers requests until ctx ends, then lets those in flight finish.
 func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	files, err := blob.NewDisk(filepath.Join(p.settings.DataDir, "uploads"))
@@ -263,7 +292,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
-		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files,
+		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
 		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.hosts(),
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
 	})
@@ -271,6 +300,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	group.Go(func() error { return server.Run(ctx) })
+	group.Go(func() error { p.collect(ctx, true); return nil })
 	_, _ = fmt.Fprintf(stdout, "wending: http://%s\n", p.listener.Addr())
 	group.Go(func() error { return serveUntil(ctx, p.listener, server) })
 	return group.Wait()

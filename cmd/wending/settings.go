@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 
+	"wending/jobs/blob"
 	"wending/jobs/tasks"
 )
 
@@ -28,6 +30,11 @@ type Settings struct {
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
 	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Where saved models may be, written as the agents' allowlist ($MODEL_API_ALLOWLIST)."`
 	NotifyList   string `name:"notify-allowlist" from:"NOTIFY_ALLOWLIST" help:"Where channels may be, written as the agents' allowlist ($NOTIFY_ALLOWLIST)."`
+	AssetList    string `name:"asset-allowlist" from:"ASSET_ALLOWLIST" help:"Where files that agents produce are fetched from, written as the agents' allowlist ($ASSET_ALLOWLIST)."`
+	AssetBytes   int64  `name:"asset-max-bytes" from:"ASSET_MAX_BYTES" default:"104857600" help:"How large a file that an agent produces may be ($ASSET_MAX_BYTES)."`
+	BlobURL      string `name:"blob-url" from:"BLOB_URL" help:"Where those files are kept: file:///folder, or s3://bucket/prefix?endpoint=https://host&region=name; if unset, in the data folder ($BLOB_URL)."`
+	S3KeyID      string `name:"s3-access-key-id" from:"S3_ACCESS_KEY_ID" help:"Key for BLOB_URL ($S3_ACCESS_KEY_ID)."`
+	S3Secret     string `name:"s3-secret-access-key" from:"S3_SECRET_ACCESS_KEY" help:"Its secret ($S3_SECRET_ACCESS_KEY)."`
 	PublicURL    string `name:"public-url" from:"PUBLIC_URL" help:"Where people find the site, for the links in messages ($PUBLIC_URL)."`
 	SMTPURL      string `name:"smtp-url" from:"SMTP_URL" help:"Who takes e-mails: smtp:// or smtps://user:password@host:port ($SMTP_URL)."`
 	SMTPFrom     string `name:"smtp-from" from:"SMTP_FROM" help:"The sender of e-mails ($SMTP_FROM)."`
@@ -38,6 +45,7 @@ type Settings struct {
 	MonthCost    string `name:"max-cost-per-month" from:"MAX_COST_PER_MONTH" help:"What the tasks of a month (Beijing) may cost, a number that holds in each currency: launches are stopped when it is reached ($MAX_COST_PER_MONTH)."`
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	UploadDays   int    `name:"upload-retention-days" from:"UPLOAD_RETENTION_DAYS" default:"0" help:"Days that tasks keep their uploaded files after their end; the questions always stay; 0 keeps everything ($UPLOAD_RETENTION_DAYS)."`
+	EventDays    int    `name:"event-retention-days" from:"EVENT_RETENTION_DAYS" default:"30" help:"Days that what agents reported during calls, and previews, are kept after a task's end; 0 keeps everything ($EVENT_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
 	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although there are no accounts, with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
@@ -70,10 +78,14 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"MAX_ACTIVE_TASKS", s.MaxActive, 0, 10_000},
 		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},
 		{"UPLOAD_RETENTION_DAYS", s.UploadDays, 0, 36500},
+		{"EVENT_RETENTION_DAYS", s.EventDays, 0, 36500},
 	} {
 		if number.is < number.least || number.is > number.most {
 			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least, number.most)
 		}
+	}
+	if s.AssetBytes < 1 {
+		return tasks.Settings{}, fmt.Errorf("ASSET_MAX_BYTES is %d, but must be at least 1", s.AssetBytes)
 	}
 	if _, err := tasks.ParseRate(s.RateLimit); err != nil {
 		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)
@@ -88,6 +100,36 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,
 		Concurrency: min(s.Concurrency, 64), UseStream: s.AgentStream, RateLimit: s.RateLimit,
 	}, nil
+}
+
+// assetFiles returns where the files that agents produce are kept.
+func (s Settings) assetFiles() (blob.Store, error) {
+	address := s.BlobURL
+	if address == "" {
+		folder, err := filepath.Abs(filepath.Join(s.DataDir, "assets"))
+		if err != nil {
+			return nil, err
+		}
+		address = (&url.URL{Scheme: "file", Path: folder}).String()
+	}
+	files, err := blob.Open(address, blob.Credentials{AccessKeyID: s.S3KeyID, SecretAccessKey: s.S3Secret})
+	if err != nil {
+		return nil, fmt.Errorf("BLOB_URL: %w", err)
+	}
+	return files, nil
+}
+
+// blobAddresses are the host:port of the service that keeps those files, if one does.
+func (s Settings) blobAddresses() []string {
+	u, err := url.Parse(s.BlobURL)
+	if err != nil || u.Scheme != "s3" {
+		return nil
+	}
+	endpoint, err := url.Parse(u.Query().Get("endpoint"))
+	if err != nil || endpoint.Port() == "" {
+		return nil // a public service, at the usual port
+	}
+	return []string{endpoint.Host}
 }
 
 // publicURL checks PUBLIC_URL and returns it without a slash at its end.

@@ -25,6 +25,7 @@ func (workerCommand) Run(ctx context.Context, s *Settings, log *slog.Logger) err
 	defer p.close()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.work(ctx) })
+	group.Go(func() error { p.collect(ctx, false); return nil })
 	if s.MetricsAddr != "" {
 		listener, err := net.Listen("tcp", s.MetricsAddr)
 		if err != nil {

@@ -90,6 +90,19 @@ func deleteRuns(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, includeCurre
 	}
 }
 
+// deleteEvents removes what agents reported, in steps as deleteRuns does; its few tools go with the task.
+func deleteEvents(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
+	const step = `
+		DELETE FROM run_events
+		WHERE (unit_id, epoch, first_seq) IN (SELECT unit_id, epoch, first_seq FROM run_events WHERE task_id = $1 LIMIT 5000)`
+	for {
+		result, err := tx.ExecContext(ctx, step, taskID)
+		if n, err := pg.Affected("delete events", result, err); err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
 // DeleteTask removes a task and all its data. It returns ErrConflict if a launch is active and must be stopped first.
 func (h History) DeleteTask(ctx context.Context, id uuid.UUID) error {
 	const lock = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`
@@ -110,6 +123,9 @@ func (h History) DeleteTask(ctx context.Context, id uuid.UUID) error {
 			return err
 		}
 		if _, err := deleteUnits(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := deleteEvents(ctx, tx, id); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM evaluation_tasks WHERE id = $1`, id); err != nil {

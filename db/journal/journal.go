@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/asset"
 	"wending/db/pg"
 	"wending/jobs/event"
 )
@@ -34,6 +35,8 @@ type Entry struct {
 	Progress *int
 	// Tools are the tools whose calls have changed.
 	Tools []Tool
+	// Assets are the files that were told of.
+	Assets []asset.Found
 }
 
 // NotReported is the progress of a call whose agent reports none.
@@ -99,6 +102,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 	var parts pq.ByteaArray
 	var progressing, progressEpochs, progress pq.Int64Array
 	var tools toolRows
+	var assets []asset.Found
 	for _, entry := range entries {
 		if len(entry.Events) > 0 {
 			part, err := event.Pack(entry.Events)
@@ -112,6 +116,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 			progressing, progressEpochs, progress = append(progressing, entry.UnitID), append(progressEpochs, int64(entry.Epoch)), append(progress, int64(*entry.Progress))
 		}
 		tools.add(entry)
+		assets = append(assets, entry.Assets...)
 	}
 	return j.db.InTx(ctx, "store events", func(tx *sqlx.Tx) error {
 		if len(units) > 0 {
@@ -124,8 +129,8 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 				return pg.Classify("note the progress of calls", err)
 			}
 		}
-		if len(tools.units) == 0 {
-			return nil
+		if err := asset.Insert(ctx, tx, assets); err != nil || len(tools.units) == 0 {
+			return err
 		}
 		_, err := tx.ExecContext(ctx, noteTools, tools.units, tools.epochs, tools.items, tools.numbers, tools.tasks, tools.tools, tools.ids, tools.providers,
 			tools.assetTypes, tools.statuses, pq.Array(tools.progress), tools.inputs, tools.outputs, tools.errors, tools.started, pq.Array(tools.ended))
@@ -301,8 +306,11 @@ func (j Journal) CloseLost(ctx context.Context) error {
 	return pg.Classify("end the calls of tools that were lost", err)
 }
 
-// Prune removes the events of one task that ended longer ago than keep. found is false if no such task is left.
+// Prune removes the events of one task that ended longer ago than keep; 0 keeps everything. found is false if no such task is left.
 func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err error) {
+	if keep == 0 {
+		return false, nil
+	}
 	const find = `
 		SELECT t.id FROM evaluation_tasks t
 		WHERE t.completed_at < now() - $1 * interval '1 second'

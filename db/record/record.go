@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/asset"
 	"wending/db/pg"
 )
 
@@ -47,6 +48,8 @@ type Result struct {
 	Turn *Turn
 	// Evaluations are what the task's evaluators say of the answer; none of one that failed.
 	Evaluations []db.Evaluation
+	// Assets are files that the agent has told of and that are not known to be stored.
+	Assets []asset.New
 	// Passed and Score sum them up.
 	Passed *bool
 	Score  *float64
@@ -219,8 +222,8 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 		"passed": pq.Array(passed), "scores": pq.Array(scores),
 	}
 	switch {
-	case ofTurns.any || ofTurns.hasJudges:
-		stored, err = r.recordTurns(ctx, results, judged, ofTurns, arguments)
+	case ofTurns.any || ofTurns.hasJudges || hasAssets(results):
+		stored, err = r.recordTurns(ctx, taskID, results, judged, ofTurns, arguments)
 	case len(judged.units) > 0:
 		judged.bind(arguments)
 		err = pg.SelectNamed(ctx, r.db, &stored, recordJudged, arguments)
@@ -242,7 +245,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 
 // recordTurns stores a batch that has turns, with those that are not reached any more, or answers for judges, whose units it
 // makes.
-func (r Recorder) recordTurns(ctx context.Context, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
+func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
 	judged.bind(arguments)
 	turns.bind(arguments)
 	err = r.db.InTx(ctx, "record turns", func(tx *sqlx.Tx) error {
@@ -261,12 +264,30 @@ func (r Recorder) recordTurns(ctx context.Context, results []Result, judged verd
 				return pg.Classify("make the judges' units", err)
 			}
 		}
-		if len(ended) == 0 {
-			return nil
+		if err := asset.Insert(ctx, tx, assetsOf(taskID, results, stored)); err != nil || len(ended) == 0 {
+			return err
 		}
 		return db.EndOpenTurns(ctx, tx, ended, "", "")
 	})
 	return stored, err
+}
+
+func hasAssets(results []Result) bool {
+	return slices.ContainsFunc(results, func(result Result) bool { return len(result.Assets) > 0 })
+}
+
+// assetsOf are the files of the results that were stored.
+func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []asset.Found) {
+	for _, result := range results {
+		if !slices.Contains(stored, result.Unit.ID) {
+			continue
+		}
+		source := asset.Source{TaskID: taskID, UnitID: result.Unit.ID, Epoch: result.Unit.Epoch, ItemID: result.Unit.Item.ID, Target: result.Unit.Target}
+		for _, one := range result.Assets {
+			found = append(found, asset.Found{Source: source, New: one})
+		}
+	}
+	return found
 }
 
 // askJudges makes the units of judges for the answers of units ($1) to items ($2).

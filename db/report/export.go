@@ -32,6 +32,7 @@ type Likeness struct {
 // Run is one run of a row.
 type Run struct {
 	RunIndex int
+	ID       int64
 	// UnitID and LaunchID made the run.
 	UnitID   int64
 	LaunchID uuid.UUID
@@ -47,7 +48,7 @@ type Run struct {
 }
 
 const readExport = `
-	SELECT ` + db.ItemColumns + `, v.number AS variant, r.run_index, r.unit_id, r.launch_id, r.status,
+	SELECT ` + db.ItemColumns + `, v.number AS variant, r.id AS run_id, r.run_index, r.unit_id, r.launch_id, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
@@ -65,6 +66,7 @@ type exportLine struct {
 	db.Item
 	Variant int `db:"variant"`
 	Likeness
+	RunID        *int64        `db:"run_id"`
 	RunIndex     *int          `db:"run_index"`
 	UnitID       *int64        `db:"unit_id"`
 	LaunchID     *uuid.UUID    `db:"launch_id"`
@@ -80,7 +82,7 @@ type exportLine struct {
 
 func (l exportLine) run() Run {
 	return Run{
-		RunIndex: *l.RunIndex, UnitID: *l.UnitID, LaunchID: *l.LaunchID, Status: *l.Status, Response: l.Response, Exact: l.Exact,
+		ID: *l.RunID, RunIndex: *l.RunIndex, UnitID: *l.UnitID, LaunchID: *l.LaunchID, Status: *l.Status, Response: l.Response, Exact: l.Exact,
 		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage, Usage: l.Usage, Evaluations: l.Evaluations,
 	}
 }

@@ -39,6 +39,9 @@ type VariantStatistics struct {
 	LatencyP99      *float64 `db:"latency_p99_ms" json:"latency_p99_ms" example:"4210"`
 	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Over streamed answers" example:"210"`
 	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of output tokens / (latency − first token)" example:"48.2"`
+	// LongestSilenceP50MS and LongestSilenceMaxMS are of the longest time of each call in which nothing came.
+	LongestSilenceP50MS *float64 `db:"longest_silence_p50_ms" json:"longest_silence_p50_ms" doc:"Of the longest time of each call in which nothing came: the median" example:"850"`
+	LongestSilenceMaxMS *int     `db:"longest_silence_max_ms" json:"longest_silence_max_ms" doc:"And the maximum" example:"4200"`
 
 	InputTokens     *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over the runs that tell theirs; null if none does" example:"60000"`
 	OutputTokens    *int64  `db:"output_tokens" json:"output_tokens" example:"17500"`
@@ -56,7 +59,7 @@ const readVariantStatistics = `
 		t.total_items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.succeeded, 0) / nullif(t.total_items * t.runs_per_item, 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, q.agreement_se, q.consensus, q.distinct_mean, q.similarity,
-		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second,
+		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
 		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost
 	FROM evaluation_tasks t
@@ -74,6 +77,8 @@ const readVariantStatistics = `
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS first_token_p50_ms,
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY output_tokens * 1000.0 / nullif(latency_ms - first_token_ms, 0))
 				FILTER (WHERE status = 'SUCCEEDED' AND latency_ms > first_token_ms) AS tokens_per_second,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_p50_ms,
+			max(longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_max_ms,
 			sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(reasoning_tokens) AS reasoning_tokens,
 			sum(total_tokens) AS total_tokens,
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,

@@ -16,6 +16,7 @@ import (
 	shelf "wending/handlers/api/library"
 	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/gallery"
 	"wending/handlers/live"
 	"wending/handlers/replay"
 	"wending/handlers/request"
@@ -38,6 +39,7 @@ type Config struct {
 	Check    form.Check
 	Archiver *archive.Archiver
 	Replay   replay.Config
+	Gallery  gallery.Config
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	// Failed logs and reports an internal error.
@@ -68,6 +70,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerComparison(whole)
 	h.registerStreams(stream)
 	replay.RegisterAPI(whole, stream, h.Replay)
+	gallery.RegisterAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	shelf.Register(whole, stream, shelf.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has

@@ -3,30 +3,21 @@ package api
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
-	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/db/monitor"
 	"wending/db/report"
-	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/live"
-	"wending/handlers/reading"
+	"wending/handlers/reports"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/beijing"
 	"wending/jobs/export"
-	"wending/jobs/stability"
-	"wending/jobs/tasks"
-	"wending/views/text"
 )
 
 const (
@@ -35,14 +26,6 @@ const (
 	// reconnectAfter is how long a browser waits before it connects again.
 	reconnectAfter = 2 * time.Second
 )
-
-// Content types of the reports.
-var exportTypes = map[string]string{
-	"csv":   "text/csv; charset=utf-8",
-	"xlsx":  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-	"jsonl": "application/x-ndjson; charset=utf-8",
-	"html":  "text/html; charset=utf-8",
-}
 
 func (h *handler) registerStreams(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
@@ -57,11 +40,11 @@ func (h *handler) registerStreams(api huma.API) {
 		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
 		Responses: map[string]*huma.Response{"200": rest.Download("The report", map[string]string{
-			exportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
+			reports.Types["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
 				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
-			exportTypes["xlsx"]: "",
-			exportTypes["html"]: "<!DOCTYPE html>…",
-			exportTypes["jsonl"]: `{"question_id":"q1","question":"中国的首都是哪里？","standard_answer":"北京","system_prompt":null,"user_context":null,"runs":[` +
+			reports.Types["xlsx"]: "",
+			reports.Types["html"]: "<!DOCTYPE html>…",
+			reports.Types["jsonl"]: `{"question_id":"q1","question":"中国的首都是哪里？","standard_answer":"北京","system_prompt":null,"user_context":null,"runs":[` +
 				`{"variant":1,"run_index":1,"output":"北京","status":"SUCCEEDED","latency_ms":812,"error_code":null,"error_message":null}],` +
 				`"created_at":"2026-11-21T22:50:00+08:00","completed_at":"2026-11-21T22:55:08+08:00"}`,
 		})},
@@ -108,96 +91,21 @@ type exportInput struct {
 	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the columns of error codes"`
 }
 
-// reportWriter is a report being written, in any format.
-type reportWriter interface {
-	Write(export.Item) error
-	Close() error
-}
-
 // exportResults streams a task's report. It is written while the database is read.
 func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.StreamResponse, error) {
 	task, err := h.resultsTask(ctx, input.TaskID, false)
 	if err != nil {
 		return nil, err
 	}
-	if input.Format == "html" {
-		return h.exportDocument(ctx, task)
-	}
-	statistics, err := h.Store.TaskStatistics(ctx, task)
+	write, err := reports.New(h.Store).Prepare(ctx, task, input.Format, input.IncludeErrors)
 	if err != nil {
 		return nil, err
-	}
-	reviews, err := h.reviewsByQuestion(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	head := newReport(task, statistics, input.IncludeErrors)
-	head.HasReviews = len(reviews) > 0
-	var lines []string // the report in a few lines, for the first sheet
-	if input.Format == "xlsx" {
-		numbers, err := reading.New(h.Store).Summary(ctx, task)
-		if err != nil {
-			return nil, err
-		}
-		lines = numbers.Lines(request.From(ctx).Locale)
 	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
-		header.Set("Content-Type", exportTypes[input.Format])
+		header.Set("Content-Type", reports.Types[input.Format])
 		header.Set("Content-Disposition", export.ContentDisposition(task.Name, input.Format))
-		c.Response().WriteHeader(http.StatusOK)
-		stream := live.NewStream(c.Response())
-		writer, err := newWriter(stream, input.Format, head, func() export.Texts {
-			return exportTexts(request.From(ctx.Context()).Locale, task, head, statistics, lines)
-		})
-		if err != nil {
-			return err
-		}
-		stream.Flush()
-		var limit *int
-		if input.Format == "xlsx" {
-			most := export.MaxCellText
-			limit = &most
-		}
-		number, last := 0, ""
-		err = report.New(h.Store).EachRow(ctx.Context(), task.ID, limit, func(row report.Row) error {
-			item, err := exportItem(task, row)
-			if err != nil {
-				return err
-			}
-			if number == 0 || item.QuestionID != last {
-				number, last = number+1, item.QuestionID
-			}
-			item.Number = number
-			for _, one := range reviews[item.QuestionID] {
-				if one.Variant == item.Variant {
-					item.Reviews = append(item.Reviews, one)
-				}
-			}
-			return writer.Write(item)
-		})
-		if err != nil {
-			return err
-		}
-		if err := writer.Close(); err != nil {
-			return err
-		}
-		return stream.Err()
-	}), nil
-}
-
-// exportDocument streams a task's report as one file for a browser.
-func (h *handler) exportDocument(ctx context.Context, task db.Task) (*huma.StreamResponse, error) {
-	write, err := reading.New(h.Store).Document(ctx, task)
-	if err != nil {
-		return nil, err
-	}
-	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		c := humaecho.Unwrap(ctx)
-		header := c.Response().Header()
-		header.Set("Content-Type", exportTypes["html"])
-		header.Set("Content-Disposition", export.ContentDisposition(task.Name, "html"))
 		c.Response().WriteHeader(http.StatusOK)
 		stream := live.NewStream(c.Response())
 		if err := write(ctx.Context(), stream); err != nil {
@@ -205,161 +113,6 @@ func (h *handler) exportDocument(ctx context.Context, task db.Task) (*huma.Strea
 		}
 		return stream.Err()
 	}), nil
-}
-
-func newWriter(w io.Writer, format string, report export.Report, texts func() export.Texts) (reportWriter, error) {
-	switch format {
-	case "xlsx":
-		return export.NewXLSX(w, report, texts())
-	case "jsonl":
-		return export.NewJSONL(w, report), nil
-	}
-	return export.NewCSV(w, report)
-}
-
-func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) export.Report {
-	report := export.Report{
-		TaskName: task.Name, AgentURL: typed(task).URL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
-		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
-		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
-	}
-	if !task.IsPlain() || len(task.Evaluators) > 0 {
-		report.Variants, report.Evaluators = exportVariants(task), exportEvaluators(task.Evaluators)
-	}
-	if model := typed(task).Model; model != nil {
-		report.AgentModel = *model
-	}
-	return report
-}
-
-// exportVariants are the variants of a task that compares some.
-func exportVariants(task db.Task) []export.Variant {
-	list := make([]export.Variant, len(task.Variants))
-	for n, variant := range task.Variants {
-		target := task.Targets[variant.Target-1]
-		list[n] = export.Variant{Number: variant.Number, Name: variant.Name, Target: target.Name}
-		if target.Kind == db.TargetURL {
-			list[n].Target = target.URL
-		}
-		if target.Currency != nil {
-			list[n].Currency = *target.Currency
-		}
-		if variant.PromptVersion != nil {
-			list[n].Prompt, _, _ = strings.Cut(variant.Name, " × ")
-		}
-	}
-	return list
-}
-
-// exportEvaluators lists a task's evaluators. Where two are versions of the same one, their columns name the version.
-func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
-	counts := map[string]int{}
-	for _, one := range evaluators {
-		counts[one.Name]++
-	}
-	list := make([]export.Evaluator, len(evaluators))
-	for n, one := range evaluators {
-		list[n] = export.Evaluator{Number: one.Number, Column: one.Name}
-		if counts[one.Name] > 1 {
-			list[n].Column += " v" + strconv.Itoa(one.Version)
-		}
-	}
-	return list
-}
-
-// exportTexts are the information page of a workbook and the names of its sheets.
-func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics, lines []string) export.Texts {
-	shown := func(t *time.Time) string {
-		if t == nil {
-			return ""
-		}
-		return beijing.RFC3339(*t)
-	}
-	texts := export.Texts{
-		Info: [][2]string{
-			{locale.Text("export.info.name"), report.TaskName},
-			{locale.Text("export.info.url"), report.AgentURL},
-			{locale.Text("export.info.model"), report.AgentModel},
-			{locale.Text("export.info.runs"), strconv.Itoa(report.RunsPerItem)},
-			{locale.Text("export.info.items"), strconv.Itoa(report.Items)},
-			{locale.Text("export.info.succeeded"), strconv.Itoa(report.Succeeded)},
-			{locale.Text("export.info.failed"), strconv.Itoa(report.Failed)},
-			{locale.Text("export.info.stopped"), strconv.Itoa(report.Stopped)},
-			{locale.Text("export.info.agreement"), text.Percent(statistics.Agreement)},
-			{locale.Text("export.info.levels"), levelCounts(locale, statistics)},
-			{locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
-			{locale.Text("export.info.created"), beijing.RFC3339(task.CreatedAt)},
-			{locale.Text("export.info.started"), shown(task.StartedAt)},
-			{locale.Text("export.info.completed"), shown(task.CompletedAt)},
-			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
-		},
-		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
-		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), CutMark: locale.Text("export.cut"),
-	}
-	for n, line := range lines {
-		title := ""
-		if n == 0 {
-			title = locale.Text("summary.crumb")
-		}
-		texts.Info = append(texts.Info, [2]string{title, line})
-	}
-	return texts
-}
-
-// reviewsByQuestion are a task's reviews by the id of their question.
-func (h *handler) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[string][]export.Review, error) {
-	found, err := review.New(h.Store).List(ctx, taskID, "", "")
-	if err != nil {
-		return nil, err
-	}
-	reviews := map[string][]export.Review{}
-	for _, r := range found {
-		reviews[r.QuestionID] = append(reviews[r.QuestionID], export.Review{
-			Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: string(r.Verdict), Note: r.Note, Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: r.CreatedAt,
-		})
-	}
-	return reviews, nil
-}
-
-// levelCounts lists how many questions have each level.
-func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
-	var parts []string
-	for _, level := range stability.Levels {
-		if count := statistics.Levels[string(level)]; count > 0 {
-			parts = append(parts, locale.Text("level."+string(level))+" "+strconv.Itoa(count))
-		}
-	}
-	return strings.Join(parts, " · ")
-}
-
-func exportItem(task db.Task, row report.Row) (export.Item, error) {
-	if len(row.Variables) != len(task.VariableNames) {
-		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables), len(task.VariableNames))
-	}
-	item := export.Item{
-		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
-		Variables: row.Variables, Series: row.Series, Turn: row.Turn,
-		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers},
-	}
-	if row.Level != nil {
-		item.Level, item.Letters = string(*row.Level), *row.Letters
-	}
-	for _, run := range row.Runs {
-		session := ""
-		if row.Turn != nil {
-			session = tasks.SessionID(run.LaunchID, run.UnitID)
-		}
-		item.Runs = append(item.Runs, export.Run{
-			Index: run.RunIndex, SessionID: session, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
-			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
-			Usage: export.Usage{
-				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
-				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
-			},
-			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators),
-		})
-	}
-	return item, nil
 }
 
 // progressEvent is the data of the event "progress" (spec/000 5.2, and more).

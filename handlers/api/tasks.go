@@ -85,19 +85,9 @@ type detail struct {
 	Statistics      db.TaskStatistics `json:"statistics"`
 }
 
-// typed is the target that was typed as an address; the zero value if there is none.
-func typed(task db.Task) db.Target {
-	for _, target := range task.Targets {
-		if target.Kind == db.TargetURL {
-			return target
-		}
-	}
-	return db.Target{}
-}
-
 // ShownURL is a task's typed address as users see it: of its query, in which keys are often written, only that it has one.
 func ShownURL(task db.Task) string {
-	target := typed(task)
+	target := task.TypedTarget()
 	if target.SealedQuery != nil {
 		return target.URL + "?…"
 	}
@@ -105,7 +95,7 @@ func ShownURL(task db.Task) string {
 }
 
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
-	target := typed(task)
+	target := task.TypedTarget()
 	return detail{
 		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
 		AgentURL: ShownURL(task), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,

@@ -56,7 +56,8 @@ func (s Staging) Put(ctx context.Context, browser string, file tasks.File) (toke
 		return "", err
 	}
 	token = rand.Text()
-	return token, s.Files.Put(ctx, keyOf(browser, token), append(append(head, '\n'), file.Content...))
+	content := append(append(head, '\n'), file.Content...)
+	return token, s.Files.Put(ctx, keyOf(browser, token), bytes.NewReader(content), int64(len(content)))
 }
 
 // Get returns the file of a browser's token; nil if it has expired.

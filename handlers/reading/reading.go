@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/asset"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/jobs/stability"
@@ -21,10 +22,11 @@ import (
 type Reader struct {
 	store  *db.Store
 	report report.Report
+	assets asset.Assets
 }
 
 // New returns a reader of a store.
-func New(store *db.Store) Reader { return Reader{store, report.New(store)} }
+func New(store *db.Store) Reader { return Reader{store, report.New(store), asset.OfStore(store)} }
 
 // Reviews are people's verdicts on a task.
 type Reviews struct {
@@ -89,6 +91,10 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
+	produced, err := r.assets.OfRuns(ctx, task.ID, ids)
+	if err != nil {
+		return nil, err
+	}
 	byID := make(map[int64]results.Card, len(items))
 	for _, item := range items {
 		card := newCard(item, task.WithMissing(runsOf[item.ID]), questions[item.ID].Number)
@@ -99,7 +105,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 			}
 		}
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
-		card.Withdrawn = reviews.Withdrawn[item.QuestionID]
+		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
 		// Not before the new runs are compared.
 		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry

@@ -56,8 +56,8 @@ type runPath struct {
 	RunID  string `path:"run_id" doc:"Id of the run" example:"4711"`
 }
 
-// item is an event in a response.
-type item struct {
+// runEvent is an event in a response.
+type runEvent struct {
 	Seq  int        `json:"seq" doc:"Counts the events of a unit" example:"7"`
 	AtMS int        `json:"at_ms" doc:"Milliseconds since the call's start" example:"1250"`
 	Type event.Type `json:"type" enum:"task_started,text,reasoning,node,tool,progress_update,image_preview,asset,error_occurred,retry,task_completed,other" example:"text"`
@@ -65,13 +65,13 @@ type item struct {
 	Data json.RawMessage `json:"data" doc:"What the event says; which members there are depends on the type" example:"{\"text\":\"巴黎\"}"`
 }
 
-func newItem(e event.Event) (item, error) {
+func newItem(e event.Event) (runEvent, error) {
 	data, err := json.Marshal(e.Data)
-	return item{e.Seq, e.AtMS, e.Type, data}, err
+	return runEvent{e.Seq, e.AtMS, e.Type, data}, err
 }
 
-// tool is a tool's call in a response.
-type tool struct {
+// toolExecution is a tool's call in a response.
+type toolExecution struct {
 	ToolID    string           `json:"tool_id" doc:"By which the agent tells its calls apart; may be empty"`
 	Tool      string           `json:"tool" example:"image_generation"`
 	Provider  string           `json:"provider"`
@@ -85,16 +85,16 @@ type tool struct {
 	EndedMS   *int             `json:"ended_ms" doc:"null if it has not ended"`
 }
 
-func newTool(t journal.Tool) tool {
-	return tool{
+func newTool(t journal.Tool) toolExecution {
+	return toolExecution{
 		ToolID: t.ToolID, Tool: t.Tool, Provider: t.Provider, AssetType: t.AssetType, Status: t.Status, Progress: t.Progress, Input: t.Input, Output: t.Output,
 		Error: t.Error, StartedMS: t.StartedMS, EndedMS: t.EndedMS,
 	}
 }
 
 type eventsBody struct {
-	Items          []item `json:"items"`
-	ToolExecutions []tool `json:"tool_executions" doc:"The calls of tools, in the order in which they began"`
+	Items          []runEvent      `json:"items"`
+	ToolExecutions []toolExecution `json:"tool_executions" doc:"The calls of tools, in the order in which they began"`
 }
 
 type eventsOutput struct{ Body eventsBody }
@@ -149,7 +149,7 @@ func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, err
 	if err != nil {
 		return nil, err
 	}
-	output := &eventsOutput{eventsBody{Items: make([]item, len(events)), ToolExecutions: []tool{}}}
+	output := &eventsOutput{eventsBody{Items: make([]runEvent, len(events)), ToolExecutions: []toolExecution{}}}
 	for n, one := range events {
 		if output.Body.Items[n], err = newItem(one); err != nil {
 			return nil, err
@@ -165,7 +165,7 @@ func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, err
 
 // unitEvent is the data of an event of a unit's stream.
 type unitEvent struct {
-	item
+	runEvent
 	ItemID int64 `json:"item_id" doc:"Of a conversation: which turn's" example:"12"`
 }
 

@@ -17,6 +17,7 @@ import (
 	"wending/db"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
+	"wending/handlers/reports"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/archive"
@@ -78,7 +79,7 @@ func RegisterAPI(api huma.API, config Config) {
 	h := &handler{config}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks", Summary: "Download a task with its results",
-		Description: "A ZIP file: settings without secrets, questions, current runs with their evaluations. Another installation imports it.",
+		Description: "A ZIP file: settings without secrets, questions, current runs with their evaluations, the report in every format, and the files that agents produced. Another installation imports it, without those files.",
 		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED"}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
 	}, h.get)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -101,12 +102,20 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 	if task.Status.IsActive() {
 		return nil, fault.New("TASK_NOT_FINISHED")
 	}
+	var parts []archive.Part
+	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
+		write, err := reports.New(h.Archiver.Store).Prepare(ctx, task, format, true)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, archive.Part{Name: "report." + format, Write: write})
+	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		response := humaecho.Unwrap(ctx).Response()
 		response.Header().Set("Content-Type", "application/zip")
 		response.Header().Set("Content-Disposition", export.ContentDisposition(task.Name, "zip"))
 		response.WriteHeader(http.StatusOK)
-		return h.Archiver.Write(ctx.Context(), task, response)
+		return h.Archiver.Write(ctx.Context(), task, response, parts)
 	}), nil
 }
 

@@ -81,7 +81,7 @@ func (p *Pages) showReport(c echo.Context) error {
 // renderReport renders a page with answers; leave gives the request's place back once the page is made.
 func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave func(), page func(ui.Frame) templ.Component, more ...ui.Crumb) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, append([]ui.Crumb{{Text: pages.Locale(c).Text("results.crumb")}}, more...)...)...)
-	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"review.js", "report.js"}
+	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"}, []string{"review.js", "report.js"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error { return pages.Render(c, http.StatusOK, page(frame)) }, leave)
 }
 

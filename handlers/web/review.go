@@ -123,7 +123,7 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed results.SignOf
 	}
 	title := pages.Locale(c).Text("signoff.title")
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
-	frame.Styles, frame.Scripts = []string{"report.css"}, []string{"review.js"}
+	frame.Styles, frame.Scripts = []string{"report.css", "gallery.css"}, []string{"review.js"}
 	return pages.Render(c, status, results.SignOffPage(frame, r, signed, typed))
 }
 

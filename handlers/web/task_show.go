@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/asset"
 	"wending/db/journal"
 	"wending/db/lanes"
 	"wending/db/report"
@@ -125,6 +126,13 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	})
 	group.Go(func() (err error) {
 		live.Launches, live.LaunchCount, err = p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: launchesShown})
+		return err
+	})
+	group.Go(func() error {
+		counts, err := asset.OfStore(p.Store).Counts(ctx, task.ID)
+		for _, count := range counts {
+			live.Files += count
+		}
 		return err
 	})
 	err = group.Wait()

@@ -79,7 +79,7 @@ progress_update 1 seconds remaining...
 progress_update 0 seconds remaining...
 node completed completed`,
 		"captured/langgraph_messages_tuple_updates_custom.sse": `progress_update 50%
-image_preview image http://127.0.0.1:2024/preview.png preview-1 50%
+image_preview image http://127.0.0.1:2024/preview.png previews/1 50%
 node agent completed`,
 		"composed/dify_chat_agent.sse": `tool search completed {"search":{"q":"法国首都"}} "巴黎是法国首都"
 asset image http://127.0.0.1:9/files/cat.png?sign=1 cat.png`,
@@ -97,7 +97,7 @@ node in_progress started
 tool image_generation started
 progress_update image_generation: in_progress
 progress_update image_generation: generating
-image_preview image preview-1 70 bytes
+image_preview image previews/1 70 bytes
 tool image_generation completed
 asset image image-1 70 bytes`,
 		"composed/agui_reasoning_activity.sse": `node search started
@@ -110,7 +110,7 @@ progress_update pulling 6a0746a1ec1a 100%
 progress_update success`,
 		"composed/default_agent_progress_assets.sse": `progress_update 排队中 10%
 progress_update 60%
-image_preview image http://127.0.0.1:9/p/1.png preview-1 60%
+image_preview image http://127.0.0.1:9/p/1.png previews/1 60%
 asset image http://127.0.0.1:9/a/1.png 1.png`,
 		"nasty/unknown_events_and_types.sse": `other brand_new {"event":"brand_new","data":[1,2]}`,
 	}

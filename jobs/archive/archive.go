@@ -19,6 +19,8 @@ import (
 	"wending/db"
 	"wending/db/addition"
 	"wending/db/archive"
+	"wending/db/asset"
+	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
@@ -28,6 +30,8 @@ import (
 type Archiver struct {
 	Store *db.Store
 	Tasks *tasks.Service
+	// Files are those that agents produced.
+	Files blob.Store
 	// Version is the program's.
 	Version string
 }
@@ -38,6 +42,7 @@ const (
 	taskName     = "task.json"
 	itemsName    = "items.jsonl"
 	runsName     = "runs.jsonl"
+	assetsName   = "assets.jsonl"
 )
 
 const (
@@ -120,8 +125,15 @@ type item struct {
 	Variables      []string `json:"variables"`
 }
 
-// Write writes a task that has ended. Files come one after another: memory holds one line.
-func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer) error {
+// Part is a further file of an archive.
+type Part struct {
+	Name  string
+	Write func(ctx context.Context, w io.Writer) error
+}
+
+// Write writes a task that has ended, with further parts, and the files that its agents produced. They come one after another: memory holds
+// one line.
+func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts []Part) error {
 	files := zip.NewWriter(w)
 	now := time.Now().UTC()
 	create := func(name string) (io.Writer, error) {
@@ -175,7 +187,101 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer) error {
 		_, err := file.Write(append(slices.Clip(line), '\n'))
 		return err
 	})
-	return errors.Join(err, files.Close())
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if file, err = create(part.Name); err == nil {
+			err = part.Write(ctx, file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(a.writeAssets(ctx, task, files, now), files.Close())
+}
+
+// produced is a line of assetsName.
+type produced struct {
+	QuestionID string      `json:"question_id"`
+	Variant    int         `json:"variant"`
+	RunIndex   int         `json:"run_index"`
+	Path       string      `json:"path"`
+	Type       string      `json:"type"`
+	State      asset.State `json:"state"`
+	MediaType  *string     `json:"media_type"`
+	Size       *int64      `json:"size"`
+	SHA256     string      `json:"sha256,omitempty"`
+	// File is its name in the archive; empty if there is no copy.
+	File  string  `json:"file,omitempty"`
+	Error *string `json:"error,omitempty"`
+}
+
+// writeAssets writes the files that agents produced in the current runs, each content once, and a list of them. A copy that has vanished is
+// listed without its file.
+func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Writer, now time.Time) error {
+	const atOnce = 200
+	var list []produced
+	names := map[string]string{} // of the copies that are written, by their keys
+	for page := 1; ; page++ {
+		found, total, err := asset.OfStore(a.Store).List(ctx, task.ID, asset.Filter{}, db.Page{Number: page, Size: atOnce})
+		if err != nil {
+			return err
+		}
+		for _, one := range found {
+			line := produced{one.QuestionID, one.Variant, one.RunIndex, one.Path, one.Kind, one.State, one.MediaType, one.Size, one.HashOf(), "", one.Error}
+			if one.StorageKey != nil {
+				name := names[*one.StorageKey]
+				if name == "" {
+					name = fmt.Sprintf("files/%d/variant_%d_run_%d/%s", one.QuestionNumber, one.Variant, one.RunIndex, one.Path)
+					isThere, err := a.writeAsset(ctx, *one.StorageKey, name, files, now)
+					if err != nil {
+						return err
+					}
+					if !isThere {
+						name = ""
+					}
+					names[*one.StorageKey] = name
+				}
+				line.File = name
+			}
+			list = append(list, line)
+		}
+		if page*atOnce >= total {
+			break
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	file, err := files.CreateHeader(&zip.FileHeader{Name: assetsName, Method: zip.Deflate, Modified: now})
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(file)
+	for _, line := range list {
+		if err := encoder.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeAsset writes one copy; isThere is false if it has vanished. Pictures, sound and film are compressed already.
+func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.Writer, now time.Time) (isThere bool, err error) {
+	stored, err := a.Files.Open(ctx, key)
+	if errors.Is(err, blob.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer stored.Close() //nolint:errcheck // only read
+	file, err := files.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Modified: now})
+	if err == nil {
+		_, err = io.Copy(file, stored)
+	}
+	return err == nil, err
 }
 
 func headerOf(task db.Task) header {

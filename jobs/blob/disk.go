@@ -1,4 +1,3 @@
-// Package blob stores files under keys: the datasets of tasks, and uploads that wait for their form.
 package blob
 
 import (
@@ -14,9 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// ErrNotFound means that no file has the key.
-var ErrNotFound = errors.New("no such file")
 
 // Disk stores files in a folder, readable by this account only. A key is a path relative to it, with slashes.
 type Disk struct{ dir string }
@@ -36,9 +32,8 @@ func (d *Disk) path(key string) (string, error) {
 	return filepath.Join(d.dir, filepath.FromSlash(key)), nil
 }
 
-// Put stores a file so that it is there completely or not at all, also after a crash. An older file with the key
-// is replaced.
-func (d *Disk) Put(_ context.Context, key string, content []byte) (err error) {
+// Put implements Store.
+func (d *Disk) Put(_ context.Context, key string, content io.Reader, size int64) (err error) {
 	path, err := d.path(key)
 	if err != nil {
 		return err
@@ -56,7 +51,10 @@ func (d *Disk) Put(_ context.Context, key string, content []byte) (err error) {
 			_ = os.Remove(filepath.Dir(path)) // if nothing else is in it
 		}
 	}()
-	_, err = file.Write(content)
+	written, err := io.Copy(file, content)
+	if err == nil && written != size {
+		err = fmt.Errorf("%d bytes came instead of %d", written, size)
+	}
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
@@ -136,7 +134,7 @@ func (d *Disk) Sweep(ctx context.Context, age time.Duration) error {
 	return err
 }
 
-// Open returns a file, or ErrNotFound. The caller closes it.
+// Open implements Store.
 func (d *Disk) Open(_ context.Context, key string) (io.ReadSeekCloser, error) {
 	path, err := d.path(key)
 	if err != nil {
@@ -152,8 +150,7 @@ func (d *Disk) Open(_ context.Context, key string) (io.ReadSeekCloser, error) {
 	return file, nil
 }
 
-// Delete removes a file, or all files whose keys begin with the key and a slash. It is not an error if there are
-// none.
+// Delete implements Store.
 func (d *Disk) Delete(_ context.Context, key string) error {
 	path, err := d.path(key)
 	if err != nil {
@@ -163,12 +160,6 @@ func (d *Disk) Delete(_ context.Context, key string) error {
 		return fmt.Errorf("delete a file: %w", err)
 	}
 	return nil
-}
-
-// Entry is a stored file, or several under one key.
-type Entry struct {
-	Key      string
-	StoredAt time.Time
 }
 
 // List returns what is directly under a key.
@@ -234,4 +225,29 @@ func (d *Disk) Usage(ctx context.Context) (usage Usage, err error) {
 	}
 	usage.Free = disk.Bavail * uint64(disk.Bsize) //nolint:gosec // a block is never smaller than a byte
 	return usage, nil
+}
+
+// Walk implements Store.
+func (d *Disk) Walk(ctx context.Context, take func(Entry) error) error {
+	err := filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && entry.IsDir() && entry.Name() == writing {
+			return fs.SkipDir
+		}
+		if err != nil || !entry.Type().IsRegular() {
+			return errors.Join(err, ctx.Err())
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil //nolint:nilerr // removed in the meantime
+		}
+		key, err := filepath.Rel(d.dir, path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(take(Entry{Key: filepath.ToSlash(key), StoredAt: info.ModTime()}), ctx.Err())
+	})
+	if err != nil {
+		return fmt.Errorf("list files: %w", err)
+	}
+	return nil
 }

@@ -1,15 +1,21 @@
 package blob_test
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/blob"
 )
+
+func put(ctx context.Context, store blob.Store, key, content string) error {
+	return store.Put(ctx, key, strings.NewReader(content), int64(len(content)))
+}
 
 func TestAFileIsStoredReplacedListedAndDeleted(t *testing.T) {
 	t.Parallel()
@@ -18,8 +24,8 @@ func TestAFileIsStoredReplacedListedAndDeleted(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), name)
 		disk, err := blob.NewDisk(dir)
 		require.NoError(t, err)
-		require.NoError(t, disk.Put(ctx, "a/one", []byte("1")))
-		require.NoError(t, disk.Put(ctx, "a/one", []byte("2")))
+		require.NoError(t, put(ctx, disk, "a/one", "1"))
+		require.NoError(t, put(ctx, disk, "a/one", "2"))
 		file, err := disk.Open(ctx, "a/one")
 		require.NoError(t, err)
 		content, err := io.ReadAll(file)
@@ -42,7 +48,7 @@ func TestNoKeyLeadsOutOfTheFolder(t *testing.T) {
 	disk, err := blob.NewDisk(t.TempDir())
 	require.NoError(t, err)
 	for _, key := range []string{"../x", "/etc/passwd", "a/../../x", ""} {
-		require.Error(t, disk.Put(t.Context(), key, []byte("x")), key)
+		require.Error(t, put(t.Context(), disk, key, "x"), key)
 		_, err := disk.Open(t.Context(), key)
 		require.Error(t, err, key)
 		require.Error(t, disk.Delete(t.Context(), key), key)
@@ -56,7 +62,7 @@ func TestAFailedPutLeavesNothing(t *testing.T) {
 	disk, err := blob.NewDisk(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "task", "dataset.csv"), 0o700)) // a folder is in the way
-	require.Error(t, disk.Put(t.Context(), "task/dataset.csv", []byte("x")))
+	require.Error(t, put(t.Context(), disk, "task/dataset.csv", "x"))
 	entries, err := disk.List(t.Context(), ".writing")
 	require.NoError(t, err)
 	require.Empty(t, entries)
@@ -69,7 +75,7 @@ func TestMovingReplacesNothing(t *testing.T) {
 	disk, err := blob.NewDisk(t.TempDir())
 	require.NoError(t, err)
 	for _, key := range []string{"a/one", "b/two", "x", "y"} {
-		require.NoError(t, disk.Put(ctx, key, []byte(key)))
+		require.NoError(t, put(ctx, disk, key, key))
 	}
 	require.ErrorIs(t, disk.Move(ctx, "a", "b"), blob.ErrExists)
 	require.ErrorIs(t, disk.Move(ctx, "x", "y"), blob.ErrExists)

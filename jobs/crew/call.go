@@ -70,7 +70,7 @@ func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 		outcome := newResult(unit.Unit, answer, unit.attempt)
 		tellEnd(*unit, answer)
 		silence := unit.call.LongestSilence()
-		outcome.LongestSilenceMS = &silence
+		outcome.LongestSilenceMS, outcome.Assets = &silence, unit.call.Assets()
 		if unit.turn != nil {
 			outcome.Turn = c.endTurn(unit.turn, answer, conversationID)
 		}

@@ -28,8 +28,8 @@ const (
 	Other Type = "other"
 )
 
-// types are all of them, in the order of their codes in stored parts: new ones come last.
-var types = []Type{
+// Types are all of them, in the order of their codes in stored parts: new ones come last.
+var Types = []Type{
 	TaskStarted, Text, Reasoning, Node, Tool, ProgressUpdate, ImagePreview, Asset, ErrorOccurred, Retry, TaskCompleted, Other,
 }
 

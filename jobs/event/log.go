@@ -15,8 +15,6 @@ const (
 	manyEvents = 20_000
 	maxEvents  = 40_000
 	maxBytes   = 20 << 20
-	// maxContent is how many bytes of files one run may bring within its events.
-	maxContent = 64 << 20
 	// manyWaiting is from how many bytes on that wait to be stored a log is thinned; at maxWaiting only ends are taken.
 	manyWaiting = 1 << 20
 	maxWaiting  = 4 << 20
@@ -35,8 +33,7 @@ type Log struct {
 	bytes   int // that wait
 	seq     int
 	events  int // of the run so far
-	total   int // bytes of the run so far, without those of files
-	content int // bytes of files of the run so far
+	total   int // bytes of the run so far
 	dropped int
 	lastAt  map[Type]int
 	// lastHeardMS and silenceMS serve LongestSilence.
@@ -51,7 +48,7 @@ func NewLog(after int) *Log { return &Log{now: time.Now, lastAt: map[Type]int{},
 func (l *Log) Begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.start, l.events, l.total, l.content, l.dropped, l.lastHeardMS, l.silenceMS, l.progress = l.now(), 0, 0, 0, 0, 0, 0, nil
+	l.start, l.events, l.total, l.dropped, l.lastHeardMS, l.silenceMS, l.progress = l.now(), 0, 0, 0, 0, 0, nil
 	clear(l.lastAt)
 	l.add(TaskStarted, 0, Data{Attempt: 1})
 }
@@ -76,10 +73,6 @@ func (l *Log) Emit(kind Type, data Data) (at int) {
 	}
 	isThin := l.events >= manyEvents || l.bytes >= manyWaiting
 	if l.merge(kind, at, data, isThin) {
-		return at
-	}
-	if l.content += len(data.Content); l.content > maxContent {
-		l.dropped++
 		return at
 	}
 	if !isEnd(kind) && (l.isFull() || isThin && kind == ProgressUpdate && at-l.lastAt[kind] < thinFrame) {
@@ -153,7 +146,6 @@ func (l *Log) add(kind Type, at int, data Data) {
 	l.events++
 	l.lastAt[kind] = at
 	l.count(data.size())
-	l.bytes += len(data.Content)
 	l.waiting = append(l.waiting, Event{Seq: l.seq, AtMS: at, Type: kind, Data: data})
 }
 
@@ -178,7 +170,7 @@ func (l *Log) PutBack(events []Event) {
 	defer l.mu.Unlock()
 	l.settle()
 	for _, one := range events {
-		l.bytes += one.Data.size() + len(one.Data.Content)
+		l.bytes += one.Data.size()
 	}
 	l.waiting = append(events[:len(events):len(events)], l.waiting...)
 }

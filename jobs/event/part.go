@@ -78,7 +78,7 @@ func Pack(events []Event) ([]byte, error) {
 const replacing = 0x80
 
 func codeOf(e Event) byte {
-	for n, kind := range types {
+	for n, kind := range Types {
 		if kind == e.Type {
 			if e.Data.Replaces {
 				return byte(n) | replacing
@@ -86,7 +86,7 @@ func codeOf(e Event) byte {
 			return byte(n)
 		}
 	}
-	return byte(len(types) - 1)
+	return byte(len(Types) - 1)
 }
 
 var errDamaged = errors.New("stored events are damaged")
@@ -116,10 +116,10 @@ func Unpack(part []byte) (events []Event, err error) {
 	for n := range events {
 		at += r.signed()
 		code := int(codes[n] &^ replacing)
-		if code >= len(types) {
+		if code >= len(Types) {
 			return nil, errDamaged
 		}
-		events[n] = Event{Seq: int(seq) + n, AtMS: at, Type: types[code]} //nolint:gosec // written from an int
+		events[n] = Event{Seq: int(seq) + n, AtMS: at, Type: Types[code]} //nolint:gosec // written from an int
 		events[n].Data.Replaces = codes[n]&replacing != 0
 	}
 	lengths := make([]uint64, count)

@@ -25,6 +25,8 @@ type Report struct {
 	IncludeErrors bool
 	// HasReviews adds people's verdicts: there are some.
 	HasReviews bool
+	// HasAssets adds the files that agents produced: there are some.
+	HasAssets bool
 	// Variants are what the task compares; empty for a plain task.
 	Variants []Variant
 	// Evaluators judge its answers.
@@ -99,6 +101,8 @@ type Likeness struct {
 // Run is one answer.
 type Run struct {
 	Index int
+	// ID is the run's own; 0 for one that never took place.
+	ID int64
 	// SessionID is that of a conversation; empty for a single question.
 	SessionID string
 	Status    string
@@ -110,6 +114,31 @@ type Run struct {
 	ErrorMessage *string
 	Usage
 	Evaluations []Evaluation
+	// Assets are the files that the agent produced.
+	Assets []Asset
+}
+
+// Asset is a file that an agent produced.
+type Asset struct {
+	// Path is by which it is known within its run, Type what kind of file it is, State how far its copy is.
+	Path  string `json:"path"`
+	Type  string `json:"type"`
+	State string `json:"state"`
+	// MediaType and the others are the copy's; nil until there is one.
+	MediaType *string `json:"media_type"`
+	Size      *int64  `json:"size"`
+	SHA256    *string `json:"sha256"`
+	// URL is the copy's path on this site.
+	URL string `json:"url"`
+}
+
+// assetCell names the files of a run.
+func assetCell(run Run) string {
+	names := make([]string, len(run.Assets))
+	for n, one := range run.Assets {
+		names[n] = one.Path
+	}
+	return strings.Join(names, "; ")
 }
 
 // Usage is what a run took; nil means unknown.
@@ -142,6 +171,11 @@ func (r Report) columns() []string {
 					columns = append(columns, fmt.Sprintf("run_%d_%s_%s", n, evaluator.Column, name))
 				}
 			}
+		}
+	}
+	if r.HasAssets {
+		for n := 1; n <= r.RunsPerItem; n++ {
+			columns = append(columns, fmt.Sprintf("run_%d_assets", n))
 		}
 	}
 	if r.HasReviews {
@@ -212,6 +246,11 @@ func (r Report) cells(item Item) []string {
 			for _, evaluator := range r.Evaluators {
 				cells = append(cells, evaluationCells(run.Evaluations, evaluator.Number)...)
 			}
+		}
+	}
+	if r.HasAssets {
+		for _, run := range r.runs(item) {
+			cells = append(cells, assetCell(run))
 		}
 	}
 	if r.HasReviews {

@@ -89,6 +89,8 @@ type jsonRun struct {
 	FirstTokenMS    *int    `json:"first_token_ms"`
 	// Evaluations are the verdicts of evaluators.
 	Evaluations []Evaluation `json:"evaluations"`
+	// Assets are the files that the agent produced.
+	Assets []Asset `json:"assets,omitempty"`
 }
 
 type jsonError struct {
@@ -133,7 +135,7 @@ func (j *JSONL) Write(item Item) error {
 			SessionID: run.SessionID,
 			Variant:   variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
 			InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
-			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...),
+			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...), Assets: run.Assets,
 		}
 		if run.Cost != nil && variant.Currency != "" {
 			out.Currency = &variant.Currency

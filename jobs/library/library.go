@@ -3,6 +3,7 @@
 package library
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -505,7 +506,7 @@ func (n NewDataset) row(id uuid.UUID) entries.Dataset {
 func (s *Service) CreateDataset(ctx context.Context, n NewDataset) (entries.Dataset, error) {
 	row := n.row(uuid.New())
 	err := s.Entries.InsertDataset(ctx, row, func(version int) error {
-		return s.Files.Put(ctx, datasetKey(row.ID, version, row.Extension), n.File.Content)
+		return s.Files.Put(ctx, datasetKey(row.ID, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
 	})
 	if err != nil {
 		return entries.Dataset{}, err
@@ -517,7 +518,7 @@ func (s *Service) CreateDataset(ctx context.Context, n NewDataset) (entries.Data
 func (s *Service) AddDatasetVersion(ctx context.Context, id uuid.UUID, n NewDataset) (entries.Dataset, error) {
 	row := n.row(id)
 	return s.Entries.AddDatasetVersion(ctx, row, func(version int) error {
-		return s.Files.Put(ctx, datasetKey(id, version, row.Extension), n.File.Content)
+		return s.Files.Put(ctx, datasetKey(id, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
 	})
 }
 

@@ -191,8 +191,11 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 }
 
 // path is by which a file is known within its run: what the agent calls it, the last part of its URL, or a name of our own. It stays
-// within a folder, and no two are the same.
+// within a folder.
 func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
+	if isPreview {
+		return "previews/" + strconv.Itoa(number) + Extension(data.MediaType)
+	}
 	given := data.Path
 	if given == "" {
 		given = data.Name
@@ -200,24 +203,10 @@ func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
 	if address, err := url.Parse(data.URL); given == "" && err == nil {
 		given = path.Base(address.Path)
 	}
-	if isPreview {
-		given = ""
+	if clean := CleanPath(given); clean != "" {
+		return clean
 	}
-	clean := CleanPath(given)
-	if clean == "" {
-		name := data.Kind
-		if isPreview {
-			name = "preview"
-		}
-		clean = name + "-" + strconv.Itoa(number) + Extension(data.MediaType)
-	}
-	unique := clean
-	for n := 2; w.made["path "+unique]; n++ {
-		extension := path.Ext(clean)
-		unique = strings.TrimSuffix(clean, extension) + "-" + strconv.Itoa(n) + extension
-	}
-	w.made["path "+unique] = true
-	return unique
+	return data.Kind + "-" + strconv.Itoa(number) + Extension(data.MediaType)
 }
 
 // maxPath is how many bytes a path may have.

@@ -5,14 +5,19 @@ package scribe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"path"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/asset"
 	"wending/db/journal"
 	"wending/jobs/event"
 )
@@ -122,6 +127,9 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 	err := s.store.Append(ctx, entries)
 	switch {
 	case err == nil:
+		for n, call := range calls {
+			call.stored(entries[n])
+		}
 		return
 	case errors.Is(err, db.ErrGone) && len(calls) > 1: // one of the tasks was deleted
 		for n := range calls {
@@ -159,16 +167,22 @@ type Call struct {
 	changed map[int]bool
 	// progress is what is stored.
 	progress *int
+	// assets are the files and previews that the agent has told of, paths what they and those of the turns before are called; assetsStored
+	// is how many of the assets are stored.
+	assets       []asset.New
+	paths        map[string]bool
+	assetsStored int
+	target       int
 }
 
 // maxTools is how many calls of tools are kept of one question.
 const maxTools = 500
 
 func newCall(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
-	call := &Call{entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}}
+	call := &Call{entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target}
 	after := 0
 	if before != nil {
-		after, call.toolsBefore = before.log.Seq(), before.toolsBefore+len(before.tools)
+		after, call.toolsBefore, call.paths = before.log.Seq(), before.toolsBefore+len(before.tools), before.paths
 	}
 	call.log = event.NewLog(after)
 	call.log.Begin()
@@ -177,9 +191,12 @@ func newCall(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
 
 // Emit implements event.Sink.
 func (c *Call) Emit(kind event.Type, data event.Data) {
-	at := c.log.Emit(kind, data)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if kind == event.Asset || kind == event.ImagePreview {
+		c.noteAsset(kind, &data)
+	}
+	at := c.log.Emit(kind, data)
 	switch kind {
 	case event.Tool:
 		c.noteTool(at, data)
@@ -201,6 +218,40 @@ func (c *Call) LongestSilence() int { return c.log.LongestSilence() }
 
 // Close ends the call: nothing happens any more.
 func (c *Call) Close() { c.scribe.close(c) }
+
+// maxContent is how many bytes of files one call may bring inline.
+const maxContent = 64 << 20
+
+// noteAsset gives a file or a preview its id, and a path that no other of the unit has. What came inline stays here until it is stored.
+func (c *Call) noteAsset(kind event.Type, data *event.Data) {
+	inline := len(data.Content)
+	for _, one := range c.assets {
+		inline += len(one.Content)
+	}
+	if inline > maxContent {
+		data.Content, data.Message = nil, "The files that came inline are larger than 64 MB"
+		return
+	}
+	extension := path.Ext(data.Path)
+	base := strings.TrimSuffix(data.Path, extension)
+	for n := 2; c.paths[data.Path]; n++ {
+		data.Path = base + "-" + strconv.Itoa(n) + extension
+	}
+	c.paths[data.Path] = true
+	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %s", c.entry.UnitID, c.entry.Epoch, data.Path))
+	data.AssetID = &id
+	c.assets = append(c.assets, asset.New{
+		ID: id, Number: len(c.assets) + 1, Path: data.Path, Kind: data.Kind, IsPreview: kind == event.ImagePreview, URL: data.URL, Content: data.Content,
+	})
+	data.Content = nil
+}
+
+// Assets are the files – no previews – that are not known to be stored yet: they belong into the transaction of the call's result.
+func (c *Call) Assets() []asset.New {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one asset.New) bool { return one.IsPreview })
+}
 
 // noteTool takes what is said of a tool's call: of the one with its id, or else of the last of its name that has not ended.
 func (c *Call) noteTool(at int, data event.Data) {
@@ -302,6 +353,11 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 		}
 	}
 	clear(c.changed)
+	for _, one := range c.assets[c.assetsStored:] {
+		entry.Assets = append(entry.Assets, asset.Found{
+			Source: asset.Source{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch, ItemID: entry.ItemID, Target: c.target}, New: one,
+		})
+	}
 	if reached, since := c.log.Progress(); isOpen && time.Since(since) >= longCall {
 		percent := journal.NotReported
 		if reached != nil {
@@ -311,7 +367,17 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 			entry.Progress, c.progress = &percent, &percent
 		}
 	}
-	return entry, len(entry.Events) > 0 || len(entry.Tools) > 0 || entry.Progress != nil
+	return entry, len(entry.Events) > 0 || len(entry.Tools) > 0 || len(entry.Assets) > 0 || entry.Progress != nil
+}
+
+// stored notes that what was taken is stored: files that came inline need not be kept any longer.
+func (c *Call) stored(entry journal.Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range entry.Assets {
+		c.assets[c.assetsStored+n].Content = nil
+	}
+	c.assetsStored += len(entry.Assets)
 }
 
 // putBack takes back what could not be stored.
@@ -324,5 +390,24 @@ func (c *Call) putBack(entry journal.Entry) {
 	}
 	if entry.Progress != nil {
 		c.progress = nil
+	}
+}
+
+// Keeper removes what is no longer kept; one process does it for all.
+type Keeper struct {
+	Journal journal.Journal
+	// Keep is how long events are kept after their task's end.
+	Keep time.Duration
+}
+
+// CloseLost ends what lost workers left open.
+func (k Keeper) CloseLost(ctx context.Context) error { return k.Journal.CloseLost(ctx) }
+
+// Prune removes events that are no longer kept.
+func (k Keeper) Prune(ctx context.Context) error {
+	for {
+		if found, err := k.Journal.Prune(ctx, k.Keep); err != nil || !found {
+			return err
+		}
 	}
 }

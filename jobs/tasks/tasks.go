@@ -3,6 +3,7 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,9 +39,11 @@ type Waker interface {
 
 // Service performs the operations on tasks.
 type Service struct {
-	Store  *db.Store
-	Queue  Waker
-	Files  *blob.Disk
+	Store *db.Store
+	Queue Waker
+	Files *blob.Disk
+	// Assets are the files that agents produced, those of a task below its id.
+	Assets blob.Store
 	Sealer *secret.Sealer
 	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
@@ -212,7 +215,7 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 		return uuid.Nil, err
 	}
 	id := record.Task.ID
-	if err := s.Files.Put(ctx, pending(datasetKey(id, n.Dataset.Extension)), n.File.Content); err != nil {
+	if err := s.Files.Put(ctx, pending(datasetKey(id, n.Dataset.Extension)), bytes.NewReader(n.File.Content), int64(len(n.File.Content))); err != nil {
 		return uuid.Nil, err
 	}
 	launchID, err := s.Store.CreateTask(ctx, record)
@@ -243,7 +246,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 	// The file is stored just before the commit, while nobody can start the draft. A draft whose file is newer than
 	// its questions, because the commit failed, can be edited again; in the reverse case the file would be lost.
 	launchID, err := s.Store.ReplaceDraft(ctx, record, func() error {
-		return s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), n.File.Content)
+		return s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
 	})
 	if err != nil {
 		return err
@@ -471,6 +474,9 @@ func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 		return err
 	}
 	s.deleteFiles(ctx, pending(id.String()))
+	if err := s.Assets.Delete(context.WithoutCancel(ctx), id.String()); err != nil {
+		s.Log.WarnContext(ctx, "the files that the task's agents produced were not deleted, the sweep will", "task_id", id, "error", err)
+	}
 	s.Log.InfoContext(ctx, "task deleted", "task_id", id)
 	return nil
 }

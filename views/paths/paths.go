@@ -197,8 +197,17 @@ func ReplayBeside(id uuid.UUID, number int) string {
 	return Task(id) + "/replay/" + strconv.Itoa(number)
 }
 
-// Assets is where the files of a task are.
-func Assets(id uuid.UUID) string { return Task(id) + "/assets" }
+// Assets is where the files that a task's agents produced are.
+func Assets(id uuid.UUID) string { return APITasks + "/" + id.String() + "/assets" }
+
+// Asset is a file that an agent produced.
+func Asset(id, asset uuid.UUID) string { return Assets(id) + "/" + asset.String() }
+
+// Thumbnail is a small picture of one.
+func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
+
+// Gallery shows the files that a task's agents produced.
+func Gallery(id uuid.UUID) string { return Task(id) + "/gallery" }
 
 // APIUnitEvents is a unit's stream of events.
 func APIUnitEvents(id uuid.UUID, unit int64) string {

@@ -21,6 +21,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/evaluate"
+	"wending/jobs/event"
 	"wending/jobs/judge"
 	"wending/jobs/notify"
 	"wending/jobs/protocol"
@@ -225,6 +226,11 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("variants.measure."+measure.Name, "", ".title")
 	}
 	add("failure.", jobs.FailureCodes...)
+	for _, kind := range event.Types {
+		add("event.", string(kind))
+	}
+	add("asset.kind.", event.Image, event.Audio, event.Video, event.File)
+	add("event.state.", event.Started, event.Generating, event.Completed, event.Failed)
 	add("run.error.", db.TurnNotReachedCode, protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
 		protocol.CodeIncomplete, protocol.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")
 	for _, action := range []string{"run", "stop", "resume", "retry"} {

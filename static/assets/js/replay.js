@@ -76,6 +76,7 @@
           break;
         case "asset":
           this.files.set(data.path, data);
+          if (data.kind === "image") this.preview = null; // here is the picture itself
           break;
         case "error_occurred":
           this.failure = [data.code, data.message].filter(Boolean).join(": ");

@@ -1,0 +1,399 @@
+// Package asset stores what is known of the files that agents produce.
+package asset
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// State is how far the copy of a file is.
+type State string
+
+// An asset is QUEUED until its copy is there, or cannot be had.
+const (
+	Queued State = "QUEUED"
+	Stored State = "STORED"
+	Failed State = "FAILED"
+)
+
+// States are all of them.
+var States = []State{Queued, Stored, Failed}
+
+// New is a file that an agent has told of.
+type New struct {
+	ID uuid.UUID
+	// Number counts those of a call, from 1.
+	Number    int
+	Path      string
+	Kind      string
+	IsPreview bool
+	// URL is where the agent has it; empty if it came inline, as Content.
+	URL     string
+	Content []byte
+	// MediaType is what the agent says it is; the copy's is found out.
+	MediaType string
+}
+
+// Source is the call that a file came of.
+type Source struct {
+	TaskID uuid.UUID
+	UnitID int64
+	Epoch  int
+	ItemID int64
+	Target int
+}
+
+// Found is a file with its source.
+type Found struct {
+	Source
+	New
+}
+
+// The claim must still hold. What is there already stays.
+const insert = `
+	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, path, kind, is_preview, original_url, content)
+	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.path, g.kind, g.is_preview, nullif(g.url, ''), nullif(g.content, '')
+	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::smallint[], $7::int[], $8::text[], $9::text[], $10::bool[], $11::text[], $12::bytea[])
+		AS g (id, task_id, unit_id, epoch, item_id, target, number, path, kind, is_preview, url, content)
+	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
+	ON CONFLICT DO NOTHING`
+
+// Insert stores files that agents have told of, of units whose claims hold, within a transaction.
+func Insert(ctx context.Context, tx sqlx.ExecerContext, found []Found) error {
+	if len(found) == 0 {
+		return nil
+	}
+	var ids, tasks, paths, kinds, urls pq.StringArray
+	var units, epochs, items, targets, numbers pq.Int64Array
+	var previews pq.BoolArray
+	var contents pq.ByteaArray
+	for _, one := range found {
+		ids, tasks = append(ids, one.ID.String()), append(tasks, one.TaskID.String())
+		units, epochs, items = append(units, one.UnitID), append(epochs, int64(one.Epoch)), append(items, one.ItemID)
+		targets, numbers = append(targets, int64(one.Target)), append(numbers, int64(one.Number))
+		paths, kinds, previews = append(paths, pg.StorableText(one.Path)), append(kinds, one.Kind), append(previews, one.IsPreview)
+		urls, contents = append(urls, pg.StorableText(one.URL)), append(contents, one.Content)
+	}
+	_, err := tx.ExecContext(ctx, insert, ids, tasks, units, epochs, items, targets, numbers, paths, kinds, previews, urls, contents)
+	return pg.Classify("store what agents produced", err)
+}
+
+// Asset is a row of assets, without inline content.
+type Asset struct {
+	ID        uuid.UUID `db:"id"`
+	TaskID    uuid.UUID `db:"task_id"`
+	UnitID    int64     `db:"unit_id"`
+	Epoch     int       `db:"epoch"`
+	ItemID    int64     `db:"item_id"`
+	Target    int       `db:"target"`
+	Number    int       `db:"number"`
+	Path      string    `db:"path"`
+	Kind      string    `db:"kind"`
+	IsPreview bool      `db:"is_preview"`
+	// OriginalURL is nil if it came inline.
+	OriginalURL *string `db:"original_url"`
+	State       State   `db:"state"`
+	Attempts    int     `db:"attempts"`
+	// MediaType and the others are the copy's; nil until it is stored.
+	MediaType    *string `db:"media_type"`
+	Size         *int64  `db:"size"`
+	SHA256       []byte  `db:"sha256"`
+	StorageKey   *string `db:"storage_key"`
+	ThumbnailKey *string `db:"thumbnail_key"`
+	// Error says why there is no copy, or not yet; nil means that nothing failed.
+	Error     *string    `db:"error"`
+	CreatedAt time.Time  `db:"created_at"`
+	StoredAt  *time.Time `db:"stored_at"`
+}
+
+// HashOf is the copy's SHA-256 in hexadecimal digits.
+func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }
+
+const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.path, a.kind, a.is_preview, a.original_url, a.state, a.attempts, a.media_type, a.size,
+		a.sha256, a.storage_key, a.thumbnail_key, a.error, a.created_at, a.stored_at`
+
+// Assets is the table of an installation.
+type Assets struct{ db *pg.Pool }
+
+// OfStore returns that of a store.
+func OfStore(store *db.Store) Assets { return Assets{store.Pool()} }
+
+// Placed is an asset of a current run, with where it stands in the report.
+type Placed struct {
+	Asset
+	RunID      int64  `db:"run_id"`
+	Variant    int    `db:"variant"`
+	RunIndex   int    `db:"run_index"`
+	QuestionID string `db:"question_id"`
+	Question   string `db:"question"`
+	// QuestionNumber is 1-based, in the order of pages.
+	QuestionNumber int `db:"question_number"`
+}
+
+// Filter narrows a list of assets; zero values take all.
+type Filter struct {
+	QuestionID string
+	Variant    int
+	// Kind is one of event's kinds.
+	Kind string
+	// RunIDs are runs; nil means all.
+	RunIDs []int64
+}
+
+const placed = `
+	FROM assets a
+	JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.is_current
+	JOIN (
+		SELECT id, question_id, left(question, 500) AS question, sort_key, row_number() OVER (ORDER BY sort_key) AS question_number
+		FROM evaluation_items
+		WHERE task_id = $1) i ON i.id = a.item_id
+	WHERE a.task_id = $1 AND NOT a.is_preview AND ($2 = '' OR i.question_id = $2) AND ($3 = 0 OR r.variant = $3) AND ($4 = '' OR a.kind = $4)
+	  AND ($5::bigint[] IS NULL OR r.id = ANY ($5))`
+
+// List returns a page of the assets of a task's current runs – by question, variant, run and place – and how many there are.
+func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (list []Placed, total int, err error) {
+	const read = `SELECT ` + columns + `, r.id AS run_id, r.variant, r.run_index, i.question_id, i.question, i.question_number` + placed + `
+		ORDER BY i.sort_key, r.variant, r.run_index, a.number
+		LIMIT $6 OFFSET $7`
+	arguments := []any{taskID, filter.QuestionID, filter.Variant, filter.Kind, pq.Array(filter.RunIDs)}
+	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+placed, arguments...); err != nil {
+		return nil, 0, pg.Classify("count the assets", err)
+	}
+	if total == 0 {
+		return nil, 0, nil
+	}
+	err = s.db.SelectContext(ctx, &list, read, append(arguments, page.Size, page.Offset())...)
+	return list, total, pg.Classify("list the assets", err)
+}
+
+// OfRuns returns the assets of the current runs of questions, by the runs' ids, each in its order.
+func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (byRun map[int64][]Asset, err error) {
+	const read = `
+		SELECT r.id AS run_id, ` + columns + `
+		FROM assets a
+		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.is_current
+		WHERE a.task_id = $1 AND a.item_id = ANY ($2) AND NOT a.is_preview
+		ORDER BY r.id, a.number`
+	var rows []struct {
+		Asset
+		RunID int64 `db:"run_id"`
+	}
+	if err := s.db.SelectContext(ctx, &rows, read, taskID, pq.Int64Array(itemIDs)); err != nil {
+		return nil, pg.Classify("read what agents produced", err)
+	}
+	byRun = map[int64][]Asset{}
+	for _, row := range rows {
+		byRun[row.RunID] = append(byRun[row.RunID], row.Asset)
+	}
+	return byRun, nil
+}
+
+// Counts are how many assets of each kind the current runs of a task have.
+func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string]int, err error) {
+	const read = `
+		SELECT a.kind, count(*) AS count
+		FROM assets a
+		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.is_current
+		WHERE a.task_id = $1 AND NOT a.is_preview
+		GROUP BY a.kind`
+	var rows []struct {
+		Kind  string `db:"kind"`
+		Count int    `db:"count"`
+	}
+	if err := s.db.SelectContext(ctx, &rows, read, taskID); err != nil {
+		return nil, pg.Classify("count the assets", err)
+	}
+	counts = map[string]int{}
+	for _, row := range rows {
+		counts[row.Kind] = row.Count
+	}
+	return counts, nil
+}
+
+// Get returns an asset of a task, or ErrNotFound.
+func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err error) {
+	err = s.db.GetContext(ctx, &asset, `SELECT `+columns+` FROM assets a WHERE a.id = $1 AND a.task_id = $2`, id, taskID)
+	return asset, pg.Classify("read the asset", err)
+}
+
+// Claimed is an asset that is to be copied now.
+type Claimed struct {
+	Asset
+	// Content is what came inline; nil if it is to be fetched.
+	Content []byte `db:"content"`
+}
+
+// ClaimFor is how long an asset is left to the process that copies it, unless it renews the claim.
+const ClaimFor = 30 * time.Second
+
+// Claim takes up to limit assets that are due, previews last, and counts the attempt.
+func (s Assets) Claim(ctx context.Context, limit int) (claimed []Claimed, err error) {
+	const claim = `
+		WITH picked AS (
+			SELECT id FROM assets
+			WHERE state = 'QUEUED' AND next_at <= now() AND (claimed_until IS NULL OR claimed_until <= now())
+			ORDER BY next_at
+			LIMIT $1
+			FOR UPDATE SKIP LOCKED)
+		UPDATE assets a
+		SET attempts = attempts + 1, claimed_until = now() + $2 * interval '1 second'
+		FROM picked
+		WHERE a.id = picked.id
+		RETURNING ` + columns + `, a.content`
+	err = s.db.SelectContext(ctx, &claimed, claim, limit, ClaimFor.Seconds())
+	return claimed, pg.Classify("claim files to copy", err)
+}
+
+// Renew prolongs a claim. It returns ErrConflict if the asset is gone or another process's by now.
+func (s Assets) Renew(ctx context.Context, claimed Claimed) error {
+	const renew = `UPDATE assets SET claimed_until = now() + $3 * interval '1 second' WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
+	result, err := s.db.ExecContext(ctx, renew, claimed.ID, claimed.Attempts, ClaimFor.Seconds())
+	return pg.RequireRow("renew a claim", result, err)
+}
+
+// Release gives a claim back: the attempt does not count.
+func (s Assets) Release(ctx context.Context, claimed Claimed) error {
+	const release = `UPDATE assets SET claimed_until = NULL, attempts = attempts - 1 WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
+	_, err := s.db.ExecContext(ctx, release, claimed.ID, claimed.Attempts)
+	return pg.Classify("give a claim back", err)
+}
+
+// Copy is what is known of a file once it is there.
+type Copy struct {
+	Kind, MediaType string
+	Size            int64
+	SHA256          []byte
+	StorageKey      string
+	// ThumbnailKey is empty if there is none.
+	ThumbnailKey string
+}
+
+const sameContent = `
+	SELECT storage_key, coalesce(thumbnail_key, '') AS thumbnail_key
+	FROM assets
+	WHERE task_id = $1 AND sha256 = $2 AND size = $3 AND state = 'STORED'
+	LIMIT 1`
+
+// readSame returns the copy of equal content that a task has already; isThere is false if it has none.
+func readSame(ctx context.Context, q sqlx.QueryerContext, taskID uuid.UUID, hash []byte, size int64) (found Copy, isThere bool, err error) {
+	var row struct {
+		StorageKey   string `db:"storage_key"`
+		ThumbnailKey string `db:"thumbnail_key"`
+	}
+	err = sqlx.GetContext(ctx, q, &row, sameContent, taskID, hash, size)
+	if pg.IsNoRows(err) {
+		return found, false, nil
+	}
+	return Copy{StorageKey: row.StorageKey, ThumbnailKey: row.ThumbnailKey}, err == nil, pg.Classify("look for equal content", err)
+}
+
+// SameContent returns the copy of equal content that a task has already; isThere is false if it has none.
+func (s Assets) SameContent(ctx context.Context, taskID uuid.UUID, hash []byte, size int64) (found Copy, isThere bool, err error) {
+	return readSame(ctx, s.db, taskID, hash, size)
+}
+
+// Settle notes that a claimed asset's copy is there, and returns what is stored: where another process has stored equal content meanwhile,
+// that one's keys. It returns ErrConflict if the asset is gone or another process's by now.
+func (s Assets) Settle(ctx context.Context, claimed Claimed, copied Copy) (stored Copy, err error) {
+	const lock = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`
+	const settle = `
+		UPDATE assets
+		SET state = 'STORED', stored_at = now(), claimed_until = NULL, content = NULL, error = NULL, kind = $3, media_type = $4, size = $5, sha256 = $6, storage_key = $7,
+			thumbnail_key = nullif($8, '')
+		WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
+	err = s.db.InTx(ctx, "note that a file is copied", func(tx *sqlx.Tx) error {
+		stored = copied
+		if _, err := tx.ExecContext(ctx, lock, claimed.TaskID.String()+hex.EncodeToString(copied.SHA256)); err != nil {
+			return pg.Classify("lock the content", err)
+		}
+		same, isThere, err := readSame(ctx, tx, claimed.TaskID, copied.SHA256, copied.Size)
+		if err != nil {
+			return err
+		}
+		if isThere {
+			stored.StorageKey, stored.ThumbnailKey = same.StorageKey, same.ThumbnailKey
+		}
+		result, err := tx.ExecContext(ctx, settle, claimed.ID, claimed.Attempts, stored.Kind, stored.MediaType, stored.Size, stored.SHA256, stored.StorageKey, stored.ThumbnailKey)
+		return pg.RequireRow("note that a file is copied", result, err)
+	})
+	return stored, err
+}
+
+// Fail notes why a claimed asset could not be copied. It is tried again after a time; with 0 it is given up, and inline content is dropped.
+func (s Assets) Fail(ctx context.Context, claimed Claimed, reason string, retryAfter time.Duration) error {
+	const fail = `
+		UPDATE assets
+		SET state = CASE WHEN $4::float8 > 0 THEN 'QUEUED' ELSE 'FAILED' END, next_at = now() + $4 * interval '1 second', claimed_until = NULL, error = $3,
+			content = CASE WHEN $4 > 0 THEN content END
+		WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
+	_, err := s.db.ExecContext(ctx, fail, claimed.ID, claimed.Attempts, pg.StorableText(reason), retryAfter.Seconds())
+	return pg.Classify("note that a file could not be copied", err)
+}
+
+// Keys are the keys of the files that a task's assets point to, each with whether it is the copy itself; missing tasks have none.
+func (s Assets) Keys(ctx context.Context, taskID uuid.UUID) (keys map[string]bool, err error) {
+	const read = `
+		SELECT storage_key FROM assets WHERE task_id = $1 AND storage_key IS NOT NULL
+		UNION
+		SELECT thumbnail_key FROM assets WHERE task_id = $1 AND thumbnail_key IS NOT NULL`
+	var list []string
+	if err := s.db.SelectContext(ctx, &list, read, taskID); err != nil {
+		return nil, pg.Classify("list the files of a task", err)
+	}
+	keys = make(map[string]bool, len(list))
+	for _, key := range list {
+		keys[key] = true
+	}
+	return keys, nil
+}
+
+// Exists reports whether a task exists.
+func (s Assets) Exists(ctx context.Context, taskID uuid.UUID) (exists bool, err error) {
+	err = s.db.GetContext(ctx, &exists, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE id = $1)`, taskID)
+	return exists, pg.Classify("look for a task", err)
+}
+
+// Tasks returns the ids of the tasks that have copies.
+func (s Assets) Tasks(ctx context.Context) (ids []uuid.UUID, err error) {
+	err = s.db.SelectContext(ctx, &ids, `SELECT DISTINCT task_id FROM assets WHERE state = 'STORED'`)
+	return ids, pg.Classify("list the tasks with files", err)
+}
+
+// Lost notes that the copies with a key are gone: the assets say so.
+func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
+	const lose = `
+		UPDATE assets
+		SET state = CASE WHEN storage_key = $2 THEN 'FAILED' ELSE state END, error = CASE WHEN storage_key = $2 THEN 'the file is no longer in the store' ELSE error END,
+			storage_key = CASE WHEN storage_key = $2 THEN NULL ELSE storage_key END, thumbnail_key = CASE WHEN thumbnail_key = $2 THEN NULL ELSE thumbnail_key END
+		WHERE task_id = $1 AND (storage_key = $2 OR thumbnail_key = $2)`
+	_, err := s.db.ExecContext(ctx, lose, taskID, key)
+	return pg.Classify("note that a file is gone", err)
+}
+
+// PruneOld removes what nothing shows any more: previews of tasks that ended longer ago than keep (0 keeps them), and files of calls that have
+// no run – they were stopped or lost – longer than a day ago.
+func (s Assets) PruneOld(ctx context.Context, keep time.Duration) error {
+	const prunePreviews = `
+		DELETE FROM assets a USING evaluation_tasks t
+		WHERE t.id = a.task_id AND a.is_preview AND t.completed_at < now() - $1 * interval '1 second'`
+	const pruneStray = `
+		DELETE FROM assets a
+		WHERE a.created_at < now() - interval '1 day' AND NOT a.is_preview
+		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = a.unit_id AND r.item_id = a.item_id)
+		  AND NOT EXISTS (SELECT FROM units u WHERE u.id = a.unit_id AND u.state = 'RUNNING')`
+	if keep > 0 {
+		if _, err := s.db.ExecContext(ctx, prunePreviews, keep.Seconds()); err != nil {
+			return pg.Classify("remove old previews", err)
+		}
+	}
+	_, err := s.db.ExecContext(ctx, pruneStray)
+	return pg.Classify("remove the files of calls without a run", err)
+}

@@ -1,0 +1,36 @@
+-- +goose Up
+-- A file that an agent produced during a call, or a preview of one. A row is written with the call's events and again with its result, under
+-- the same id, so that none is lost.
+CREATE TABLE assets (
+    id           uuid PRIMARY KEY,
+    task_id      uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,
+    unit_id      bigint NOT NULL,
+    epoch        integer NOT NULL,
+    item_id      bigint NOT NULL,
+    target       smallint NOT NULL,
+    number       integer NOT NULL,              -- within the call, from 1
+    path         text NOT NULL,                 -- by which it is known within the call
+    kind         text NOT NULL CHECK (kind IN ('image', 'audio', 'video', 'file')),
+    is_preview   boolean NOT NULL,
+    original_url text,                          -- NULL: it came inline
+    content      bytea,                         -- what came inline, until it is stored
+    state        text NOT NULL DEFAULT 'QUEUED' CHECK (state IN ('QUEUED', 'STORED', 'FAILED')),
+    attempts     integer NOT NULL DEFAULT 0,
+    next_at      timestamptz NOT NULL DEFAULT now(),
+    claimed_until timestamptz,
+    media_type   text,
+    size         bigint,
+    sha256       bytea,
+    storage_key  text,                          -- equal content of a task has one
+    thumbnail_key text,                         -- NULL: there is none
+    error        text,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    stored_at    timestamptz
+);
+ALTER TABLE assets ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE INDEX assets_of_task ON assets (task_id, item_id);
+CREATE INDEX assets_due ON assets (next_at) WHERE state = 'QUEUED';
+CREATE INDEX assets_by_content ON assets (task_id, sha256) WHERE state = 'STORED';
+
+-- +goose Down
+DROP TABLE assets;

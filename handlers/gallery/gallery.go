@@ -1,0 +1,205 @@
+// Package gallery hands out the files that agents produced: as lists, one by one, and as a page to look at.
+package gallery
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/asset"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/blob"
+	"wending/jobs/export"
+	"wending/views/paths"
+)
+
+// Config is what pages and endpoints need.
+type Config struct {
+	Store   *db.Store
+	Files   blob.Store
+	Version string
+	Failed  rest.Failed
+}
+
+type handler struct{ Config }
+
+func (h *handler) assets() asset.Assets { return asset.OfStore(h.Store) }
+
+type listInput struct {
+	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	rest.PageQuery
+	QuestionID string `query:"question_id" doc:"Only those of one question" example:"q1"`
+	Variant    int    `query:"variant" minimum:"0" maximum:"20" doc:"Only those of one variant, by its number; 0 means all" example:"1"`
+	Type       string `query:"type" enum:"image,audio,video,file" doc:"Only those of one type" example:"image"`
+}
+
+// assetItem is an asset in a response.
+type assetItem struct {
+	ID          uuid.UUID    `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	RunID       int64        `json:"run_id" example:"4711"`
+	QuestionID  string       `json:"question_id" example:"q1"`
+	Variant     int          `json:"variant" example:"1"`
+	RunIndex    int          `json:"run_index" example:"1"`
+	Path        string       `json:"path" doc:"By which it is known within its run" example:"images/logo.png"`
+	Type        string       `json:"type" enum:"image,audio,video,file" example:"image"`
+	State       asset.State  `json:"state" enum:"QUEUED,STORED,FAILED" doc:"QUEUED until the copy is there, or cannot be had" example:"STORED"`
+	MediaType   *string      `json:"media_type" doc:"What it is by its content; null until it is stored" example:"image/png"`
+	Size        *int64       `json:"size" doc:"Bytes" example:"48213"`
+	SHA256      *string      `json:"sha256" doc:"In hexadecimal digits"`
+	OriginalURL *string      `json:"original_url" doc:"Where the agent has it; null if it came inline" example:"https://agent.example/files/1.png"`
+	URL         string       `json:"url" doc:"Where the copy is" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	Error       *string      `json:"error" doc:"Why there is no copy, or not yet"`
+	CreatedAt   rest.Moment  `json:"created_at"`
+	StoredAt    *rest.Moment `json:"stored_at"`
+}
+
+func newItem(a asset.Placed) assetItem {
+	told := assetItem{
+		ID: a.ID, RunID: a.RunID, QuestionID: a.QuestionID, Variant: a.Variant, RunIndex: a.RunIndex, Path: a.Path, Type: a.Kind, State: a.State, MediaType: a.MediaType,
+		Size: a.Size, OriginalURL: a.OriginalURL, URL: paths.Asset(a.TaskID, a.ID), Error: a.Error, CreatedAt: rest.Moment(a.CreatedAt), StoredAt: rest.MomentOf(a.StoredAt),
+	}
+	if hash := a.HashOf(); hash != "" {
+		told.SHA256 = &hash
+	}
+	return told
+}
+
+// assetList is a page of assets.
+type assetList struct {
+	Items      []assetItem     `json:"items"`
+	Pagination rest.Pagination `json:"pagination"`
+}
+
+type listOutput struct{ Body assetList }
+
+type filePath struct {
+	TaskID  string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	AssetID string `path:"asset_id" doc:"Id of the asset" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+}
+
+// RegisterAPI adds the endpoints: lists to whole, files to stream.
+func RegisterAPI(whole, stream huma.API, config Config) {
+	h := &handler{config}
+	rest.Register(whole, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets", ID: "list-assets", Tag: "tasks", Summary: "List the files that a task's agents produced",
+		Description: "Those of the current runs, by question, variant, run and place in the run.", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
+	}, h.list)
+	file := map[string]*huma.Response{
+		"200": rest.Download("The file", map[string]string{"application/octet-stream": ""}), "206": rest.Download("The part that was asked for", map[string]string{"application/octet-stream": ""}),
+	}
+	rest.Register(stream, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks", Summary: "Get a file that an agent produced",
+		Description: "Ranges can be asked for. Whatever a browser might run comes as an attachment.", Faults: []string{"TASK_NOT_FOUND", "NOT_FOUND"}, Responses: file,
+	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
+		return h.send(ctx, input, false)
+	})
+	rest.Register(stream, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail", Tag: "tasks", Summary: "Get a small JPEG of a picture",
+		Description: "Of PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{"TASK_NOT_FOUND", "NOT_FOUND"},
+		Responses: map[string]*huma.Response{"200": rest.Download("The picture", map[string]string{"image/jpeg": ""})},
+	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
+		return h.send(ctx, input, true)
+	})
+}
+
+func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
+	parsed, err := request.ID(id, db.KindTask)
+	if err != nil {
+		return db.Task{}, err
+	}
+	return h.Store.Task(ctx, parsed)
+}
+
+func (h *handler) list(ctx context.Context, input *listInput) (*listOutput, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	filter := asset.Filter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant, Kind: input.Type}
+	found, total, err := h.assets().List(ctx, task.ID, filter, input.Window())
+	if err != nil {
+		return nil, err
+	}
+	output := &listOutput{assetList{make([]assetItem, len(found)), rest.NewPagination(input.Window(), total)}}
+	for n, one := range found {
+		output.Body.Items[n] = newItem(one)
+	}
+	return output, nil
+}
+
+// send sends a copy, or its thumbnail.
+func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (*huma.StreamResponse, error) {
+	task, err := h.task(ctx, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(input.AssetID)
+	if err != nil {
+		return nil, fault.New("NOT_FOUND")
+	}
+	one, err := h.assets().Get(ctx, task.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	key, mediaType := one.StorageKey, one.MediaType
+	if isThumbnail {
+		jpeg := "image/jpeg"
+		key, mediaType = one.ThumbnailKey, &jpeg
+	}
+	if key == nil || mediaType == nil {
+		return nil, fault.New("NOT_FOUND")
+	}
+	file, err := h.Files.Open(ctx, *key)
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil, fault.New("NOT_FOUND")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		defer file.Close() //nolint:errcheck // only read
+		c := humaecho.Unwrap(ctx)
+		Serve(c, file, *mediaType, path.Base(one.Path), one.HashOf()+strconv.FormatBool(isThumbnail))
+	}}, nil
+}
+
+// shown are the media types that browsers show and do not run.
+var shown = []string{
+	"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
+	"audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/flac", "audio/aac", "audio/x-m4a", "video/mp4", "video/webm", "video/quicktime", "video/ogg",
+}
+
+// isShown reports whether a media type is one that browsers show and do not run.
+func isShown(mediaType string) bool { return slices.Contains(shown, mediaType) }
+
+// Serve sends a file: what a browser might run as an attachment, and as nothing but what it is. A browser may keep it, and asks whether it is still allowed to.
+func Serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
+	header := c.Response().Header()
+	header.Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; media-src 'self'; img-src 'self'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "private, no-cache")
+	header.Set("ETag", strconv.Quote(tag))
+	disposition := export.Attachment(name)
+	if isShown(mediaType) {
+		disposition = strings.Replace(disposition, "attachment", "inline", 1)
+	} else {
+		mediaType = "application/octet-stream"
+	}
+	header.Set("Content-Type", mediaType)
+	header.Set("Content-Disposition", disposition)
+	http.ServeContent(c.Response(), c.Request(), "", time.Time{}, file)
+}

@@ -1,0 +1,77 @@
+package gallery
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/asset"
+	"wending/handlers/fault"
+	"wending/handlers/pages"
+	"wending/views/gallery"
+	"wending/views/paths"
+	"wending/views/ui"
+)
+
+// pageSize is how many files a page shows.
+const pageSize = 60
+
+// RegisterPages adds the route.
+func RegisterPages(group *echo.Group, config Config) {
+	h := &handler{config}
+	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/gallery", h.show)
+}
+
+func (h *handler) show(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := h.task(ctx, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	page, err := pages.Window(c)
+	if err != nil {
+		return err
+	}
+	if c.QueryParam("page_size") == "" {
+		page.Size = pageSize
+	}
+	view := gallery.View{Task: task, Kind: c.QueryParam("type")}
+	query := url.Values{}
+	if view.Kind != "" {
+		if !slices.Contains(gallery.Kinds, view.Kind) {
+			return fault.Parameter("type", fault.OneOf(gallery.Kinds...))
+		}
+		query.Set("type", view.Kind)
+	}
+	if text := c.QueryParam("variant"); text != "" {
+		if view.Variant, err = strconv.Atoi(text); err != nil || view.Variant < 1 || view.Variant > task.TotalVariants {
+			return fault.Parameter("variant", fault.Between(1, task.TotalVariants))
+		}
+		query.Set("variant", text)
+	}
+	if view.Counts, err = h.assets().Counts(ctx, task.ID); err != nil {
+		return err
+	}
+	total := 0
+	if view.Assets, total, err = h.assets().List(ctx, task.ID, asset.Filter{Kind: view.Kind, Variant: view.Variant}, page); err != nil {
+		return err
+	}
+	view.Pager = ui.Pager{Path: paths.Gallery(task.ID), Query: query, Page: page.Number, Size: page.Size, Total: total}
+	if redirected, err := pages.RedirectPastEnd(c, view.Pager); redirected || err != nil {
+		return err
+	}
+	return pages.Render(c, http.StatusOK, gallery.Page(h.frame(c, task), view))
+}
+
+func (h *handler) frame(c echo.Context, task db.Task) ui.Frame {
+	locale := pages.Locale(c)
+	title := locale.Text("gallery.title")
+	frame := pages.Frame(c, h.Version, title, ui.SectionTasks,
+		ui.Crumb{Text: locale.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: task.Name, Href: paths.Task(task.ID)}, ui.Crumb{Text: title})
+	frame.Styles, frame.Scripts, frame.Width = []string{"report.css", "gallery.css"}, []string{"gallery.js"}, "wide"
+	return frame
+}

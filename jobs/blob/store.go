@@ -1,0 +1,55 @@
+// Package blob stores files under keys – paths with slashes –: the datasets of tasks, uploads that wait for their form, and what agents
+// produce.
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+)
+
+// Store keeps files. It is safe for concurrent use.
+type Store interface {
+	// Put stores a file of so many bytes so that it is there completely or not at all, also after a crash. An older file with the key is
+	// replaced.
+	Put(ctx context.Context, key string, content io.Reader, size int64) error
+	// Open returns a file, or ErrNotFound. The caller closes it.
+	Open(ctx context.Context, key string) (io.ReadSeekCloser, error)
+	// Delete removes a file, or all files whose keys begin with the key and a slash. It is not an error if there are none.
+	Delete(ctx context.Context, key string) error
+	// Walk calls take for every file, in any order, until it returns an error.
+	Walk(ctx context.Context, take func(Entry) error) error
+}
+
+// ErrNotFound means that no file has the key.
+var ErrNotFound = errors.New("no such file")
+
+// Entry is a stored file, or several under one key.
+type Entry struct {
+	Key      string
+	StoredAt time.Time
+}
+
+// Credentials are those of an S3 service.
+type Credentials struct{ AccessKeyID, SecretAccessKey string }
+
+// Open returns the store at an address: file:///folder, or s3://bucket/prefix?endpoint=https://host:port&region=name.
+func Open(address string, credentials Credentials) (Store, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("it is not an address such as file:///folder or s3://bucket/prefix?endpoint=https://host&region=name")
+	}
+	switch u.Scheme {
+	case "file":
+		if u.Host != "" || u.Path == "" {
+			return nil, errors.New("a folder is written as file:///folder")
+		}
+		return &Disk{u.Path}, nil // the folder is created with the first file: a process that is not to have one has none
+	case "s3":
+		return newS3(u, credentials)
+	}
+	return nil, fmt.Errorf("%q is neither file nor s3", u.Scheme)
+}

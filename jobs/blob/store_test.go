@@ -1,0 +1,186 @@
+package blob_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/blob"
+)
+
+var credentials = blob.Credentials{AccessKeyID: "wending-test", SecretAccessKey: "secret-of-the-test"}
+
+// startS3 starts a real S3 server over a folder and returns its address and how to end it. The program is installed by make tools.
+func startS3(t *testing.T, dir string) (endpoint string, stop func()) {
+	t.Helper()
+	programs, err := filepath.Glob(filepath.Join("..", "..", "bin", "versitygw-*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, programs, "run 'make tools' once: it installs the S3 server of the tests")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	server := exec.CommandContext(context.WithoutCancel(t.Context()), programs[len(programs)-1], "--port", address, "--access", credentials.AccessKeyID, "--secret", credentials.SecretAccessKey,
+		"posix", "--sidecar", t.TempDir(), dir)
+	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var output bytes.Buffer
+	server.Stdout, server.Stderr = &output, &output
+	require.NoError(t, server.Start())
+	isRunning := true
+	stop = func() {
+		if isRunning {
+			isRunning = false
+			_ = server.Process.Kill()
+			_ = server.Wait()
+		}
+	}
+	t.Cleanup(stop)
+	require.Eventually(t, func() bool {
+		connection, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err == nil
+	}, 20*time.Second, 20*time.Millisecond, "the S3 server does not start")
+	return "http://" + address, stop
+}
+
+func openS3(t *testing.T, endpoint, prefix string) blob.Store {
+	t.Helper()
+	store, err := blob.Open("s3://files/"+prefix+"?region=us-east-1&endpoint="+url.QueryEscape(endpoint), credentials)
+	require.NoError(t, err)
+	return store
+}
+
+// A folder and an S3 service keep files in the same way.
+func TestStoresKeepFilesInTheSameWay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "files"), 0o700))
+	endpoint, _ := startS3(t, dir)
+	folder, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
+	for name, store := range map[string]blob.Store{"disk": folder, "s3": openS3(t, endpoint, "a/b")} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			random := rand.NewChaCha8([32]byte{7})
+			large := make([]byte, 21<<20) // more than two parts
+			_, _ = random.Read(large)
+			require.NoError(t, store.Put(ctx, "t1/7-1/图 片.png", strings.NewReader("picture"), 7))
+			require.NoError(t, store.Put(ctx, "t1/7-1/large.bin", bytes.NewReader(large), int64(len(large))))
+			require.NoError(t, store.Put(ctx, "t2/x", strings.NewReader(""), 0))
+			require.NoError(t, store.Put(ctx, "t2/x", strings.NewReader("again"), 5))
+
+			file, err := store.Open(ctx, "t1/7-1/large.bin")
+			require.NoError(t, err)
+			_, err = file.Seek(20<<20, io.SeekStart)
+			require.NoError(t, err)
+			end, err := io.ReadAll(file)
+			require.NoError(t, err)
+			require.Equal(t, large[20<<20:], end)
+			size, err := file.Seek(0, io.SeekEnd)
+			require.NoError(t, err)
+			require.EqualValues(t, len(large), size)
+			require.NoError(t, file.Close())
+
+			keys := func() (keys []string) {
+				require.NoError(t, store.Walk(ctx, func(entry blob.Entry) error {
+					require.WithinDuration(t, time.Now(), entry.StoredAt, time.Minute)
+					keys = append(keys, entry.Key)
+					return nil
+				}))
+				sort.Strings(keys)
+				return keys
+			}
+			require.Equal(t, []string{"t1/7-1/large.bin", "t1/7-1/图 片.png", "t2/x"}, keys())
+			enough := errors.New("enough")
+			require.ErrorIs(t, store.Walk(ctx, func(blob.Entry) error { return enough }), enough)
+			_, err = store.Open(ctx, "t1/none")
+			require.ErrorIs(t, err, blob.ErrNotFound)
+			require.NoError(t, store.Delete(ctx, "t1"))
+			require.NoError(t, store.Delete(ctx, "t1"))
+			require.Equal(t, []string{"t2/x"}, keys())
+			for _, key := range []string{"../x", "/etc/passwd", "a/../../x", ""} {
+				require.Error(t, store.Put(ctx, key, strings.NewReader("x"), 1), key)
+				_, err := store.Open(ctx, key)
+				require.Error(t, err, key)
+				require.Error(t, store.Delete(ctx, key), key)
+			}
+			// What ends too early is not there.
+			require.Error(t, store.Put(ctx, "t3/short", strings.NewReader("four"), 5))
+			_, err = store.Open(ctx, "t3/short")
+			require.ErrorIs(t, err, blob.ErrNotFound)
+		})
+	}
+}
+
+// A service that vanishes in the middle of an upload leaves no file, and the next try stores it.
+func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "files"), 0o700))
+	endpoint, _ := startS3(t, dir)
+	target, err := url.Parse(endpoint)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	parts := 0
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	between := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
+			if parts++; parts == 2 {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		if parts >= 2 {
+			panic(http.ErrAbortHandler)
+		}
+		r.Host = target.Host
+		proxy.ServeHTTP(w, r)
+	})}
+	go func() { _ = between.Serve(listener) }()
+	t.Cleanup(func() { _ = between.Close() })
+	// Signatures name the host: the client has the service's own address, and its connections lead to the proxy.
+	content := make([]byte, 20<<20)
+	broken, err := blob.Open(fmt.Sprintf("s3://files/x?endpoint=%s", url.QueryEscape("http://"+listener.Addr().String())), credentials)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.Error(t, broken.Put(ctx, "t/large", bytes.NewReader(content), int64(len(content))))
+	whole := openS3(t, endpoint, "x")
+	_, err = whole.Open(t.Context(), "t/large")
+	require.ErrorIs(t, err, blob.ErrNotFound)
+	require.NoError(t, whole.Put(t.Context(), "t/large", bytes.NewReader(content), int64(len(content))))
+}
+
+func TestAddressesOfStores(t *testing.T) {
+	t.Parallel()
+	for address, message := range map[string]string{
+		"ftp://x": "neither file nor s3", "file://host/x": "a folder is written", "s3:///x": "bucket is missing", "s3://b?x=1": "no parameter", "s3://b?endpoint=ftp://h": "the endpoint must be",
+		"s3://b?endpoint=https://h/path": "the endpoint must be", "%": "it is not an address",
+	} {
+		_, err := blob.Open(address, credentials)
+		require.ErrorContains(t, err, message, address)
+	}
+	_, err := blob.Open("s3://b/p?endpoint=http://127.0.0.1:9", blob.Credentials{})
+	require.ErrorContains(t, err, "S3_ACCESS_KEY_ID")
+	_, err = blob.Open("s3://b", credentials)
+	require.NoError(t, err)
+}

@@ -1,0 +1,128 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"wending/jobs/guard"
+	"wending/jobs/tasks"
+)
+
+// Client fetches files through a Guard of its own. It is safe for concurrent use.
+type Client struct{ http *http.Client }
+
+// maxRedirects is how many redirects are followed, each through the guard.
+const maxRedirects = 3
+
+// NewClient returns a client that reaches only what allowed allows.
+func NewClient(allowed *guard.Guard) *Client {
+	return &Client{&http.Client{
+		Transport: &http.Transport{
+			Proxy: nil, DialContext: allowed.Dial, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
+			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
+			DisableCompression: true, // a file is what it is, and no bomb
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // Fetch does: it knows what may be sent where
+	}}
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// fetchError is a failure that another attempt may mend, in words that may be shown.
+type fetchError struct {
+	reason string
+	cause  error
+}
+
+func (e *fetchError) Error() string { return e.reason }
+func (e *fetchError) Unwrap() error { return e.cause }
+
+var errTooLarge = errors.New("too large")
+
+// Fetch writes what is at an address, at most limit bytes. headers go to origin alone.
+func (c *Client) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64, to io.Writer) (size int64, err error) {
+	for redirects := 0; ; redirects++ {
+		response, err := c.get(ctx, address, origin, headers)
+		if err != nil {
+			return 0, err
+		}
+		next, isRedirect := redirectOf(response)
+		if !isRedirect {
+			defer response.Body.Close() //nolint:errcheck // read to its end or abandoned
+			return receive(response, limit, to)
+		}
+		_ = response.Body.Close()
+		if redirects == maxRedirects {
+			return 0, final("The address redirects more than %d times", maxRedirects)
+		}
+		address = next
+	}
+}
+
+func (c *Client) get(ctx context.Context, address, origin string, headers map[string]string) (*http.Response, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, final("The address of the file cannot be used")
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, final("The address of the file cannot be used")
+	}
+	request.Header.Set("User-Agent", "wending")
+	request.Header.Set("Accept-Encoding", "identity")
+	if origin != "" && tasks.OriginOf(address) == origin {
+		for name, value := range headers {
+			request.Header.Set(name, value)
+		}
+	}
+	response, err := c.http.Do(request)
+	if refused := (*guard.NotAllowedError)(nil); errors.As(err, &refused) {
+		return nil, final("The address %s is not allowed for files", refused.Address)
+	}
+	if err != nil {
+		return nil, &fetchError{"The file's server cannot be reached", err}
+	}
+	return response, nil
+}
+
+// redirectOf is where a response leads on to.
+func redirectOf(response *http.Response) (address string, isRedirect bool) {
+	switch response.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		if next, err := response.Location(); err == nil {
+			return next.String(), true
+		}
+	}
+	return "", false
+}
+
+// receive writes a response's body.
+func receive(response *http.Response, limit int64, to io.Writer) (size int64, err error) {
+	switch status := response.StatusCode; {
+	case status == http.StatusOK:
+	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status == http.StatusTooEarly, status >= 500:
+		return 0, &fetchError{fmt.Sprintf("The file's server answered HTTP %d", status), nil}
+	default:
+		return 0, final("The file's server answered HTTP %d", status)
+	}
+	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return 0, final("The file came compressed as %.20q although that was not asked for", encoding)
+	}
+	if response.ContentLength > limit {
+		return 0, errTooLarge
+	}
+	size, err = io.Copy(to, io.LimitReader(response.Body, limit+1))
+	if size > limit {
+		return size, errTooLarge
+	}
+	if err != nil {
+		return size, &fetchError{"The file ended before its end came", err}
+	}
+	return size, nil
+}

@@ -1,0 +1,254 @@
+// Package collector copies the files that agents produce: it fetches them, finds out what they are, and stores them where the report
+// can show them. What cannot be copied now is tried again; a run never depends on it.
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/asset"
+	"wending/jobs/blob"
+	"wending/jobs/secret"
+)
+
+// Collector is that of one process. Several may work at once, on the same store of files.
+type Collector struct {
+	Store  *db.Store
+	Files  blob.Store
+	Client *Client
+	Sealer *secret.Sealer
+	// MaxBytes is how large a file may be.
+	MaxBytes int64
+	// IsOwner reports that this process decides which store of files is the installation's; others use it only if it is the same.
+	IsOwner bool
+	Log     *slog.Logger
+}
+
+// So many files are copied at once.
+const atOnce = 8
+
+// copyFor is how long copying one file may take.
+const copyFor = 10 * time.Minute
+
+// attempts is how often a file is tried; between the tries lie seconds first and half an hour in the end.
+const attempts = 8
+
+// Run copies what is due until ctx ends.
+func (c *Collector) Run(ctx context.Context) {
+	slots := make(chan struct{}, atOnce)
+	var copying sync.WaitGroup
+	defer copying.Wait()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	isOurs := false
+	for {
+		if !isOurs {
+			isOurs = c.mark(ctx)
+		}
+		if free := cap(slots) - len(slots); isOurs && free > 0 {
+			claimed, err := c.assets().Claim(ctx, free)
+			if err != nil && ctx.Err() == nil {
+				c.Log.WarnContext(ctx, "cannot look for files to copy, will retry", "error", err)
+			}
+			for _, one := range claimed {
+				slots <- struct{}{}
+				copying.Go(func() {
+					defer func() { <-slots }()
+					c.take(ctx, one)
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Collector) assets() asset.Assets { return asset.OfStore(c.Store) }
+
+// take makes one attempt at a file.
+func (c *Collector) take(ctx context.Context, claimed asset.Claimed) {
+	ctx, cancel := context.WithTimeout(ctx, copyFor)
+	defer cancel()
+	lost := make(chan struct{})
+	renewing, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		tick := time.NewTicker(asset.ClaimFor / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-renewing.Done():
+				return
+			case <-tick.C:
+				if err := c.assets().Renew(renewing, claimed); errors.Is(err, db.ErrConflict) {
+					close(lost)
+					cancel() // it is gone, or another process's
+					return
+				}
+			}
+		}
+	}()
+	err := c.copy(ctx, claimed)
+	stop()
+	if err == nil {
+		return
+	}
+	after, cancelAfter := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancelAfter()
+	select {
+	case <-lost:
+		return
+	default:
+	}
+	if errors.Is(ctx.Err(), context.Canceled) { // this process leaves
+		err = c.assets().Release(after, claimed)
+	} else {
+		wait := retryAfter(claimed.Attempts)
+		if final := (*finalError)(nil); errors.As(err, &final) || claimed.Attempts >= attempts {
+			wait = 0
+		}
+		c.Log.InfoContext(ctx, "a file was not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt", claimed.Attempts, "is_final", wait == 0, "error", err)
+		err = c.assets().Fail(after, claimed, reasonOf(err), wait)
+	}
+	if err != nil {
+		c.Log.WarnContext(after, "cannot note how copying a file went, it will be tried again", "asset_id", claimed.ID, "error", err)
+	}
+}
+
+// retryAfter is how long to wait after an attempt that failed.
+func retryAfter(attempt int) time.Duration {
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.Multiplier, retry.MaxInterval = 2*time.Second, 4, 30*time.Minute
+	wait := retry.NextBackOff()
+	for range attempt - 1 {
+		wait = retry.NextBackOff()
+	}
+	return wait
+}
+
+// finalError is a failure that another attempt would not mend.
+type finalError struct{ reason string }
+
+func (e *finalError) Error() string { return e.reason }
+
+func final(format string, arguments ...any) error {
+	return &finalError{fmt.Sprintf(format, arguments...)}
+}
+
+// reasonOf is what people are told of a failure: nothing of what only the operator may know.
+func reasonOf(err error) string {
+	if told := (*finalError)(nil); errors.As(err, &told) {
+		return told.reason
+	}
+	if told := (*fetchError)(nil); errors.As(err, &told) {
+		return told.reason
+	}
+	return "The file could not be stored"
+}
+
+// markerKey names the file that says whose store of files this is.
+const markerKey = ".wending"
+
+// mark reports whether the store of files is the installation's: the owner marks it, others look for the mark.
+func (c *Collector) mark(ctx context.Context) bool {
+	isOurs, err := markStore(ctx, c.Store, c.Files, c.IsOwner)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.Log.WarnContext(ctx, "cannot use the store of files, will retry", "error", err)
+	case err == nil && !isOurs:
+		c.Log.WarnContext(ctx, "BLOB_URL is not where the other processes keep files: this process leaves them to others")
+		select { // they may not have started yet
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second):
+		}
+	}
+	return isOurs && err == nil
+}
+
+// Keeper tidies up; one process does it for all.
+type Keeper struct {
+	Store *db.Store
+	Files blob.Store
+	// Keep is how long previews are kept after their task's end; 0 means for good.
+	Keep time.Duration
+	Log  *slog.Logger
+}
+
+// orphanAge is how old a file must be that nothing points to before it is removed: what is younger may be underway.
+const orphanAge = time.Hour
+
+// Sweep removes previews that are no longer kept and files that nothing points to, and notes which files are gone.
+func (k Keeper) Sweep(ctx context.Context) error {
+	isOurs, err := markStore(ctx, k.Store, k.Files, false)
+	if err != nil || !isOurs {
+		return err // another store would seem to have lost everything
+	}
+	assets := asset.OfStore(k.Store)
+	if err := assets.PruneOld(ctx, k.Keep); err != nil {
+		return err
+	}
+	stored, err := assets.Tasks(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[uuid.UUID]map[string]bool{} // the keys of each task that were not seen yet
+	for _, id := range stored {
+		if known[id], err = assets.Keys(ctx, id); err != nil {
+			return err
+		}
+	}
+	var orphans []string
+	err = k.Files.Walk(ctx, func(entry blob.Entry) error {
+		id, isOfTask := taskOf(entry.Key)
+		switch {
+		case known[id][entry.Key]:
+			delete(known[id], entry.Key)
+		case isOfTask && time.Since(entry.StoredAt) > orphanAge:
+			orphans = append(orphans, entry.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range orphans {
+		id, _ := taskOf(key)
+		keys, err := assets.Keys(ctx, id) // again: another process may have just pointed to it
+		if err != nil {
+			return err
+		}
+		if keys[key] {
+			continue
+		}
+		if err := k.Files.Delete(ctx, key); err != nil {
+			return err
+		}
+		k.Log.InfoContext(ctx, "a file that nothing points to was removed", "key", key)
+	}
+	for id, missing := range known {
+		for key := range missing {
+			if file, err := k.Files.Open(ctx, key); err == nil { // stored since
+				_ = file.Close()
+				continue
+			} else if !errors.Is(err, blob.ErrNotFound) {
+				return err
+			}
+			if err := assets.Lost(ctx, id, key); err != nil {
+				return err
+			}
+			k.Log.WarnContext(ctx, "a file is no longer in the store", "task_id", id, "key", key)
+		}
+	}
+	return nil
+}

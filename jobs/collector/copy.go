@@ -1,0 +1,214 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gabriel-vasile/mimetype"
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/asset"
+	"wending/db/sealed"
+	"wending/jobs/blob"
+	"wending/jobs/event"
+	"wending/jobs/observe"
+	"wending/jobs/tasks"
+	"wending/jobs/thumbnail"
+)
+
+// markStore marks the store of files as the installation's if isOwner, and reports whether it is.
+func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner bool) (isOurs bool, err error) {
+	salt, err := sealed.Salt(ctx, store)
+	if err != nil {
+		return false, err
+	}
+	sum := sha256.Sum256(append([]byte("files of "), salt...))
+	mark := hex.EncodeToString(sum[:16])
+	if isOwner {
+		return true, files.Put(ctx, markerKey, strings.NewReader(mark), int64(len(mark)))
+	}
+	file, err := files.Open(ctx, markerKey)
+	if errors.Is(err, blob.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	found, err := io.ReadAll(io.LimitReader(file, 64))
+	return string(found) == mark, err
+}
+
+// folderOf is where the files of a task are.
+func folderOf(taskID uuid.UUID) string { return taskID.String() }
+
+// taskOf is whose file a key names.
+func taskOf(key string) (id uuid.UUID, isOfTask bool) {
+	folder, _, _ := strings.Cut(key, "/")
+	id, err := uuid.Parse(folder)
+	return id, err == nil
+}
+
+// keyOf is where a file is kept: its path below its call.
+func keyOf(a asset.Asset) string {
+	return folderOf(a.TaskID) + "/" + strconv.FormatInt(a.UnitID, 10) + "-" + strconv.Itoa(a.Epoch) + "/" + a.Path
+}
+
+// copy copies a file: to a temporary one first, so that what it is is known before it is stored.
+func (c *Collector) copy(ctx context.Context, claimed asset.Claimed) error {
+	spool, err := blob.Unnamed()
+	if err != nil {
+		return err
+	}
+	defer spool.Close() //nolint:errcheck // it has no name: nothing is left of it
+	hash := sha256.New()
+	size, err := c.fetch(ctx, claimed, io.MultiWriter(spool, hash))
+	if err != nil {
+		return err
+	}
+	copied := asset.Copy{Size: size, SHA256: hash.Sum(nil)}
+	if copied.Kind, copied.MediaType, err = identify(spool, claimed.Asset); err != nil {
+		return err
+	}
+	if size == 0 {
+		return final("The file is empty")
+	}
+	same, isThere, err := c.assets().SameContent(ctx, claimed.TaskID, copied.SHA256, size)
+	if err != nil {
+		return err
+	}
+	if isThere {
+		copied.StorageKey, copied.ThumbnailKey = same.StorageKey, same.ThumbnailKey
+		_, err := c.assets().Settle(ctx, claimed, copied)
+		return err
+	}
+	copied.StorageKey = keyOf(claimed.Asset)
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := c.Files.Put(ctx, copied.StorageKey, spool, size); err != nil {
+		return err
+	}
+	if copied.ThumbnailKey, err = c.thumbnail(ctx, claimed.Asset, spool, copied); err != nil {
+		return err
+	}
+	stored, err := c.assets().Settle(ctx, claimed, copied)
+	switch {
+	case errors.Is(err, db.ErrConflict): // the task may have been deleted meanwhile: nothing of it stays
+		if exists, lookErr := c.assets().Exists(ctx, claimed.TaskID); lookErr == nil && !exists {
+			return errors.Join(err, c.Files.Delete(ctx, folderOf(claimed.TaskID)))
+		}
+	case err == nil && stored.StorageKey != copied.StorageKey: // another process was faster with equal content
+		return c.drop(ctx, copied)
+	}
+	return err
+}
+
+// drop removes a copy that nothing points to.
+func (c *Collector) drop(ctx context.Context, copied asset.Copy) error {
+	err := c.Files.Delete(ctx, copied.StorageKey)
+	if copied.ThumbnailKey != "" {
+		err = errors.Join(err, c.Files.Delete(ctx, copied.ThumbnailKey))
+	}
+	if err != nil {
+		c.Log.WarnContext(ctx, "a file that is there twice was not removed, the sweep will", "key", copied.StorageKey, "error", err)
+	}
+	return nil
+}
+
+// fetch writes a file's content.
+func (c *Collector) fetch(ctx context.Context, claimed asset.Claimed, to io.Writer) (size int64, err error) {
+	if claimed.OriginalURL == nil {
+		if int64(len(claimed.Content)) > c.MaxBytes {
+			return 0, c.tooLarge()
+		}
+		return io.Copy(to, bytes.NewReader(claimed.Content))
+	}
+	headers, origin, err := c.headersOf(ctx, claimed.Asset)
+	if err != nil {
+		return 0, err
+	}
+	size, err = c.Client.Fetch(ctx, *claimed.OriginalURL, origin, headers, c.MaxBytes, to)
+	if errors.Is(err, errTooLarge) {
+		err = c.tooLarge()
+	}
+	return size, err
+}
+
+func (c *Collector) tooLarge() error {
+	return final("The file is larger than %d MB", c.MaxBytes>>20)
+}
+
+// headersOf returns the headers of the target that a file came of, and its origin: where the file is, they are sent along.
+func (c *Collector) headersOf(ctx context.Context, a asset.Asset) (headers map[string]string, origin string, err error) {
+	task, err := c.Store.Task(ctx, a.TaskID)
+	if err != nil {
+		return nil, "", err
+	}
+	if a.Target < 1 || a.Target > len(task.Targets) {
+		return nil, "", nil
+	}
+	target, err := tasks.Open(c.Sealer, task.Targets[a.Target-1])
+	if err != nil {
+		return nil, "", nil //nolint:nilerr // without its key the file may be open to everybody
+	}
+	return target.Headers, tasks.OriginOf(target.URL), nil
+}
+
+// identify finds out what a file is by its content. What was announced as a picture, sound or film and is none is refused: a page that asks
+// for a login is no picture.
+func identify(file *os.File, a asset.Asset) (kind, mediaType string, err error) {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return "", "", err
+	}
+	found, err := mimetype.DetectReader(file)
+	if err != nil {
+		return "", "", fmt.Errorf("find out what a file is: %w", err)
+	}
+	mediaType, _, _ = strings.Cut(found.String(), ";")
+	kind = observe.KindOf(mediaType)
+	if a.Kind != event.File && kind != a.Kind && !(a.Kind == event.Audio && kind == event.Video || a.Kind == event.Video && kind == event.Audio) {
+		return "", "", final("The agent announced %s, but the file is %s", a.Kind, mediaType)
+	}
+	return kind, mediaType, nil
+}
+
+// raster are the pictures that thumbnails are made of.
+var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// thumbnail stores a small picture of a picture and returns its key; empty if none can be made.
+func (c *Collector) thumbnail(ctx context.Context, a asset.Asset, file io.ReadSeeker, copied asset.Copy) (key string, err error) {
+	if !slices.Contains(raster, copied.MediaType) {
+		return "", nil
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	small, err := makeThumbnail(file)
+	if err != nil {
+		c.Log.InfoContext(ctx, "a picture has no thumbnail", "asset_id", a.ID, "error", err)
+		return "", nil
+	}
+	key = folderOf(a.TaskID) + "/thumbnails/" + a.ID.String() + ".jpg"
+	return key, c.Files.Put(ctx, key, bytes.NewReader(small), int64(len(small)))
+}
+
+// makeThumbnail survives what a decoder does not.
+func makeThumbnail(file io.ReadSeeker) (small []byte, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return thumbnail.Make(file)
+}
