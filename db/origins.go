@@ -45,16 +45,6 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error 
 	return nil
 }
 
-// PostponeOrigin moves the next free slot of an origin at least wait into the future, because it answered 429.
-func (s *Store) PostponeOrigin(ctx context.Context, origin string, wait time.Duration) error {
-	const postpone = `
-		UPDATE origins
-		SET next_free = greatest(next_free, now() + $2 * interval '1 microsecond')
-		WHERE origin = $1`
-	_, err := s.db.ExecContext(ctx, postpone, origin, wait.Microseconds())
-	return pg.Classify("postpone the origin", err)
-}
-
 // TakeSlot takes the next free slot of an origin for a call outside of launches, whose own rate allows one call an
 // interval, and returns how long to wait for it. If it is not free within patience, none is taken and ok is false.
 func (s *Store) TakeSlot(ctx context.Context, origin string, interval, patience time.Duration) (wait time.Duration, ok bool, err error) {

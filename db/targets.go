@@ -43,6 +43,8 @@ type Target struct {
 	SealedPayload  []byte `db:"sealed_payload"`
 	SealedQuery    []byte `db:"sealed_query"`
 	SealedTemplate []byte `db:"sealed_template"`
+	// Poll says in JSON how an agent that accepts jobs is polled; nil means that it answers at once.
+	Poll *string `db:"poll"`
 	// RateLimit is N/s, N/m or unlimited.
 	RateLimit string `db:"rate_limit"`
 	// RetryOn are the kinds of failures that are retried: timeout, network, 429, 5xx.
@@ -79,10 +81,10 @@ type Variant struct {
 const insertTarget = `
 	INSERT INTO task_targets (
 		task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
-		rate_limit, retry_on, input_price, output_price, currency)
+		poll, rate_limit, retry_on, input_price, output_price, currency)
 	VALUES (
 		:task_id, :number, :kind, :library_id, :name, :protocol, :url, :model, :sealed_headers, :sealed_payload, :sealed_query, :sealed_template,
-		:rate_limit, :retry_on, CAST(:input_price AS numeric), CAST(:output_price AS numeric), :currency)`
+		:poll, :rate_limit, :retry_on, CAST(:input_price AS numeric), CAST(:output_price AS numeric), :currency)`
 
 const insertVariant = `
 	INSERT INTO task_variants (task_id, number, target, name, prompt_id, prompt_version, system_template, user_template)
@@ -119,7 +121,7 @@ func insertTargets(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, targets [
 func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
 	const read = `
 		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
-			rate_limit, retry_on, input_price, output_price, currency
+			poll, rate_limit, retry_on, input_price, output_price, currency
 		FROM task_targets
 		WHERE task_id = ANY ($1)
 		ORDER BY task_id, number`

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,8 @@ type Unit struct {
 	// Evaluator is the number of the judge that is asked about the run SubjectRunID; 0 and nil for a unit that asks a question.
 	Evaluator    int    `db:"evaluator"`
 	SubjectRunID *int64 `db:"subject_run_id"`
+	// Resume is the accepted job that an earlier holder of the unit waited for, as that wrote it; nil means none.
+	Resume *json.RawMessage `db:"resume"`
 	Item
 	// Wait is how long, from the claim's return, to wait for the call's rate-limit slot.
 	Wait time.Duration `db:"-"`
@@ -93,7 +96,7 @@ const claimUnits = `
 			ORDER BY id
 			LIMIT wanted.count
 			FOR UPDATE SKIP LOCKED) next))
-	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, u.evaluator, u.subject_run_id, ` + ItemColumns
+	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, u.evaluator, u.subject_run_id, u.resume, ` + ItemColumns
 
 // ClaimUnits claims units of a launch that is RUNNING for a worker: of each target at most as many as are wanted and get
 // a rate-limit slot within the horizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).

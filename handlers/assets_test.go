@@ -303,3 +303,27 @@ func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	dbtest.Await(t, 20*time.Second, "another attempt", func() bool { return s.assetsOf(t, id, "")[0].State == "STORED" })
 	require.Equal(t, pngOf(t, 9, 9, 3), s.get(t, stored.URL).body)
 }
+
+// A later turn of a conversation names a file of an earlier one, and the agent is told where it is.
+func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var url string
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if call.Question == "画" {
+			say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","path":"images/logo.png","url":%q}}`, url+"/logo.png"))
+		}
+		say(w, `{"event":"node_finished","data":{"output":"ok"}}`)
+	})
+	url = fake.URL
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer,series,turn\na,画,,s,1\nb,把 {{asset:images/logo.png}} 改成 {{ asset:none.png }},,s,2\n"})
+	s.awaitDone(t, id)
+	asked := ""
+	for _, call := range fake.Calls() {
+		if strings.HasPrefix(call.Question, "把") {
+			asked = call.Question
+		}
+	}
+	require.Equal(t, "把 "+url+"/logo.png 改成 {{ asset:none.png }}", asked)
+}

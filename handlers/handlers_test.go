@@ -62,6 +62,8 @@ type site struct {
 	routes  []*echo.Route
 	server  *handlers.Server
 	assets  blob.Store
+	// worker is what every worker of the site has.
+	worker jobs.WorkerConfig
 	// budget is that of the site's worker.
 	budget *budget.Keeper
 	// reports counts the internal errors that were reported.
@@ -137,6 +139,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	s.worker = jobs.WorkerConfig{Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer, Report: report, Log: log}
 	if lanes > 0 {
 		texts, err := text.NewCatalogue()
 		require.NoError(t, err)
@@ -144,24 +147,38 @@ func newSiteWith(t testing.TB, lanes int) *site {
 		announcer := &courier.Announcer{Courier: messenger}
 		scheduler := &schedules.Scheduler{Store: s.store, Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}, Log: log}
 		s.budget = &budget.Keeper{Store: s.store, Tasks: scheduler.Tasks, Log: log}
-		worker := jobs.NewWorker(jobs.WorkerConfig{Admits: s.budget.Admits, Lanes: lanes, Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
+		s.startWorker(t, jobs.WorkerConfig{Admits: s.budget.Admits, Lanes: lanes,
 			Chores:  []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: scheduler.Fire}, {Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
-			Metrics: jobs.NewMetrics(registry, queue), Report: report, Log: log})
+			Metrics: jobs.NewMetrics(registry, queue)})
 		ctx, cancel := context.WithCancel(context.Background())
-		told := make(chan struct{})
+		told, copied := make(chan struct{}), make(chan struct{})
 		go func() { defer close(told); messenger.Run(ctx) }()
 		fetcher := collector.NewClient(guard)
-		t.Cleanup(fetcher.Close)
 		copying := &collector.Collector{Store: s.store, Files: s.assets, Client: fetcher, Sealer: sealer, MaxBytes: maxAsset, IsOwner: true, Log: log}
-		copied := make(chan struct{})
 		go func() { defer close(copied); copying.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-copied })
-		t.Cleanup(func() { cancel(); <-told })
-		left := make(chan error, 1)
-		go func() { left <- worker.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-left })
+		t.Cleanup(func() { cancel(); <-told; <-copied; fetcher.Close() })
 	}
 	return s
+}
+
+// startWorker starts a worker and returns how to let it leave; at the latest it does so when the test ends.
+func (s *site) startWorker(t testing.TB, config jobs.WorkerConfig) (leave func()) {
+	t.Helper()
+	config.Store, config.Queue, config.Agents, config.Models = s.worker.Store, s.worker.Queue, s.worker.Agents, s.worker.Models
+	config.Sealer, config.Report, config.Log = s.worker.Sealer, s.worker.Report, s.worker.Log
+	if config.Metrics == nil {
+		config.Metrics = jobs.NewMetrics(prometheus.NewRegistry(), s.worker.Queue)
+	}
+	worker := jobs.NewWorker(config)
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_ = worker.Run(ctx)
+	}()
+	leave = func() { cancel(); <-left }
+	t.Cleanup(leave)
+	return leave
 }
 
 // serve starts a server that ends with the test and returns its URL.

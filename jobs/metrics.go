@@ -25,7 +25,7 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 			[]string{"outcome", "kind", "protocol"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "wending_agent_call_seconds", Help: "Time from a call's start to the answer's last byte.",
-			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}}, []string{"kind", "protocol"}),
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 2400, 3600}}, []string{"kind", "protocol"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "wending_tokens_total", Help: "Tokens that calls used, as the targets report them."}, []string{"direction", "kind", "protocol"}),
 		lanesBusy:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_lanes_busy", Help: "Busy lanes in this process."}),

@@ -92,6 +92,8 @@ type WorkerConfig struct {
 	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
+	// PublicURL is where agents find the site, for files that they are told of; empty if that is not known.
+	PublicURL string
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report func(err error, tags map[string]string)
 	Log    *slog.Logger
@@ -113,7 +115,7 @@ func NewWorker(config WorkerConfig) *Worker {
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	w.scribe = scribe.New(journal.New(w.Store), w.Log)
 	w.crews = crew.New(crew.Config{
-		Scribe: w.scribe, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
+		Scribe: w.scribe, PublicURL: w.PublicURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
 		Report: func(err error) { w.report(err) }, Log: w.Log,
 	})
 	return w

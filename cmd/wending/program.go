@@ -268,7 +268,7 @@ func (p *program) work(ctx context.Context) error {
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
-		MaxActiveTasks: p.settings.MaxActive, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
+		PublicURL: p.publicURL, MaxActiveTasks: p.settings.MaxActive, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return worker.Run(ctx) })

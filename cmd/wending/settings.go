@@ -73,7 +73,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	}{
 		{"EVALUATION_CONCURRENCY", s.Concurrency, 1, 1024},
 		{"RUNS_PER_ITEM", s.RunsPerItem, 1, 20},
-		{"AGENT_TIMEOUT_SECONDS", s.AgentTimeout, 1, 600},
+		{"AGENT_TIMEOUT_SECONDS", s.AgentTimeout, 1, tasks.MaxTimeout},
 		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, 5},
 		{"MAX_ACTIVE_TASKS", s.MaxActive, 0, 10_000},
 		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},

@@ -196,6 +196,20 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 	return byRun, nil
 }
 
+// Earlier returns the assets that the turns before a question brought in its conversation, in one variant and run, the latest last.
+func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int) (list []Asset, err error) {
+	const read = `
+		SELECT ` + columns + `
+		FROM evaluation_items i
+		JOIN evaluation_items before ON before.task_id = i.task_id AND before.series = i.series AND before.turn < i.turn
+		JOIN evaluation_runs r ON r.item_id = before.id AND r.variant = $2 AND r.run_index = $3 AND r.is_current
+		JOIN assets a ON a.unit_id = r.unit_id AND a.epoch = r.epoch AND a.item_id = r.item_id AND NOT a.is_preview
+		WHERE i.id = $1
+		ORDER BY before.turn, a.number`
+	err = s.db.SelectContext(ctx, &list, read, itemID, variant, runIndex)
+	return list, pg.Classify("read what earlier turns produced", err)
+}
+
 // Counts are how many assets of each kind the current runs of a task have.
 func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string]int, err error) {
 	const read = `

@@ -295,6 +295,19 @@ func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (cal
 	return calls, total, pg.Classify("count the calls in flight", err)
 }
 
+// KeepJob stores the job that an agent has accepted for a unit whose claim holds, as JSON, so that whoever holds the unit next waits for it;
+// nil forgets it.
+func (j Journal) KeepJob(ctx context.Context, unitID int64, epoch int, job []byte) error {
+	const keep = `UPDATE units SET resume = CAST($3 AS json) WHERE id = $1 AND epoch = $2 AND state = 'RUNNING'`
+	var text *string
+	if job != nil {
+		one := string(job)
+		text = &one
+	}
+	_, err := j.db.ExecContext(ctx, keep, unitID, epoch, text)
+	return pg.Classify("keep an accepted job", err)
+}
+
 // CloseLost ends the calls of tools whose workers have lost their units.
 func (j Journal) CloseLost(ctx context.Context) error {
 	const closeLost = `

@@ -3,6 +3,7 @@ package lanes
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -227,4 +228,14 @@ func (l Lanes) State(ctx context.Context, launchID uuid.UUID, lease db.Lease) (S
 	var state State
 	err := pg.GetNamed(ctx, l.db, &state, readState, arguments)
 	return state, db.NotFound(db.KindLaunch, pg.Classify("read the launch's state", err))
+}
+
+// PostponeOrigin moves the next free slot of an origin at least wait into the future, because it answered 429.
+func (l Lanes) PostponeOrigin(ctx context.Context, origin string, wait time.Duration) error {
+	const postpone = `
+		UPDATE origins
+		SET next_free = greatest(next_free, now() + $2 * interval '1 microsecond')
+		WHERE origin = $1`
+	_, err := l.db.ExecContext(ctx, postpone, origin, wait.Microseconds())
+	return pg.Classify("postpone the origin", err)
 }

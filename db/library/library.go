@@ -82,6 +82,7 @@ type Agent struct {
 	SealedHeaders  []byte         `db:"sealed_headers"`
 	SealedPayload  []byte         `db:"sealed_payload"`
 	SealedTemplate []byte         `db:"sealed_template"`
+	Poll           *string        `db:"poll"` // JSON; nil: it answers at once
 	RateLimit      *string        `db:"rate_limit"`
 	RetryOn        pq.StringArray `db:"retry_on"`
 	Test
@@ -246,7 +247,7 @@ var (
 		`e.provider_id, e.model_id, e.sealed_parameters, trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency,
 			e.tested_at, e.test_code, p.name AS provider_name, p.protocol AS provider_protocol`, " JOIN providers p ON p.id = e.provider_id", usedAsTarget).
 		keptWhile(`EXISTS (SELECT FROM evaluator_versions WHERE kind = 'judge' AND config ->> 'model_id' = CAST($1 AS text))`)
-	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "rate_limit", "retry_on",
+	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "poll", "rate_limit", "retry_on",
 		"tested_at", "test_code"}, "", "", usedAsTarget)
 	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
 		taskUses+`(SELECT task_id FROM task_variants WHERE prompt_id = $1)`)

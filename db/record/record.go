@@ -110,7 +110,7 @@ const ofUnits = `
 const doneUnits = `
 	done AS (
 		UPDATE units u
-		SET state = 'DONE', outcome = g.status, worker_id = NULL
+		SET state = 'DONE', outcome = g.status, worker_id = NULL, resume = NULL
 		FROM given g
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
 		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index, CAST(NULL AS text) AS conversation_id),`
@@ -127,6 +127,7 @@ const doneTurns = `
 			worker_id = CASE WHEN t.has_more THEN u.worker_id END,
 			outcome = CASE WHEN t.has_more THEN NULL WHEN u.turns_failed > 0 THEN 'FAILED' ELSE g.status END,
 			losses = 0,
+			resume = NULL,
 			turns_done = u.turns_done + 1 + t.unreached,
 			turns_failed = u.turns_failed + CAST(g.status <> 'SUCCEEDED' AS int) + t.unreached
 		FROM given g

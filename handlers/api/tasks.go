@@ -116,7 +116,7 @@ type taskFields struct {
 	AgentHeaders string `json:"agent_api_headers,omitempty" doc:"JSON object mapping header names to values; stored encrypted, never returned" example:"{\"Authorization\": \"Bearer …\"}"`
 	AgentModel   string `json:"agent_model,omitempty" maxLength:"200" example:"v1.2"`
 	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20" doc:"How often each question is asked" example:"5"`
-	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"600" doc:"For a whole call" example:"30"`
+	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"3600" doc:"For a whole call" example:"30"`
 	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5" doc:"After a timeout or network error" example:"1"`
 	UseStream    bool   `json:"use_stream,omitempty" doc:"Ask the agent to stream"`
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Calls at once, over all workers" example:"4"`
@@ -149,7 +149,7 @@ type changeFields struct {
 	AgentHeaders string `json:"agent_api_headers,omitempty"`
 	AgentModel   string `json:"agent_model,omitempty" maxLength:"200"`
 	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20"`
-	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"600"`
+	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"3600"`
 	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5"`
 	UseStream    bool   `json:"use_stream,omitempty"`
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64"`

@@ -232,6 +232,9 @@ func Boolean() Limit { return Limit{key: "error.range.boolean"} }
 // JSONObject allows a JSON object.
 func JSONObject() Limit { return Limit{key: "error.range.json"} }
 
+// Poll allows the members of an agent's poll.
+func Poll() Limit { return Limit{key: "error.range.poll"} }
+
 // Rate allows N/s, N/m or unlimited.
 func Rate() Limit { return Limit{key: "error.range.rate"} }
 

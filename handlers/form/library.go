@@ -1,6 +1,7 @@
 package form
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -225,9 +226,35 @@ func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a libr
 	c.agentAddress(base, check, &a)
 	c.object("extra_payload", &a.ExtraPayload)
 	c.object("body_template", &a.Template)
+	c.poll(&a.Poll)
 	c.rate(&a.RateLimit)
 	c.retryOn(&a.RetryOn)
 	return a, c.faults
+}
+
+// maxPollInterval is how many seconds may lie between two questions for a status.
+const maxPollInterval = 600
+
+// poll takes how an agent is polled, an object in JSON.
+func (c *fields) poll(to **protocol.Poll) {
+	var given json.RawMessage
+	if !c.form.Has("poll") {
+		return
+	}
+	if c.object("poll", &given); given == nil {
+		*to = nil
+		return
+	}
+	poll := &protocol.Poll{IntervalSeconds: 5}
+	decoder := json.NewDecoder(bytes.NewReader(given))
+	decoder.DisallowUnknownFields()
+	switch err := decoder.Decode(poll); {
+	case err != nil, poll.URLPath == "", poll.DonePath == "", poll.ResultPath == "", len(poll.DoneValues) == 0:
+		c.fail("poll", fault.Field("poll", fault.Poll()))
+	case poll.IntervalSeconds < 1 || poll.IntervalSeconds > maxPollInterval:
+		c.fail("poll", fault.Field("poll.interval_seconds", fault.Between(1, maxPollInterval)))
+	}
+	*to = poll
 }
 
 // agentAddress takes an agent's address with what may be secret about it.
@@ -237,7 +264,7 @@ func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a 
 		a.URL = withQueryOf(typed, base.URL, c.form.Value("keep_query") == "true")
 	}
 	if tasks.OriginOf(a.URL) != tasks.OriginOf(base.URL) {
-		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil
+		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil // how it is polled is no secret
 	}
 	c.address("url", check, &a.URL)
 	c.headers(&a.Headers)

@@ -24,7 +24,33 @@ func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
 	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/units/:unitId", h.showUnit)
 	group.GET("/tasks/:taskId/units/:unitId/log", h.showLog)
+	group.GET("/tasks/:taskId/flights", h.showFlights)
 	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/replay/:number", h.showBeside)
+}
+
+// showFlights lists the calls under way as a part of the task's page.
+func (h *handler) showFlights(c echo.Context) error {
+	task, err := h.task(c.Request().Context(), c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	flights, err := Flights(c.Request().Context(), h.Store, task)
+	if err != nil {
+		return err
+	}
+	return pages.Render(c, http.StatusOK, replay.InFlight(task, flights))
+}
+
+// flightsShown is how many calls under way are listed.
+const flightsShown = 20
+
+// Flights reads a task's calls under way.
+func Flights(ctx context.Context, store *db.Store, task db.Task) (flights replay.Flights, err error) {
+	if !task.Status.IsActive() {
+		return flights, nil
+	}
+	flights.Calls, flights.Total, err = journal.New(store).InFlight(ctx, task.ID, flightsShown)
+	return flights, err
 }
 
 func (h *handler) showUnit(c echo.Context) error {

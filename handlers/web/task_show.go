@@ -10,7 +10,6 @@ import (
 
 	"wending/db"
 	"wending/db/asset"
-	"wending/db/journal"
 	"wending/db/lanes"
 	"wending/db/report"
 	"wending/db/spending"
@@ -18,6 +17,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
+	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/views/paths"
 	"wending/views/questions"
@@ -99,9 +99,6 @@ func (p *Pages) liveTask(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskviews.LivePart(live))
 }
 
-// flightsShown is how many calls under way are listed.
-const flightsShown = 20
-
 // readLive reads the current state for a task's page.
 func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live, err error) {
 	live.Task = task
@@ -110,10 +107,7 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task); return err })
 	if task.Status.IsActive() {
 		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
-		group.Go(func() (err error) {
-			live.Flights.Calls, live.Flights.Total, err = journal.New(p.Store).InFlight(ctx, task.ID, flightsShown)
-			return err
-		})
+		group.Go(func() (err error) { live.Flights, err = replay.Flights(ctx, p.Store, task); return err })
 	}
 	if live.MaxActive = p.Tasks.MaxActiveTasks; live.MaxActive > 0 && task.Status.IsActive() {
 		group.Go(func() (err error) { live.Before, err = lanes.New(p.Store).BeforeTask(ctx, task.ID); return err })

@@ -62,13 +62,16 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Ask makes one call. It never fails: the protocol.Answer describes any outcome.
 func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
+	if q.Job != nil {
+		start = q.Job.StartedAt
+	}
+	ctx, cancel := context.WithDeadline(ctx, start.Add(q.Timeout))
 	defer cancel()
 	answer := c.ask(ctx, q, start)
 	if answer.Latency == 0 { // otherwise it ended before the connection did
 		answer.Latency = time.Since(start)
 	}
-	if answer.Status != protocol.Succeeded && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if answer.Status != protocol.Succeeded && answer.ErrorCode != protocol.CodeInterrupted && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		answer.Status, answer.ErrorCode = protocol.TimedOut, protocol.CodeTimeout
 		answer.ErrorMessage = fmt.Sprintf("Agent request timed out after %s", formatSeconds(q.Timeout))
 	}
@@ -126,6 +129,9 @@ func formatSeconds(d time.Duration) string {
 }
 
 func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) protocol.Answer {
+	if q.Job != nil && q.Poll != nil {
+		return c.continueJob(ctx, q, *q.Job)
+	}
 	spoken, isKnown := protocol.Of(q.Protocol)
 	if !isKnown {
 		return protocol.Failure(protocol.CodeParse, "There is no protocol of the name "+q.Protocol)
@@ -151,24 +157,49 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	for name, text := range spoken.Headers() {
 		request.Header.Set(name, text)
 	}
-	if c.apiKey != "" && c.guard.Names(request.URL) {
-		request.Header.Set("Authorization", "Bearer "+c.apiKey)
-	}
-	for name, text := range q.Headers {
-		request.Header.Set(name, text)
-	}
+	c.authorize(request, q)
 	request.Header.Set("Idempotency-Key", q.IdempotencyKey)
 	response, err := c.http.Do(request)
 	if err != nil {
 		return connectionFailure(err)
 	}
 	defer response.Body.Close() //nolint:errcheck // read to its end or abandoned
+	if job, isAccepted := accepted(q, response, start); isAccepted {
+		_ = response.Body.Close()
+		if q.Accepted != nil {
+			q.Accepted(job)
+		}
+		return c.continueJob(ctx, q, job)
+	}
 	watcher := c.watch(q)
 	answer := read(response, spoken, q.RawLimit, start, watcher)
+	tellFiles(watcher, answer)
+	return answer
+}
+
+// continueJob waits for an accepted job.
+func (c *Client) continueJob(ctx context.Context, q protocol.Request, job protocol.Job) protocol.Answer {
+	watcher := c.watch(q)
+	answer := c.await(ctx, q, job, watcher)
+	tellFiles(watcher, answer)
+	return answer
+}
+
+// tellFiles tells of the files that an answer names.
+func tellFiles(watcher *observe.Watcher, answer protocol.Answer) {
 	if watcher != nil && answer.Status == protocol.Succeeded {
 		watcher.Answer(answer.Text)
 	}
-	return answer
+}
+
+// authorize adds what the agent may know to a request to it.
+func (c *Client) authorize(request *http.Request, q protocol.Request) {
+	if c.apiKey != "" && c.guard.Names(request.URL) {
+		request.Header.Set("Authorization", "Bearer "+c.apiKey)
+	}
+	for name, text := range q.Headers {
+		request.Header.Set(name, text)
+	}
 }
 
 // connectionFailure names the cause without the URL, whose query may hold a secret.

@@ -27,8 +27,8 @@ import (
 
 var credentials = blob.Credentials{AccessKeyID: "wending-test", SecretAccessKey: "secret-of-the-test"}
 
-// startS3 starts a real S3 server over a folder and returns its address and how to end it. The program is installed by make tools.
-func startS3(t *testing.T, dir string) (endpoint string, stop func()) {
+// startS3 starts a real S3 server over a folder and returns its address. The program is installed by make tools.
+func startS3(t *testing.T, dir string) (endpoint string) {
 	t.Helper()
 	programs, err := filepath.Glob(filepath.Join("..", "..", "bin", "versitygw-*"))
 	require.NoError(t, err)
@@ -43,15 +43,10 @@ func startS3(t *testing.T, dir string) (endpoint string, stop func()) {
 	var output bytes.Buffer
 	server.Stdout, server.Stderr = &output, &output
 	require.NoError(t, server.Start())
-	isRunning := true
-	stop = func() {
-		if isRunning {
-			isRunning = false
-			_ = server.Process.Kill()
-			_ = server.Wait()
-		}
-	}
-	t.Cleanup(stop)
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
 	require.Eventually(t, func() bool {
 		connection, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
@@ -59,7 +54,7 @@ func startS3(t *testing.T, dir string) (endpoint string, stop func()) {
 		}
 		return err == nil
 	}, 20*time.Second, 20*time.Millisecond, "the S3 server does not start")
-	return "http://" + address, stop
+	return "http://" + address
 }
 
 func openS3(t *testing.T, endpoint, prefix string) blob.Store {
@@ -74,7 +69,7 @@ func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "files"), 0o700))
-	endpoint, _ := startS3(t, dir)
+	endpoint := startS3(t, dir)
 	folder, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
 	require.NoError(t, err)
 	for name, store := range map[string]blob.Store{"disk": folder, "s3": openS3(t, endpoint, "a/b")} {
@@ -136,7 +131,7 @@ func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "files"), 0o700))
-	endpoint, _ := startS3(t, dir)
+	endpoint := startS3(t, dir)
 	target, err := url.Parse(endpoint)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)

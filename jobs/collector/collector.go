@@ -167,7 +167,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 	case err != nil && ctx.Err() == nil:
 		c.Log.WarnContext(ctx, "cannot use the store of files, will retry", "error", err)
 	case err == nil && !isOurs:
-		c.Log.WarnContext(ctx, "BLOB_URL is not where the other processes keep files: this process leaves them to others")
+		c.Log.InfoContext(ctx, "BLOB_URL is not where the web process keeps files: this process leaves them to others")
 		select { // they may not have started yet
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):

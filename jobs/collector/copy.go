@@ -177,7 +177,8 @@ func identify(file *os.File, a asset.Asset) (kind, mediaType string, err error) 
 	}
 	mediaType, _, _ = strings.Cut(found.String(), ";")
 	kind = observe.KindOf(mediaType)
-	if a.Kind != event.File && kind != a.Kind && !(a.Kind == event.Audio && kind == event.Video || a.Kind == event.Video && kind == event.Audio) {
+	isSoundOrFilm := func(kind string) bool { return kind == event.Audio || kind == event.Video } // containers are of both
+	if a.Kind != event.File && kind != a.Kind && (!isSoundOrFilm(a.Kind) || !isSoundOrFilm(kind)) {
 		return "", "", final("The agent announced %s, but the file is %s", a.Kind, mediaType)
 	}
 	return kind, mediaType, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"wending/db"
+	"wending/db/lanes"
 	"wending/db/record"
 	"wending/jobs/agent"
 	"wending/jobs/evaluate"
@@ -48,18 +49,22 @@ func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 		answer = c.askJudge(ctx, *unit)
 	} else {
 		c.open(unit)
-		answer, conversationID = c.ask(ctx, *unit)
+		answer, conversationID = c.ask(ctx, unit)
 	}
 	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
+		c.cancelJob(unit)
 		if unit.call != nil {
 			unit.call.Emit(event.ErrorOccurred, event.Data{Code: codeCut, Message: "The call was cut, because its task was stopped or its worker left", Attempt: unit.attempt})
 		}
 		return nil, false
 	}
+	if answer.ErrorCode == protocol.CodeInterrupted {
+		return nil, false // the accepted job is stored: another worker waits for it
+	}
 	target := c.Task.Target(unit.Target)
 	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {
-		if err := c.Store.PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
+		if err := lanes.New(c.Store).PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
 			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
@@ -87,6 +92,7 @@ func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 	}
 	unit.attempt++
 	wait := unit.retry.NextBackOff()
+	c.forgetJob(unit)
 	if unit.call != nil {
 		tellEnd(*unit, answer)
 		unit.call.Emit(event.Retry, event.Data{Attempt: unit.attempt, WaitMS: int(wait.Milliseconds())})
@@ -147,15 +153,19 @@ func (c *crew) open(unit *claimed) {
 }
 
 // ask puts a unit's question, or the next turn of its conversation, to its target.
-func (c *crew) ask(ctx context.Context, unit claimed) (answer protocol.Answer, conversationID string) {
+func (c *crew) ask(ctx context.Context, unit *claimed) (answer protocol.Answer, conversationID string) {
 	variant := c.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
 	request.IdempotencyKey = tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item)
 	if unit.turn != nil {
 		tasks.Continue(&request, c.Task, variant, unit.turn.Turn, tasks.SessionID(c.LaunchID, unit.ID))
 		request.IsTooLong = request.IsTooLong || unit.turn.isTooLong
+		c.refer(ctx, unit, &request)
 	}
 	request.Events = unit.call
+	if request.Poll != nil {
+		c.followJob(unit, &request)
+	}
 	client := c.Agents
 	if c.Task.Targets[unit.Target-1].Kind == db.TargetModel {
 		client = c.Models

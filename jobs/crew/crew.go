@@ -41,6 +41,8 @@ type Config struct {
 	Observer Observer
 	// Scribe writes down what agents report.
 	Scribe *scribe.Scribe
+	// PublicURL is where agents find this site, without a slash at its end; empty if that is not known.
+	PublicURL string
 	// Leaving is closed when no further unit may be claimed.
 	Leaving <-chan struct{}
 	// Calls ends when calls in flight must be cut.

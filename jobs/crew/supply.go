@@ -66,6 +66,8 @@ type claimed struct {
 	retry retryClock
 	// call notes what happens while the question is asked; nil until its first attempt. Of a conversation it is the last turn's.
 	call *scribe.Call
+	// job is what the agent has accepted; nil if it has accepted none.
+	job *acceptedJob
 }
 
 // closeCall ends what is noted of the unit's call.

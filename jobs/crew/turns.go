@@ -1,14 +1,19 @@
 package crew
 
 import (
+	"context"
 	"errors"
+	"regexp"
+	"slices"
 	"time"
 
 	"wending/db"
+	"wending/db/asset"
 	"wending/db/conversation"
 	"wending/db/record"
 	"wending/jobs/prompt"
 	"wending/jobs/protocol"
+	"wending/views/paths"
 )
 
 // openTurn is the turn of a conversation that a unit asks next.
@@ -33,6 +38,52 @@ func (c *crew) readTurn(unit *claimed) (may, isParked bool) {
 	}
 	unit.turn, unit.Item = &openTurn{next, isTooLong}, next.Item
 	return true, false
+}
+
+// reference is where a text names a file of an earlier turn: {{asset:path}}.
+var reference = regexp.MustCompile(`\{\{\s*asset:([^{}]+?)\s*\}\}`)
+
+// refer puts the addresses of files that earlier turns produced in the places of their paths: where the agent has them, or, of those that came
+// inline, where this site does. What is not there stays as it is.
+func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Request) {
+	texts := []*string{&request.Question}
+	for _, text := range []*string{request.SystemPrompt, request.UserContext} {
+		if text != nil {
+			texts = append(texts, text)
+		}
+	}
+	if !slices.ContainsFunc(texts, func(text *string) bool { return reference.MatchString(*text) }) {
+		return
+	}
+	earlier, err := asset.OfStore(c.Store).Earlier(ctx, unit.Item.ID, unit.Variant, unit.RunIndex)
+	if err != nil {
+		c.Log.WarnContext(ctx, "files of earlier turns not read, their names are sent as they are", "unit_id", unit.ID, "error", err)
+		return
+	}
+	addresses := map[string]string{}
+	for _, one := range earlier {
+		switch {
+		case one.OriginalURL != nil:
+			addresses[one.Path] = *one.OriginalURL
+		case c.PublicURL != "":
+			addresses[one.Path] = c.PublicURL + paths.Asset(c.TaskID, one.ID)
+		}
+	}
+	put := func(text string) string {
+		return reference.ReplaceAllStringFunc(text, func(place string) string {
+			if address, isThere := addresses[reference.FindStringSubmatch(place)[1]]; isThere {
+				return address
+			}
+			return place
+		})
+	}
+	request.Question = put(request.Question)
+	for _, text := range []**string{&request.SystemPrompt, &request.UserContext} {
+		if *text != nil {
+			rendered := put(**text)
+			*text = &rendered
+		}
+	}
 }
 
 // endTurn decides what becomes of a conversation after the answer to a turn.

@@ -81,8 +81,10 @@ type Agent struct {
 	Headers map[string]string
 	// ExtraPayload and Template are JSON objects; nil means there is none.
 	ExtraPayload, Template json.RawMessage
-	RateLimit              string
-	RetryOn                []string
+	// Poll is how it is polled if it accepts jobs; nil means that it answers at once.
+	Poll      *protocol.Poll
+	RateLimit string
+	RetryOn   []string
 }
 
 // Each secret is sealed for its entry and its place.
@@ -192,6 +194,9 @@ func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UU
 	if err != nil {
 		return uuid.Nil, err
 	}
+	if row.Poll, err = tasks.PollText(a.Poll); err != nil {
+		return uuid.Nil, err
+	}
 	return id, save(ctx, s.Entries.Agents, row, isNew)
 }
 
@@ -206,6 +211,9 @@ func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 	if query != nil {
 		a.URL += "?" + *query
 	}
+	if err == nil {
+		a.Poll, err = tasks.ReadPoll(row.Poll)
+	}
 	return a, err
 }
 
@@ -213,7 +221,7 @@ func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 func (s *Service) agentTarget(a Agent) tasks.NewTarget {
 	return tasks.NewTarget{
 		Target:  db.Target{Kind: db.TargetAgent, Name: a.Name, Protocol: a.Protocol, RateLimit: s.rate(a.RateLimit), RetryOn: a.RetryOn},
-		Secrets: tasks.Target{URL: a.URL, Headers: a.Headers, Payload: a.ExtraPayload, Template: a.Template},
+		Secrets: tasks.Target{URL: a.URL, Headers: a.Headers, Payload: a.ExtraPayload, Template: a.Template, Poll: a.Poll},
 	}
 }
 
@@ -311,7 +319,7 @@ const slotPatience = 10 * time.Second
 
 func testRequest(target tasks.NewTarget, question string) protocol.Request {
 	return protocol.Request{
-		Protocol: target.Protocol, URL: target.Secrets.URL, Headers: target.Secrets.Headers, Template: target.Secrets.Template, ExtraPayload: target.Secrets.Payload,
+		Protocol: target.Protocol, URL: target.Secrets.URL, Headers: target.Secrets.Headers, Template: target.Secrets.Template, ExtraPayload: target.Secrets.Payload, Poll: target.Secrets.Poll,
 		Question: question, Stream: true, Model: tasks.TextOf(target.Model), IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout, RawLimit: 64 << 10,
 	}
 }

@@ -28,6 +28,8 @@ type Watcher struct {
 	calls map[string]*call
 	// stage is the last state or node that was told, where a protocol repeats it.
 	stage string
+	// polled is what the status of an accepted job last said.
+	polled string
 	// countsToOne reports that progress has been told as a share of 1.
 	countsToOne bool
 }

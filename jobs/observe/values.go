@@ -223,6 +223,30 @@ func (w *Watcher) fileOf(v wire.Value, group string) {
 	}
 }
 
+// Polled takes the status of an accepted job: what it says is told when it changes.
+func (w *Watcher) Polled(state string, v wire.Value) {
+	data := v
+	if inner := at(v, "data"); inner.Kind == wire.Object {
+		data = inner
+	}
+	if state != w.stage {
+		w.stage = state
+		w.node(state, "", statusOf(state))
+	}
+	percent, message := w.percentOf(data), firstText(data, "message", "stage")
+	told := message
+	if percent != nil {
+		told += strconv.FormatFloat(*percent, 'f', -1, 64)
+	}
+	if told != w.polled && told != "" {
+		w.polled = told
+		w.emit(event.ProgressUpdate, event.Data{Progress: percent, Message: message})
+	}
+	w.preview(data)
+	w.files(data)
+	w.files(firstOf(data, "result", "output"))
+}
+
 // stringJSON is a text as JSON's string.
 func stringJSON(text string) json.RawMessage {
 	encoded, err := json.Marshal(event.Cut(text, event.MaxRaw))

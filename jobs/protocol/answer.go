@@ -26,6 +26,8 @@ const (
 	CodeParse             = "PARSE_ERROR"
 	CodeIncomplete        = "INCOMPLETE_RESPONSE"
 	CodeTooLarge          = "RESPONSE_TOO_LARGE"
+	// CodeInterrupted is of a call that another worker continues: it has no outcome.
+	CodeInterrupted = "CALL_INTERRUPTED"
 )
 
 // Request is one question to one agent.
@@ -63,10 +65,38 @@ type Request struct {
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
+	// Poll is how to wait for an agent that accepts jobs; nil means that it answers at once. Accepted is told of the job, which Job
+	// continues: nil means that none was accepted. Leaving ends the waiting when it is closed; nil means never.
+	Poll     *Poll
+	Accepted func(Job)
+	Job      *Job
+	Leaving  <-chan struct{}
 	// Events takes what happens during the call; nil means that nobody wants to know.
 	Events event.Sink
 	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
 	RawLimit int
+}
+
+// Poll is how an agent that accepts jobs is asked for their results. Paths lead into JSON: data.url, items[0].status.
+type Poll struct {
+	// URLPath is where the response to the question has the status's URL, or header:NAME.
+	URLPath         string `json:"url_path"`
+	IntervalSeconds int    `json:"interval_seconds"`
+	// DonePath is where a status says how far the job is: one of DoneValues, FailedValues or anything else; ResultPath has the answer.
+	DonePath     string   `json:"done_path"`
+	DoneValues   []string `json:"done_values"`
+	FailedValues []string `json:"failed_values"`
+	ResultPath   string   `json:"result_path"`
+	// CancelURLPath is where the response has a URL that is posted to when the answer is not wanted any more; empty means that there is none.
+	CancelURLPath string `json:"cancel_url_path,omitempty"`
+}
+
+// Job is what an agent has accepted.
+type Job struct {
+	StatusURL string `json:"status_url"`
+	// CancelURL is empty if there is none.
+	CancelURL string    `json:"cancel_url,omitempty"`
+	StartedAt time.Time `json:"started_at"`
 }
 
 // Message is what one side of a conversation said.

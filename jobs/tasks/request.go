@@ -42,7 +42,7 @@ func Values(item db.Item, names []string) map[string]string {
 func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) protocol.Request {
 	target, values := task.Targets[variant.Target-1], Values(item, task.VariableNames)
 	request := protocol.Request{
-		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload,
+		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload, Poll: secrets.Poll,
 		Question: item.Question, StandardAnswer: item.StandardAnswer, SystemPrompt: item.SystemPrompt, UserContext: item.UserContext,
 		Variables: values, Stream: task.UseStream, Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
 	}

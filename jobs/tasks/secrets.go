@@ -8,6 +8,7 @@ import (
 
 	"wending/db"
 	"wending/db/sealed"
+	"wending/jobs/protocol"
 	"wending/jobs/secret"
 )
 
@@ -19,6 +20,8 @@ type Target struct {
 	// Payload is a JSON object merged into every request body, Template the JSON that replaces it; nil means there is none.
 	Payload  json.RawMessage
 	Template json.RawMessage
+	// Poll is how the target is polled if it accepts jobs; it is no secret.
+	Poll *protocol.Poll
 }
 
 // Each secret is sealed for its target and its place: none can be moved to another.
@@ -50,7 +53,26 @@ func Open(sealer *secret.Sealer, target db.Target) (t Target, err error) {
 	if query != nil {
 		t.URL += "?" + *query
 	}
-	return t, nil
+	t.Poll, err = ReadPoll(target.Poll)
+	return t, err
+}
+
+// ReadPoll reads how a target is polled; nil means that it answers at once.
+func ReadPoll(text *string) (*protocol.Poll, error) {
+	if text == nil {
+		return nil, nil
+	}
+	poll := new(protocol.Poll)
+	return poll, json.Unmarshal([]byte(*text), poll)
+}
+
+// PollText writes how a target is polled.
+func PollText(poll *protocol.Poll) (*string, error) {
+	if poll == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(poll)
+	return Given(string(text)), err
 }
 
 // Seal puts secrets into a target, sealed.
@@ -76,7 +98,8 @@ func Seal(sealer *secret.Sealer, secrets Target, target *db.Target) (err error) 
 			return err
 		}
 	}
-	return nil
+	target.Poll, err = PollText(secrets.Poll)
+	return err
 }
 
 // SealPlain seals what versions before stored in clear and returns of how many tasks. It may run in several processes at

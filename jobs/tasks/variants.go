@@ -18,7 +18,7 @@ const (
 	MaxVariants    = 20
 	MaxCalls       = 200_000
 	MaxConcurrency = 64
-	MaxTimeout     = 600
+	MaxTimeout     = 3600
 	MaxRetries     = 5
 )
 

@@ -186,6 +186,9 @@ func WithQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
+// TaskFlights is the list of a task's calls under way.
+func TaskFlights(id uuid.UUID) string { return Task(id) + "/flights" }
+
 // Unit is where a call is followed while it is under way, and played again afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 

@@ -1201,7 +1201,7 @@ func advanced(form Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Input(numberField(form, "timeout_seconds", text.T(ctx, "create.timeout"), form.Timeout, "1", "600")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Input(numberField(form, "timeout_seconds", text.T(ctx, "create.timeout"), form.Timeout, "1", "3600")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -27,6 +27,7 @@ import (
 	"wending/jobs/evaluate"
 	"wending/jobs/library"
 	"wending/jobs/prompt"
+	"wending/jobs/protocol"
 	"wending/views/paths"
 )
 
@@ -75,6 +76,7 @@ type Agent struct {
 	HeaderNames  []string        `json:"header_names"`
 	ExtraPayload json.RawMessage `json:"extra_payload" doc:"JSON object merged into the body; null: none"`
 	BodyTemplate json.RawMessage `json:"body_template" doc:"JSON object in place of the protocol's body; its strings may hold {{question}}, {{session_id}} and others; null: none"`
+	Poll         *protocol.Poll  `json:"poll" doc:"How it is polled if it accepts jobs; null: it answers at once"`
 	RateLimit    *string         `json:"rate_limit"`
 	RetryOn      []string        `json:"retry_on"`
 	LastTest
@@ -177,7 +179,7 @@ func nullable(text json.RawMessage) json.RawMessage {
 func (h *handler) viewAgent(row entries.Agent) (Agent, error) {
 	a, err := form.Opened(h.Library.OpenAgent(row))
 	return Agent{
-		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload), nullable(a.Template), row.RateLimit,
+		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload), nullable(a.Template), a.Poll, row.RateLimit,
 		append([]string{}, row.RetryOn...), lastTest(row.Test),
 	}, err
 }
@@ -375,6 +377,7 @@ type agentFields struct {
 	Headers      map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
 	ExtraPayload map[string]any    `json:"extra_payload,omitempty" doc:"Merged into the body"`
 	BodyTemplate map[string]any    `json:"body_template,omitempty" doc:"Takes the place of the protocol's body; its strings may hold {{question}}, {{session_id}} and others"`
+	Poll         *protocol.Poll    `json:"poll,omitempty" doc:"How it is polled if it accepts jobs"`
 	RateLimit    string            `json:"rate_limit,omitempty"`
 	RetryOn      []string          `json:"retry_on,omitempty"`
 }

@@ -53,6 +53,7 @@ func (h *handler) fillAgent(_ echo.Context, view *views.Form, row *entries.Agent
 	}
 	view.Saved["headers"] = strings.Join(slices.Sorted(maps.Keys(a.Headers)), ", ")
 	put(view, map[string]string{
+		"poll": tasks.TextOf(row.Poll),
 		"name": row.Name, "protocol": row.Protocol, "url": row.URL, "extra_payload": string(a.ExtraPayload), "body_template": string(a.Template),
 		"rate_limit": tasks.TextOf(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
 	})

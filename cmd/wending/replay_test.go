@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+)
+
+// painter is an agent that works for long, in steps, and brings a picture.
+type painter struct {
+	*httptest.Server
+	calls atomic.Int64
+	// hold keeps calls at their third step until release.
+	hold    chan struct{}
+	release func()
+}
+
+// newPainter starts a painter whose calls take so many steps.
+func newPainter(t *testing.T, steps int, between time.Duration) *painter {
+	t.Helper()
+	var file bytes.Buffer
+	require.NoError(t, png.Encode(&file, image.NewRGBA(image.Rect(0, 0, 64, 48))))
+	p := &painter{hold: make(chan struct{})}
+	p.release = sync.OnceFunc(func() { close(p.hold) })
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /picture.png", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(file.Bytes()) })
+	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
+		p.calls.Add(1)
+		w.Header().Set("Content-Type", "text/event-stream")
+		tell := func(text string, values ...any) {
+			_, _ = fmt.Fprintf(w, "data: "+text+"\n\n", values...)
+			_ = http.NewResponseController(w).Flush()
+		}
+		tell(`{"event":"node_started","data":{"title":"构思"}}`)
+		for n := range steps {
+			tell(`{"event":"task_progress","data":{"percent":%d,"message":"第 %d 步"}}`, 100*n/steps, n+1)
+			tell(`{"event":"llm_chunk","data":{"content":"%d "}}`, n+1)
+			if n == 2 {
+				<-p.hold
+			}
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(between):
+			}
+		}
+		tell(`{"event":"asset","data":{"type":"image","url":"http://%s/picture.png"}}`, r.Host)
+		tell(`{"event":"node_finished","data":{"title":"构思","output":""}}`)
+	})
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	t.Cleanup(p.release) // before it: a call that is held would keep the server
+	return p
+}
+
+// A run is watched while it happens, and replayed as it happened, with the picture that it brought.
+func TestARunIsWatchedAndReplayed(t *testing.T) {
+	t.Parallel()
+	agent := newPainter(t, 30, 150*time.Millisecond)
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "2")
+	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run", "runs_per_item": "1", "rate_limit": "unlimited"}, "question,standard_answer\n画山,\n")
+	b := openBrowser(t, program.url)
+	b.open("/tasks/" + id)
+	b.sees(".flights", "第 1 题")
+	b.follows(".flights a")
+	b.sees(".track .doing", "步")
+	b.sees(".track .said", "1 2 3 ")
+	b.requireAccessible("a call under way")
+	agent.release()
+	dbtest.Await(t, 30*time.Second, "the page to become that of the run", func() bool { // it loads again meanwhile
+		isThere := false
+		err := chromedp.Run(b.ctx, chromedp.Evaluate(`document.querySelector(".track header")?.textContent.includes("成功")`, &isThere))
+		return err == nil && isThere
+	})
+	b.do(chromedp.Poll(`document.querySelector(".made img")?.naturalWidth > 0`, nil, chromedp.WithPollingTimeout(20*time.Second)))
+	b.requireAccessible("a run to be replayed")
+
+	// While it plays, what is shown at each frame is what had happened by then, and the clock is that of the wall.
+	var shown struct {
+		Frames, Wrong         int
+		Elapsed, Longest, End float64
+	}
+	b.do(chromedp.Evaluate(`(async () => {
+		const track = document.querySelector(".track");
+		const events = (await (await fetch(track.dataset.events)).json()).items;
+		const end = events.at(-1).at_ms, root = document.getElementById("player");
+		const expected = (at) => events.filter((e) => e.type === "text" && e.at_ms <= at).map((e) => e.data.text).join("");
+		const result = { Frames: 0, Wrong: 0, Elapsed: 0, Longest: 0, End: end };
+		root.querySelector("[data-do=play]").click();
+		let began = 0, last = 0;
+		await new Promise((resolve) => requestAnimationFrame(function frame(now) {
+			began = began || now;
+			result.Longest = Math.max(result.Longest, now - (last || now));
+			last = now;
+			result.Frames++;
+			const at = Number(root.dataset.position);
+			const said = track.querySelector(".said").textContent;
+			if (said !== expected(at + 0.5) && said !== expected(at - 0.5)) result.Wrong++;
+			if (at >= end) { result.Elapsed = now - began; resolve(); } else requestAnimationFrame(frame);
+		}));
+		return result;
+	})()`, &shown, awaitPromise))
+	require.Zero(t, shown.Wrong, "%+v", shown)
+	require.Greater(t, shown.Frames, 20)
+	require.InDelta(t, shown.End, shown.Elapsed, 50+2*shown.Longest, "%+v", shown)
+
+	// Keys: to the beginning, an event on, to the end.
+	said := func() (text string) {
+		b.evaluate(`document.querySelector(".said").textContent`, &text)
+		return text
+	}
+	key := func(name string) {
+		b.do(chromedp.Evaluate(fmt.Sprintf(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: %q, bubbles: true }))`, name), nil))
+	}
+	key("Home")
+	require.Empty(t, said())
+	for range 40 {
+		key("ArrowRight")
+	}
+	require.True(t, strings.HasPrefix(said(), "1 2 "), said())
+	key("End")
+	require.True(t, strings.HasSuffix(said(), " 30 "), said())
+	b.open("/tasks/" + id + "/gallery")
+	b.do(chromedp.Click(".exhibit.is-picture"), chromedp.WaitVisible("#lightbox[open] img"))
+	b.requireAccessible("a picture in full")
+}
+
+// What a program that was killed had learned of a call stays, but for the last second; the call is made again, and counts once.
+func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
+	t.Parallel()
+	agent := newPainter(t, 20, 200*time.Millisecond)
+	agent.release()
+	folder := dbtest.Folder(t)
+	options := []string{"up", "--data-dir", folder, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "2"}
+	program := start(t, options...)
+	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run", "runs_per_item": "1", "rate_limit": "unlimited"}, "question,standard_answer\n画山,\n")
+	var unit int64
+	eventsOf := func() (epochs map[string]int) {
+		epochs = map[string]int{}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/api/v1/evaluation-tasks/%s/units/%d/events", program.url, id, unit), nil)
+		require.NoError(t, err)
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		content, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		for line := range strings.SplitSeq(string(content), "\n") {
+			if id, isID := strings.CutPrefix(line, "id: "); isID && id != "end" {
+				epoch, _, _ := strings.Cut(id, ".")
+				epochs[epoch]++
+			}
+		}
+		return epochs
+	}
+	dbtest.Await(t, 20*time.Second, "a call under way with progress", func() bool {
+		answer, err := http.Get(program.url + "/tasks/" + id)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		page, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		_, rest, isThere := strings.Cut(string(page), "/units/")
+		if isThere {
+			_, err = fmt.Sscanf(rest, "%d", &unit)
+			require.NoError(t, err)
+		}
+		return isThere && strings.Contains(rest, "%</span>") && !strings.Contains(rest, ">0%</span>")
+	})
+	program.kill(t)
+	program = start(t, options...)
+	dbtest.Await(t, 40*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	outcomes := outcomesOf(t, program.url, id)
+	require.Len(t, outcomes, 1)
+	require.True(t, strings.HasSuffix(outcomes[0], " 19 20 "), outcomes[0])
+	require.EqualValues(t, 2, agent.calls.Load())
+	epochs := eventsOf()
+	require.Len(t, epochs, 2, "%v", epochs)
+	for epoch, count := range epochs {
+		require.Greater(t, count, 3, "epoch %s", epoch)
+	}
+	var list struct {
+		Items []struct{ State string }
+	}
+	dbtest.Await(t, 20*time.Second, "the picture", func() bool {
+		answer, err := http.Get(program.url + "/api/v1/evaluation-tasks/" + id + "/assets")
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&list))
+		return len(list.Items) == 1 && list.Items[0].State == "STORED"
+	})
+}

@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wending/jobs/observe"
+	"wending/jobs/protocol"
+	"wending/jobs/wire"
+)
+
+const (
+	// maxStatus is how many bytes of an accepted job's status are read: it may hold the result.
+	maxStatus = 2*protocol.MaxText + 64<<10
+	// leastInterval and statusTimeout bound how often a status is asked for, and how long that takes.
+	leastInterval = time.Second
+	statusTimeout = time.Minute
+	cancelTimeout = 5 * time.Second
+)
+
+// valueAt follows a path such as data.items[0].url, with or without "$." before it.
+func valueAt(v wire.Value, path string) wire.Value {
+	for name := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."), ".") {
+		name, places, _ := strings.Cut(name, "[")
+		if name != "" {
+			v, _ = v.Get(name)
+		}
+		for place := range strings.SplitSeq(places, "[") {
+			if place == "" {
+				continue
+			}
+			n, err := strconv.Atoi(strings.TrimSuffix(place, "]"))
+			if err != nil || n < 0 || n >= len(v.Items) {
+				return wire.Value{}
+			}
+			v = v.Items[n]
+		}
+	}
+	return v
+}
+
+// accepted returns the job that a response tells of, where the agent is one that accepts jobs. Otherwise isAccepted is false, and the
+// response can be read as any other.
+func accepted(q protocol.Request, response *http.Response, start time.Time) (job protocol.Job, isAccepted bool) {
+	if q.Poll == nil || response.StatusCode < 200 || response.StatusCode > 299 || strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		return job, false
+	}
+	begin, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	body := io.Reader(bytes.NewReader(begin))
+	if err != nil {
+		body = io.MultiReader(body, failingReader{err})
+	} else {
+		body = io.MultiReader(body, response.Body)
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, response.Body}
+	v, _ := wire.Parse(begin)
+	find := func(path string) string {
+		if name, isHeader := strings.CutPrefix(path, "header:"); isHeader {
+			return response.Header.Get(name)
+		}
+		if found := valueAt(v, path); path != "" && found.Kind == wire.String {
+			return string(found.Text)
+		}
+		return ""
+	}
+	job = protocol.Job{StatusURL: absolute(q.URL, find(q.Poll.URLPath)), CancelURL: absolute(q.URL, find(q.Poll.CancelURLPath)), StartedAt: start}
+	return job, job.StatusURL != ""
+}
+
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
+
+// absolute is an address that may be relative to another; empty if it is none.
+func absolute(base, address string) string {
+	from, err := url.Parse(base)
+	if err != nil || address == "" {
+		return ""
+	}
+	to, err := from.Parse(address)
+	if err != nil || to.Scheme != "http" && to.Scheme != "https" {
+		return ""
+	}
+	return to.String()
+}
+
+// await asks for the status of an accepted job until it is done, has failed, or the time is over. Failures to ask are no failures of the
+// job.
+func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job, watcher *observe.Watcher) protocol.Answer {
+	interval := max(time.Duration(q.Poll.IntervalSeconds)*time.Second, leastInterval)
+	var last error
+	for {
+		status, wait, answer := c.status(ctx, q, job)
+		switch {
+		case answer != nil && answer.ErrorCode == protocol.CodeNetwork:
+			last = errors.New(answer.ErrorMessage)
+		case answer != nil:
+			return *answer
+		default:
+			last = nil
+			state := string(valueAt(status, q.Poll.DonePath).Text)
+			if watcher != nil {
+				watcher.Polled(state, status)
+			}
+			switch {
+			case slices.Contains(q.Poll.DoneValues, state):
+				return resultOf(q, status, watcher)
+			case slices.Contains(q.Poll.FailedValues, state):
+				return protocol.Failure(protocol.CodeAgent, jobFailure(state, status))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			message := "The job was not done in time"
+			if last != nil {
+				message = "The job's status cannot be asked for: " + last.Error()
+			}
+			return protocol.Failure(protocol.CodeNetwork, message)
+		case <-q.Leaving:
+			return protocol.Failure(protocol.CodeInterrupted, "Another worker waits for the job")
+		case <-time.After(max(interval, wait)):
+		}
+	}
+}
+
+// status asks once. answer is the failure, if there is one: NETWORK_ERROR where it is worth asking again.
+func (c *Client) status(ctx context.Context, q protocol.Request, job protocol.Job) (status wire.Value, wait time.Duration, answer *protocol.Answer) {
+	failed := func(code, message string) (wire.Value, time.Duration, *protocol.Answer) {
+		failure := protocol.Failure(code, message)
+		return wire.Value{}, wait, &failure
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	response, err := c.toJob(ctx, http.MethodGet, job.StatusURL, q)
+	if err != nil {
+		failure := connectionFailure(err)
+		return wire.Value{}, 0, &failure
+	}
+	defer response.Body.Close() //nolint:errcheck // read to its end or abandoned
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxStatus+1))
+	wait = retryAfter(response.Header.Get("Retry-After"), time.Now())
+	switch code := response.StatusCode; {
+	case err != nil:
+		return failed(protocol.CodeNetwork, networkReason(err))
+	case len(body) > maxStatus:
+		return failed(protocol.CodeTooLarge, "The job's status is larger than 16 MiB")
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+		return failed(protocol.CodeNetwork, httpMessage(code, body))
+	case code < 200 || code > 299:
+		return failed(fmt.Sprintf("HTTP_%d", code), "The job is not known any more: "+httpMessage(code, body))
+	}
+	status, isJSON := wire.Parse(body)
+	if !isJSON {
+		return failed(protocol.CodeParse, "The job's status is no JSON: "+protocol.Excerpt(body))
+	}
+	return status, wait, nil
+}
+
+// toJob sends a request to an address of a job. What is secret goes to the agent's own origin only.
+func (c *Client) toJob(ctx context.Context, method, address string, q protocol.Request) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", "wending")
+	request.Header.Set("Accept", "application/json")
+	own, err := url.Parse(q.URL)
+	if err == nil && own.Scheme == request.URL.Scheme && own.Host == request.URL.Host {
+		c.authorize(request, q)
+	}
+	return c.http.Do(request)
+}
+
+// resultOf is the answer of a job that is done.
+func resultOf(q protocol.Request, status wire.Value, watcher *observe.Watcher) protocol.Answer {
+	result := valueAt(status, q.Poll.ResultPath)
+	text := result.Text
+	if result.Kind == wire.Array {
+		var lines [][]byte
+		for _, one := range result.Items {
+			if one.Kind == wire.String {
+				lines = append(lines, one.Text)
+			}
+		}
+		if len(lines) == len(result.Items) {
+			text = bytes.Join(lines, []byte("\n"))
+		}
+	}
+	switch {
+	case result.Kind == wire.Null:
+		return protocol.Failure(protocol.CodeParse, "The job is done, but there is no result at "+q.Poll.ResultPath+": "+protocol.Excerpt(status.Text))
+	case len(text) > protocol.MaxText:
+		return protocol.Failure(protocol.CodeTooLarge, "The job's result is larger than 8 MiB")
+	}
+	if watcher != nil {
+		watcher.Text(text)
+	}
+	return protocol.Answer{Status: protocol.Succeeded, Text: append([]byte{}, text...)}
+}
+
+// jobFailure says what a status tells of a failure.
+func jobFailure(state string, status wire.Value) string {
+	for _, path := range []string{"error.message", "error", "error_message", "message", "data.error.message", "data.error", "data.error_message", "data.message"} {
+		if found := valueAt(status, path); found.Kind == wire.String && len(found.Text) > 0 {
+			return protocol.Excerpt(found.Text)
+		}
+	}
+	return "The job ended as " + protocol.Excerpt([]byte(state)) + ": " + protocol.Excerpt(status.Text)
+}
+
+// Cancel tells the agent that an accepted job is not wanted any more, where it says how.
+func (c *Client) Cancel(ctx context.Context, q protocol.Request, job protocol.Job) error {
+	if job.CancelURL == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
+	defer cancel()
+	response, err := c.toJob(ctx, http.MethodPost, job.CancelURL, q)
+	if err != nil {
+		return errors.New(connectionFailure(err).ErrorMessage) // the error itself has the URL
+	}
+	return response.Body.Close()
+}

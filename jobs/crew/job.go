@@ -1,0 +1,70 @@
+package crew
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"wending/db/journal"
+	"wending/jobs/protocol"
+)
+
+// acceptedJob is what an agent has accepted for a unit, as the database keeps it.
+type acceptedJob struct {
+	protocol.Job
+	// ItemID is the question that the job answers: of a conversation, the turn's.
+	ItemID  int64 `json:"item_id"`
+	request protocol.Request
+}
+
+// followJob lets a request to an agent that accepts jobs continue the job of an earlier holder of the unit, and has a new one stored, so that
+// another worker goes on waiting instead of asking again.
+func (c *crew) followJob(unit *claimed, request *protocol.Request) {
+	request.Leaving = c.Leaving
+	if unit.job == nil && unit.Resume != nil {
+		var kept acceptedJob
+		if err := json.Unmarshal(*unit.Resume, &kept); err == nil && kept.ItemID == unit.Item.ID && kept.StatusURL != "" {
+			unit.job = &kept
+		}
+		unit.Resume = nil
+	}
+	if unit.job != nil && unit.job.ItemID == unit.Item.ID {
+		unit.job.request = *request
+		request.Job = &unit.job.Job
+		return
+	}
+	request.Accepted = func(job protocol.Job) {
+		unit.job = &acceptedJob{Job: job, ItemID: unit.Item.ID, request: *request}
+		kept, err := json.Marshal(unit.job)
+		if err == nil {
+			err = journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, kept)
+		}
+		if err != nil {
+			c.Log.WarnContext(c.calls, "an accepted job was not stored: if this worker is lost, the agent is asked again", "unit_id", unit.ID, "error", err)
+		}
+	}
+}
+
+// forgetJob forgets the job of an attempt that failed: the next one asks again.
+func (c *crew) forgetJob(unit *claimed) {
+	if unit.job == nil {
+		return
+	}
+	unit.job = nil
+	if err := journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, nil); err != nil {
+		c.Log.WarnContext(c.calls, "a job that failed was not forgotten", "unit_id", unit.ID, "error", err)
+	}
+}
+
+// cancelJob tells the agent that the job of a unit whose launch was stopped is not wanted any more, where it says how. A worker that leaves
+// cancels nothing: another one waits for the job.
+func (c *crew) cancelJob(unit *claimed) {
+	if unit.job == nil || c.isLeaving() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.calls), 10*time.Second)
+	defer cancel()
+	if err := c.Agents.Cancel(ctx, unit.job.request, unit.job.Job); err != nil {
+		c.Log.WarnContext(ctx, "the agent was not told that a job is not wanted any more", "unit_id", unit.ID, "error", err)
+	}
+}
