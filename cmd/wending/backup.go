@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -35,6 +36,7 @@ const (
 	dumpName     = "database.dump"
 	keyName      = "secret.key"
 	uploadsName  = "uploads"
+	assetsName   = "assets"
 )
 
 // manifest says what a backup is.
@@ -95,7 +97,7 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 	}()
 	compressed := gzip.NewWriter(aside)
 	archive := tar.NewWriter(compressed)
-	b := &backupWriter{archive: archive, uploads: filepath.Join(s.DataDir, "uploads"), written: map[string]time.Time{}}
+	b := &backupWriter{archive: archive, folders: s.folders(), written: map[string]time.Time{}}
 	if err := b.write(ctx, s); err != nil {
 		return err
 	}
@@ -106,6 +108,9 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "%s: the database and %d files\n", c.File, len(b.written))
+	if err == nil && b.folders[assetsName] == "" {
+		_, err = fmt.Fprintln(stdout, "the files that agents produced are not in it: BLOB_URL has them")
+	}
 	if err == nil && !b.hasKey {
 		_, err = fmt.Fprintln(stdout, "SECRET_KEY is not in it: keep it elsewhere, or the secrets cannot be opened again")
 	}
@@ -115,7 +120,7 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 // backupWriter writes a backup. written are the files that it has, with the time of their last change.
 type backupWriter struct {
 	archive *tar.Writer
-	uploads string
+	folders map[string]string
 	written map[string]time.Time
 	hasKey  bool
 }
@@ -137,7 +142,7 @@ func (b *backupWriter) write(ctx context.Context, s *Settings) error {
 			return err
 		}
 	}
-	if err := b.addUploads(); err != nil {
+	if err := b.addFolders(); err != nil {
 		return err
 	}
 	dump, err := blob.Unnamed()
@@ -151,7 +156,7 @@ func (b *backupWriter) write(ctx context.Context, s *Settings) error {
 	if err := b.addFile(dumpName, dump); err != nil {
 		return err
 	}
-	return b.addUploads()
+	return b.addFolders()
 }
 
 func (b *backupWriter) add(name string, content []byte) error {
@@ -178,10 +183,30 @@ func (b *backupWriter) addFile(name string, file *os.File) error {
 	return err
 }
 
-// addUploads adds the files that are new, or have changed since they were added. A file that disappears during the walk belongs to
+// folders are those whose files a backup has, by the names that they have in it.
+func (s *Settings) folders() map[string]string {
+	folders := map[string]string{uploadsName: filepath.Join(s.DataDir, "uploads")}
+	if s.BlobURL == "" {
+		folders[assetsName] = filepath.Join(s.DataDir, "assets")
+	} else if u, err := url.Parse(s.BlobURL); err == nil && u.Scheme == "file" {
+		folders[assetsName] = u.Path
+	}
+	return folders
+}
+
+func (b *backupWriter) addFolders() error {
+	for name, folder := range b.folders {
+		if err := b.addFolder(name, folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addFolder adds the files that are new, or have changed since they were added. A file that disappears during the walk belongs to
 // deleted rows.
-func (b *backupWriter) addUploads() error {
-	return filepath.WalkDir(b.uploads, func(place string, entry fs.DirEntry, err error) error {
+func (b *backupWriter) addFolder(folderName, folder string) error {
+	return filepath.WalkDir(folder, func(place string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -200,20 +225,23 @@ func (b *backupWriter) addUploads() error {
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(b.uploads, place)
+		local, err := filepath.Rel(folder, place)
+		name := path.Join(folderName, filepath.ToSlash(local))
 		if err != nil || b.written[name].Equal(info.ModTime()) {
 			return err
 		}
 		b.written[name] = info.ModTime()
-		return b.addFile(path.Join(uploadsName, filepath.ToSlash(name)), file)
+		return b.addFile(name, file)
 	})
 }
 
 // Run puts a backup into an empty database and data folder, and brings it up to date.
 func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
-	uploads := filepath.Join(s.DataDir, "uploads")
-	if entries, err := os.ReadDir(uploads); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s has files; restore into an empty data folder", uploads)
+	folders := s.folders()
+	for _, folder := range folders {
+		if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 {
+			return fmt.Errorf("%s has files; restore into an empty data folder", folder)
+		}
 	}
 	file, err := os.Open(c.File)
 	if err != nil {
@@ -227,12 +255,14 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	if err != nil {
 		return fmt.Errorf("%s is no backup: %w", c.File, err)
 	}
-	r := &restorer{settings: s, archive: tar.NewReader(compressed), uploads: uploads}
+	r := &restorer{settings: s, archive: tar.NewReader(compressed), folders: folders}
 	if err := r.read(ctx); err != nil {
 		if r.hasKey { // nothing is left half-done
 			_ = os.Remove(s.keyFile())
 		}
-		_ = os.RemoveAll(uploads)
+		for _, folder := range folders {
+			_ = os.RemoveAll(folder)
+		}
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	_, err = fmt.Fprintf(stdout, "restored the database and %d files, as of %s (version %s)\n", r.files, r.about.MadeAt.Format(time.RFC3339), r.about.Version)
@@ -246,7 +276,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 type restorer struct {
 	settings *Settings
 	archive  *tar.Reader
-	uploads  string
+	folders  map[string]string
 	about    manifest
 	files    int
 	hasDump  bool
@@ -299,15 +329,16 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 			}
 			return db.Migrate(ctx, url)
 		})
-	case strings.HasPrefix(name, uploadsName+"/"):
-		local := filepath.FromSlash(strings.TrimPrefix(name, uploadsName+"/"))
-		if !filepath.IsLocal(local) {
-			return fmt.Errorf("%q is no place for a file", name)
-		}
-		r.files++
-		return r.store(filepath.Join(r.uploads, local))
 	}
-	return fmt.Errorf("%q is not known", header.Name)
+	folder, local, _ := strings.Cut(header.Name, "/")
+	if r.folders[folder] == "" {
+		return fmt.Errorf("%q is not known", header.Name)
+	}
+	if !filepath.IsLocal(filepath.FromSlash(local)) {
+		return fmt.Errorf("%q is no place for a file", header.Name)
+	}
+	r.files++
+	return r.store(filepath.Join(r.folders[folder], filepath.FromSlash(local)))
 }
 
 // store writes the entry that is being read to a file.
