@@ -84,7 +84,7 @@ var rooms = []string{
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
 	"cmd/gate", "handlers/admission", "handlers/live", "handlers/relay",
-	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/comparison", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/event", "jobs/export", "jobs/guard", "jobs/judge", "jobs/notify", "jobs/observe", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/revision", "jobs/secret", "jobs/stability", "jobs/thumbnail", "jobs/trend", "jobs/wire",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/blob/blobtest", "jobs/comparison", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/event", "jobs/export", "jobs/guard", "jobs/judge", "jobs/notify", "jobs/observe", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/revision", "jobs/secret", "jobs/stability", "jobs/thumbnail", "jobs/trend", "jobs/wire",
 	"static", "views/markdown", "views/paths", "views/text",
 }
 

@@ -11,68 +11,24 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sort"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/blob"
+	"wending/jobs/blob/blobtest"
 )
-
-var credentials = blob.Credentials{AccessKeyID: "wending-test", SecretAccessKey: "secret-of-the-test"}
-
-// startS3 starts a real S3 server over a folder and returns its address. The program is installed by make tools.
-func startS3(t *testing.T, dir string) (endpoint string) {
-	t.Helper()
-	programs, err := filepath.Glob(filepath.Join("..", "..", "bin", "versitygw-*"))
-	require.NoError(t, err)
-	require.NotEmpty(t, programs, "run 'make tools' once: it installs the S3 server of the tests")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
-	server := exec.CommandContext(context.WithoutCancel(t.Context()), programs[len(programs)-1], "--port", address, "--access", credentials.AccessKeyID, "--secret", credentials.SecretAccessKey,
-		"posix", "--sidecar", t.TempDir(), dir)
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var output bytes.Buffer
-	server.Stdout, server.Stderr = &output, &output
-	require.NoError(t, server.Start())
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	require.Eventually(t, func() bool {
-		connection, err := net.DialTimeout("tcp", address, time.Second)
-		if err == nil {
-			_ = connection.Close()
-		}
-		return err == nil
-	}, 20*time.Second, 20*time.Millisecond, "the S3 server does not start")
-	return "http://" + address
-}
-
-func openS3(t *testing.T, endpoint, prefix string) blob.Store {
-	t.Helper()
-	store, err := blob.Open("s3://files/"+prefix+"?region=us-east-1&endpoint="+url.QueryEscape(endpoint), credentials)
-	require.NoError(t, err)
-	return store
-}
 
 // A folder and an S3 service keep files in the same way.
 func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "files"), 0o700))
-	endpoint := startS3(t, dir)
+	endpoint := blobtest.Start(t)
 	folder, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
 	require.NoError(t, err)
-	for name, store := range map[string]blob.Store{"disk": folder, "s3": openS3(t, endpoint, "a/b")} {
+	for name, store := range map[string]blob.Store{"disk": folder, "s3": blobtest.Open(t, endpoint, "a/b")} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			random := rand.NewChaCha8([32]byte{7})
@@ -129,9 +85,7 @@ func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 // A service that vanishes in the middle of an upload leaves no file, and the next try stores it.
 func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "files"), 0o700))
-	endpoint := startS3(t, dir)
+	endpoint := blobtest.Start(t)
 	target, err := url.Parse(endpoint)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(target)
@@ -154,12 +108,12 @@ func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 	t.Cleanup(func() { _ = between.Close() })
 	// Signatures name the host: the client has the service's own address, and its connections lead to the proxy.
 	content := make([]byte, 20<<20)
-	broken, err := blob.Open(fmt.Sprintf("s3://files/x?endpoint=%s", url.QueryEscape("http://"+listener.Addr().String())), credentials)
+	broken, err := blob.Open(fmt.Sprintf("s3://files/x?endpoint=%s", url.QueryEscape("http://"+listener.Addr().String())), blobtest.Credentials)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	require.Error(t, broken.Put(ctx, "t/large", bytes.NewReader(content), int64(len(content))))
-	whole := openS3(t, endpoint, "x")
+	whole := blobtest.Open(t, endpoint, "x")
 	_, err = whole.Open(t.Context(), "t/large")
 	require.ErrorIs(t, err, blob.ErrNotFound)
 	require.NoError(t, whole.Put(t.Context(), "t/large", bytes.NewReader(content), int64(len(content))))
@@ -171,11 +125,11 @@ func TestAddressesOfStores(t *testing.T) {
 		"ftp://x": "neither file nor s3", "file://host/x": "a folder is written", "s3:///x": "bucket is missing", "s3://b?x=1": "no parameter", "s3://b?endpoint=ftp://h": "the endpoint must be",
 		"s3://b?endpoint=https://h/path": "the endpoint must be", "%": "it is not an address",
 	} {
-		_, err := blob.Open(address, credentials)
+		_, err := blob.Open(address, blobtest.Credentials)
 		require.ErrorContains(t, err, message, address)
 	}
 	_, err := blob.Open("s3://b/p?endpoint=http://127.0.0.1:9", blob.Credentials{})
 	require.ErrorContains(t, err, "S3_ACCESS_KEY_ID")
-	_, err = blob.Open("s3://b", credentials)
+	_, err = blob.Open("s3://b", blobtest.Credentials)
 	require.NoError(t, err)
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,6 +48,9 @@ type Scribe struct {
 	open  map[*Call]bool
 	ended []*Call
 	lost  int // calls that were given up since the last warning
+
+	// inline is how many bytes of files that came inline wait in memory.
+	inline atomic.Int64
 }
 
 // New returns a scribe whose Run stores.
@@ -57,8 +61,7 @@ func New(store Store, log *slog.Logger) *Scribe {
 // Open begins to note what happens when a unit's question is asked; before is the turn before it under the same claim, or nil. The caller
 // closes the call.
 func (s *Scribe) Open(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
-	call := newCall(taskID, unit, before)
-	call.scribe = s
+	call := newCall(s, taskID, unit, before)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[call] = true
@@ -136,10 +139,13 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 			s.append(ctx, calls[n:n+1], entries[n:n+1])
 		}
 		return
-	case errors.Is(err, db.ErrGone):
-		return
-	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil:
-		s.log.ErrorContext(ctx, "events cannot be stored and are given up", "calls", len(calls), "error", err)
+	case errors.Is(err, db.ErrGone), !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil:
+		if !errors.Is(err, db.ErrGone) {
+			s.log.ErrorContext(ctx, "events cannot be stored and are given up", "calls", len(calls), "error", err)
+		}
+		for n, call := range calls {
+			call.stored(entries[n]) // so that nothing of them stays in memory; files are stored with the results, too
+		}
 		return
 	}
 	s.log.WarnContext(ctx, "events not stored, will retry", "calls", len(calls), "error", err)
@@ -173,13 +179,15 @@ type Call struct {
 	paths        map[string]bool
 	assetsStored int
 	target       int
+	// inline is how many bytes of files the call has brought inline.
+	inline int
 }
 
 // maxTools is how many calls of tools are kept of one question.
 const maxTools = 500
 
-func newCall(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
-	call := &Call{entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target}
+func newCall(s *Scribe, taskID uuid.UUID, unit db.Unit, before *Call) *Call {
+	call := &Call{scribe: s, entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target}
 	after := 0
 	if before != nil {
 		after, call.toolsBefore, call.paths = before.log.Seq(), before.toolsBefore+len(before.tools), before.paths
@@ -219,19 +227,20 @@ func (c *Call) LongestSilence() int { return c.log.LongestSilence() }
 // Close ends the call: nothing happens any more.
 func (c *Call) Close() { c.scribe.close(c) }
 
-// maxContent is how many bytes of files one call may bring inline.
-const maxContent = 64 << 20
+// maxContent is how many bytes of files one call may bring inline, maxInline how many may wait in memory of all calls.
+const (
+	maxContent = 64 << 20
+	maxInline  = 256 << 20
+)
 
 // noteAsset gives a file or a preview its id, and a path that no other of the unit has. What came inline stays here until it is stored.
 func (c *Call) noteAsset(kind event.Type, data *event.Data) {
-	inline := len(data.Content)
-	for _, one := range c.assets {
-		inline += len(one.Content)
-	}
-	if inline > maxContent {
-		data.Content, data.Message = nil, "The files that came inline are larger than 64 MB"
+	size := len(data.Content)
+	if c.inline += size; size > 0 && (c.inline > maxContent || c.scribe.inline.Load()+int64(size) > maxInline) {
+		data.Content, data.Message = nil, "The file was not kept: too much came inline"
 		return
 	}
+	c.scribe.inline.Add(int64(size))
 	extension := path.Ext(data.Path)
 	base := strings.TrimSuffix(data.Path, extension)
 	for n := 2; c.paths[data.Path]; n++ {
@@ -375,6 +384,7 @@ func (c *Call) stored(entry journal.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range entry.Assets {
+		c.scribe.inline.Add(-int64(len(c.assets[c.assetsStored+n].Content)))
 		c.assets[c.assetsStored+n].Content = nil
 	}
 	c.assetsStored += len(entry.Assets)

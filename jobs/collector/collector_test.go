@@ -1,0 +1,232 @@
+package collector_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/jobs/blob"
+	"wending/jobs/blob/blobtest"
+	"wending/jobs/collector"
+	"wending/jobs/guard"
+	"wending/jobs/secret"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// picture is a PNG that differs from others by its number.
+func picture(t *testing.T, number int) []byte {
+	t.Helper()
+	canvas := image.NewRGBA(image.Rect(0, 0, 20+number, 10))
+	var file bytes.Buffer
+	require.NoError(t, png.Encode(&file, canvas))
+	return file.Bytes()
+}
+
+// produce stores pictures that came inline with the runs of a task, one each, several with equal content.
+func produce(t *testing.T, tables *sqlx.DB, task uuid.UUID, distinct int) (count int) {
+	t.Helper()
+	const insert = `
+		INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, path, kind, is_preview, content)
+		SELECT gen_random_uuid(), r.task_id, r.unit_id, r.epoch, r.item_id, 1, 1, 'p.png', 'image', false, $2
+		FROM evaluation_runs r
+		WHERE r.task_id = $1 AND r.id % $3 = $4`
+	for n := range distinct {
+		result, err := tables.Exec(insert, task, picture(t, n), distinct, n)
+		require.NoError(t, err)
+		rows, err := result.RowsAffected()
+		require.NoError(t, err)
+		count += int(rows)
+	}
+	return count
+}
+
+func newCollector(t *testing.T, store *db.Store, files blob.Store, isOwner bool) *collector.Collector {
+	t.Helper()
+	allowed, err := guard.New(guard.Config{})
+	require.NoError(t, err)
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
+	require.NoError(t, err)
+	client := collector.NewClient(allowed)
+	t.Cleanup(client.Close)
+	return &collector.Collector{Store: store, Files: files, Client: client, Sealer: sealer, MaxBytes: 1 << 20, IsOwner: isOwner, Log: slog.New(slog.DiscardHandler)}
+}
+
+// run runs a collector until the test ends, or stop is called.
+func run(t *testing.T, one *collector.Collector) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); one.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
+}
+
+func states(t *testing.T, tables *sqlx.DB, task uuid.UUID) map[string]int {
+	t.Helper()
+	var rows []struct {
+		State string
+		Count int
+	}
+	require.NoError(t, tables.Select(&rows, `SELECT state, count(*) AS count FROM assets WHERE task_id = $1 GROUP BY state`, task))
+	counts := map[string]int{}
+	for _, row := range rows {
+		counts[row.State] = row.Count
+	}
+	return counts
+}
+
+// keys are the files of a store, without its mark and thumbnails.
+func keys(t *testing.T, files blob.Store) (list []string) {
+	t.Helper()
+	require.NoError(t, files.Walk(t.Context(), func(entry blob.Entry) error {
+		if entry.Key != ".wending" && !strings.Contains(entry.Key, "/thumbnails/") {
+			list = append(list, entry.Key)
+		}
+		return nil
+	}))
+	return list
+}
+
+// Two machines with one bucket copy everything, each content once, although both take what they can.
+func TestTwoMachinesShareABucket(t *testing.T) {
+	t.Parallel()
+	store, tables := dbtest.Open(t)
+	task := dbtest.Seed(t, tables, 1, 40, 5)
+	count := produce(t, tables, task, 7)
+	require.Equal(t, 200, count)
+	endpoint := blobtest.Start(t)
+	run(t, newCollector(t, store, blobtest.Open(t, endpoint, "shared"), true))
+	run(t, newCollector(t, store, blobtest.Open(t, endpoint, "shared"), false))
+	dbtest.Await(t, time.Minute, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
+	require.Len(t, keys(t, blobtest.Open(t, endpoint, "shared")), 7)
+	var pointed int
+	require.NoError(t, tables.Get(&pointed, `SELECT count(DISTINCT storage_key) FROM assets`))
+	require.Equal(t, 7, pointed)
+}
+
+// A machine with another folder leaves the files to the others.
+func TestAnotherFolderIsNotUsed(t *testing.T) {
+	t.Parallel()
+	store, tables := dbtest.Open(t)
+	task := dbtest.Seed(t, tables, 1, 2, 2)
+	count := produce(t, tables, task, 1)
+	own, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
+	other, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
+	stop := run(t, newCollector(t, store, other, false))
+	dbtest.Hold(t, 1500*time.Millisecond, "the files to wait", func() bool { return states(t, tables, task)["QUEUED"] == count })
+	run(t, newCollector(t, store, own, true))
+	dbtest.Await(t, 20*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
+	stop()
+	require.Empty(t, keys(t, other))
+}
+
+// fullDisk has no space for a while.
+type fullDisk struct {
+	blob.Store
+	isFull atomic.Bool
+	puts   atomic.Int64
+}
+
+func (f *fullDisk) Put(ctx context.Context, key string, content io.Reader, size int64) error {
+	if key != ".wending" && f.isFull.Load() {
+		f.puts.Add(1)
+		return fmt.Errorf("store a file: %w", syscall.ENOSPC)
+	}
+	return f.Store.Put(ctx, key, content, size)
+}
+
+// A full disk costs no answer: the files wait, what is wrong is said, and they are copied once there is space.
+func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
+	t.Parallel()
+	store, tables := dbtest.Open(t)
+	task := dbtest.Seed(t, tables, 1, 1, 3)
+	count := produce(t, tables, task, 3)
+	folder, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
+	files := &fullDisk{Store: folder}
+	files.isFull.Store(true)
+	run(t, newCollector(t, store, files, true))
+	dbtest.Await(t, 20*time.Second, "the first attempts", func() bool { return files.puts.Load() >= int64(count) })
+	dbtest.Await(t, 10*time.Second, "the reason", func() bool {
+		var said int
+		require.NoError(t, tables.Get(&said, `SELECT count(*) FROM assets WHERE state = 'QUEUED' AND error = 'The file could not be stored'`))
+		return said == count
+	})
+	require.Empty(t, keys(t, folder))
+	files.isFull.Store(false)
+	dbtest.Await(t, 30*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
+}
+
+// The sweep removes files that nothing points to and notes which are gone; what is young, or is not ours, stays.
+func TestTheSweepFindsOrphansBothWays(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	store, tables := dbtest.Open(t)
+	task := dbtest.Seed(t, tables, 1, 1, 2)
+	count := produce(t, tables, task, 2)
+	files, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
+	stop := run(t, newCollector(t, store, files, true))
+	dbtest.Await(t, 20*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
+	stop()
+	put := func(key string) { require.NoError(t, files.Put(ctx, key, strings.NewReader("x"), 1)) }
+	put(uuid.NewString() + "/1-1/old.png")
+	put(task.String() + "/99-1/old.png")
+	put("not-ours.txt")
+	aged := &older{Store: files, young: task.String() + "/99-1/young.png"}
+	put(aged.young)
+	var gone string
+	require.NoError(t, tables.Get(&gone, `SELECT storage_key FROM assets ORDER BY id LIMIT 1`))
+	require.NoError(t, files.Delete(ctx, gone))
+	keeper := collector.Keeper{Store: store, Files: aged, Log: slog.New(slog.DiscardHandler)}
+	require.NoError(t, keeper.Sweep(ctx))
+	left := keys(t, files)
+	require.ElementsMatch(t, []string{"not-ours.txt", aged.young, storedKey(t, tables)}, left)
+	require.Equal(t, map[string]int{"STORED": 1, "FAILED": 1}, states(t, tables, task))
+
+	elsewhere, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
+	keeper.Files = elsewhere // an empty folder that is not the installation's: nothing is noted as lost
+	require.NoError(t, keeper.Sweep(ctx))
+	require.Equal(t, map[string]int{"STORED": 1, "FAILED": 1}, states(t, tables, task))
+}
+
+func storedKey(t *testing.T, tables *sqlx.DB) (key string) {
+	t.Helper()
+	require.NoError(t, tables.Get(&key, `SELECT storage_key FROM assets WHERE state = 'STORED'`))
+	return key
+}
+
+// older is a store all of whose files but one are two hours old.
+type older struct {
+	blob.Store
+	young string
+}
+
+func (o *older) Walk(ctx context.Context, take func(blob.Entry) error) error {
+	return o.Store.Walk(ctx, func(entry blob.Entry) error {
+		if entry.Key != o.young {
+			entry.StoredAt = entry.StoredAt.Add(-2 * time.Hour)
+		}
+		return take(entry)
+	})
+}
