@@ -210,6 +210,12 @@ func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int
 	return list, pg.Classify("read what earlier turns produced", err)
 }
 
+// Any reports whether agents have produced files in a task.
+func (s Assets) Any(ctx context.Context, taskID uuid.UUID) (any bool, err error) {
+	err = s.db.GetContext(ctx, &any, `SELECT EXISTS (SELECT FROM assets WHERE task_id = $1 AND NOT is_preview)`, taskID)
+	return any, pg.Classify("look for assets", err)
+}
+
 // Counts are how many assets of each kind the current runs of a task have.
 func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string]int, err error) {
 	const read = `

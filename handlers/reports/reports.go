@@ -64,12 +64,11 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, format string, inclu
 	if err != nil {
 		return nil, err
 	}
-	counts, err := r.assets.Counts(ctx, task.ID)
-	if err != nil {
+	head := newReport(task, statistics, includeErrors)
+	head.HasReviews = len(reviews) > 0
+	if head.HasAssets, err = r.assets.Any(ctx, task.ID); err != nil {
 		return nil, err
 	}
-	head := newReport(task, statistics, includeErrors)
-	head.HasReviews, head.HasAssets = len(reviews) > 0, len(counts) > 0
 	var lines []string // the report in a few lines, for the first sheet
 	if format == "xlsx" {
 		numbers, err := reading.New(r.store).Summary(ctx, task)

@@ -122,13 +122,7 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 		live.Launches, live.LaunchCount, err = p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: launchesShown})
 		return err
 	})
-	group.Go(func() error {
-		counts, err := asset.OfStore(p.Store).Counts(ctx, task.ID)
-		for _, count := range counts {
-			live.Files += count
-		}
-		return err
-	})
+	group.Go(func() (err error) { live.HasFiles, err = asset.OfStore(p.Store).Any(ctx, task.ID); return err })
 	err = group.Wait()
 	return live, err
 }
