@@ -30,8 +30,9 @@ var States = []State{Queued, Stored, Failed}
 // New is a file that an agent has told of.
 type New struct {
 	ID uuid.UUID
-	// Number counts those of a call, from 1.
+	// Number counts those of a call, Attempt is the call's in which it came, both from 1.
 	Number    int
+	Attempt   int
 	Path      string
 	Kind      string
 	IsPreview bool
@@ -59,10 +60,10 @@ type Found struct {
 
 // The claim must still hold. What is there already stays.
 const insert = `
-	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, path, kind, is_preview, original_url, content)
-	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.path, g.kind, g.is_preview, nullif(g.url, ''), nullif(g.content, '')
-	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::smallint[], $7::int[], $8::text[], $9::text[], $10::bool[], $11::text[], $12::bytea[])
-		AS g (id, task_id, unit_id, epoch, item_id, target, number, path, kind, is_preview, url, content)
+	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview, original_url, content)
+	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.attempt, g.path, g.kind, g.is_preview, nullif(g.url, ''), nullif(g.content, '')
+	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::smallint[], $7::int[], $8::smallint[], $9::text[], $10::text[], $11::bool[], $12::text[], $13::bytea[])
+		AS g (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview, url, content)
 	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
 	ON CONFLICT DO NOTHING`
 
@@ -72,17 +73,17 @@ func Insert(ctx context.Context, tx sqlx.ExecerContext, found []Found) error {
 		return nil
 	}
 	var ids, tasks, paths, kinds, urls pq.StringArray
-	var units, epochs, items, targets, numbers pq.Int64Array
+	var units, epochs, items, targets, numbers, attempts pq.Int64Array
 	var previews pq.BoolArray
 	var contents pq.ByteaArray
 	for _, one := range found {
 		ids, tasks = append(ids, one.ID.String()), append(tasks, one.TaskID.String())
 		units, epochs, items = append(units, one.UnitID), append(epochs, int64(one.Epoch)), append(items, one.ItemID)
-		targets, numbers = append(targets, int64(one.Target)), append(numbers, int64(one.Number))
+		targets, numbers, attempts = append(targets, int64(one.Target)), append(numbers, int64(one.Number)), append(attempts, int64(one.Attempt))
 		paths, kinds, previews = append(paths, pg.StorableText(one.Path)), append(kinds, one.Kind), append(previews, one.IsPreview)
 		urls, contents = append(urls, pg.StorableText(one.URL)), append(contents, one.Content)
 	}
-	_, err := tx.ExecContext(ctx, insert, ids, tasks, units, epochs, items, targets, numbers, paths, kinds, previews, urls, contents)
+	_, err := tx.ExecContext(ctx, insert, ids, tasks, units, epochs, items, targets, numbers, attempts, paths, kinds, previews, urls, contents)
 	return pg.Classify("store what agents produced", err)
 }
 
@@ -95,6 +96,7 @@ type Asset struct {
 	ItemID    int64     `db:"item_id"`
 	Target    int       `db:"target"`
 	Number    int       `db:"number"`
+	Attempt   int       `db:"attempt"`
 	Path      string    `db:"path"`
 	Kind      string    `db:"kind"`
 	IsPreview bool      `db:"is_preview"`
@@ -117,7 +119,7 @@ type Asset struct {
 // HashOf is the copy's SHA-256 in hexadecimal digits.
 func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }
 
-const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.path, a.kind, a.is_preview, a.original_url, a.state, a.attempts, a.media_type, a.size,
+const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview, a.original_url, a.state, a.attempts, a.media_type, a.size,
 		a.sha256, a.storage_key, a.thumbnail_key, a.error, a.created_at, a.stored_at`
 
 // Assets is the table of an installation.
@@ -150,7 +152,7 @@ type Filter struct {
 
 const placed = `
 	FROM assets a
-	JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.is_current
+	JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.attempts = a.attempt AND r.is_current
 	JOIN (
 		SELECT id, question_id, left(question, 500) AS question, sort_key, row_number() OVER (ORDER BY sort_key) AS question_number
 		FROM evaluation_items
@@ -179,7 +181,7 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 	const read = `
 		SELECT r.id AS run_id, ` + columns + `
 		FROM assets a
-		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.is_current
+		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.attempts = a.attempt AND r.is_current
 		WHERE a.task_id = $1 AND a.item_id = ANY ($2) AND NOT a.is_preview
 		ORDER BY r.id, a.number`
 	var rows []struct {
@@ -203,7 +205,7 @@ func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int
 		FROM evaluation_items i
 		JOIN evaluation_items before ON before.task_id = i.task_id AND before.series = i.series AND before.turn < i.turn
 		JOIN evaluation_runs r ON r.item_id = before.id AND r.variant = $2 AND r.run_index = $3 AND r.is_current
-		JOIN assets a ON a.unit_id = r.unit_id AND a.epoch = r.epoch AND a.item_id = r.item_id AND NOT a.is_preview
+		JOIN assets a ON a.unit_id = r.unit_id AND a.epoch = r.epoch AND a.item_id = r.item_id AND a.attempt = r.attempts AND NOT a.is_preview
 		WHERE i.id = $1
 		ORDER BY before.turn, a.number`
 	err = s.db.SelectContext(ctx, &list, read, itemID, variant, runIndex)
@@ -221,7 +223,7 @@ func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string
 	const read = `
 		SELECT a.kind, count(*) AS count
 		FROM assets a
-		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.is_current
+		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.attempts = a.attempt AND r.is_current
 		WHERE a.task_id = $1 AND NOT a.is_preview
 		GROUP BY a.kind`
 	var rows []struct {
@@ -260,7 +262,7 @@ func (s Assets) Claim(ctx context.Context, limit int) (claimed []Claimed, err er
 		WITH picked AS (
 			SELECT id FROM assets
 			WHERE state = 'QUEUED' AND next_at <= now() AND (claimed_until IS NULL OR claimed_until <= now())
-			ORDER BY next_at
+			ORDER BY is_preview, next_at
 			LIMIT $1
 			FOR UPDATE SKIP LOCKED)
 		UPDATE assets a
@@ -399,7 +401,7 @@ func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 }
 
 // PruneOld removes what nothing shows any more: previews of tasks that ended longer ago than keep (0 keeps them), and files of calls that have
-// no run – they were stopped or lost – longer than a day ago.
+// no run – they were stopped or lost – and of attempts that failed, longer than a day ago.
 func (s Assets) PruneOld(ctx context.Context, keep time.Duration) error {
 	const prunePreviews = `
 		DELETE FROM assets a USING evaluation_tasks t
@@ -407,7 +409,7 @@ func (s Assets) PruneOld(ctx context.Context, keep time.Duration) error {
 	const pruneStray = `
 		DELETE FROM assets a
 		WHERE a.created_at < now() - interval '1 day' AND NOT a.is_preview
-		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = a.unit_id AND r.item_id = a.item_id)
+		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = a.unit_id AND r.item_id = a.item_id AND r.attempts = a.attempt)
 		  AND NOT EXISTS (SELECT FROM units u WHERE u.id = a.unit_id AND u.state = 'RUNNING')`
 	if keep > 0 {
 		if _, err := s.db.ExecContext(ctx, prunePreviews, keep.Seconds()); err != nil {

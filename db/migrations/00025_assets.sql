@@ -9,6 +9,7 @@ CREATE TABLE assets (
     item_id      bigint NOT NULL,
     target       smallint NOT NULL,
     number       integer NOT NULL,              -- within the call, from 1
+    attempt      smallint NOT NULL DEFAULT 1,   -- of the call; those of the last one are the run's
     path         text NOT NULL,                 -- by which it is known within the call
     kind         text NOT NULL CHECK (kind IN ('image', 'audio', 'video', 'file')),
     is_preview   boolean NOT NULL,

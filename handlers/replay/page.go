@@ -166,6 +166,12 @@ func (h *handler) showBeside(c echo.Context) error {
 	}
 	locale := pages.Locale(c)
 	view := replay.View{Task: task, Number: number}
+	if task.TotalVariants > 1 { // of many runs those of one variant
+		if view.Shown, err = shownVariant(c, task, len(runs)); err != nil {
+			return err
+		}
+		runs = slices.DeleteFunc(runs, func(run journal.Outcome) bool { return view.Shown != 0 && run.Variant != view.Shown })
+	}
 	for _, run := range runs {
 		one := run
 		view.Question = run.Question
@@ -186,6 +192,24 @@ func (h *handler) showBeside(c echo.Context) error {
 	frame := h.frame(c, task, locale.Text("replay.title.beside", "Number", number))
 	frame.Width = "wide"
 	return pages.Render(c, http.StatusOK, replay.Page(frame, view))
+}
+
+// maxTracks is how many runs are laid side by side at once.
+const maxTracks = 20
+
+// shownVariant is the number of the variant whose runs are shown; 0 means all, where they are not too many.
+func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error) {
+	text := c.QueryParam("variant")
+	switch {
+	case text == "" && runs <= maxTracks:
+		return 0, nil
+	case text == "":
+		return 1, nil
+	}
+	if number, err = strconv.Atoi(text); err != nil || number < 1 || number > task.TotalVariants {
+		return 0, fault.Parameter("variant", fault.Between(1, task.TotalVariants))
+	}
+	return number, nil
 }
 
 func toolsOf(tools []journal.Tool, itemID int64) []journal.Tool {

@@ -94,6 +94,8 @@ type target struct {
 	InputPrice  *string       `json:"input_price"`
 	OutputPrice *string       `json:"output_price"`
 	Currency    *string       `json:"currency"`
+	// Poll is how it is polled if it accepts jobs.
+	Poll json.RawMessage `json:"poll,omitempty"`
 }
 
 type variant struct {
@@ -294,6 +296,7 @@ func headerOf(task db.Task) header {
 	for _, one := range slices.Concat(task.Targets, task.Judges) {
 		h.Targets = append(h.Targets, target{
 			one.Number, one.Kind, one.Name, one.Protocol, one.URL, one.Model, one.RateLimit, one.RetryOn, one.InputPrice, one.OutputPrice, one.Currency,
+			json.RawMessage(tasks.TextOf(one.Poll)),
 		})
 	}
 	for _, one := range task.Variants {
@@ -326,6 +329,9 @@ func (a *Archiver) Read(ctx context.Context, by db.Actor, file io.ReaderAt, size
 	}
 	var total uint64
 	for _, one := range files.File {
+		if one.Name != manifestName && one.Name != taskName && one.Name != itemsName && one.Name != runsName {
+			continue // it is not read: reports, and files that agents produced
+		}
 		if total += one.UncompressedSize64; total > maxUnpacked {
 			return uuid.Nil, invalid("it is larger than %d GB", maxUnpacked>>30)
 		}
@@ -411,7 +417,10 @@ func (h header) task(by db.Actor) (db.NewTask, error) {
 		}
 		stored := db.Target{
 			TaskID: n.Task.ID, Number: one.Number, Kind: one.Kind, Name: one.Name, Protocol: one.Protocol, URL: one.URL, Model: one.Model, RateLimit: one.RateLimit,
-			RetryOn: one.RetryOn, InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: one.Currency,
+			RetryOn: one.RetryOn, InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: one.Currency, Poll: tasks.Given(string(one.Poll)),
+		}
+		if _, err := tasks.ReadPoll(stored.Poll); err != nil {
+			return db.NewTask{}, invalid("a target that no task can have")
 		}
 		if numbers[one.Number] = one.Kind != db.TargetJudge; numbers[one.Number] {
 			n.Task.Targets = append(n.Task.Targets, stored)

@@ -43,10 +43,29 @@ type fetchError struct {
 func (e *fetchError) Error() string { return e.reason }
 func (e *fetchError) Unwrap() error { return e.cause }
 
+// idleFor is how long nothing of a file may come.
+const idleFor = 30 * time.Second
+
+// lively is a destination that puts an alarm off with every byte.
+type lively struct {
+	io.Writer
+	alarm *time.Timer
+}
+
+func (l lively) Write(p []byte) (int, error) {
+	l.alarm.Reset(idleFor)
+	return l.Writer.Write(p)
+}
+
 var errTooLarge = errors.New("too large")
 
 // Fetch writes what is at an address, at most limit bytes. headers go to origin alone.
 func (c *Client) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64, to io.Writer) (size int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	idle := time.AfterFunc(idleFor+time.Minute, cancel) // the first bytes may take longer
+	defer idle.Stop()
+	to = lively{to, idle}
 	for redirects := 0; ; redirects++ {
 		response, err := c.get(ctx, address, origin, headers)
 		if err != nil {

@@ -38,7 +38,7 @@ const atOnce = 8
 // copyFor is how long copying one file may take.
 const copyFor = 10 * time.Minute
 
-// attempts is how often a file is tried; between the tries lie seconds first and half an hour in the end.
+// attempts is how often a file is asked for; between the tries lie seconds first and half an hour in the end.
 const attempts = 8
 
 // Run copies what is due until ctx ends.
@@ -115,7 +115,8 @@ func (c *Collector) take(ctx context.Context, claimed asset.Claimed) {
 		err = c.assets().Release(after, claimed)
 	} else {
 		wait := retryAfter(claimed.Attempts)
-		if final := (*finalError)(nil); errors.As(err, &final) || claimed.Attempts >= attempts {
+		fetching, last := (*fetchError)(nil), (*finalError)(nil)
+		if errors.As(err, &last) || errors.As(err, &fetching) && claimed.Attempts >= attempts { // a store that fails costs no file
 			wait = 0
 		}
 		c.Log.InfoContext(ctx, "a file was not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt", claimed.Attempts, "is_final", wait == 0, "error", err)
@@ -167,7 +168,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 	case err != nil && ctx.Err() == nil:
 		c.Log.WarnContext(ctx, "cannot use the store of files, will retry", "error", err)
 	case err == nil && !isOurs:
-		c.Log.InfoContext(ctx, "BLOB_URL is not where the web process keeps files: this process leaves them to others")
+		c.Log.InfoContext(ctx, "BLOB_URL is another installation's, or not where the web process keeps files: this process leaves them to others", "is_owner", c.IsOwner)
 		select { // they may not have started yet
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):

@@ -139,6 +139,27 @@ func TestAnotherFolderIsNotUsed(t *testing.T) {
 	require.Empty(t, keys(t, other))
 }
 
+// A store that is another installation's is left alone, also by the process that decides: it would seem full of files that are nobody's.
+func TestAnotherInstallationsStoreIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	files, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
+	require.NoError(t, err)
+	key := uuid.NewString() + "/1-1/theirs.png"
+	for name, content := range map[string]string{".wending": "the mark of another", key: "x"} {
+		require.NoError(t, files.Put(ctx, name, strings.NewReader(content), int64(len(content))))
+	}
+	store, tables := dbtest.Open(t)
+	task := dbtest.Seed(t, tables, 1, 1, 1)
+	count := produce(t, tables, task, 1)
+	stop := run(t, newCollector(t, store, files, true))
+	dbtest.Hold(t, 1200*time.Millisecond, "the files to wait", func() bool { return states(t, tables, task)["QUEUED"] == count })
+	stop()
+	keeper := collector.Keeper{Store: store, Files: &older{Store: files}, Log: slog.New(slog.DiscardHandler)}
+	require.NoError(t, keeper.Sweep(ctx))
+	require.Equal(t, []string{key}, keys(t, files))
+}
+
 // fullDisk has no space for a while.
 type fullDisk struct {
 	blob.Store

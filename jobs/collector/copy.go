@@ -26,7 +26,8 @@ import (
 	"wending/jobs/thumbnail"
 )
 
-// markStore marks the store of files as the installation's if isOwner, and reports whether it is.
+// markStore reports whether the store of files is the installation's: one that has no mark yet gets it if isOwner. Another installation's is
+// never taken over: its files would seem to be nobody's.
 func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner bool) (isOurs bool, err error) {
 	salt, err := sealed.Salt(ctx, store)
 	if err != nil {
@@ -34,12 +35,12 @@ func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner b
 	}
 	sum := sha256.Sum256(append([]byte("files of "), salt...))
 	mark := hex.EncodeToString(sum[:16])
-	if isOwner {
-		return true, files.Put(ctx, markerKey, strings.NewReader(mark), int64(len(mark)))
-	}
 	file, err := files.Open(ctx, markerKey)
 	if errors.Is(err, blob.ErrNotFound) {
-		return false, nil
+		if !isOwner {
+			return false, nil
+		}
+		return true, files.Put(ctx, markerKey, strings.NewReader(mark), int64(len(mark)))
 	}
 	if err != nil {
 		return false, err
@@ -61,7 +62,11 @@ func taskOf(key string) (id uuid.UUID, isOfTask bool) {
 
 // keyOf is where a file is kept: its path below its call.
 func keyOf(a asset.Asset) string {
-	return folderOf(a.TaskID) + "/" + strconv.FormatInt(a.UnitID, 10) + "-" + strconv.Itoa(a.Epoch) + "/" + a.Path
+	folder := folderOf(a.TaskID) + "/" + strconv.FormatInt(a.UnitID, 10) + "-" + strconv.Itoa(a.Epoch) + "/"
+	if a.Attempt > 1 {
+		folder = strings.TrimSuffix(folder, "/") + "-" + strconv.Itoa(a.Attempt) + "/"
+	}
+	return folder + a.Path
 }
 
 // copy copies a file: to a temporary one first, so that what it is is known before it is stored.
@@ -195,7 +200,7 @@ func (c *Collector) thumbnail(ctx context.Context, a asset.Asset, file io.ReadSe
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return "", err
 	}
-	small, err := makeThumbnail(file)
+	small, err := makeThumbnail(ctx, file)
 	if err != nil {
 		c.Log.InfoContext(ctx, "a picture has no thumbnail", "asset_id", a.ID, "error", err)
 		return "", nil
@@ -205,11 +210,11 @@ func (c *Collector) thumbnail(ctx context.Context, a asset.Asset, file io.ReadSe
 }
 
 // makeThumbnail survives what a decoder does not.
-func makeThumbnail(file io.ReadSeeker) (small []byte, err error) {
+func makeThumbnail(ctx context.Context, file io.ReadSeeker) (small []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	return thumbnail.Make(file)
+	return thumbnail.Make(ctx, file)
 }

@@ -61,6 +61,9 @@ func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 	if answer.ErrorCode == protocol.CodeInterrupted {
 		return nil, false // the accepted job is stored: another worker waits for it
 	}
+	if answer.Status == protocol.TimedOut {
+		c.cancelJob(unit)
+	}
 	target := c.Task.Target(unit.Target)
 	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {

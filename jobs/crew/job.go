@@ -56,7 +56,7 @@ func (c *crew) forgetJob(unit *claimed) {
 	}
 }
 
-// cancelJob tells the agent that the job of a unit whose launch was stopped is not wanted any more, where it says how. A worker that leaves
+// cancelJob tells the agent that the job of a unit is not wanted any more – its launch was stopped, or its time is over –, where it says how. A worker that leaves
 // cancels nothing: another one waits for the job.
 func (c *crew) cancelJob(unit *claimed) {
 	if unit.job == nil || c.isLeaving() {

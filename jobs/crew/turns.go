@@ -52,6 +52,9 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 			texts = append(texts, text)
 		}
 	}
+	for n := range request.History { // the turns before are sent as they were asked
+		texts = append(texts, &request.History[n].Content)
+	}
 	if !slices.ContainsFunc(texts, func(text *string) bool { return reference.MatchString(*text) }) {
 		return
 	}
@@ -78,6 +81,11 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 		})
 	}
 	request.Question = put(request.Question)
+	for n := range request.History {
+		if request.History[n].Role == protocol.RoleUser {
+			request.History[n].Content = put(request.History[n].Content)
+		}
+	}
 	for _, text := range []**string{&request.SystemPrompt, &request.UserContext} {
 		if *text != nil {
 			rendered := put(**text)

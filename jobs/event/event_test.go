@@ -163,16 +163,14 @@ func TestTenThousandEventsAreKept(t *testing.T) {
 	require.InDelta(t, 99.99, *reached, 0.001)
 }
 
-// What could not be stored comes first the next time; another attempt's wait is no silence.
-func TestWhatIsPutBackComesFirst(t *testing.T) {
+// Another attempt's wait is no silence of the agent's.
+func TestAnotherAttemptBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Now()}
 	l := newLogAt(c)
 	l.Begin()
-	taken := l.Take()
 	c.pass(50)
 	l.Emit(Retry, Data{Attempt: 2, WaitMS: 4000})
-	l.PutBack(taken)
 	c.pass(4000)
 	l.Again()
 	c.pass(30)

@@ -67,9 +67,11 @@ func (l *Log) Emit(kind Type, data Data) (at int) {
 	at = int(l.now().Sub(l.start).Milliseconds())
 	l.silenceMS = max(l.silenceMS, at-l.lastHeardMS)
 	l.lastHeardMS = at
-	if data.Progress != nil && (kind == ProgressUpdate || kind == Tool) {
+	if data.Progress != nil {
 		progress := min(max(*data.Progress, 0), 100)
-		l.progress, data.Progress = &progress, &progress
+		if data.Progress = &progress; kind == ProgressUpdate || kind == Tool {
+			l.progress = &progress
+		}
 	}
 	isThin := l.events >= manyEvents || l.bytes >= manyWaiting
 	if l.merge(kind, at, data, isThin) {
@@ -151,7 +153,8 @@ func (l *Log) add(kind Type, at int, data Data) {
 
 // size is about how many bytes an event takes.
 func (d Data) size() int {
-	return 32 + len(d.Text) + len(d.Message) + len(d.URL) + len(d.Input) + len(d.Output) + len(d.Raw)
+	return 32 + len(d.Text) + len(d.Name) + len(d.ID) + len(d.Provider) + len(d.Message) + len(d.Code) + len(d.Kind) + len(d.URL) + len(d.MediaType) + len(d.Path) +
+		len(d.Input) + len(d.Output) + len(d.Raw)
 }
 
 // Take returns what waits to be stored, oldest first, and forgets it.
@@ -164,15 +167,11 @@ func (l *Log) Take() []Event {
 	return waiting
 }
 
-// PutBack returns what could not be stored to the front.
-func (l *Log) PutBack(events []Event) {
+// Waits reports whether something waits to be stored.
+func (l *Log) Waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.settle()
-	for _, one := range events {
-		l.bytes += one.Data.size()
-	}
-	l.waiting = append(events[:len(events):len(events)], l.waiting...)
+	return len(l.waiting) > 0
 }
 
 // Progress is the last that the agent has reported of the call, in per cent, and since when the call is under way; nil means that it has

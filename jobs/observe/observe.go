@@ -2,6 +2,7 @@
 package observe
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
@@ -82,8 +83,13 @@ func (w *Watcher) Value(e wire.Event) {
 	w.read(w, name, e.Value)
 }
 
+// maxName is how many bytes of a name are kept.
+const maxName = 200
+
 func (w *Watcher) emit(kind event.Type, data event.Data) {
-	data.Name, data.ID, data.Provider = event.Cut(data.Name, 200), event.Cut(data.ID, 200), event.Cut(data.Provider, 200)
+	for _, text := range []*string{&data.Name, &data.ID, &data.Provider, &data.Kind, &data.MediaType} {
+		*text = event.Cut(*text, maxName)
+	}
 	data.Message = event.Cut(w.mask(data.Message), event.MaxRaw)
 	w.sink.Emit(kind, data)
 }
@@ -180,7 +186,11 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 		count, most = &w.previews, maxPreviews
 	}
 	key := string(kind) + " " + data.URL
-	if data.URL != "" && w.made[key] || *count >= most {
+	if data.URL == "" { // a status that is asked for again brings the same again
+		sum := sha256.Sum256(data.Content)
+		key += string(sum[:])
+	}
+	if w.made[key] || *count >= most {
 		return
 	}
 	w.made[key] = true

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 
@@ -52,7 +53,7 @@ func numberOf(v wire.Value) *float64 {
 		return nil
 	}
 	number, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(string(v.Text)), "%"), 64)
-	if err != nil || number != number || number < -1e9 || number > 1e15 {
+	if err != nil || math.IsNaN(number) || number < -1e9 || number > 1e15 {
 		return nil
 	}
 	return &number
@@ -73,7 +74,7 @@ func (w *Watcher) percentOf(v wire.Value) *float64 {
 	if done == nil || total == nil || *total <= 0 {
 		return nil
 	}
-	percent := 100 * *done / *total
+	percent := min(max(100**done / *total, 0), 100) // also where a division by next to nothing is infinite
 	return &percent
 }
 

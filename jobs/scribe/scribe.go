@@ -123,6 +123,15 @@ func (s *Scribe) flush(ctx context.Context) {
 			batch, entries = nil, nil
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, call := range ended {
+		if call.waits() {
+			s.ended = append(s.ended, call)
+		} else {
+			call.release()
+		}
+	}
 }
 
 // append stores entries; those that the database cannot take now are kept for the next time.
@@ -134,28 +143,21 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 			call.stored(entries[n])
 		}
 		return
-	case errors.Is(err, db.ErrGone) && len(calls) > 1: // one of the tasks was deleted
+	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil && len(calls) > 1: // one task was deleted, or one call is refused
 		for n := range calls {
 			s.append(ctx, calls[n:n+1], entries[n:n+1])
 		}
 		return
-	case errors.Is(err, db.ErrGone), !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil:
+	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil:
 		if !errors.Is(err, db.ErrGone) {
-			s.log.ErrorContext(ctx, "events cannot be stored and are given up", "calls", len(calls), "error", err)
+			s.log.ErrorContext(ctx, "what happened during a call cannot be stored and is given up", "unit_id", entries[0].UnitID, "error", err)
 		}
-		for n, call := range calls {
-			call.stored(entries[n]) // so that nothing of them stays in memory; files are stored with the results, too
-		}
+		calls[0].giveUp()
 		return
 	}
 	s.log.WarnContext(ctx, "events not stored, will retry", "calls", len(calls), "error", err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for n, call := range calls {
 		call.putBack(entries[n])
-		if !s.open[call] && !slices.Contains(s.ended, call) {
-			s.ended = append(s.ended, call)
-		}
 	}
 }
 
@@ -179,15 +181,21 @@ type Call struct {
 	paths        map[string]bool
 	assetsStored int
 	target       int
+	// attempt is the call's, from 1: the files of the last one are the run's.
+	attempt int
 	// inline is how many bytes of files the call has brought inline.
 	inline int
+	// unstored is what could not be stored the last time.
+	unstored *journal.Entry
+	// isRefused reports that the database refuses what is told of the call: its files are stored with its result only.
+	isRefused bool
 }
 
 // maxTools is how many calls of tools are kept of one question.
 const maxTools = 500
 
 func newCall(s *Scribe, taskID uuid.UUID, unit db.Unit, before *Call) *Call {
-	call := &Call{scribe: s, entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target}
+	call := &Call{scribe: s, entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target, attempt: 1}
 	after := 0
 	if before != nil {
 		after, call.toolsBefore, call.paths = before.log.Seq(), before.toolsBefore+len(before.tools), before.paths
@@ -219,7 +227,12 @@ func (c *Call) Emit(kind event.Type, data event.Data) {
 func (c *Call) ItemID() int64 { return c.entry.ItemID }
 
 // Again begins a later attempt.
-func (c *Call) Again() { c.log.Again() }
+func (c *Call) Again() {
+	c.log.Again()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attempt++
+}
 
 // LongestSilence is the longest time of the last attempt, in milliseconds, in which nothing came.
 func (c *Call) LongestSilence() int { return c.log.LongestSilence() }
@@ -241,25 +254,41 @@ func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 		return
 	}
 	c.scribe.inline.Add(int64(size))
-	extension := path.Ext(data.Path)
-	base := strings.TrimSuffix(data.Path, extension)
-	for n := 2; c.paths[data.Path]; n++ {
-		data.Path = base + "-" + strconv.Itoa(n) + extension
-	}
-	c.paths[data.Path] = true
-	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %s", c.entry.UnitID, c.entry.Epoch, data.Path))
+	data.Path = c.freePath(data.Path)
+	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %d %s", c.entry.UnitID, c.entry.Epoch, c.attempt, data.Path))
 	data.AssetID = &id
 	c.assets = append(c.assets, asset.New{
-		ID: id, Number: len(c.assets) + 1, Path: data.Path, Kind: data.Kind, IsPreview: kind == event.ImagePreview, URL: data.URL, Content: data.Content,
+		ID: id, Number: len(c.assets) + 1, Attempt: c.attempt, Path: data.Path, Kind: data.Kind, IsPreview: kind == event.ImagePreview, URL: data.URL, Content: data.Content,
 	})
 	data.Content = nil
 }
 
-// Assets are the files – no previews – that are not known to be stored yet: they belong into the transaction of the call's result.
+// freePath returns a path like the given one that no other file of the attempt has, and that is no folder of another.
+func (c *Call) freePath(given string) string {
+	taken := func(name string) bool { return c.paths[strconv.Itoa(c.attempt)+" "+name] }
+	for folder := path.Dir(given); folder != "." && folder != "/"; folder = path.Dir(folder) {
+		if taken(folder) {
+			given = strings.ReplaceAll(given, "/", "-")
+			break
+		}
+	}
+	extension := path.Ext(given)
+	free := given
+	for n := 2; taken(free) || taken(free+"/"); n++ {
+		free = strings.TrimSuffix(given, extension) + "-" + strconv.Itoa(n) + extension
+	}
+	c.paths[strconv.Itoa(c.attempt)+" "+free] = true
+	for folder := path.Dir(free); folder != "." && folder != "/"; folder = path.Dir(folder) {
+		c.paths[strconv.Itoa(c.attempt)+" "+folder+"/"] = true
+	}
+	return free
+}
+
+// Assets are the files – no previews – of the last attempt that are not known to be stored yet: they belong into the transaction of the call's result.
 func (c *Call) Assets() []asset.New {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one asset.New) bool { return one.IsPreview })
+	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one asset.New) bool { return one.IsPreview || one.Attempt != c.attempt })
 }
 
 // noteTool takes what is said of a tool's call: of the one with its id, or else of the last of its name that has not ended.
@@ -352,10 +381,14 @@ func endTool(tool *journal.Tool, at int, reason string) {
 
 // take returns what happened since the last time. A call that is open for long is in flight.
 func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
-	entry = c.entry
-	entry.Events = c.log.Take()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.unstored != nil {
+		entry, c.unstored = *c.unstored, nil
+		return entry, true
+	}
+	entry = c.entry
+	entry.Events = c.log.Take()
 	for n := range c.tools {
 		if c.changed[n] {
 			entry.Tools = append(entry.Tools, c.tools[n])
@@ -363,6 +396,9 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 	}
 	clear(c.changed)
 	for _, one := range c.assets[c.assetsStored:] {
+		if c.isRefused {
+			break
+		}
 		entry.Assets = append(entry.Assets, asset.Found{
 			Source: asset.Source{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch, ItemID: entry.ItemID, Target: c.target}, New: one,
 		})
@@ -390,17 +426,35 @@ func (c *Call) stored(entry journal.Entry) {
 	c.assetsStored += len(entry.Assets)
 }
 
-// putBack takes back what could not be stored.
-func (c *Call) putBack(entry journal.Entry) {
-	c.log.PutBack(entry.Events)
+// giveUp drops what waits. Files that are no previews stay for the transaction of the call's result.
+func (c *Call) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, tool := range entry.Tools {
-		c.changed[tool.Number-c.toolsBefore-1] = true
+	c.isRefused = true
+}
+
+// waits reports whether something of the call is still to be stored.
+func (c *Call) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unstored != nil || !c.isRefused && (c.log.Waits() || len(c.changed) > 0 || c.assetsStored < len(c.assets))
+}
+
+// release forgets the files that came inline of a call that has ended and is stored.
+func (c *Call) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range c.assets {
+		c.scribe.inline.Add(-int64(len(c.assets[n].Content)))
+		c.assets[n].Content = nil
 	}
-	if entry.Progress != nil {
-		c.progress = nil
-	}
+}
+
+// putBack takes back what could not be stored, or was without our learning of it: it is stored again as it was.
+func (c *Call) putBack(entry journal.Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unstored = &entry
 }
 
 // Keeper removes what is no longer kept; one process does it for all.

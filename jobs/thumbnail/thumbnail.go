@@ -3,6 +3,7 @@ package thumbnail
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"image"
@@ -12,6 +13,7 @@ import (
 	_ "image/png"
 	"io"
 	"sync"
+	"time"
 
 	"golang.org/x/image/draw"
 	_ "golang.org/x/image/webp"
@@ -22,7 +24,7 @@ const (
 	Side = 480
 	// maxSide and maxMemory bound what is decoded: pixels in each direction, and the bytes that all of them take.
 	maxSide   = 20_000
-	maxMemory = 96 << 20
+	maxMemory = 192 << 20
 	quality   = 82
 )
 
@@ -32,13 +34,32 @@ var ErrTooLarge = errors.New("the picture has too many pixels")
 // decoding lets one picture be decoded at a time: it takes up to maxMemory.
 var decoding sync.Mutex
 
+// decodeFor is how long decoding may take: a small file can hold work for hours.
+const decodeFor = 10 * time.Second
+
+// impatient is a source that ends when the context does.
+type impatient struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (i impatient) Read(p []byte) (int, error) {
+	if err := i.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return i.Reader.Read(p[:min(len(p), 4<<10)])
+}
+
 // Make returns a JPEG of a PNG, JPEG, GIF (its first frame) or WebP, on white where that is transparent.
-func Make(picture io.ReadSeeker) ([]byte, error) {
-	config, _, err := image.DecodeConfig(picture)
+func Make(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
+	config, format, err := image.DecodeConfig(picture)
 	if err != nil {
 		return nil, fmt.Errorf("read a picture's head: %w", err)
 	}
 	perPixel := int64(4)
+	if format == "jpeg" {
+		perPixel = 16 // a progressive one keeps its coefficients
+	}
 	switch config.ColorModel {
 	case color.RGBA64Model, color.NRGBA64Model:
 		perPixel = 8
@@ -53,7 +74,12 @@ func Make(picture io.ReadSeeker) ([]byte, error) {
 	}
 	decoding.Lock()
 	defer decoding.Unlock()
-	whole, _, err := image.Decode(picture)
+	ctx, cancel := context.WithTimeout(ctx, decodeFor)
+	defer cancel()
+	whole, _, err := image.Decode(impatient{ctx, picture})
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("decode a picture: %w", ctx.Err())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decode a picture: %w", err)
 	}

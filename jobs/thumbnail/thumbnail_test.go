@@ -2,6 +2,7 @@ package thumbnail_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"hash/crc32"
 	"image"
@@ -28,13 +29,13 @@ func TestThumbnailsKeepTheirShapeAndAreBounded(t *testing.T) {
 		file []byte
 		size image.Point
 	}{{wide.Bytes(), image.Pt(480, 4)}, {small.Bytes(), image.Pt(20, 30)}, {animated.Bytes(), image.Pt(240, 480)}} {
-		made, err := thumbnail.Make(bytes.NewReader(test.file))
+		made, err := thumbnail.Make(t.Context(), bytes.NewReader(test.file))
 		require.NoError(t, err)
 		picture, err := jpeg.Decode(bytes.NewReader(made))
 		require.NoError(t, err)
 		require.Equal(t, test.size, picture.Bounds().Size())
 	}
-	made, err := thumbnail.Make(bytes.NewReader(wide.Bytes()))
+	made, err := thumbnail.Make(t.Context(), bytes.NewReader(wide.Bytes()))
 	require.NoError(t, err)
 	picture, err := jpeg.Decode(bytes.NewReader(made))
 	require.NoError(t, err)
@@ -52,11 +53,22 @@ func TestPicturesThatAreTooLargeAreNotDecoded(t *testing.T) {
 		binary.BigEndian.PutUint32(claims[16:], size[0])
 		binary.BigEndian.PutUint32(claims[20:], size[1])
 		binary.BigEndian.PutUint32(claims[29:], crc32.ChecksumIEEE(claims[12:29]))
-		_, err := thumbnail.Make(bytes.NewReader(claims))
+		_, err := thumbnail.Make(t.Context(), bytes.NewReader(claims))
 		require.ErrorIs(t, err, thumbnail.ErrTooLarge)
 	}
 	for _, broken := range [][]byte{nil, []byte("<svg/>"), file.Bytes()[:40]} {
-		_, err := thumbnail.Make(bytes.NewReader(broken))
+		_, err := thumbnail.Make(t.Context(), bytes.NewReader(broken))
 		require.Error(t, err)
 	}
+}
+
+// Decoding ends with the context: what a small file asks for may take hours.
+func TestDecodingEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	require.NoError(t, png.Encode(&file, image.NewRGBA(image.Rect(0, 0, 3, 3))))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := thumbnail.Make(ctx, bytes.NewReader(file.Bytes()))
+	require.ErrorIs(t, err, context.Canceled)
 }

@@ -85,6 +85,7 @@
         case "retry":
           this.text = this.reasoning = "";
           this.progress = this.preview = null;
+          this.files.clear();
           this.message = words.retry;
           break;
         case "task_completed":
@@ -125,15 +126,10 @@
       const bar = this.box.querySelector("progress");
       bar.hidden = this.progress === null;
       bar.value = this.progress || 0;
-      const said = this.part("said");
-      if (said.textContent !== this.text) {
-        // Only what is new is added: a long answer is not laid out anew with each piece.
-        if (said.firstChild && this.text.startsWith(said.textContent)) said.firstChild.appendData(this.text.slice(said.textContent.length));
-        else said.textContent = this.text;
-      }
+      write(this.part("said"), this.text);
       const thinking = this.part("thinking");
       thinking.hidden = !this.reasoning;
-      thinking.querySelector("pre").textContent = this.reasoning;
+      write(thinking.querySelector("pre"), this.reasoning);
       const failed = this.part("failed");
       failed.hidden = !this.failure;
       failed.textContent = this.failure;
@@ -151,7 +147,8 @@
     }
     drawFiles() {
       const list = this.part("made");
-      if (list.childElementCount === this.files.size) return;
+      if (list.childElementCount === this.files.size && list.dataset.last === ([...this.files.keys()].at(-1) || "")) return;
+      list.dataset.last = [...this.files.keys()].at(-1) || "";
       list.replaceChildren(...Array.from(this.files.values(), (file) => {
         const entry = element("li");
         if (!file.asset_id) {
@@ -195,6 +192,14 @@
         row.children[2].textContent = seconds(end - span.start) + (span.state === "failed" ? " ✕" : "");
       });
     }
+  }
+
+  // write adds only what is new: a long text is not laid out anew with each piece.
+  function write(box, text) {
+    const shown = box.textContent;
+    if (shown === text) return;
+    if (box.firstChild && text.startsWith(shown)) box.firstChild.appendData(text.slice(shown.length));
+    else box.textContent = text;
   }
 
   // load shows a picture once it is stored: while a call is under way that takes a moment.
@@ -264,15 +269,24 @@
   // step goes to the next moment, forwards or back, at which something happened in any track.
   function step(direction) {
     isPlaying = false;
-    const moments = tracks.flatMap((track) => track.events.map((event) => event.at_ms));
-    const next = direction > 0 ? Math.min(...moments.filter((at) => at > position)) : Math.max(...moments.filter((at) => at < position));
-    seek(Number.isFinite(next) ? next : direction > 0 ? duration() : 0);
+    let next = direction > 0 ? duration() : 0;
+    for (const track of tracks) {
+      for (const { at_ms: at } of track.events) {
+        if (direction > 0 ? at > position && at < next : at < position && at > next) next = at;
+      }
+    }
+    seek(next);
   }
   play.addEventListener("click", toggle);
   find("back").addEventListener("click", () => step(-1));
   find("next").addEventListener("click", () => step(1));
   scrub.addEventListener("input", () => seek(Number(scrub.value)));
+  let isOver = false;
   if (toLive) toLive.addEventListener("click", () => {
+    if (isOver) {
+      location.reload();
+      return;
+    }
     isLive = true;
     isPlaying = false;
     start();
@@ -308,7 +322,7 @@
     if (telling === null) telling = setTimeout(() => {
       telling = null;
       document.body.dispatchEvent(new CustomEvent("events"));
-    }, 2000);
+    }, 5000);
   }
   types.forEach((type) => source.addEventListener(type, (message) => {
     setOffline(false);
@@ -328,6 +342,10 @@
     source.close();
     delete root.dataset.live;
     if (isLive) location.reload();
+    else if (toLive) { // who looks back is not disturbed: the button leads to the run
+      toLive.textContent = words.over;
+      isOver = true;
+    }
   });
   source.addEventListener("error", () => setOffline(true)); // the browser reconnects by itself
   source.addEventListener("open", () => setOffline(false));

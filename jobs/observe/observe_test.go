@@ -1,0 +1,74 @@
+package observe_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/event"
+	"wending/jobs/observe"
+	"wending/jobs/wire"
+)
+
+// told are the events that a watcher tells of.
+type told []event.Event
+
+func (l *told) Emit(kind event.Type, data event.Data) {
+	*l = append(*l, event.Event{Type: kind, Data: data})
+}
+
+func watch(t *testing.T, values ...string) told {
+	t.Helper()
+	var list told
+	watcher := observe.New("default", &list, func(text string) string { return strings.ReplaceAll(text, "secret", "***") })
+	for _, text := range values {
+		v, isJSON := wire.Parse([]byte(text))
+		require.True(t, isJSON, text)
+		watcher.Value(wire.Event{Value: v})
+	}
+	return list
+}
+
+// Whatever an agent sends as progress can be stored, and names are cut.
+func TestHostileValuesAreTamed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 100_000)
+	list := watch(t,
+		`{"event":"progress","data":{"preview_url":"https://x/a.png","completed":1,"total":1e-310}}`,
+		`{"event":"progress","data":{"percent":"NaN"}}`, `{"event":"progress","data":{"percent":1e999,"message":"m"}}`,
+		`{"event":"tool_started","data":{"tool":"`+long+`","asset_type":"`+long+`","provider":"secret"}}`,
+		`{"event":"asset","data":{"url":"https://x/`+long+`.png"}}`, `{"event":"asset","data":{"url":"javascript:alert(1)"}}`,
+		`{"event":"x","data":{"a":"secret"}}`)
+	for _, one := range list {
+		_, err := json.Marshal(one.Data)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(one.Data.Name)+len(one.Data.Kind), 400)
+		require.NotEqual(t, event.Asset, one.Type)
+	}
+	require.InDelta(t, 100, *list[0].Data.Progress, 0)
+	require.Equal(t, event.ImagePreview, list[1].Type)
+	require.JSONEq(t, `{"event":"x","data":{"a":"***"}}`, string(list[len(list)-1].Data.Raw))
+}
+
+// What is told of again – by its address, or by the same content – is one file.
+func TestTheSameFileIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	list := watch(t, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`,
+		`{"event":"asset","data":{"b64_json":"AAAB","type":"image"}}`, `{"event":"asset","data":{"url":"https://x/1.png"}}`, `{"event":"asset","data":{"url":"https://x/1.png"}}`)
+	require.Len(t, list, 3)
+}
+
+// Paths stay within their folder and can be written anywhere.
+func TestPathsAreCleaned(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"../../etc/passwd": "etc/passwd", "/a//b/./c.png": "a/b/c.png", `..\..\x.png`: "x.png", "a\x00b\n.png": "ab.png", "..": "", "": "", "图 片.png": "图 片.png",
+		"C:/x?.png": "C/x.png", "\u202egnp.exe": "gnp.exe",
+	} {
+		require.Equal(t, want, observe.CleanPath(given), "%q", given)
+	}
+	require.LessOrEqual(t, len(observe.CleanPath(strings.Repeat("长", 500)+".png")), 200)
+	require.True(t, strings.HasSuffix(observe.CleanPath(strings.Repeat("长", 500)+".png"), ".png"))
+}
