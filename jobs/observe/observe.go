@@ -76,7 +76,7 @@ func (w *Watcher) Value(e wire.Event) {
 	}
 	name := e.Name
 	for _, member := range []string{"event", "type"} {
-		if text := textOf(e.Value, member); text != "" && name == "" {
+		if text := e.Value.TextOf(member); text != "" && name == "" {
 			name = text
 		}
 	}

@@ -21,21 +21,21 @@ var readers = map[string]func(*Watcher, string, wire.Value){
 func (w *Watcher) nothing(string, wire.Value) {}
 
 func (w *Watcher) openAI(_ string, v wire.Value) {
-	for _, choice := range at(v, "choices").Items {
-		for _, from := range []wire.Value{at(choice, "delta"), at(choice, "message")} {
-			for place, one := range at(from, "tool_calls").Items {
+	for _, choice := range v.At("choices").Items {
+		for _, from := range []wire.Value{choice.At("delta"), choice.At("message")} {
+			for place, one := range from.At("tool_calls").Items {
 				key := strconv.Itoa(place)
-				if index := numberOf(at(one, "index")); index != nil {
-					key = string(at(one, "index").Text)
+				if index := numberOf(one.At("index")); index != nil {
+					key = string(one.At("index").Text)
 				}
-				w.begin(key, textOf(one, "id"), textOf(at(one, "function"), "name"))
-				w.more(key, textOf(at(one, "function"), "arguments"))
+				w.begin(key, one.TextOf("id"), one.At("function").TextOf("name"))
+				w.more(key, one.At("function").TextOf("arguments"))
 			}
-			for _, image := range at(from, "images").Items { // as some gateways send what image models make
+			for _, image := range from.At("images").Items { // as some gateways send what image models make
 				w.fileOf(firstOf(image, "image_url", "image"), event.Image)
 			}
 		}
-		if textOf(choice, "finish_reason") != "" {
+		if choice.TextOf("finish_reason") != "" {
 			w.endAll()
 		}
 	}
@@ -49,22 +49,22 @@ func (w *Watcher) endAll() {
 }
 
 func (w *Watcher) responses(name string, v wire.Value) {
-	item := at(v, "item")
-	kind := textOf(item, "type")
-	id := firstWord(textOf(v, "item_id"), textOf(item, "id"))
+	item := v.At("item")
+	kind := item.TextOf("type")
+	id := firstWord(v.TextOf("item_id"), item.TextOf("id"))
 	tool, isCall := strings.CutSuffix(kind, "_call")
 	switch {
 	case name == "response.output_item.added" && isCall:
-		w.begin(id, id, firstWord(textOf(item, "name"), tool))
+		w.begin(id, id, firstWord(item.TextOf("name"), tool))
 	case name == "response.output_item.done" && isCall:
-		w.begin(id, id, firstWord(textOf(item, "name"), tool))
-		w.more(id, textOf(item, "arguments"))
-		w.end(id, statusOf(firstWord(textOf(item, "status"), event.Completed)), nil)
-		if picture := textOf(item, "result"); picture != "" {
+		w.begin(id, id, firstWord(item.TextOf("name"), tool))
+		w.more(id, item.TextOf("arguments"))
+		w.end(id, statusOf(firstWord(item.TextOf("status"), event.Completed)), nil)
+		if picture := item.TextOf("result"); picture != "" {
 			w.file(false, event.Data{Kind: event.Image, Content: fromBase64(picture)})
 		}
 	case strings.HasSuffix(name, "_call.partial_image"):
-		w.file(true, event.Data{Kind: event.Image, Content: fromBase64(textOf(v, "partial_image_b64"))})
+		w.file(true, event.Data{Kind: event.Image, Content: fromBase64(v.TextOf("partial_image_b64"))})
 	case strings.HasSuffix(name, "_call.in_progress"), strings.HasSuffix(name, "_call.generating"), strings.HasSuffix(name, "_call.searching"),
 		strings.HasSuffix(name, "_call.interpreting"):
 		stage := name[strings.LastIndexByte(name, '.')+1:]
@@ -81,24 +81,24 @@ func (w *Watcher) responses(name string, v wire.Value) {
 }
 
 func (w *Watcher) anthropic(name string, v wire.Value) {
-	key := string(at(v, "index").Text)
-	block := at(v, "content_block")
+	key := string(v.At("index").Text)
+	block := v.At("content_block")
 	switch name {
 	case "content_block_start":
-		switch kind := textOf(block, "type"); {
+		switch kind := block.TextOf("type"); {
 		case strings.HasSuffix(kind, "tool_use"):
-			w.begin(key, textOf(block, "id"), textOf(block, "name"))
+			w.begin(key, block.TextOf("id"), block.TextOf("name"))
 		case strings.HasSuffix(kind, "tool_result"):
-			w.emit(event.Tool, event.Data{Name: strings.TrimSuffix(kind, "_tool_result"), ID: textOf(block, "tool_use_id"), Status: event.Completed, Output: w.raw(at(block, "content"))})
+			w.emit(event.Tool, event.Data{Name: strings.TrimSuffix(kind, "_tool_result"), ID: block.TextOf("tool_use_id"), Status: event.Completed, Output: w.raw(block.At("content"))})
 		}
 	case "content_block_delta":
-		w.more(key, textOf(at(v, "delta"), "partial_json"))
+		w.more(key, v.At("delta").TextOf("partial_json"))
 	case "content_block_stop":
 		w.end(key, event.Completed, nil)
 	case "message":
-		for _, one := range at(v, "content").Items {
-			if strings.HasSuffix(textOf(one, "type"), "tool_use") {
-				w.emit(event.Tool, event.Data{Name: textOf(one, "name"), ID: textOf(one, "id"), Status: event.Completed, Input: w.raw(at(one, "input"))})
+		for _, one := range v.At("content").Items {
+			if strings.HasSuffix(one.TextOf("type"), "tool_use") {
+				w.emit(event.Tool, event.Data{Name: one.TextOf("name"), ID: one.TextOf("id"), Status: event.Completed, Input: w.raw(one.At("input"))})
 			}
 		}
 	case "message_start", "message_delta", "message_stop", "ping", "error", "":
@@ -108,41 +108,41 @@ func (w *Watcher) anthropic(name string, v wire.Value) {
 }
 
 func (w *Watcher) ollama(_ string, v wire.Value) {
-	for _, one := range at(v, "message", "tool_calls").Items {
-		w.emit(event.Tool, event.Data{Name: textOf(at(one, "function"), "name"), Status: event.Completed, Input: w.raw(at(one, "function", "arguments"))})
+	for _, one := range v.At("message", "tool_calls").Items {
+		w.emit(event.Tool, event.Data{Name: one.At("function").TextOf("name"), Status: event.Completed, Input: w.raw(one.At("function", "arguments"))})
 	}
-	if status := textOf(v, "status"); status != "" {
+	if status := v.TextOf("status"); status != "" {
 		w.emit(event.ProgressUpdate, event.Data{Message: status, Progress: w.percentOf(v)})
 	}
 }
 
 func (w *Watcher) dify(name string, v wire.Value) {
-	if named := textOf(v, "event"); named != "" {
+	if named := v.TextOf("event"); named != "" {
 		name = named
 	}
-	data := at(v, "data")
+	data := v.At("data")
 	switch name {
 	case "node_started", "iteration_started", "loop_started":
 		w.node(firstText(data, "title", "node_type"), firstText(data, "node_id", "id"), event.Started)
 	case "node_finished", "iteration_completed", "loop_completed":
-		w.node(firstText(data, "title", "node_type"), firstText(data, "node_id", "id"), statusOf(firstWord(textOf(data, "status"), event.Completed)))
+		w.node(firstText(data, "title", "node_type"), firstText(data, "node_id", "id"), statusOf(firstWord(data.TextOf("status"), event.Completed)))
 		w.files(data)
 	case "agent_thought":
-		tool := textOf(v, "tool")
+		tool := v.TextOf("tool")
 		if tool == "" {
 			return
 		}
 		status := event.Started
-		if textOf(v, "observation") != "" {
+		if v.TextOf("observation") != "" {
 			status = event.Completed
 		}
-		w.emit(event.Tool, event.Data{Name: tool, ID: textOf(v, "id"), Status: status, Input: w.jsonOf(textOf(v, "tool_input")), Output: w.jsonOf(textOf(v, "observation"))})
+		w.emit(event.Tool, event.Data{Name: tool, ID: v.TextOf("id"), Status: status, Input: w.jsonOf(v.TextOf("tool_input")), Output: w.jsonOf(v.TextOf("observation"))})
 	case "message_file":
-		if belongs := textOf(v, "belongs_to"); belongs != "user" {
+		if belongs := v.TextOf("belongs_to"); belongs != "user" {
 			w.fileOf(v, "")
 		}
 	case "workflow_finished":
-		w.files(at(data, "outputs"))
+		w.files(data.At("outputs"))
 		w.files(data)
 	case "message", "agent_message", "text_chunk", "reasoning_chunk", "message_end", "message_replace", "error", "ping", "workflow_started", "tts_message", "tts_message_end", "":
 	default:
@@ -151,14 +151,14 @@ func (w *Watcher) dify(name string, v wire.Value) {
 }
 
 func (w *Watcher) coze(name string, v wire.Value) {
-	switch kind := textOf(v, "type"); {
+	switch kind := v.TextOf("type"); {
 	case name == "conversation.message.completed" && kind == "function_call":
-		call, _ := wire.Parse([]byte(textOf(v, "content")))
-		w.emit(event.Tool, event.Data{Name: firstWord(textOf(call, "name"), "function_call"), ID: textOf(v, "id"), Status: event.Started, Input: w.raw(at(call, "arguments"))})
+		call, _ := wire.Parse([]byte(v.TextOf("content")))
+		w.emit(event.Tool, event.Data{Name: firstWord(call.TextOf("name"), "function_call"), ID: v.TextOf("id"), Status: event.Started, Input: w.raw(call.At("arguments"))})
 	case name == "conversation.message.completed" && kind == "tool_response":
-		w.emit(event.Tool, event.Data{Name: "tool_response", ID: textOf(v, "id"), Status: event.Completed, Output: w.jsonOf(textOf(v, "content"))})
-	case name == "conversation.message.completed" && textOf(v, "content_type") == "object_string":
-		parts, _ := wire.Parse([]byte(textOf(v, "content")))
+		w.emit(event.Tool, event.Data{Name: "tool_response", ID: v.TextOf("id"), Status: event.Completed, Output: w.jsonOf(v.TextOf("content"))})
+	case name == "conversation.message.completed" && v.TextOf("content_type") == "object_string":
+		parts, _ := wire.Parse([]byte(v.TextOf("content")))
 		for _, part := range parts.Items {
 			w.fileOf(part, "")
 		}
@@ -171,13 +171,13 @@ func (w *Watcher) coze(name string, v wire.Value) {
 func (w *Watcher) cozeWorkflow(name string, v wire.Value) {
 	switch name {
 	case "Message":
-		title := textOf(v, "node_title")
+		title := v.TextOf("node_title")
 		if title != w.stage {
 			w.stage = title
-			w.node(title, string(at(v, "node_seq_id").Text), event.Started)
+			w.node(title, string(v.At("node_seq_id").Text), event.Started)
 		}
-		if isTrue(at(v, "node_is_finish")) {
-			w.node(title, string(at(v, "node_seq_id").Text), event.Completed)
+		if v.At("node_is_finish").IsTrue() {
+			w.node(title, string(v.At("node_seq_id").Text), event.Completed)
 		}
 	case "Error", "Done", "PING", "":
 	default:
@@ -186,16 +186,16 @@ func (w *Watcher) cozeWorkflow(name string, v wire.Value) {
 }
 
 func (w *Watcher) fastGPT(name string, v wire.Value) {
-	tool := at(v, "tool")
+	tool := v.At("tool")
 	switch name {
 	case "flowNodeStatus":
-		w.node(firstText(v, "name", "nodeId"), textOf(v, "nodeId"), statusOf(firstWord(textOf(v, "status"), event.Started)))
+		w.node(firstText(v, "name", "nodeId"), v.TextOf("nodeId"), statusOf(firstWord(v.TextOf("status"), event.Started)))
 	case "toolCall":
-		w.begin(textOf(tool, "id"), textOf(tool, "id"), firstText(tool, "toolName", "functionName"))
+		w.begin(tool.TextOf("id"), tool.TextOf("id"), firstText(tool, "toolName", "functionName"))
 	case "toolParams":
-		w.more(textOf(tool, "id"), textOf(tool, "params"))
+		w.more(tool.TextOf("id"), tool.TextOf("params"))
 	case "toolResponse":
-		w.end(textOf(tool, "id"), event.Completed, stringJSON(textOf(tool, "response")))
+		w.end(tool.TextOf("id"), event.Completed, stringJSON(tool.TextOf("response")))
 	case "answer", "fastAnswer", "flowResponses", "workflowDuration", "error", "":
 		w.openAI(name, v)
 	default:
@@ -204,19 +204,19 @@ func (w *Watcher) fastGPT(name string, v wire.Value) {
 }
 
 func (w *Watcher) ragflow(name string, v wire.Value) {
-	if named := textOf(v, "event"); named != "" {
+	if named := v.TextOf("event"); named != "" {
 		name = named
 	}
-	data := at(v, "data")
+	data := v.At("data")
 	switch name {
 	case "node_started":
-		w.node(firstText(data, "component_name", "component_id"), textOf(data, "component_id"), event.Started)
+		w.node(firstText(data, "component_name", "component_id"), data.TextOf("component_id"), event.Started)
 	case "node_finished":
 		status := event.Completed
-		if textOf(data, "error") != "" {
+		if data.TextOf("error") != "" {
 			status = event.Failed
 		}
-		w.node(firstText(data, "component_name", "component_id"), textOf(data, "component_id"), status)
+		w.node(firstText(data, "component_name", "component_id"), data.TextOf("component_id"), status)
 	case "message", "message_end", "workflow_started", "workflow_finished", "":
 	default:
 		w.other(name, v)
@@ -255,22 +255,22 @@ func (w *Watcher) langGraph(name string, v wire.Value) {
 
 // langMessage tells of the tools that a message of LangChain calls, or the answer of one.
 func (w *Watcher) langMessage(message wire.Value) {
-	if textOf(message, "type") == "tool" {
-		w.emit(event.Tool, event.Data{Name: firstWord(textOf(message, "name"), "tool"), ID: textOf(message, "tool_call_id"), Status: event.Completed, Output: w.raw(at(message, "content"))})
+	if message.TextOf("type") == "tool" {
+		w.emit(event.Tool, event.Data{Name: firstWord(message.TextOf("name"), "tool"), ID: message.TextOf("tool_call_id"), Status: event.Completed, Output: w.raw(message.At("content"))})
 		return
 	}
-	for _, one := range at(message, "tool_calls").Items {
-		if name := textOf(one, "name"); name != "" {
-			w.emit(event.Tool, event.Data{Name: name, ID: textOf(one, "id"), Status: event.Started, Input: w.raw(at(one, "args"))})
+	for _, one := range message.At("tool_calls").Items {
+		if name := one.TextOf("name"); name != "" {
+			w.emit(event.Tool, event.Data{Name: name, ID: one.TextOf("id"), Status: event.Started, Input: w.raw(one.At("args"))})
 		}
 	}
 }
 
 func (w *Watcher) a2a(_ string, v wire.Value) {
-	result := at(v, "result")
-	for _, within := range []wire.Value{result, at(result, "task"), at(result, "statusUpdate")} {
-		status := at(within, "status")
-		state := strings.ToLower(strings.TrimPrefix(textOf(status, "state"), "TASK_STATE_"))
+	result := v.At("result")
+	for _, within := range []wire.Value{result, result.At("task"), result.At("statusUpdate")} {
+		status := within.At("status")
+		state := strings.ToLower(strings.TrimPrefix(status.TextOf("state"), "TASK_STATE_"))
 		if state == "" {
 			continue
 		}
@@ -283,8 +283,8 @@ func (w *Watcher) a2a(_ string, v wire.Value) {
 			w.node(state, "", reached)
 		}
 		var said []string
-		for _, part := range at(status, "message", "parts").Items {
-			if text := textOf(part, "text"); text != "" {
+		for _, part := range status.At("message", "parts").Items {
+			if text := part.TextOf("text"); text != "" {
 				said = append(said, text)
 			}
 		}
@@ -293,10 +293,10 @@ func (w *Watcher) a2a(_ string, v wire.Value) {
 			w.emit(event.ProgressUpdate, event.Data{Message: strings.Join(said, "\n"), Progress: percent})
 		}
 	}
-	for _, within := range []wire.Value{result, at(result, "artifactUpdate"), at(result, "task")} {
-		artifacts := append([]wire.Value{at(within, "artifact")}, at(within, "artifacts").Items...)
+	for _, within := range []wire.Value{result, result.At("artifactUpdate"), result.At("task")} {
+		artifacts := append([]wire.Value{within.At("artifact")}, within.At("artifacts").Items...)
 		for _, artifact := range artifacts {
-			for _, part := range at(artifact, "parts").Items {
+			for _, part := range artifact.At("parts").Items {
 				w.fileOf(part, "")
 			}
 		}
@@ -304,33 +304,33 @@ func (w *Watcher) a2a(_ string, v wire.Value) {
 }
 
 func (w *Watcher) agUI(name string, v wire.Value) {
-	id := textOf(v, "toolCallId")
+	id := v.TextOf("toolCallId")
 	switch name {
 	case "STEP_STARTED":
-		w.node(textOf(v, "stepName"), "", event.Started)
+		w.node(v.TextOf("stepName"), "", event.Started)
 	case "STEP_FINISHED":
-		w.node(textOf(v, "stepName"), "", event.Completed)
+		w.node(v.TextOf("stepName"), "", event.Completed)
 	case "TOOL_CALL_START":
-		w.begin(id, id, textOf(v, "toolCallName"))
+		w.begin(id, id, v.TextOf("toolCallName"))
 	case "TOOL_CALL_CHUNK":
-		w.begin(id, id, textOf(v, "toolCallName"))
-		w.more(id, textOf(v, "delta"))
+		w.begin(id, id, v.TextOf("toolCallName"))
+		w.more(id, v.TextOf("delta"))
 	case "TOOL_CALL_ARGS":
-		w.more(id, textOf(v, "delta"))
+		w.more(id, v.TextOf("delta"))
 	case "TOOL_CALL_RESULT":
-		w.end(id, event.Completed, w.jsonOf(textOf(v, "content")))
+		w.end(id, event.Completed, w.jsonOf(v.TextOf("content")))
 	case "ACTIVITY_SNAPSHOT":
-		content := at(v, "content")
-		w.emit(event.ProgressUpdate, event.Data{Message: firstWord(textOf(content, "message"), textOf(v, "activityType")), Progress: w.percentOf(content), ID: textOf(v, "messageId")})
+		content := v.At("content")
+		w.emit(event.ProgressUpdate, event.Data{Message: firstWord(content.TextOf("message"), v.TextOf("activityType")), Progress: w.percentOf(content), ID: v.TextOf("messageId")})
 		w.preview(content)
 	case "ACTIVITY_DELTA":
-		for _, change := range at(v, "patch").Items {
-			if path := textOf(change, "path"); hasAny(path, "percent", "progress") {
-				w.emit(event.ProgressUpdate, event.Data{Message: textOf(v, "activityType"), Progress: numberOf(at(change, "value")), ID: textOf(v, "messageId")})
+		for _, change := range v.At("patch").Items {
+			if path := change.TextOf("path"); hasAny(path, "percent", "progress") {
+				w.emit(event.ProgressUpdate, event.Data{Message: v.TextOf("activityType"), Progress: numberOf(change.At("value")), ID: v.TextOf("messageId")})
 			}
 		}
 	case "CUSTOM":
-		w.custom(firstWord(textOf(v, "name"), "custom"), at(v, "value"))
+		w.custom(firstWord(v.TextOf("name"), "custom"), v.At("value"))
 	case "RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "TOOL_CALL_END", "":
 	default:
 		if !hasAny(name, "TEXT_MESSAGE_", "REASONING_", "THINKING_") {

@@ -10,18 +10,10 @@ import (
 	"wending/jobs/wire"
 )
 
-func textOf(v wire.Value, name string) string {
-	member, _ := v.Get(name)
-	if member.Kind != wire.String {
-		return ""
-	}
-	return string(member.Text)
-}
-
 // firstText is the first text that v holds under one of the names.
 func firstText(v wire.Value, names ...string) string {
 	for _, name := range names {
-		if text := textOf(v, name); text != "" {
+		if text := v.TextOf(name); text != "" {
 			return text
 		}
 	}
@@ -38,15 +30,6 @@ func firstOf(v wire.Value, names ...string) wire.Value {
 	return wire.Value{}
 }
 
-func at(v wire.Value, names ...string) wire.Value {
-	for _, name := range names {
-		v, _ = v.Get(name)
-	}
-	return v
-}
-
-func isTrue(v wire.Value) bool { return v.Kind == wire.Literal && string(v.Text) == "true" }
-
 // numberOf is the number that v is, also where it is written as a text with a percent sign; nil if it is none.
 func numberOf(v wire.Value) *float64 {
 	if v.Kind != wire.Number && v.Kind != wire.String {
@@ -62,7 +45,7 @@ func numberOf(v wire.Value) *float64 {
 // percentOf is how far something is, in per cent; nil if v does not say. An agent that says 0.5 counts to 1: from then on 1 is the end.
 func (w *Watcher) percentOf(v wire.Value) *float64 {
 	for _, name := range []string{"percent", "progress", "percentage"} {
-		if number := numberOf(at(v, name)); number != nil {
+		if number := numberOf(v.At(name)); number != nil {
 			w.countsToOne = w.countsToOne || *number > 0 && *number < 1
 			if w.countsToOne && *number <= 1 {
 				*number *= 100
@@ -70,7 +53,7 @@ func (w *Watcher) percentOf(v wire.Value) *float64 {
 			return number
 		}
 	}
-	done, total := numberOf(firstOf(v, "completed", "current", "done")), numberOf(at(v, "total"))
+	done, total := numberOf(firstOf(v, "completed", "current", "done")), numberOf(v.At("total"))
 	if done == nil || total == nil || *total <= 0 {
 		return nil
 	}
@@ -105,10 +88,10 @@ func hasAny(text string, parts ...string) bool {
 // custom reads events of agents that name them as they like: Wending's own protocol, and what other protocols leave to their users.
 func (w *Watcher) custom(name string, v wire.Value) {
 	data := v
-	if inner := at(v, "data"); inner.Kind == wire.Object {
+	if inner := v.At("data"); inner.Kind == wire.Object {
 		data = inner
 	}
-	if named := textOf(v, "event"); named != "" {
+	if named := v.TextOf("event"); named != "" {
 		name = named
 	}
 	word := strings.ToLower(name)
@@ -117,11 +100,11 @@ func (w *Watcher) custom(name string, v wire.Value) {
 		w.files(data)
 	case word == "llm_chunk", word == "reasoning_chunk", word == "reasoning_start", word == "reasoning_end", word == "ping", word == "heartbeat", word == "message":
 	case word == "node_started", word == "node_finished", word == "node_completed":
-		w.node(firstText(data, "title", "name", "node_name", "node_id", "id"), firstText(data, "node_id", "id"), statusOf(firstWord(textOf(data, "status"), word)))
+		w.node(firstText(data, "title", "name", "node_name", "node_id", "id"), firstText(data, "node_id", "id"), statusOf(firstWord(data.TextOf("status"), word)))
 		w.files(data)
 	case hasAny(word, "preview", "partial_image"):
 		w.preview(data)
-	case hasAny(word, "tool") || textOf(data, "toolId") != "" || textOf(data, "tool_id") != "":
+	case hasAny(word, "tool") || data.TextOf("toolId") != "" || data.TextOf("tool_id") != "":
 		w.tool(word, data)
 	case hasAny(word, "progress"):
 		if percent, message := w.percentOf(data), firstText(data, "message", "text", "stage", "status"); percent != nil || message != "" {
@@ -156,9 +139,9 @@ func (w *Watcher) tool(word string, data wire.Value) {
 	if name == "" {
 		name = "tool"
 	}
-	status := statusOf(firstWord(textOf(data, "status"), word))
+	status := statusOf(firstWord(data.TextOf("status"), word))
 	told := event.Data{
-		Name: name, ID: firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id"), Provider: textOf(data, "provider"), Status: status,
+		Name: name, ID: firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id"), Provider: data.TextOf("provider"), Status: status,
 		Progress: w.percentOf(data), Message: firstText(data, "message", "error_message"), Kind: firstText(data, "asset_type", "assetType"),
 		Input: w.raw(firstOf(data, "input", "arguments", "args", "tool_input")), Output: w.raw(firstOf(data, "output", "result", "observation")),
 	}
@@ -168,12 +151,12 @@ func (w *Watcher) tool(word string, data wire.Value) {
 	w.emit(event.Tool, told)
 	w.preview(data)
 	w.files(data)
-	w.files(at(data, "output"))
+	w.files(data.At("output"))
 }
 
 // preview tells of the preview that a value holds.
 func (w *Watcher) preview(data wire.Value) {
-	for _, within := range []wire.Value{data, at(data, "data")} {
+	for _, within := range []wire.Value{data, data.At("data")} {
 		if address := firstText(within, "preview_url", "previewUrl", "preview", "image_url", "imageUrl", "partial_image_url"); address != "" {
 			w.file(true, event.Data{Kind: event.Image, URL: address, Progress: w.percentOf(data)})
 			return
@@ -187,9 +170,9 @@ func (w *Watcher) preview(data wire.Value) {
 
 // files tells of the files that a value lists.
 func (w *Watcher) files(v wire.Value) {
-	for _, within := range []wire.Value{v, at(v, "output")} {
+	for _, within := range []wire.Value{v, v.At("output")} {
 		for _, name := range []string{"assets", "files", "images", "videos", "audios", "artifacts"} {
-			list := at(within, name)
+			list := within.At(name)
 			for _, item := range list.Items {
 				if item.Kind == wire.String {
 					item = wire.Value{Kind: wire.Object, Fields: []wire.Field{{Name: "url", Value: item}}}
@@ -202,17 +185,17 @@ func (w *Watcher) files(v wire.Value) {
 
 // fileOf tells of the file that an object describes; group is what its list is called.
 func (w *Watcher) fileOf(v wire.Value, group string) {
-	if inner := at(v, "file"); inner.Kind == wire.Object {
+	if inner := v.At("file"); inner.Kind == wire.Object {
 		v = inner
 	}
 	data := event.Data{
 		URL: firstText(v, "url", "uri", "image_url", "imageUrl", "file_url", "remote_url", "href"), MediaType: firstText(v, "media_type", "mediaType", "mime_type", "mimeType", "contentType"),
-		Path: textOf(v, "path"), Name: firstText(v, "filename", "file_name", "name"), ID: textOf(v, "id"),
+		Path: v.TextOf("path"), Name: firstText(v, "filename", "file_name", "name"), ID: v.TextOf("id"),
 	}
 	if text := firstText(v, "b64_json", "base64", "bytes", "raw"); text != "" && data.URL == "" {
 		data.Content = fromBase64(text)
 	}
-	switch kind := strings.ToLower(textOf(v, "type")); {
+	switch kind := strings.ToLower(v.TextOf("type")); {
 	case data.MediaType != "":
 	case kind == event.Image, kind == event.Audio, kind == event.Video:
 		data.Kind = kind
@@ -227,7 +210,7 @@ func (w *Watcher) fileOf(v wire.Value, group string) {
 // Polled takes the status of an accepted job: what it says is told when it changes.
 func (w *Watcher) Polled(state string, v wire.Value) {
 	data := v
-	if inner := at(v, "data"); inner.Kind == wire.Object {
+	if inner := v.At("data"); inner.Kind == wire.Object {
 		data = inner
 	}
 	if state != w.stage {

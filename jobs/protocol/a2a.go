@@ -57,10 +57,10 @@ func (r *a2aReader) take(e wire.Event) {
 		return
 	}
 	r.isOwn = true
-	for _, of := range []wire.Value{result, at(result, "task"), at(result, "message"), at(result, "statusUpdate")} {
+	for _, of := range []wire.Value{result, result.At("task"), result.At("message"), result.At("statusUpdate")} {
 		r.inConversation(of, "contextId")
 	}
-	kind := textOf(result, "kind")
+	kind := result.TextOf("kind")
 	if message, ok := result.Get("message"); ok && kind == "" { // 1.0
 		r.replace(partsText(message))
 		r.close()
@@ -77,21 +77,21 @@ func (r *a2aReader) take(e wire.Event) {
 			task = member
 		}
 	}
-	for _, one := range at(task, "artifacts").Items {
+	for _, one := range task.At("artifacts").Items {
 		r.artifact(one, false)
 	}
 	if update, ok := result.Get("artifactUpdate"); ok {
-		r.artifact(at(update, "artifact"), isTrue(at(update, "append")))
+		r.artifact(update.At("artifact"), update.At("append").IsTrue())
 	}
 	if one, ok := result.Get("artifact"); ok {
-		r.artifact(one, isTrue(at(result, "append")) || isTrue(at(one, "append")))
+		r.artifact(one, result.At("append").IsTrue() || one.At("append").IsTrue())
 	}
-	r.state(at(task, "status"), isTrue(at(result, "final")) || isTrue(at(task, "final")))
+	r.state(task.At("status"), result.At("final").IsTrue() || task.At("final").IsTrue())
 }
 
 // artifact takes the text of an artifact, or of a further piece of one.
 func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
-	id, text := textOf(v, "artifactId")+textOf(v, "name"), partsText(v)
+	id, text := v.TextOf("artifactId")+v.TextOf("name"), partsText(v)
 	for n := range r.artifacts {
 		if r.artifacts[n].id == id {
 			if !isAppended {
@@ -107,10 +107,10 @@ func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
 
 // state takes a task's state: of one that is terminal the artifacts are the answer, or else what it says.
 func (r *a2aReader) state(status wire.Value, isFinal bool) {
-	if text := partsText(at(status, "message")); len(text) > 0 {
+	if text := partsText(status.At("message")); len(text) > 0 {
 		r.said = append([]byte{}, r.whole(text)...)
 	}
-	state := strings.ToLower(strings.TrimPrefix(textOf(status, "state"), "TASK_STATE_"))
+	state := strings.ToLower(strings.TrimPrefix(status.TextOf("state"), "TASK_STATE_"))
 	switch strings.ReplaceAll(state, "_", "-") {
 	case "completed":
 		text := r.said
@@ -138,7 +138,7 @@ func (r *a2aReader) state(status wire.Value, isFinal bool) {
 
 // partsText joins the texts of a message's or an artifact's parts.
 func partsText(v wire.Value) (text []byte) {
-	for _, part := range at(v, "parts").Items {
+	for _, part := range v.At("parts").Items {
 		text = append(text, bytesOf(part, "text")...)
 	}
 	return text

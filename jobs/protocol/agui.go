@@ -30,13 +30,13 @@ type agUIReader struct{ strict }
 
 func (r *agUIReader) take(e wire.Event) {
 	v := e.Value
-	switch kind := textOf(v, "type"); kind {
+	switch kind := v.TextOf("type"); kind {
 	case "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK":
 		r.text(bytesOf(v, "delta"))
 	case "REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_CHUNK", "THINKING_TEXT_MESSAGE_CONTENT":
 		r.think(bytesOf(v, "delta"))
 	case "RUN_FINISHED":
-		if outcome := textOf(at(v, "outcome"), "type"); outcome == "interrupt" {
+		if outcome := v.At("outcome").TextOf("type"); outcome == "interrupt" {
 			r.isOwn = true
 			r.failWith("The run waits for a person")
 			return

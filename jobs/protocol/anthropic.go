@@ -25,38 +25,38 @@ type anthropicReader struct{ strict }
 
 func (r *anthropicReader) take(e wire.Event) {
 	v := e.Value
-	switch textOf(v, "type") {
+	switch v.TextOf("type") {
 	case "message_start":
 		r.isOwn = true
-		r.usage.set(at(v, "message", "usage"), "input_tokens", "output_tokens", "")
+		r.usage.set(v.At("message", "usage"), "input_tokens", "output_tokens", "")
 	case "content_block_start":
-		r.text(bytesOf(at(v, "content_block"), "text"))
+		r.text(bytesOf(v.At("content_block"), "text"))
 	case "content_block_delta":
-		delta := at(v, "delta")
+		delta := v.At("delta")
 		r.text(bytesOf(delta, "text"))
 		r.think(bytesOf(delta, "thinking"))
 	case "message_delta":
 		r.isOwn = true
-		r.usage.set(at(v, "usage"), "input_tokens", "output_tokens", "") // cumulative
+		r.usage.set(v.At("usage"), "input_tokens", "output_tokens", "") // cumulative
 	case "message_stop":
 		r.close()
 	case "error":
 		r.isOwn = true
 		r.fail(v)
 	case "message":
-		if !r.body(e) || textOf(v, "role") != "assistant" {
+		if !r.body(e) || v.TextOf("role") != "assistant" {
 			return
 		}
 		var text, thinking []byte
-		for _, block := range at(v, "content").Items {
-			switch textOf(block, "type") {
+		for _, block := range v.At("content").Items {
+			switch block.TextOf("type") {
 			case "text":
 				text = append(text, bytesOf(block, "text")...)
 			case "thinking":
 				thinking = append(thinking, bytesOf(block, "thinking")...)
 			}
 		}
-		r.usage.set(at(v, "usage"), "input_tokens", "output_tokens", "")
+		r.usage.set(v.At("usage"), "input_tokens", "output_tokens", "")
 		r.replace(text)
 		r.replaceReasoning(thinking)
 		r.close()

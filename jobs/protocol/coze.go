@@ -47,21 +47,21 @@ func (r *cozeReader) take(e wire.Event) {
 	switch e.Name {
 	case "conversation.message.delta":
 		r.isOwn = true
-		if textOf(v, "type") == "answer" {
+		if v.TextOf("type") == "answer" {
 			r.text(bytesOf(v, "content"))
 			r.think(bytesOf(v, "reasoning_content"))
 		}
 	case "conversation.message.completed":
 		r.isOwn = true
-		if textOf(v, "type") == "answer" {
+		if v.TextOf("type") == "answer" {
 			r.replace(bytesOf(v, "content"))
 		}
 	case "conversation.chat.completed":
-		r.usage.set(at(v, "usage"), "input_count", "output_count", "token_count")
+		r.usage.set(v.At("usage"), "input_count", "output_count", "token_count")
 		r.close()
 	case "conversation.chat.failed":
 		r.isOwn = true
-		r.fail(at(v, "last_error"))
+		r.fail(v.At("last_error"))
 	case "conversation.chat.requires_action":
 		r.isOwn = true
 		r.failWith("The bot waits for the result of a plugin that only the caller can give")
@@ -85,7 +85,7 @@ func (r *cozeWorkflowReader) take(e wire.Event) {
 		if total := numberOf(v, "token"); total != nil {
 			r.usage.Total = total
 		}
-		if textOf(v, "node_type") != "End" && textOf(v, "node_title") != "End" {
+		if v.TextOf("node_type") != "End" && v.TextOf("node_title") != "End" {
 			r.text(bytesOf(v, "content"))
 			return
 		}

@@ -50,7 +50,7 @@ type difyChatReader struct {
 func (r *difyChatReader) take(e wire.Event) {
 	v := e.Value
 	r.inConversation(v, "conversation_id")
-	switch textOf(v, "event") {
+	switch v.TextOf("event") {
 	case "message", "agent_message":
 		answer, hasAnswer := v.Get("answer")
 		switch {
@@ -68,7 +68,7 @@ func (r *difyChatReader) take(e wire.Event) {
 		r.chunks = r.whole(bytesOf(v, "answer"))
 		r.tellWhole(r.chunks)
 	case "reasoning_chunk":
-		r.think(bytesOf(at(v, "data"), "reasoning"))
+		r.think(bytesOf(v.At("data"), "reasoning"))
 	case "message_end":
 		r.isOwn = r.isOwn || holdsAny(v, "conversation_id")
 		r.difyUsage(v)
@@ -80,8 +80,8 @@ func (r *difyChatReader) take(e wire.Event) {
 		r.fail(v)
 	case "workflow_finished":
 		r.isOwn = true
-		if textOf(at(v, "data"), "status") == "failed" {
-			r.fail(at(v, "data"))
+		if v.At("data").TextOf("status") == "failed" {
+			r.fail(v.At("data"))
 		}
 	case "":
 		r.failEnvelope(e)
@@ -91,7 +91,7 @@ func (r *difyChatReader) take(e wire.Event) {
 }
 
 func (r *difyChatReader) difyUsage(v wire.Value) {
-	r.usage.set(at(v, "metadata", "usage"), "prompt_tokens", "completion_tokens", "total_tokens")
+	r.usage.set(v.At("metadata", "usage"), "prompt_tokens", "completion_tokens", "total_tokens")
 }
 
 // failEnvelope takes a refusal: one JSON with a code that means none of success.
@@ -109,8 +109,8 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 	if holdsAny(v, "conversation_id") {
 		return // of a chat, whose nodes say the same as a workflow's
 	}
-	data := at(v, "data")
-	switch textOf(v, "event") {
+	data := v.At("data")
+	switch v.TextOf("event") {
 	case "text_chunk":
 		r.text(bytesOf(data, "text"))
 	case "workflow_finished":
@@ -133,15 +133,15 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 func (r *difyWorkflowReader) finish(data wire.Value) {
 	r.isOwn = true
 	r.usage.set(data, "", "", "total_tokens")
-	if status := textOf(data, "status"); status != "succeeded" && status != "partial-succeeded" {
-		if text := textOf(data, "error"); text != "" {
+	if status := data.TextOf("status"); status != "succeeded" && status != "partial-succeeded" {
+		if text := data.TextOf("error"); text != "" {
 			r.failWith(Excerpt([]byte(text)))
 		} else {
 			r.failWith("The workflow ended as " + Excerpt([]byte(status)))
 		}
 		return
 	}
-	outputs := at(data, "outputs")
+	outputs := data.At("outputs")
 	if text := outputText(outputs); text != nil {
 		r.replace(text)
 	} else if len(r.chunks) == 0 {

@@ -25,15 +25,15 @@ var foreignProtocols = []struct {
 }{
 	{"A2A", func(_ string, v wire.Value) bool { return holdsAny(v, "jsonrpc") }},
 	{"AG-UI", func(_ string, v wire.Value) bool {
-		return hasPrefixAny(textOf(v, "type"), "RUN_", "TEXT_MESSAGE_", "THINKING_", "REASONING_", "TOOL_CALL_", "STATE_", "STEP_", "ACTIVITY_", "MESSAGES_")
+		return hasPrefixAny(v.TextOf("type"), "RUN_", "TEXT_MESSAGE_", "THINKING_", "REASONING_", "TOOL_CALL_", "STATE_", "STEP_", "ACTIVITY_", "MESSAGES_")
 	}},
 	{"OpenAI Responses", func(_ string, v wire.Value) bool {
-		return hasPrefixAny(textOf(v, "type"), "response.") || textOf(v, "object") == "response"
+		return hasPrefixAny(v.TextOf("type"), "response.") || v.TextOf("object") == "response"
 	}},
-	{"OpenAI chat completions", func(_ string, v wire.Value) bool { return hasPrefixAny(textOf(v, "object"), "chat.completion") }},
+	{"OpenAI chat completions", func(_ string, v wire.Value) bool { return hasPrefixAny(v.TextOf("object"), "chat.completion") }},
 	{"Anthropic Messages", func(_ string, v wire.Value) bool {
-		kind := textOf(v, "type")
-		return hasPrefixAny(kind, "message_", "content_block_") || (kind == "message" && textOf(v, "role") == "assistant")
+		kind := v.TextOf("type")
+		return hasPrefixAny(kind, "message_", "content_block_") || (kind == "message" && v.TextOf("role") == "assistant")
 	}},
 	{"Coze", func(eventName string, _ wire.Value) bool { return hasPrefixAny(eventName, "conversation.") }},
 	{"Coze Workflow", func(eventName string, v wire.Value) bool { return eventName == "PING" || holdsAny(v, "node_is_finish") }},
@@ -44,36 +44,27 @@ var foreignProtocols = []struct {
 		return (eventName == "metadata" && holdsAny(v, "attempt")) || eventName == "values" || eventName == "updates" || eventName == "custom" || hasPrefixAny(eventName, "messages")
 	}},
 	{"LangServe", func(eventName string, v wire.Value) bool {
-		return eventName == "data" || (eventName == "metadata" && holdsAny(v, "run_id")) || holdsAny(v, "output") && holdsAny(at(v, "metadata"), "run_id")
+		return eventName == "data" || (eventName == "metadata" && holdsAny(v, "run_id")) || holdsAny(v, "output") && holdsAny(v.At("metadata"), "run_id")
 	}},
 	{"RAGFlow Chat", func(_ string, v wire.Value) bool {
 		data, _ := v.Get("data")
 		return holdsAny(data, "session_id") && holdsAny(data, "answer") && holdsAny(data, "reference")
 	}},
 	{"RAGFlow Agent", func(_ string, v wire.Value) bool {
-		return holdsAny(v, "session_id") && holdsAny(at(v, "data"), "content") && textOf(v, "event") == "message"
+		return holdsAny(v, "session_id") && holdsAny(v.At("data"), "content") && v.TextOf("event") == "message"
 	}},
 	{"Dify Chat", func(_ string, v wire.Value) bool { return holdsAny(v, "event") && holdsAny(v, "conversation_id") }},
 	{"Dify Workflow", func(_ string, v wire.Value) bool {
 		return holdsAny(v, "workflow_run_id") || holdsAny(v, "event") && holdsAny(v, "task_id")
 	}},
 	{"Wending", func(eventName string, v wire.Value) bool {
-		name := textOf(v, "event") + eventName
+		name := v.TextOf("event") + eventName
 		data, _ := v.Get("data")
 		return name == "llm_chunk" || name == "node_finished" && holdsAny(data, "output") && !holdsAny(data, "outputs")
 	}},
 	{"Ollama", func(_ string, v wire.Value) bool {
-		return (holdsAny(v, "model") && holdsAny(v, "done")) || hasPrefixAny(textOf(v, "status"), "pulling ")
+		return (holdsAny(v, "model") && holdsAny(v, "done")) || hasPrefixAny(v.TextOf("status"), "pulling ")
 	}},
-}
-
-// textOf returns the string that v holds under name, or "".
-func textOf(v wire.Value, name string) string {
-	member, _ := v.Get(name)
-	if member.Kind != wire.String {
-		return ""
-	}
-	return string(member.Text)
 }
 
 func hasPrefixAny(text string, prefixes ...string) bool {

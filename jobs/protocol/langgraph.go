@@ -33,7 +33,7 @@ func (r *langGraphReader) take(e wire.Event) {
 	case "messages":
 		r.hasState = false
 		if len(v.Items) > 0 && isOfAssistant(v.Items[0]) {
-			r.text(contentText(at(v.Items[0], "content")))
+			r.text(contentText(v.Items[0].At("content")))
 			r.usage.setLangChain(v.Items[0])
 		}
 		r.isOwn = true
@@ -43,11 +43,11 @@ func (r *langGraphReader) take(e wire.Event) {
 	case "updates":
 		r.isOwn, r.hasState = true, true
 		for _, node := range v.Fields {
-			r.last(at(node.Value, "messages"))
+			r.last(node.Value.At("messages"))
 		}
 	case "values":
 		r.isOwn, r.hasState = true, true
-		r.last(at(v, "messages"))
+		r.last(v.At("messages"))
 	case "error":
 		r.isOwn = true
 		r.fail(v)
@@ -69,7 +69,7 @@ func (r *langGraphReader) last(messages wire.Value) {
 	}
 	for n := len(messages.Items) - 1; n >= 0; n-- {
 		if message := messages.Items[n]; isOfAssistant(message) {
-			r.replace(contentText(at(message, "content")))
+			r.replace(contentText(message.At("content")))
 			r.usage.setLangChain(message)
 			return
 		}
@@ -77,8 +77,8 @@ func (r *langGraphReader) last(messages wire.Value) {
 }
 
 func isOfAssistant(message wire.Value) bool {
-	kind := textOf(message, "type")
-	return kind == "ai" || kind == "AIMessageChunk" || kind == "assistant" || textOf(message, "role") == "assistant"
+	kind := message.TextOf("type")
+	return kind == "ai" || kind == "AIMessageChunk" || kind == "assistant" || message.TextOf("role") == "assistant"
 }
 
 func (r *langGraphReader) answer(broken error) Answer {

@@ -21,13 +21,13 @@ func (r *ollamaReader) take(e wire.Event) {
 		return
 	}
 	done, hasDone := v.Get("done")
-	message := at(v, "message")
+	message := v.At("message")
 	if !hasDone || message.Kind != wire.Object {
 		return
 	}
 	r.think(bytesOf(message, "thinking"))
 	r.text(bytesOf(message, "content"))
-	if isTrue(done) {
+	if done.IsTrue() {
 		r.usage.set(v, "prompt_eval_count", "eval_count", "")
 		r.close()
 	}

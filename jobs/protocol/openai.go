@@ -35,9 +35,9 @@ func (r *openAIReader) takeChat(e wire.Event) {
 		r.fail(v)
 		return
 	}
-	if usage := at(v, "usage"); usage.Kind == wire.Object {
+	if usage := v.At("usage"); usage.Kind == wire.Object {
 		r.usage.set(usage, "prompt_tokens", "completion_tokens", "total_tokens")
-		if reasoning := numberOf(at(usage, "completion_tokens_details"), "reasoning_tokens"); reasoning != nil {
+		if reasoning := numberOf(usage.At("completion_tokens_details"), "reasoning_tokens"); reasoning != nil {
 			r.usage.Reasoning = reasoning
 		}
 	}
@@ -50,12 +50,12 @@ func (r *openAIReader) takeChat(e wire.Event) {
 		if index != nil && *index != 0 || index == nil && place != 0 {
 			continue // of several answers the first counts
 		}
-		delta := at(choice, "delta")
+		delta := choice.At("delta")
 		r.think(reasoningOf(delta))
-		r.text(contentText(at(delta, "content")))
-		if message := at(choice, "message"); message.Kind == wire.Object && r.body(e) {
+		r.text(contentText(delta.At("content")))
+		if message := choice.At("message"); message.Kind == wire.Object && r.body(e) {
 			r.replaceReasoning(reasoningOf(message))
-			r.replace(contentText(at(message, "content")))
+			r.replace(contentText(message.At("content")))
 			r.close()
 		}
 	}

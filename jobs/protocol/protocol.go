@@ -108,7 +108,7 @@ func (u *Usage) set(v wire.Value, input, output, total string) {
 
 // setLangChain takes the usage of a message of LangChain.
 func (u *Usage) setLangChain(message wire.Value) {
-	u.set(at(message, "usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
+	u.set(message.At("usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
 }
 
 // sum is the usage with the total that follows where none was given.
@@ -423,7 +423,7 @@ func contentText(v wire.Value) []byte {
 	}
 	var all []byte
 	for _, part := range v.Items {
-		switch kind := textOf(part, "type"); kind {
+		switch kind := part.TextOf("type"); kind {
 		case "", "text", "output_text":
 			if text, ok := part.Get("text"); ok && text.Kind == wire.String {
 				all = append(all, text.Text...)
@@ -441,17 +441,6 @@ func bytesOf(v wire.Value, name string) []byte {
 	}
 	return member.Text
 }
-
-// at follows names into a value.
-func at(v wire.Value, names ...string) wire.Value {
-	for _, name := range names {
-		v, _ = v.Get(name)
-	}
-	return v
-}
-
-// isTrue reports whether v is the literal true.
-func isTrue(v wire.Value) bool { return v.Kind == wire.Literal && string(v.Text) == "true" }
 
 // defaultBody is that of spec/004. Turns of a conversation have what was said before and the session's id, too.
 func defaultBody(q Request) map[string]any {

@@ -50,7 +50,7 @@ func (r *ragflowChatReader) take(e wire.Event) {
 	r.inConversation(data, "session_id")
 	switch {
 	case !hasData:
-	case isTrue(data):
+	case data.IsTrue():
 		r.close()
 	case data.Kind == wire.Object && holdsAny(data, "answer"):
 		answer := bytesOf(data, "answer")
@@ -59,11 +59,11 @@ func (r *ragflowChatReader) take(e wire.Event) {
 			r.close()
 			return
 		}
-		if isTrue(at(data, "start_to_think")) {
+		if data.At("start_to_think").IsTrue() {
 			r.isThinking = true
 		}
 		switch {
-		case isTrue(at(data, "final")) && len(answer) > 0:
+		case data.At("final").IsTrue() && len(answer) > 0:
 			r.takeWhole(answer)
 		case r.repeats(answer):
 			r.takeWhole(answer)
@@ -72,7 +72,7 @@ func (r *ragflowChatReader) take(e wire.Event) {
 		default:
 			r.text(answer)
 		}
-		if isTrue(at(data, "end_to_think")) {
+		if data.At("end_to_think").IsTrue() {
 			r.isThinking = false
 		}
 	}
@@ -116,22 +116,22 @@ func (r *ragflowAgentReader) take(e wire.Event) {
 		r.fail(v)
 		return
 	}
-	data := at(v, "data")
+	data := v.At("data")
 	r.inConversation(data, "session_id")
 	r.inConversation(v, "session_id")
-	switch textOf(v, "event") {
+	switch v.TextOf("event") {
 	case "message":
 		r.text(bytesOf(data, "content"))
 	case "node_finished":
 		r.isOwn = true
-		if failure := textOf(data, "error"); failure != "" {
+		if failure := data.TextOf("error"); failure != "" {
 			r.failWith(Excerpt([]byte(failure)))
 		}
 	case "message_end", "workflow_finished":
 		r.isOwn = true
-		r.usage.set(at(data, "usage"), "prompt_tokens", "completion_tokens", "total_tokens")
+		r.usage.set(data.At("usage"), "prompt_tokens", "completion_tokens", "total_tokens")
 	case "":
-		if content := at(data, "data", "content"); content.Kind == wire.String && r.body(e) { // not streamed
+		if content := data.At("data", "content"); content.Kind == wire.String && r.body(e) { // not streamed
 			r.replace(content.Text)
 			r.close()
 		}

@@ -23,24 +23,24 @@ type responsesReader struct{ strict }
 
 func (r *responsesReader) take(e wire.Event) {
 	v := e.Value
-	kind := textOf(v, "type")
+	kind := v.TextOf("type")
 	switch kind {
 	case "response.output_text.delta":
 		r.text(bytesOf(v, "delta"))
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		r.think(bytesOf(v, "delta"))
 	case "response.completed", "response.incomplete":
-		r.takeResponse(at(v, "response"))
+		r.takeResponse(v.At("response"))
 	case "response.failed":
 		r.isOwn = true
-		r.failResponse(at(v, "response"))
+		r.failResponse(v.At("response"))
 	case "error":
 		r.isOwn = true
 		r.fail(v)
 	case "":
 		switch {
-		case textOf(v, "object") == "response" && r.body(e):
-			if status := textOf(v, "status"); status == "failed" || status == "cancelled" {
+		case v.TextOf("object") == "response" && r.body(e):
+			if status := v.TextOf("status"); status == "failed" || status == "cancelled" {
 				r.isOwn = true
 				r.failResponse(v)
 			} else if status == "completed" || status == "incomplete" || status == "" {
@@ -48,7 +48,7 @@ func (r *responsesReader) take(e wire.Event) {
 			} else { // queued or in progress
 				r.isOwn = true
 			}
-		case at(v, "error").Kind == wire.Object:
+		case v.At("error").Kind == wire.Object:
 			r.isOwn = true
 			r.fail(v)
 		}
@@ -58,7 +58,7 @@ func (r *responsesReader) take(e wire.Event) {
 }
 
 func (r *responsesReader) failResponse(response wire.Value) {
-	if at(response, "error").Kind == wire.Object {
+	if response.At("error").Kind == wire.Object {
 		r.fail(response)
 		return
 	}
@@ -68,17 +68,17 @@ func (r *responsesReader) failResponse(response wire.Value) {
 // takeResponse takes a response that has ended: its output where it lists any, otherwise the pieces are the answer.
 func (r *responsesReader) takeResponse(response wire.Value) {
 	r.isOwn = true
-	r.usage.set(at(response, "usage"), "input_tokens", "output_tokens", "total_tokens")
-	if reasoning := numberOf(at(response, "usage", "output_tokens_details"), "reasoning_tokens"); reasoning != nil {
+	r.usage.set(response.At("usage"), "input_tokens", "output_tokens", "total_tokens")
+	if reasoning := numberOf(response.At("usage", "output_tokens_details"), "reasoning_tokens"); reasoning != nil {
 		r.usage.Reasoning = reasoning
 	}
 	var text, reasoning []byte
-	for _, item := range at(response, "output").Items {
-		switch textOf(item, "type") {
+	for _, item := range response.At("output").Items {
+		switch item.TextOf("type") {
 		case "message":
-			text = append(text, contentText(at(item, "content"))...)
+			text = append(text, contentText(item.At("content"))...)
 		case "reasoning":
-			for _, part := range at(item, "summary").Items {
+			for _, part := range item.At("summary").Items {
 				reasoning = append(reasoning, bytesOf(part, "text")...)
 			}
 		}

@@ -90,7 +90,7 @@ func (t *transcript) ended() {
 
 // inConversation takes the id of the conversation that a value holds under a name.
 func (t *transcript) inConversation(v wire.Value, name string) {
-	if id := textOf(v, name); id != "" {
+	if id := v.TextOf(name); id != "" {
 		t.conversationID = id
 	}
 }

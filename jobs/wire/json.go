@@ -72,6 +72,26 @@ func (v Value) Get(name string) (Value, bool) {
 	return Value{}, false
 }
 
+// At follows names into nested objects. Where one is missing it returns the zero Value, which is null.
+func (v Value) At(names ...string) Value {
+	for _, name := range names {
+		v, _ = v.Get(name)
+	}
+	return v
+}
+
+// TextOf returns the string that an object holds under a name; empty if it holds none.
+func (v Value) TextOf(name string) string {
+	member, _ := v.Get(name)
+	if member.Kind != String {
+		return ""
+	}
+	return string(member.Text)
+}
+
+// IsTrue reports whether v is the literal true.
+func (v Value) IsTrue() bool { return v.Kind == Literal && string(v.Text) == "true" }
+
 // window reads src through a buffer that keeps every byte from mark on, so that a value that turns out
 // not to be JSON can be read again as a line of text.
 type window struct {
