@@ -11,6 +11,7 @@ import (
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/event"
 	"wending/jobs/protocol"
+	"wending/jobs/wire"
 )
 
 // sink is a log of one call.
@@ -150,7 +151,7 @@ func line(e event.Event) string {
 	text := string(e.Type)
 	for _, part := range []string{d.Kind, d.Name, d.Status, d.Message, d.URL, d.Path, string(d.Input), string(d.Output), string(d.Raw)} {
 		if part != "" {
-			text += " " + event.Cut(part, 100)
+			text += " " + wire.Cut(part, 100)
 		}
 	}
 	if d.Progress != nil {

@@ -3,7 +3,6 @@ package event
 import (
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -187,15 +186,4 @@ func (l *Log) LongestSilence() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.silenceMS
-}
-
-// Cut returns at most limit bytes of a text, never a part of a character.
-func Cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }

@@ -88,9 +88,9 @@ const maxName = 200
 
 func (w *Watcher) emit(kind event.Type, data event.Data) {
 	for _, text := range []*string{&data.Name, &data.ID, &data.Provider, &data.Kind, &data.MediaType} {
-		*text = event.Cut(*text, maxName)
+		*text = wire.Cut(*text, maxName)
 	}
-	data.Message = event.Cut(w.mask(data.Message), event.MaxRaw)
+	data.Message = wire.Cut(w.mask(data.Message), event.MaxRaw)
 	w.sink.Emit(kind, data)
 }
 
@@ -120,7 +120,7 @@ func (w *Watcher) raw(v wire.Value) json.RawMessage {
 			return text
 		}
 	}
-	text, err := json.Marshal(w.mask(event.Cut(source, event.MaxRaw)))
+	text, err := json.Marshal(w.mask(wire.Cut(source, event.MaxRaw)))
 	if err != nil {
 		return nil // a text can always be written
 	}
@@ -238,9 +238,9 @@ func CleanPath(given string) string {
 	clean := strings.TrimPrefix(path.Clean("/"+given), "/")
 	extension := path.Ext(clean)
 	if len(clean) > maxPath && len(extension) < 12 {
-		clean = event.Cut(strings.TrimSuffix(clean, extension), maxPath-len(extension)) + extension
+		clean = wire.Cut(strings.TrimSuffix(clean, extension), maxPath-len(extension)) + extension
 	}
-	return event.Cut(clean, maxPath)
+	return wire.Cut(clean, maxPath)
 }
 
 // inline reads a data URL.

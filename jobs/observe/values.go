@@ -233,7 +233,7 @@ func (w *Watcher) Polled(state string, v wire.Value) {
 
 // stringJSON is a text as JSON's string.
 func stringJSON(text string) json.RawMessage {
-	encoded, err := json.Marshal(event.Cut(text, event.MaxRaw))
+	encoded, err := json.Marshal(wire.Cut(text, event.MaxRaw))
 	if err != nil {
 		return nil // a text can always be written
 	}

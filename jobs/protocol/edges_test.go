@@ -3,6 +3,7 @@ package protocol
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -59,4 +60,16 @@ func TestReasoningAndAnswerShareTheirLimit(t *testing.T) {
 	said, isMarked := strings.CutSuffix(string(answer.Text), "…[cut at 8 MiB]")
 	require.True(t, isMarked)
 	require.Len(t, said, 4<<20-1, "the character that does not fit is left out as a whole")
+}
+
+// A text that replaces the answer may be as large as the limit allows, even after some reasoning.
+func TestAReplacedAnswerOfTheWholeLimitLeavesNoRoom(t *testing.T) {
+	t.Parallel()
+	body := `data: {"event":"reasoning_chunk","conversation_id":"c","data":{"reasoning":"some"}}` + "\n\n" +
+		`data: {"event":"message_replace","conversation_id":"c","answer":"` + strings.Repeat("a", MaxText) + "\"}\n\n" +
+		`data: {"event":"message","conversation_id":"c","answer":"b"}` + "\n\n"
+	dify, isKnown := Of("dify-chat")
+	require.True(t, isKnown)
+	answer := dify.Read(strings.NewReader(body), time.Now(), func() {}, error.Error, nil)
+	require.Equal(t, CodeTooLarge, answer.ErrorCode)
 }

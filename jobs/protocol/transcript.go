@@ -4,9 +4,9 @@ package protocol
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"wending/jobs/wire"
 )
@@ -181,22 +181,9 @@ func (t *transcript) tellWhole(text []byte) {
 func (t *transcript) whole(text []byte) []byte { return t.fit(nil, text, MaxText) }
 
 func (t *transcript) fit(to, text []byte, room int) []byte {
-	cut := cutAtCharacter(text, room)
-	t.TooLarge = t.TooLarge || cut < len(text)
-	return append(to, text[:cut]...)
-}
-
-// cutAtCharacter returns the greatest length up to limit at which no character is cut.
-func cutAtCharacter(text []byte, limit int) int {
-	if limit >= len(text) {
-		return len(text)
-	}
-	for back := 0; back < utf8.UTFMax && limit-back > 0; back++ {
-		if utf8.RuneStart(text[limit-back]) {
-			return limit - back
-		}
-	}
-	return limit // not UTF-8: any place will do
+	kept := wire.Cut(text, room)
+	t.TooLarge = t.TooLarge || len(kept) < len(text)
+	return append(to, kept...)
 }
 
 // cutShort is the answer where the text that came is not the whole, for a reason that no protocol knows; ok is false if
@@ -204,7 +191,7 @@ func cutAtCharacter(text []byte, limit int) int {
 func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool) {
 	switch {
 	case t.TooLarge:
-		text = append(text[:cutAtCharacter(text, MaxText):cutAtCharacter(text, MaxText)], "…[cut at 8 MiB]"...)
+		text = append(slices.Clip(wire.Cut(text, MaxText)), "…[cut at 8 MiB]"...)
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
 	case broken != nil:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
@@ -254,9 +241,9 @@ func (t *transcript) foreign() string {
 
 // Excerpt returns the beginning of text in one line that can be shown.
 func Excerpt(text []byte) string {
-	cut := cutAtCharacter(text, wire.ExcerptBytes)
-	shown := strings.ToValidUTF8(string(bytes.TrimSpace(text[:cut])), "\uFFFD")
-	if cut < len(text) {
+	beginning := wire.Cut(text, wire.ExcerptBytes)
+	shown := strings.ToValidUTF8(string(bytes.TrimSpace(beginning)), "\uFFFD")
+	if len(beginning) < len(text) {
 		shown += "…"
 	}
 	return shown
