@@ -57,7 +57,7 @@ func (h *handler) registerActions(api huma.API) {
 			Method: http.MethodPost, Path: tasksPath + "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
 			Summary: action.summary, Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
 		}, func(ctx context.Context, input *taskInput) (*createdOutput, error) {
-			task, err := h.task(ctx, input.TaskID)
+			task, err := request.Task(ctx, h.Store, input.TaskID)
 			if err != nil {
 				return nil, err
 			}
@@ -76,7 +76,7 @@ func (h *handler) registerActions(api huma.API) {
 		Description: "Successful results are kept. 409 if nothing is left to retry.", Body: body,
 		Faults: []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "NOT_FOUND", "TASK_STATE_CONFLICT", "PARAMETER_INVALID", "REQUEST_INVALID"},
 	}, func(ctx context.Context, input *retryInput) (*createdOutput, error) {
-		task, err := h.task(ctx, input.TaskID)
+		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (h *handler) registerActions(api huma.API) {
 		Method: http.MethodPatch, Path: tasksPath + "/{task_id}", ID: "change-task", Tag: "tasks", Summary: "Change what a task may cost", Body: rest.JSONBody[ceilingFields](schema),
 		Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID", "REQUEST_INVALID"},
 	}, func(ctx context.Context, input *extendInput) (*taskOutput, error) {
-		task, err := h.task(ctx, input.TaskID)
+		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (h *handler) registerActions(api huma.API) {
 			"the history of each run. Without evaluators all of the task's own judge again. 409 while a launch is active.",
 		Body: evaluation, Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID"},
 	}, func(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
-		task, err := h.task(ctx, input.TaskID)
+		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (h *handler) registerActions(api huma.API) {
 			"DATASET_UNREADABLE", "DATASET_TOO_COMPLEX", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY", "DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID",
 			"DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "REQUEST_INVALID"},
 	}, func(ctx context.Context, input *appendInput) (*createdOutput, error) {
-		task, err := h.task(ctx, input.TaskID)
+		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func (h *handler) registerActions(api huma.API) {
 		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.", Body: extension,
 		Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID"},
 	}, func(ctx context.Context, input *extendInput) (*createdOutput, error) {
-		task, err := h.task(ctx, input.TaskID)
+		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
 			return nil, err
 		}

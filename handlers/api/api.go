@@ -112,18 +112,9 @@ func apiConfig(document *huma.OpenAPI) huma.Config {
 // tasksPath is the collection of tasks.
 const tasksPath = paths.APITasks
 
-// task returns the task with an id as the path has it.
-func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
-	parsed, err := request.ID(id, db.KindTask)
-	if err != nil {
-		return db.Task{}, err
-	}
-	return h.Store.Task(ctx, parsed)
-}
-
-// resultsTask is like task but returns TASK_NOT_FINISHED unless the task's results may be read.
+// resultsTask is like request.Task but returns TASK_NOT_FINISHED unless the task's results may be read.
 func (h *handler) resultsTask(ctx context.Context, id string, isPartial bool) (db.Task, error) {
-	task, err := h.task(ctx, id)
+	task, err := request.Task(ctx, h.Store, id)
 	if err == nil && !task.HasResults && !isPartial {
 		err = fault.New("TASK_NOT_FINISHED")
 	}

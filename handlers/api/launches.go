@@ -100,7 +100,7 @@ func (h *handler) registerLaunches(api huma.API) {
 }
 
 func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*launchesOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*laun
 
 // launch returns the launch that a path names.
 func (h *handler) launch(ctx context.Context, path LaunchPath) (history.Launch, error) {
-	task, err := h.task(ctx, path.TaskID)
+	task, err := request.Task(ctx, h.Store, path.TaskID)
 	if err != nil {
 		return history.Launch{}, err
 	}
@@ -142,7 +142,7 @@ func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*
 	if err != nil {
 		return nil, err
 	}
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

@@ -355,7 +355,7 @@ func (h *handler) registerRunInput(api huma.API) {
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks", Summary: "Get what was sent for one run",
 		Description: "Without headers and what else may be secret.", Faults: []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
 	}, func(ctx context.Context, input *RunPath) (*runInputOutput, error) {
-		task, err := h.task(ctx, input.TaskID)
+		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
 			return nil, err
 		}

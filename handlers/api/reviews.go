@@ -106,7 +106,7 @@ type putReviewInput struct {
 type reviewOutput struct{ Body Review }
 
 func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*reviewOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ type withdrawReviewInput struct {
 }
 
 func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput) (*struct{}, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ type reviewsOutput struct {
 }
 
 func (h *handler) listReviews(ctx context.Context, input *listReviewsInput) (*reviewsOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ type signOffsOutput struct {
 }
 
 func (h *handler) listSignOffs(ctx context.Context, input *TaskPath) (*signOffsOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +308,7 @@ type assignmentsOutput struct {
 }
 
 func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assignmentsOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +344,7 @@ func ReviewerNames(typed []string) ([]string, error) {
 }
 
 func (h *handler) listAssignments(ctx context.Context, input *TaskPath) (*assignmentsOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

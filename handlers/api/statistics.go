@@ -7,6 +7,7 @@ import (
 
 	"wending/db"
 	"wending/db/report"
+	"wending/handlers/request"
 	"wending/jobs/evaluate"
 	"wending/jobs/stability"
 )
@@ -70,7 +71,7 @@ type statisticsInput struct {
 }
 
 func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*statisticsOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func (h *handler) registerStreams(api huma.API) {
 }
 
 func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ type followInput struct {
 // which closes the stream. Every event is the whole state, so a client that reconnects misses nothing; one that
 // has seen the end gets 204, so that it does not reconnect.
 func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

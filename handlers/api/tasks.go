@@ -231,7 +231,7 @@ func (h *handler) createTask(ctx context.Context, input *rest.FormInput) (*creat
 
 // cloneTask copies a task; its name gets a suffix unless one is sent.
 func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdTaskOutput, error) {
-	source, err := h.task(ctx, input.TaskID)
+	source, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func statusNames() (names []string) {
 }
 
 func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func (h *handler) getTask(ctx context.Context, input *taskInput) (*taskOutput, e
 }
 
 func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

@@ -116,16 +116,8 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	})
 }
 
-func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
-	parsed, err := request.ID(id, db.KindTask)
-	if err != nil {
-		return db.Task{}, err
-	}
-	return h.Store.Task(ctx, parsed)
-}
-
 func (h *handler) list(ctx context.Context, input *listInput) (*listOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +135,7 @@ func (h *handler) list(ctx context.Context, input *listInput) (*listOutput, erro
 
 // send sends a copy, or its thumbnail.
 func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (*huma.StreamResponse, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"wending/db/asset"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
+	"wending/handlers/request"
 	"wending/views/gallery"
 	"wending/views/paths"
 	"wending/views/ui"
@@ -28,7 +29,7 @@ func RegisterPages(group *echo.Group, config Config) {
 
 func (h *handler) show(c echo.Context) error {
 	ctx := c.Request().Context()
-	task, err := h.task(ctx, c.Param("taskId"))
+	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func RegisterPages(group *echo.Group, config Config) {
 
 // showFlights lists the calls under way as a part of the task's page.
 func (h *handler) showFlights(c echo.Context) error {
-	task, err := h.task(c.Request().Context(), c.Param("taskId"))
+	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
 // unitView reads what happened to a unit so far: one track a turn.
 func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	ctx := c.Request().Context()
-	task, err := h.task(ctx, c.Param("taskId"))
+	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
 	if err != nil {
 		return view, err
 	}
@@ -152,7 +152,7 @@ func (h *handler) underWay(ctx context.Context, task db.Task, unit journal.Unit)
 // showBeside lays the current runs of a question side by side.
 func (h *handler) showBeside(c echo.Context) error {
 	ctx := c.Request().Context()
-	task, err := h.task(ctx, c.Param("taskId"))
+	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
 	if err != nil {
 		return err
 	}

@@ -120,16 +120,8 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	}, h.follow)
 }
 
-func (h *handler) task(ctx context.Context, id string) (db.Task, error) {
-	parsed, err := request.ID(id, db.KindTask)
-	if err != nil {
-		return db.Task{}, err
-	}
-	return h.Store.Task(ctx, parsed)
-}
-
 func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +197,7 @@ func positionOf(id string) (at journal.Position) {
 
 // follow sends a unit's events: those that are stored, and each that comes, until the unit is over.
 func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
-	task, err := h.task(ctx, input.TaskID)
+	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

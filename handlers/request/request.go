@@ -83,6 +83,15 @@ func ID(text string, kind db.Kind) (uuid.UUID, error) {
 	return id, nil
 }
 
+// Task returns the task whose id a path or a parameter has, or a NotFoundError.
+func Task(ctx context.Context, store *db.Store, id string) (db.Task, error) {
+	parsed, err := ID(id, db.KindTask)
+	if err != nil {
+		return db.Task{}, err
+	}
+	return store.Task(ctx, parsed)
+}
+
 // RunID reads the id of a run from a path.
 func RunID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)

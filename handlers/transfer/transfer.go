@@ -91,11 +91,7 @@ func RegisterAPI(api huma.API, config Config) {
 }
 
 func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamResponse, error) {
-	id, err := request.ID(input.TaskID, db.KindTask)
-	if err != nil {
-		return nil, err
-	}
-	task, err := h.Archiver.Store.Task(ctx, id)
+	task, err := request.Task(ctx, h.Archiver.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}

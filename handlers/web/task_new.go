@@ -71,7 +71,7 @@ func (p *Pages) newTask(c echo.Context) error {
 		}
 		return p.showForm(c, form.New(values), nil)
 	}
-	source, err := p.taskByID(c, from+draft)
+	source, err := request.Task(c.Request().Context(), p.Store, from+draft)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 		return s, nil
 	}
 	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
-		source, err := p.taskByID(c, id)
+		source, err := request.Task(ctx, p.Store, id)
 		switch {
 		case errors.Is(err, db.ErrNotFound) && submitted.Value("draft") != "":
 			s.system = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)

@@ -116,14 +116,8 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 }
 
 // task returns the task that the path names.
-func (p *Pages) task(c echo.Context) (db.Task, error) { return p.taskByID(c, c.Param("taskId")) }
-
-func (p *Pages) taskByID(c echo.Context, id string) (db.Task, error) {
-	parsed, err := request.ID(id, db.KindTask)
-	if err != nil {
-		return db.Task{}, err
-	}
-	return p.Store.Task(c.Request().Context(), parsed)
+func (p *Pages) task(c echo.Context) (db.Task, error) {
+	return request.Task(c.Request().Context(), p.Store, c.Param("taskId"))
 }
 
 // taskCrumbs lead from the list over a task to a page of it.

@@ -183,16 +183,12 @@ func (h *handler) tryOnTask(
 	if isJudge {
 		most = triedByJudge
 	}
-	id, err := request.ID(text, db.KindTask)
-	if err != nil {
-		return nil, 0, err
-	}
 	store := h.Library.Tasks.Store
-	task, err := store.Task(ctx, id)
+	task, err := request.Task(ctx, store, text)
 	if err != nil {
 		return nil, 0, err
 	}
-	items, err := report.New(store).FirstItems(ctx, id, triedQuestions)
+	items, err := report.New(store).FirstItems(ctx, task.ID, triedQuestions)
 	if err != nil {
 		return nil, 0, err
 	}
