@@ -39,21 +39,7 @@ type Client struct {
 // NewClient returns a client that reaches only what allowed allows. apiKey, when it is not empty, is sent
 // as a bearer token to agents that the guard's allowlist names.
 func NewClient(allowed *guard.Guard, apiKey string) *Client {
-	transport := &http.Transport{
-		Proxy:                  nil, // a proxy would resolve and connect behind the guard's back
-		DialContext:            allowed.Dial,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConnsPerHost:    64,
-		IdleConnTimeout:        60 * time.Second,
-		TLSHandshakeTimeout:    10 * time.Second,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-	return &Client{guard: allowed, apiKey: apiKey, http: &http.Client{
-		Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // a redirect would carry the headers elsewhere
-		},
-	}}
+	return &Client{guard: allowed, apiKey: apiKey, http: allowed.Client(64)}
 }
 
 // Close drops idle connections.

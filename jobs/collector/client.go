@@ -16,19 +16,15 @@ import (
 // Client fetches files through a Guard of its own. It is safe for concurrent use.
 type Client struct{ http *http.Client }
 
-// maxRedirects is how many redirects are followed, each through the guard.
+// maxRedirects is how many redirects Fetch follows, each through the guard. It decides which headers go along.
 const maxRedirects = 3
 
 // NewClient returns a client that reaches only what allowed allows.
 func NewClient(allowed *guard.Guard) *Client {
-	return &Client{&http.Client{
-		Transport: &http.Transport{
-			Proxy: nil, DialContext: allowed.Dial, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
-			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression: true, // a file is what it is, and no bomb
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // Fetch does: it knows what may be sent where
-	}}
+	return &Client{allowed.Client(4, func(transport *http.Transport) {
+		transport.ResponseHeaderTimeout = time.Minute
+		transport.DisableCompression = true // files are stored as they are sent, and a small reply cannot unpack to a huge file
+	})}
 }
 
 // Close drops idle connections.

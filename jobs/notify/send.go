@@ -64,13 +64,7 @@ type mailServer struct {
 // NewSender returns a sender that reaches only what allowed allows. smtpURL is smtp:// or smtps://user:password@host:port, which
 // the operator answers for; empty means that no e-mail can be sent.
 func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) {
-	s := &Sender{now: time.Now, http: &http.Client{
-		Transport: &http.Transport{
-			Proxy: nil, DialContext: allowed.Dial, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
-			TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	s := &Sender{now: time.Now, http: allowed.Client(4)}
 	if smtpURL == "" {
 		return s, nil
 	}
