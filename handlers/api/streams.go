@@ -20,13 +20,6 @@ import (
 	"wending/jobs/export"
 )
 
-const (
-	// heartbeatEvery is the time between two heartbeats of an idle stream.
-	heartbeatEvery = 15 * time.Second
-	// reconnectAfter is how long a browser waits before it connects again.
-	reconnectAfter = 2 * time.Second
-)
-
 func (h *handler) registerStreams(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -193,13 +186,13 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 			_ = c.NoContent(http.StatusNoContent)
 			return
 		}
-		h.sendProgress(ctx.Context(), live.NewEvents(c.Response(), reconnectAfter), watcher, progress)
+		h.sendProgress(ctx.Context(), live.NewEvents(c.Response()), watcher, progress)
 	}}, nil
 }
 
 // sendProgress sends events until the task ends, the client goes or the server closes.
 func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher *progressWatcher, progress monitor.Progress) {
-	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(heartbeatEvery)
+	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(live.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
 	var sent monitor.Progress

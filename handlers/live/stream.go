@@ -60,12 +60,18 @@ func (s *Stream) Flush() {
 	}
 }
 
+const (
+	// HeartbeatEvery is the time between two heartbeats of an idle stream.
+	HeartbeatEvery = 15 * time.Second
+	// reconnectAfter is how long a browser waits before it connects again.
+	reconnectAfter = 2 * time.Second
+)
+
 // Events writes server-sent events, each at once.
 type Events struct{ *Stream }
 
-// NewEvents begins a response of server-sent events. reconnectAfter is how long a browser waits before it connects
-// again.
-func NewEvents(w http.ResponseWriter, reconnectAfter time.Duration) Events {
+// NewEvents begins a response of server-sent events.
+func NewEvents(w http.ResponseWriter) Events {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("Cache-Control", "no-cache, no-transform")

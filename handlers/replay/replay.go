@@ -172,12 +172,8 @@ type followInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that was received"`
 }
 
-const (
-	heartbeatEvery = 15 * time.Second
-	reconnectAfter = 2 * time.Second
-	// endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
-	endID = "end"
-)
+// endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
+const endID = "end"
 
 // positionOf reads an event's id: its claim and its number; the number alone is of the first claim.
 func positionOf(id string) (at journal.Position) {
@@ -222,13 +218,13 @@ func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamR
 		}
 		watcher := h.Units.Watch(UnitKey{task.ID, id})
 		defer watcher.Close()
-		h.send(ctx.Context(), live.NewEvents(c.Response(), reconnectAfter), watcher, positionOf(input.LastEventID))
+		h.send(ctx.Context(), live.NewEvents(c.Response()), watcher, positionOf(input.LastEventID))
 	}}, nil
 }
 
 // send sends events until the unit is over, the client goes or the server closes.
 func (h *handler) send(ctx context.Context, events live.Events, watcher *live.Watcher[UnitKey, journal.Unit], at journal.Position) {
-	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(heartbeatEvery)
+	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(live.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
 	var seen journal.Position // the last part that was read
