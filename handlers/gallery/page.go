@@ -48,11 +48,11 @@ func (h *handler) show(c echo.Context) error {
 		}
 		query.Set("type", view.Kind)
 	}
-	if text := c.QueryParam("variant"); text != "" {
-		if view.Variant, err = strconv.Atoi(text); err != nil || view.Variant < 1 || view.Variant > task.TotalVariants {
-			return fault.Parameter("variant", fault.Between(1, task.TotalVariants))
-		}
-		query.Set("variant", text)
+	if view.Variant, err = pages.Variant(c, task); err != nil {
+		return err
+	}
+	if view.Variant != 0 {
+		query.Set("variant", strconv.Itoa(view.Variant))
 	}
 	if view.Counts, err = h.assets().Counts(ctx, task.ID); err != nil {
 		return err
@@ -69,10 +69,8 @@ func (h *handler) show(c echo.Context) error {
 }
 
 func (h *handler) frame(c echo.Context, task db.Task) ui.Frame {
-	locale := pages.Locale(c)
-	title := locale.Text("gallery.title")
-	frame := pages.Frame(c, h.Version, title, ui.SectionTasks,
-		ui.Crumb{Text: locale.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: task.Name, Href: paths.Task(task.ID)}, ui.Crumb{Text: title})
+	title := pages.Locale(c).Text("gallery.title")
+	frame := pages.Frame(c, h.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles, frame.Scripts, frame.Width = []string{"report.css", "gallery.css"}, []string{"gallery.js"}, "wide"
 	return frame
 }

@@ -91,6 +91,27 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 	return frame
 }
 
+// TaskCrumbs lead from the list of tasks to a task, or through it to a page of it, whose crumbs are more.
+func TaskCrumbs(c echo.Context, task db.Task, more ...ui.Crumb) []ui.Crumb {
+	crumbs := []ui.Crumb{{Text: Locale(c).Text("nav.tasks"), Href: paths.Tasks}, {Text: task.Name}}
+	if len(more) > 0 {
+		crumbs[1].Href = paths.Task(task.ID)
+	}
+	return append(crumbs, more...)
+}
+
+// Variant reads the number of a task's variant from the query; 0 means that the request names none.
+func Variant(c echo.Context, task db.Task) (number int, err error) {
+	asked := c.QueryParam("variant")
+	if asked == "" {
+		return 0, nil
+	}
+	if number, err = strconv.Atoi(asked); err != nil || number < 1 || number > task.TotalVariants {
+		return 0, fault.Parameter("variant", fault.Between(1, task.TotalVariants))
+	}
+	return number, nil
+}
+
 // Render sends a page or a part of one.
 func Render(c echo.Context, status int, component templ.Component) error {
 	header := c.Response().Header()

@@ -14,7 +14,6 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/event"
-	"wending/views/paths"
 	"wending/views/replay"
 	"wending/views/ui"
 )
@@ -71,8 +70,7 @@ func (h *handler) showLog(c echo.Context) error {
 }
 
 func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
-	frame := pages.Frame(c, h.Version, title, ui.SectionTasks,
-		ui.Crumb{Text: pages.Locale(c).Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: task.Name, Href: paths.Task(task.ID)}, ui.Crumb{Text: title})
+	frame := pages.Frame(c, h.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles, frame.Scripts = []string{"report.css", "replay.css"}, []string{"replay.js"}
 	return frame
 }
@@ -199,17 +197,11 @@ const maxTracks = 20
 
 // shownVariant is the number of the variant whose runs are shown; 0 means all, where they are not too many.
 func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error) {
-	text := c.QueryParam("variant")
-	switch {
-	case text == "" && runs <= maxTracks:
-		return 0, nil
-	case text == "":
-		return 1, nil
+	number, err = pages.Variant(c, task)
+	if err == nil && number == 0 && runs > maxTracks {
+		number = 1
 	}
-	if number, err = strconv.Atoi(text); err != nil || number < 1 || number > task.TotalVariants {
-		return 0, fault.Parameter("variant", fault.Between(1, task.TotalVariants))
-	}
-	return number, nil
+	return number, err
 }
 
 func toolsOf(tools []journal.Tool, itemID int64) []journal.Tool {

@@ -103,7 +103,7 @@ func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
 		return err
 	}
 	title := pages.Locale(c).Text("compare.choose")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, a.Task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
 	return pages.Render(c, http.StatusOK, views.ChoicePage(frame, choice))
 }
@@ -139,7 +139,7 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	if shown.Alone, err = p.report.ItemsByID(ctx, idsOf(part(alone, page))); err != nil {
 		return err
 	}
-	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("compare.title"), ui.SectionTasks, taskCrumbs(c, a.Task, ui.Crumb{Text: pages.Locale(c).Text("compare.title")})...)
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("compare.title"), ui.SectionTasks, pages.TaskCrumbs(c, a.Task, ui.Crumb{Text: pages.Locale(c).Text("compare.title")})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, views.ComparisonPage(frame, shown))

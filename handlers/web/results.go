@@ -80,7 +80,7 @@ func (p *Pages) showReport(c echo.Context) error {
 
 // renderReport renders a page with answers; leave gives the request's place back once the page is made.
 func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave func(), page func(ui.Frame) templ.Component, more ...ui.Crumb) error {
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, append([]ui.Crumb{{Text: pages.Locale(c).Text("results.crumb")}}, more...)...)...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, append([]ui.Crumb{{Text: pages.Locale(c).Text("results.crumb")}}, more...)...)...)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"}, []string{"review.js", "report.js"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error { return pages.Render(c, http.StatusOK, page(frame)) }, leave)
 }
@@ -113,10 +113,8 @@ func (p *Pages) printReport(c echo.Context) error {
 // queryOf reads which questions of a task's report a request asks for.
 func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	query.Search, query.Series = request.SearchText(c.QueryParam("search")), request.SearchText(c.QueryParam("series"))
-	if asked := c.QueryParam("variant"); asked != "" {
-		if query.Variant, err = strconv.Atoi(asked); err != nil || query.Variant < 1 || query.Variant > task.TotalVariants {
-			return query, fault.Parameter("variant", fault.Between(1, task.TotalVariants))
-		}
+	if query.Variant, err = pages.Variant(c, task); err != nil {
+		return query, err
 	}
 	for _, parameter := range []struct {
 		name    string
@@ -223,7 +221,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	if page := (number-1)/pages.DefaultSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
-	if variant, err := strconv.Atoi(c.QueryParam("variant")); err == nil && variant >= 1 && variant <= task.TotalVariants {
+	if variant, err := pages.Variant(c, task); err == nil && variant != 0 {
 		query.Set("variant", strconv.Itoa(variant))
 	}
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
@@ -315,7 +313,7 @@ func (p *Pages) showRun(c echo.Context) error {
 		return err
 	}
 	title := pages.Locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
 	view := runs.Run{Task: task, WholeRun: run}
 	sent, err := p.Tasks.Input(c.Request().Context(), task, run)

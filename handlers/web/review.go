@@ -122,7 +122,7 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed results.SignOf
 		return err
 	}
 	title := pages.Locale(c).Text("signoff.title")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
 	frame.Styles, frame.Scripts = []string{"report.css", "gallery.css"}, []string{"review.js"}
 	return pages.Render(c, status, results.SignOffPage(frame, r, signed, typed))
 }

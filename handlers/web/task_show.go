@@ -78,7 +78,7 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *qu
 			return err
 		}
 	}
-	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, taskCrumbs(c, task)...)
+	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, pages.TaskCrumbs(c, task)...)
 	frame.Styles, frame.Scripts = []string{"list.css", "form.css", "task.css", "replay.css"}, []string{"task.js"}
 	return pages.Render(c, status, taskviews.ShowPage(frame, show))
 }
@@ -296,7 +296,7 @@ func (p *Pages) listLaunches(c echo.Context) error {
 		return err
 	}
 	l := pages.Locale(c)
-	frame := pages.Frame(c, p.Version, l.Text("launches.title", "Name", task.Name), ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb")})...)
+	frame := pages.Frame(c, p.Version, l.Text("launches.title", "Name", task.Name), ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb")})...)
 	frame.Styles = []string{"list.css"}
 	return pages.Render(c, http.StatusOK, taskviews.LaunchesPage(frame, taskviews.Launches{Task: task, Launches: launches, Pager: pager}))
 }
@@ -330,7 +330,7 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	}
 	l := pages.Locale(c)
 	title := l.Text("launch.title", "Number", launch.Number)
-	crumbs := taskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb"), Href: paths.Launches(task.ID)}, ui.Crumb{Text: title})
+	crumbs := pages.TaskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb"), Href: paths.Launches(task.ID)}, ui.Crumb{Text: title})
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, crumbs...)
 	frame.Styles = []string{"list.css"}
 	return pages.Render(c, http.StatusOK, taskviews.LaunchPage(frame, taskviews.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))

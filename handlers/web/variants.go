@@ -37,7 +37,7 @@ func (p *Pages) showSummary(c echo.Context) error {
 		return err
 	}
 	title := pages.Locale(c).Text("summary.crumb")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css", "summary.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, summary.Page(frame, s))
@@ -88,7 +88,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 		return err
 	}
 	title := pages.Locale(c).Text("variants.title")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, taskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, variants.VariantsPage(frame, table))

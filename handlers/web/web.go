@@ -120,15 +120,6 @@ func (p *Pages) task(c echo.Context) (db.Task, error) {
 	return request.Task(c.Request().Context(), p.Store, c.Param("taskId"))
 }
 
-// taskCrumbs lead from the list over a task to a page of it.
-func taskCrumbs(c echo.Context, task db.Task, more ...ui.Crumb) []ui.Crumb {
-	crumbs := []ui.Crumb{{Text: pages.Locale(c).Text("nav.tasks"), Href: paths.Tasks}, {Text: task.Name}}
-	if len(more) > 0 {
-		crumbs[1].Href = paths.Task(task.ID)
-	}
-	return append(crumbs, more...)
-}
-
 // ShowError shows a fault as a page.
 func (p *Pages) ShowError(c echo.Context, f *fault.Fault) error {
 	message := f.Message(pages.Locale(c))
