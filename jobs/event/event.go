@@ -69,7 +69,7 @@ type Data struct {
 	ID       string `json:"id,omitempty"`
 	Provider string `json:"provider,omitempty"`
 	Status   string `json:"status,omitempty"`
-	// Progress is in per cent.
+	// Progress is in per cent, from 0 to 100.
 	Progress *float64 `json:"progress,omitempty"`
 	Message  string   `json:"message,omitempty"`
 	// Code is an error's, or says how a call ended.

@@ -146,10 +146,9 @@ func TestTenThousandEventsAreKept(t *testing.T) {
 	c := &clock{time.Now()}
 	l := newLogAt(c)
 	l.Begin()
-	percent := 0.0
 	for n := range 10_000 {
 		c.pass(20)
-		percent = float64(n) / 100
+		percent := float64(n) / 100
 		l.Emit(ProgressUpdate, Data{Progress: &percent})
 	}
 	events := l.Take()

@@ -66,11 +66,8 @@ func (l *Log) Emit(kind Type, data Data) (at int) {
 	at = int(l.now().Sub(l.start).Milliseconds())
 	l.silenceMS = max(l.silenceMS, at-l.lastHeardMS)
 	l.lastHeardMS = at
-	if data.Progress != nil {
-		progress := min(max(*data.Progress, 0), 100)
-		if data.Progress = &progress; kind == ProgressUpdate || kind == Tool {
-			l.progress = &progress
-		}
+	if data.Progress != nil && (kind == ProgressUpdate || kind == Tool) {
+		l.progress = data.Progress
 	}
 	isThin := l.events >= manyEvents || l.bytes >= manyWaiting
 	if l.merge(kind, at, data, isThin) {

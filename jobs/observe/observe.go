@@ -86,11 +86,16 @@ func (w *Watcher) Value(e wire.Event) {
 // maxName is how many bytes of a name are kept.
 const maxName = 200
 
+// emit tells of an event, with its texts cut and its progress brought between 0 and 100.
 func (w *Watcher) emit(kind event.Type, data event.Data) {
 	for _, text := range []*string{&data.Name, &data.ID, &data.Provider, &data.Kind, &data.MediaType} {
 		*text = wire.Cut(*text, maxName)
 	}
 	data.Message = wire.Cut(w.mask(data.Message), event.MaxRaw)
+	if data.Progress != nil {
+		progress := min(max(*data.Progress, 0), 100)
+		data.Progress = &progress
+	}
 	w.sink.Emit(kind, data)
 }
 

@@ -52,6 +52,17 @@ func TestHostileValuesAreTamed(t *testing.T) {
 	require.JSONEq(t, `{"event":"x","data":{"a":"***"}}`, string(list[len(list)-1].Data.Raw))
 }
 
+func TestProgressStaysBetween0And100(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]float64{"250": 100, "-3": 0, "40": 40, `"70%"`: 70} {
+		list := watch(t, `{"event":"progress","data":{"percent":`+said+`}}`, `{"event":"tool_progress","data":{"tool":"draw","progress":`+said+`}}`)
+		require.Len(t, list, 2, said)
+		for _, one := range list {
+			require.InDelta(t, want, *one.Data.Progress, 0, said)
+		}
+	}
+}
+
 // What is told of again – by its address, or by the same content – is one file.
 func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	t.Parallel()

@@ -324,8 +324,7 @@ func (c *Call) noteTool(at int, data event.Data) {
 		tool.Output = &data.Output
 	}
 	if data.Progress != nil {
-		progress := min(max(*data.Progress, 0), 100)
-		tool.Progress = &progress
+		tool.Progress = data.Progress
 	}
 	switch {
 	case data.Status == event.Failed:
@@ -350,8 +349,7 @@ func (c *Call) noteProgress(data event.Data) {
 	}
 	n := len(c.tools) - 1
 	if tool := &c.tools[n]; tool.EndedMS == nil && (data.ID == "" || data.ID == tool.ToolID) {
-		progress := min(max(*data.Progress, 0), 100)
-		tool.Progress, tool.Status = &progress, event.Generating
+		tool.Progress, tool.Status = data.Progress, event.Generating
 		c.changed[n] = true
 	}
 }
