@@ -34,21 +34,21 @@ type Log struct {
 	events  int // of the run so far
 	total   int // bytes of the run so far
 	dropped int
-	lastAt  map[Type]int
+	// lastProgressMS is when the last ProgressUpdate was kept.
+	lastProgressMS int
 	// lastHeardMS and silenceMS serve LongestSilence.
 	lastHeardMS, silenceMS int
 	progress               *float64
 }
 
 // NewLog returns an empty log whose events are numbered after those before it.
-func NewLog(after int) *Log { return &Log{now: time.Now, lastAt: map[Type]int{}, seq: after} }
+func NewLog(after int) *Log { return &Log{now: time.Now, seq: after} }
 
-// Begin starts a call: its first event is TaskStarted.
+// Begin starts the call: its first event is TaskStarted. It is called once, before all else.
 func (l *Log) Begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.start, l.events, l.total, l.dropped, l.lastHeardMS, l.silenceMS, l.progress = l.now(), 0, 0, 0, 0, 0, nil
-	clear(l.lastAt)
+	l.start = l.now()
 	l.add(TaskStarted, 0, Data{Attempt: 1})
 }
 
@@ -73,7 +73,7 @@ func (l *Log) Emit(kind Type, data Data) (at int) {
 	if l.merge(kind, at, data, isThin) {
 		return at
 	}
-	if !isEnd(kind) && (l.isFull() || isThin && kind == ProgressUpdate && at-l.lastAt[kind] < thinFrame) {
+	if !isEnd(kind) && (l.isFull() || isThin && kind == ProgressUpdate && at-l.lastProgressMS < thinFrame) {
 		l.dropped++
 		return at
 	}
@@ -142,7 +142,9 @@ func (l *Log) add(kind Type, at int, data Data) {
 	l.settle()
 	l.seq++
 	l.events++
-	l.lastAt[kind] = at
+	if kind == ProgressUpdate {
+		l.lastProgressMS = at
+	}
 	l.count(data.size())
 	l.waiting = append(l.waiting, Event{Seq: l.seq, AtMS: at, Type: kind, Data: data})
 }
