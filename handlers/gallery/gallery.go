@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -165,7 +164,7 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		defer file.Close() //nolint:errcheck // only read
 		c := humaecho.Unwrap(ctx)
-		Serve(c, file, *mediaType, path.Base(one.Path), one.HashOf()+strconv.FormatBool(isThumbnail))
+		serve(c, file, *mediaType, path.Base(one.Path), one.HashOf()+strconv.FormatBool(isThumbnail))
 	}}, nil
 }
 
@@ -178,18 +177,16 @@ var shown = []string{
 // isShown reports whether a media type is one that browsers show and do not run.
 func isShown(mediaType string) bool { return slices.Contains(shown, mediaType) }
 
-// Serve sends a file: what a browser might run as an attachment, and as nothing but what it is. A browser may keep it, and asks whether it is still allowed to.
-func Serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
+// serve sends a file: what a browser might run as an attachment, and as nothing but what it is. A browser may keep it, and asks whether it is still allowed to.
+func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	header := c.Response().Header()
 	header.Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; media-src 'self'; img-src 'self'")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "private, no-cache")
 	header.Set("ETag", strconv.Quote(tag))
-	disposition := export.Attachment(name)
-	if isShown(mediaType) {
-		disposition = strings.Replace(disposition, "attachment", "inline", 1)
-	} else {
-		mediaType = "application/octet-stream"
+	disposition := export.Inline(name)
+	if !isShown(mediaType) {
+		mediaType, disposition = "application/octet-stream", export.Attachment(name)
 	}
 	header.Set("Content-Type", mediaType)
 	header.Set("Content-Disposition", disposition)

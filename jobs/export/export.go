@@ -270,17 +270,22 @@ func deref(text *string) string {
 // (RFC 6266).
 func ContentDisposition(taskName, extension string) string {
 	name := safeName(taskName, "task")
-	return disposition(asciiName(name, "task")+"_report."+extension, name+"_评测报告."+extension)
+	return disposition("attachment", asciiName(name, "task")+"_report."+extension, name+"_评测报告."+extension)
 }
 
-// Attachment names the download of a file that was uploaded under name.
-func Attachment(name string) string {
+// Attachment names the download of a file.
+func Attachment(name string) string { return named("attachment", name) }
+
+// Inline names a file that a browser may show instead of saving it.
+func Inline(name string) string { return named("inline", name) }
+
+func named(kind, name string) string {
 	name = safeName(name, "dataset")
-	return disposition(asciiName(name, "dataset"), name)
+	return disposition(kind, asciiName(name, "dataset"), name)
 }
 
-func disposition(ascii, full string) string {
-	return fmt.Sprintf(`attachment; filename="%s"; filename*=UTF-8''%s`, ascii, strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
+func disposition(kind, ascii, full string) string {
+	return fmt.Sprintf(`%s; filename="%s"; filename*=UTF-8''%s`, kind, ascii, strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
 }
 
 // safeName takes out what a file system or a header could stumble over.
