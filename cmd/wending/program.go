@@ -263,7 +263,7 @@ func (p *program) work(ctx context.Context) error {
 	files := collector.Keeper{Store: p.store, Files: p.assets, Keep: events.Keep, Log: p.log}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: keeper.Admits, Chores: []jobs.Chore{
-			{Name: "end lost calls of tools", Do: events.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour}, {Name: "tidy up the files", Do: files.Sweep, Every: time.Hour},
+			{Name: "end lost calls of tools", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour}, {Name: "tidy up the files", Do: files.Sweep, Every: time.Hour},
 			{Name: "watch the budgets", Do: keeper.Watch},
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},

@@ -24,9 +24,6 @@ const (
 	Failed State = "FAILED"
 )
 
-// States are all of them.
-var States = []State{Queued, Stored, Failed}
-
 // New is a file that an agent has told of.
 type New struct {
 	ID uuid.UUID
@@ -39,8 +36,6 @@ type New struct {
 	// URL is where the agent has it; empty if it came inline, as Content.
 	URL     string
 	Content []byte
-	// MediaType is what the agent says it is; the copy's is found out.
-	MediaType string
 }
 
 // Source is the call that a file came of.

@@ -20,8 +20,8 @@ var mediaTypes = map[string]string{
 	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation", ".zip": "application/zip",
 }
 
-// Extension is the usual one of files of a media type, with its dot; empty if none is known.
-func Extension(mediaType string) string {
+// extensionOf is the usual one of files of a media type, with its dot; empty if none is known.
+func extensionOf(mediaType string) string {
 	if mediaType == "image/jpeg" {
 		return ".jpg"
 	}

@@ -211,7 +211,7 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 // within a folder.
 func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
 	if isPreview {
-		return "previews/" + strconv.Itoa(number) + Extension(data.MediaType)
+		return "previews/" + strconv.Itoa(number) + extensionOf(data.MediaType)
 	}
 	given := data.Path
 	if given == "" {
@@ -223,7 +223,7 @@ func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
 	if clean := CleanPath(given); clean != "" {
 		return clean
 	}
-	return data.Kind + "-" + strconv.Itoa(number) + Extension(data.MediaType)
+	return data.Kind + "-" + strconv.Itoa(number) + extensionOf(data.MediaType)
 }
 
 // maxPath is how many bytes a path may have.

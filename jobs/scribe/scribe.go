@@ -462,9 +462,6 @@ type Keeper struct {
 	Keep time.Duration
 }
 
-// CloseLost ends what lost workers left open.
-func (k Keeper) CloseLost(ctx context.Context) error { return k.Journal.CloseLost(ctx) }
-
 // Prune removes events that are no longer kept.
 func (k Keeper) Prune(ctx context.Context) error {
 	for {
