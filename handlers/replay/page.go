@@ -95,16 +95,12 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 		return view, err
 	}
 	view = replay.View{Task: task, Number: unit.Number, Question: unit.Question, Unit: &unit, Variant: variantName(task, unit.Variant), Beside: task.RunsPerItem}
-	byTurn, err := h.underWay(ctx, task, unit)
+	byTurn, err := h.eventsByTurn(ctx, task, unit)
 	if err != nil {
 		return view, err
 	}
 	for _, run := range runs {
-		if byTurn[run.ItemID], err = h.journal().OfRun(ctx, task.ID, unit.ID, run.ItemID, run.Epoch); err != nil {
-			return view, err
-		}
-		one := run
-		view.Tracks = append(view.Tracks, replay.Track{Run: &one, UnitID: unit.ID, ItemID: run.ItemID, Events: byTurn[run.ItemID]})
+		view.Tracks = append(view.Tracks, replay.Track{Run: &run, UnitID: unit.ID, ItemID: run.ItemID, Events: byTurn[run.ItemID]})
 		delete(byTurn, run.ItemID)
 	}
 	for itemID, events := range byTurn {
@@ -129,8 +125,9 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	return view, nil
 }
 
-// underWay returns the events of a unit by the question, of the last claim that has any for it.
-func (h *handler) underWay(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, err error) {
+// eventsByTurn returns the events of a unit by question, those of the last claim that has any for it. A question that has a run is not asked
+// again by its unit, so these are also the run's.
+func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
 	for at := (journal.Position{}); ; {
 		parts, err := h.journal().OfUnit(ctx, task.ID, unit.ID, at)
