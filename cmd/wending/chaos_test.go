@@ -621,7 +621,8 @@ func (a *arena) summary(v verdict, took time.Duration) string {
 	return text.String()
 }
 
-// The whole suite: 40,000 calls, to plain tasks, to four variants, to conversations and their judges, under at least 300 faults, then every failure retried under more of them.
+// The whole suite: 40,000 calls, to plain tasks, to four variants, to conversations and their judges, under at least
+// 300 faults, then every failure retried under more of them.
 func TestChaosFull(t *testing.T) {
 	if os.Getenv("WENDING_CHAOS") != "full" {
 		t.Skip("make chaos runs it")

@@ -19,8 +19,9 @@ type demoAgentCommand struct {
 	Listen string `from:"DEMO_LISTEN_ADDR" default:"127.0.0.1:8081" help:"Address of the agent ($DEMO_LISTEN_ADDR)."`
 }
 
-// demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes
-// slow and sometimes fail, so that every part of the pages has something to show. It paints if asked to, and plays two models and a judge, too.
+// demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes slow and
+// sometimes fail, so that every part of the pages has something to show. It paints if asked to, and plays two models
+// and a judge, too.
 type demoAgent struct {
 	listener net.Listener
 	server   *http.Server

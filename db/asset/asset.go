@@ -1,4 +1,4 @@
-// Package asset stores what is known of the files that agents produce.
+// Package asset stores the files that agents produce: what they are, and where their copies are kept.
 package asset
 
 import (
@@ -14,31 +14,31 @@ import (
 	"wending/db/pg"
 )
 
-// State is how far the copy of a file is.
+// State is the state of the copy of a file.
 type State string
 
-// An asset is QUEUED until its copy is there, or cannot be had.
+// An asset is QUEUED until its copy is stored or has failed permanently.
 const (
 	Queued State = "QUEUED"
 	Stored State = "STORED"
 	Failed State = "FAILED"
 )
 
-// New is a file that an agent has told of.
+// New is a file that an agent has announced.
 type New struct {
 	ID uuid.UUID
-	// Number counts those of a call, Attempt is the call's in which it came, both from 1.
+	// Number counts the files of a call, Attempt is the attempt of the call that produced it; both start at 1.
 	Number    int
 	Attempt   int
 	Path      string
 	Kind      string
 	IsPreview bool
-	// URL is where the agent has it; empty if it came inline, as Content.
+	// URL is the agent's address of the file; empty if it came inline, as Content.
 	URL     string
 	Content []byte
 }
 
-// Source is the call that a file came of.
+// Source is the call that produced a file.
 type Source struct {
 	TaskID uuid.UUID
 	UnitID int64
@@ -53,7 +53,7 @@ type Found struct {
 	New
 }
 
-// The claim must still hold. What is there already stays.
+// Files of a unit whose claim no longer holds are skipped, and rows that exist are left as they are.
 const insert = `
 	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview, original_url, content)
 	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.attempt, g.path, g.kind, g.is_preview, nullif(g.url, ''), nullif(g.content, '')
@@ -62,7 +62,7 @@ const insert = `
 	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
 	ON CONFLICT DO NOTHING`
 
-// Insert stores files that agents have told of, of units whose claims hold, within a transaction.
+// Insert stores files of units whose claims still hold, within a transaction.
 func Insert(ctx context.Context, tx sqlx.ExecerContext, found []Found) error {
 	if len(found) == 0 {
 		return nil
@@ -95,35 +95,35 @@ type Asset struct {
 	Path      string    `db:"path"`
 	Kind      string    `db:"kind"`
 	IsPreview bool      `db:"is_preview"`
-	// OriginalURL is nil if it came inline.
+	// OriginalURL is nil if the file came inline.
 	OriginalURL *string `db:"original_url"`
 	State       State   `db:"state"`
 	Attempts    int     `db:"attempts"`
-	// MediaType and the others are the copy's; nil until it is stored.
+	// MediaType and the fields up to ThumbnailKey describe the copy; they are nil until it is stored.
 	MediaType    *string `db:"media_type"`
 	Size         *int64  `db:"size"`
 	SHA256       []byte  `db:"sha256"`
 	StorageKey   *string `db:"storage_key"`
 	ThumbnailKey *string `db:"thumbnail_key"`
-	// Error says why there is no copy, or not yet; nil means that nothing failed.
+	// Error is why there is no copy yet, or no longer; nil means that nothing has failed.
 	Error     *string    `db:"error"`
 	CreatedAt time.Time  `db:"created_at"`
 	StoredAt  *time.Time `db:"stored_at"`
 }
 
-// HashOf is the copy's SHA-256 in hexadecimal digits.
+// HashOf returns the SHA-256 of the copy in hexadecimal; empty until it is known.
 func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }
 
 const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview, a.original_url, a.state, a.attempts, a.media_type, a.size,
 		a.sha256, a.storage_key, a.thumbnail_key, a.error, a.created_at, a.stored_at`
 
-// Assets is the table of an installation.
+// Assets reads and writes the assets of an installation.
 type Assets struct{ db *pg.Pool }
 
-// OfStore returns that of a store.
+// OfStore returns the assets in a store's database.
 func OfStore(store *db.Store) Assets { return Assets{store.Pool()} }
 
-// Placed is an asset of a current run, with where it stands in the report.
+// Placed is an asset of a current run together with its place in the report.
 type Placed struct {
 	Asset
 	RunID      int64  `db:"run_id"`
@@ -131,17 +131,17 @@ type Placed struct {
 	RunIndex   int    `db:"run_index"`
 	QuestionID string `db:"question_id"`
 	Question   string `db:"question"`
-	// QuestionNumber is 1-based, in the order of pages.
+	// QuestionNumber counts from 1, in the order of the report.
 	QuestionNumber int `db:"question_number"`
 }
 
-// Filter narrows a list of assets; zero values take all.
+// Filter narrows a list of assets; zero values match everything.
 type Filter struct {
 	QuestionID string
 	Variant    int
 	// Kind is one of event's kinds.
 	Kind string
-	// RunIDs are runs; nil means all.
+	// RunIDs limits the list to these runs; nil means all.
 	RunIDs []int64
 }
 
@@ -155,7 +155,8 @@ const placed = `
 	WHERE a.task_id = $1 AND NOT a.is_preview AND ($2 = '' OR i.question_id = $2) AND ($3 = 0 OR r.variant = $3) AND ($4 = '' OR a.kind = $4)
 	  AND ($5::bigint[] IS NULL OR r.id = ANY ($5))`
 
-// List returns a page of the assets of a task's current runs – by question, variant, run and place – and how many there are.
+// List returns one page of the assets of a task's current runs, ordered by question, variant, run and number, and their
+// total.
 func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (list []Placed, total int, err error) {
 	const read = `SELECT ` + columns + `, r.id AS run_id, r.variant, r.run_index, i.question_id, i.question, i.question_number` + placed + `
 		ORDER BY i.sort_key, r.variant, r.run_index, a.number
@@ -171,7 +172,7 @@ func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter Filter, page 
 	return list, total, pg.Classify("list the assets", err)
 }
 
-// OfRuns returns the assets of the current runs of questions, by the runs' ids, each in its order.
+// OfRuns returns the assets of the current runs of questions, keyed by run and ordered by number.
 func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (byRun map[int64][]Asset, err error) {
 	const read = `
 		SELECT r.id AS run_id, ` + columns + `
@@ -193,7 +194,7 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 	return byRun, nil
 }
 
-// Earlier returns the assets that the turns before a question brought in its conversation, in one variant and run, the latest last.
+// Earlier returns the assets that earlier turns of a question's conversation produced in one variant and run, oldest first.
 func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int) (list []Asset, err error) {
 	const read = `
 		SELECT ` + columns + `
@@ -213,7 +214,7 @@ func (s Assets) Any(ctx context.Context, taskID uuid.UUID) (any bool, err error)
 	return any, pg.Classify("look for assets", err)
 }
 
-// Counts are how many assets of each kind the current runs of a task have.
+// Counts returns the number of assets of each kind among the current runs of a task.
 func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string]int, err error) {
 	const read = `
 		SELECT a.kind, count(*) AS count
@@ -241,17 +242,17 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 	return asset, pg.Classify("read the asset", err)
 }
 
-// Claimed is an asset that is to be copied now.
+// Claimed is an asset that this process has claimed for copying.
 type Claimed struct {
 	Asset
-	// Content is what came inline; nil if it is to be fetched.
+	// Content is the file where it came inline; nil if it must be fetched.
 	Content []byte `db:"content"`
 }
 
-// ClaimFor is how long an asset is left to the process that copies it, unless it renews the claim.
+// ClaimFor is how long a claim lasts unless it is renewed.
 const ClaimFor = 30 * time.Second
 
-// Claim takes up to limit assets that are due, previews last, and counts the attempt.
+// Claim claims up to limit assets that are due, previews last, and counts an attempt for each.
 func (s Assets) Claim(ctx context.Context, limit int) (claimed []Claimed, err error) {
 	const claim = `
 		WITH picked AS (
@@ -269,21 +270,21 @@ func (s Assets) Claim(ctx context.Context, limit int) (claimed []Claimed, err er
 	return claimed, pg.Classify("claim files to copy", err)
 }
 
-// Renew prolongs a claim. It returns ErrConflict if the asset is gone or another process's by now.
+// Renew extends a claim. It returns ErrConflict if the asset was deleted or another process has claimed it since.
 func (s Assets) Renew(ctx context.Context, claimed Claimed) error {
 	const renew = `UPDATE assets SET claimed_until = now() + $3 * interval '1 second' WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
 	result, err := s.db.ExecContext(ctx, renew, claimed.ID, claimed.Attempts, ClaimFor.Seconds())
 	return pg.RequireRow("renew a claim", result, err)
 }
 
-// Release gives a claim back: the attempt does not count.
+// Release gives up a claim; its attempt is not counted.
 func (s Assets) Release(ctx context.Context, claimed Claimed) error {
 	const release = `UPDATE assets SET claimed_until = NULL, attempts = attempts - 1 WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
 	_, err := s.db.ExecContext(ctx, release, claimed.ID, claimed.Attempts)
 	return pg.Classify("give a claim back", err)
 }
 
-// Copy is what is known of a file once it is there.
+// Copy describes a file that has been copied.
 type Copy struct {
 	Kind, MediaType string
 	Size            int64
@@ -299,7 +300,7 @@ const sameContent = `
 	WHERE task_id = $1 AND sha256 = $2 AND size = $3 AND state = 'STORED'
 	LIMIT 1`
 
-// readSame returns the copy of equal content that a task has already; isThere is false if it has none.
+// readSame implements SameContent, also within a transaction.
 func readSame(ctx context.Context, q sqlx.QueryerContext, taskID uuid.UUID, hash []byte, size int64) (found Copy, isThere bool, err error) {
 	var row struct {
 		StorageKey   string `db:"storage_key"`
@@ -312,13 +313,15 @@ func readSame(ctx context.Context, q sqlx.QueryerContext, taskID uuid.UUID, hash
 	return Copy{StorageKey: row.StorageKey, ThumbnailKey: row.ThumbnailKey}, err == nil, pg.Classify("look for equal content", err)
 }
 
-// SameContent returns the copy of equal content that a task has already; isThere is false if it has none.
+// SameContent returns the keys of a copy with the same content that the task already has; isThere is false if there is
+// none.
 func (s Assets) SameContent(ctx context.Context, taskID uuid.UUID, hash []byte, size int64) (found Copy, isThere bool, err error) {
 	return readSame(ctx, s.db, taskID, hash, size)
 }
 
-// Settle notes that a claimed asset's copy is there, and returns what is stored: where another process has stored equal content meanwhile,
-// that one's keys. It returns ErrConflict if the asset is gone or another process's by now.
+// Settle records the copy of a claimed asset and returns what was recorded. If the task already has a copy with the same
+// content, the asset points to that one and its keys are returned. It returns ErrConflict if the asset was deleted or
+// another process has claimed it since.
 func (s Assets) Settle(ctx context.Context, claimed Claimed, copied Copy) (stored Copy, err error) {
 	const lock = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`
 	const settle = `
@@ -344,7 +347,8 @@ func (s Assets) Settle(ctx context.Context, claimed Claimed, copied Copy) (store
 	return stored, err
 }
 
-// Fail notes why a claimed asset could not be copied. It is tried again after a time; with 0 it is given up, and inline content is dropped.
+// Fail records why a claimed asset could not be copied. It becomes due again after retryAfter; with 0 the failure is
+// permanent and its inline content is dropped.
 func (s Assets) Fail(ctx context.Context, claimed Claimed, reason string, retryAfter time.Duration) error {
 	const fail = `
 		UPDATE assets
@@ -355,7 +359,8 @@ func (s Assets) Fail(ctx context.Context, claimed Claimed, reason string, retryA
 	return pg.Classify("note that a file could not be copied", err)
 }
 
-// Keys are the keys of the files that a task's assets point to, each with whether it is the copy itself; missing tasks have none.
+// Keys returns the set of the stored files that a task's assets point to, copies and thumbnails; it is empty if the
+// task does not exist.
 func (s Assets) Keys(ctx context.Context, taskID uuid.UUID) (keys map[string]bool, err error) {
 	const read = `
 		SELECT storage_key FROM assets WHERE task_id = $1 AND storage_key IS NOT NULL
@@ -384,7 +389,8 @@ func (s Assets) Tasks(ctx context.Context) (ids []uuid.UUID, err error) {
 	return ids, pg.Classify("list the tasks with files", err)
 }
 
-// Lost notes that the copies with a key are gone: the assets say so.
+// Lost records that the stored file with a key is gone: assets whose copy it was become FAILED, those whose thumbnail
+// it was lose only that.
 func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 	const lose = `
 		UPDATE assets
@@ -395,8 +401,9 @@ func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 	return pg.Classify("note that a file is gone", err)
 }
 
-// PruneOld removes what nothing shows any more: previews of tasks that ended longer ago than keep (0 keeps them), and files of calls that have
-// no run – they were stopped or lost – and of attempts that failed, longer than a day ago.
+// PruneOld removes assets that no page shows any more: previews of tasks that ended longer ago than keep (0 keeps
+// them), and, after a day, files of calls that never became a run because they were stopped or lost, and of failed
+// attempts.
 func (s Assets) PruneOld(ctx context.Context, keep time.Duration) error {
 	const prunePreviews = `
 		DELETE FROM assets a USING evaluation_tasks t

@@ -16,13 +16,13 @@ import (
 	"wending/jobs/event"
 )
 
-// Journal is that of an installation.
+// Journal reads and writes the events of an installation.
 type Journal struct{ db *pg.Pool }
 
 // New returns the journal in a store's database.
 func New(store *db.Store) Journal { return Journal{store.Pool()} }
 
-// Entry is what happened during a call since the last one.
+// Entry is what happened during a call since the entry before it.
 type Entry struct {
 	UnitID int64
 	Epoch  int
@@ -30,27 +30,27 @@ type Entry struct {
 	TaskID uuid.UUID
 	// Events are in their order; there may be none.
 	Events []event.Event
-	// Progress is how far a call is that is under way for longer than a second, in per cent, NotReported where the agent does not say; nil
-	// leaves what is stored.
+	// Progress is the progress of a call that has been running for more than a second, in per cent, or NotReported
+	// where the agent reports none; nil leaves the stored value as it is.
 	Progress *int
-	// Tools are the tools whose calls have changed.
+	// Tools are the tool calls that have changed.
 	Tools []Tool
-	// Assets are the files that were told of.
+	// Assets are the files that the agent announced.
 	Assets []asset.Found
 }
 
 // NotReported is the progress of a call whose agent reports none.
 const NotReported = -1
 
-// Tool is a tool's call.
+// Tool is a call of a tool.
 type Tool struct {
 	UnitID int64 `db:"unit_id"`
 	Epoch  int   `db:"epoch"`
 	ItemID int64 `db:"item_id"`
-	// Number tells the calls of a unit's epoch apart, from 1.
+	// Number counts the tool calls of a unit's epoch, from 1.
 	Number int    `db:"number"`
 	Tool   string `db:"tool"`
-	// ToolID is by which the agent tells the calls apart; it may be empty, as may Provider and AssetType.
+	// ToolID is the agent's own id of the call. It may be empty, as may Provider and AssetType.
 	ToolID    string `db:"tool_id"`
 	Provider  string `db:"provider"`
 	AssetType string `db:"asset_type"`
@@ -61,12 +61,12 @@ type Tool struct {
 	Input    *json.RawMessage `db:"input"`
 	Output   *json.RawMessage `db:"output"`
 	Error    *string          `db:"error"`
-	// StartedMS and EndedMS are since the call's start; nil means that it has not ended.
+	// StartedMS and EndedMS count from the start of the agent's call; EndedMS is nil until the tool has ended.
 	StartedMS int  `db:"started_ms"`
 	EndedMS   *int `db:"ended_ms"`
 }
 
-// The claim must still hold: what comes late from a worker that lost its unit is dropped.
+// Rows are written only while their unit's claim holds: what a worker that lost its unit sends late is dropped.
 const (
 	appendEvents = `
 	INSERT INTO run_events (unit_id, epoch, first_seq, item_id, task_id, events)
@@ -94,8 +94,8 @@ const (
 		ended_ms = excluded.ended_ms, ended_at = coalesce(t.ended_at, excluded.ended_at)`
 )
 
-// Append stores entries, of units whose claims still hold. Calling it again after an error is safe. It returns ErrGone if a task has been
-// deleted in the meantime: then nothing is stored.
+// Append stores the entries of units whose claims still hold. It is safe to call again after an error. It returns
+// ErrGone, and stores nothing, if a task has been deleted in the meantime.
 func (j Journal) Append(ctx context.Context, entries []Entry) error {
 	var units, epochs, seqs, items pq.Int64Array
 	var tasks pq.StringArray
@@ -138,7 +138,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 	})
 }
 
-// toolRows are the columns of tools.
+// toolRows are tool calls as columns, for unnest.
 type toolRows struct {
 	units, epochs, items, numbers, started             pq.Int64Array
 	tasks, tools, ids, providers, assetTypes, statuses pq.StringArray
@@ -170,7 +170,7 @@ func jsonText(value *json.RawMessage) string {
 	return pg.StorableText(string(*value))
 }
 
-// Part is events of one unit that follow one another, all of one question.
+// Part is consecutive events of one unit, all about one question.
 type Part struct {
 	Epoch  int           `db:"epoch"`
 	ItemID int64         `db:"item_id"`
@@ -178,7 +178,7 @@ type Part struct {
 	Packed []byte        `db:"events"`
 }
 
-// Position is a place in a unit's events: behind the event Seq of the claim Epoch. The zero value is the beginning.
+// Position is a place in a unit's events: after event Seq of claim Epoch. The zero value is the beginning.
 type Position struct {
 	Epoch int `db:"epoch"`
 	Seq   int `db:"seq"`
@@ -187,8 +187,8 @@ type Position struct {
 // partsAtOnce bounds what one read returns.
 const partsAtOnce = 200
 
-// OfUnit returns the next parts of a unit's events behind a position, oldest first; none if there are no more. A part that begins
-// before the position is returned whole.
+// OfUnit returns the next parts of a unit's events after a position, oldest first; none if there are no more. A part
+// that spans the position is returned whole.
 func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, after Position) ([]Part, error) {
 	const read = `
 		SELECT epoch, item_id, events
@@ -215,8 +215,9 @@ func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, aft
 	return fresh, nil
 }
 
-// OfRun returns what happened during the call that a run tells of, oldest first: under its own claim, or – of a run that was given up – under
-// the last that has any. There are none if they are no longer kept.
+// OfRun returns the events of the call that led to a run, oldest first. A run that was given up may have none under its
+// own claim, whose number is epoch; then those of the last earlier claim that has any are returned. The result is empty
+// if the events are no longer kept.
 func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int64, epoch int) (events []event.Event, err error) {
 	const read = `
 		SELECT epoch, item_id, events
@@ -238,8 +239,8 @@ func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int
 	return events, nil
 }
 
-// Tools returns the tools' calls of a unit, in the order in which they began; of an earlier claim only where there is no later one of
-// the question.
+// Tools returns the tool calls of a unit in the order in which they began. Those of a claim are left out where a later
+// claim has events of the same question.
 func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]Tool, error) {
 	const read = `
 		SELECT unit_id, epoch, item_id, number, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms
@@ -252,22 +253,22 @@ func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]T
 	return tools, pg.Classify("read the calls of tools", err)
 }
 
-// InFlight is a call that is under way for longer than a second.
+// InFlight is a call that has been running for more than a second.
 type InFlight struct {
 	UnitID   int64 `db:"unit_id"`
 	Variant  int   `db:"variant"`
 	RunIndex int   `db:"run_index"`
-	// Number is the question's, 1-based, in the order of pages.
+	// Number is the question's number, from 1, in the order of the report.
 	Number   int    `db:"number"`
 	Question string `db:"question"`
 	// Progress is in per cent, or NotReported.
 	Progress int `db:"progress"`
-	// Seconds is for how long the unit is claimed.
+	// Seconds is how long the unit has been claimed.
 	Seconds float64 `db:"seconds"`
 }
 
-// InFlight returns the calls of a task that are under way for longer than a second, the oldest first, at most limit of them, and how many there
-// are.
+// InFlight returns up to limit calls of a task that have been running for more than a second, oldest first, and how
+// many there are in all.
 func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (calls []InFlight, total int, err error) {
 	const list = `
 		SELECT u.id AS unit_id, u.variant, u.run_index, u.progress, extract(epoch FROM clock_timestamp() - u.claimed_at) AS seconds, left(i.question, 200) AS question,
@@ -295,8 +296,8 @@ func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (cal
 	return calls, total, pg.Classify("count the calls in flight", err)
 }
 
-// KeepJob stores the job that an agent has accepted for a unit whose claim holds, as JSON, so that whoever holds the unit next waits for it;
-// nil forgets it.
+// KeepJob stores the job that an agent has accepted for a unit, as JSON, so that the next worker that claims the unit
+// waits for that job instead of starting another; nil removes it. Nothing changes if the claim no longer holds.
 func (j Journal) KeepJob(ctx context.Context, unitID int64, epoch int, job []byte) error {
 	const keep = `UPDATE units SET resume = CAST($3 AS json) WHERE id = $1 AND epoch = $2 AND state = 'RUNNING'`
 	var text *string
@@ -308,7 +309,7 @@ func (j Journal) KeepJob(ctx context.Context, unitID int64, epoch int, job []byt
 	return pg.Classify("keep an accepted job", err)
 }
 
-// CloseLost ends the calls of tools whose workers have lost their units.
+// CloseLost marks as failed the tool calls that were left open by workers that lost their units.
 func (j Journal) CloseLost(ctx context.Context) error {
 	const closeLost = `
 		UPDATE tool_executions t
@@ -319,7 +320,8 @@ func (j Journal) CloseLost(ctx context.Context) error {
 	return pg.Classify("end the calls of tools that were lost", err)
 }
 
-// Prune removes the events of one task that ended longer ago than keep; 0 keeps everything. found is false if no such task is left.
+// Prune removes the events of one task that ended longer ago than keep; 0 keeps everything. found is false once there
+// is no such task.
 func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err error) {
 	if keep == 0 {
 		return false, nil

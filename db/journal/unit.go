@@ -10,32 +10,32 @@ import (
 	"wending/db/pg"
 )
 
-// Unit is a unit whose events can be followed: what asks a question, or the turns of a conversation, once.
+// Unit is a unit whose events can be followed. It asks one question, or all turns of one conversation, once.
 type Unit struct {
 	ID       int64     `db:"id"`
 	TaskID   uuid.UUID `db:"task_id"`
 	LaunchID uuid.UUID `db:"launch_id"`
-	// ItemID is the question's, of a conversation the first turn's.
+	// ItemID is the question, or the first turn of a conversation.
 	ItemID   int64 `db:"item_id"`
 	Variant  int   `db:"variant"`
 	RunIndex int   `db:"run_index"`
 	Turns    int   `db:"turns"`
-	// Number is the question's, 1-based, in the order of pages.
+	// Number is the question's number, from 1, in the order of the report.
 	Number   int    `db:"number"`
 	Question string `db:"question"`
-	// IsOver reports that nothing of the unit is asked any more, IsWaiting that nothing is asked now.
+	// IsOver reports that the unit will ask nothing more, IsWaiting that it is waiting for a worker.
 	IsOver    bool `db:"is_over"`
 	IsWaiting bool `db:"is_waiting"`
-	// IsSettled reports that it is over for so long that all its events are stored.
+	// IsSettled reports that the unit ended long enough ago for all its events to be stored.
 	IsSettled bool `db:"is_settled"`
-	// Last is the place of the last part that is stored.
+	// Last is the position of the last stored part.
 	Last Position `db:"last"`
 }
 
-// settledAfter is how long after a unit's end its last events are stored at the latest, if they are.
+// settledAfter is how long after a unit's end its last events may still be stored.
 const settledAfter = 3 * time.Second
 
-// Of a unit that was removed with its history, the runs tell.
+// A unit that was removed with its launch's history is reconstructed from its runs.
 const readUnit = `
 	SELECT u.id, u.task_id, u.launch_id, u.item_id, u.variant, u.run_index, u.turns, u.is_over, u.is_waiting, i.question,
 		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number,
@@ -64,7 +64,7 @@ func (j Journal) Unit(ctx context.Context, taskID uuid.UUID, id int64) (Unit, er
 	return unit, db.NotFound(db.KindRun, pg.Classify("read the unit", err))
 }
 
-// Outcome is a run of a unit, as its page names it.
+// Outcome is a run of a unit, as the unit's page shows it.
 type Outcome struct {
 	RunID     int64        `db:"id"`
 	UnitID    int64        `db:"unit_id"`
@@ -98,8 +98,8 @@ func (j Journal) OutcomesOf(ctx context.Context, taskID uuid.UUID, unitID int64)
 	return outcomes, pg.Classify("read the unit's runs", err)
 }
 
-// OutcomesBeside returns the current runs of a question of a task by its number (1-based, in the order of pages), by variant and index; none
-// if there is no such question.
+// OutcomesBeside returns the current runs of the question with a number, which counts from 1 in the order of the
+// report, ordered by variant and index; none if there is no such question.
 func (j Journal) OutcomesBeside(ctx context.Context, taskID uuid.UUID, number int) (outcomes []Outcome, err error) {
 	const read = `
 		SELECT ` + outcomeColumns + `

@@ -82,7 +82,7 @@ type Agent struct {
 	SealedHeaders  []byte         `db:"sealed_headers"`
 	SealedPayload  []byte         `db:"sealed_payload"`
 	SealedTemplate []byte         `db:"sealed_template"`
-	Poll           *string        `db:"poll"` // JSON; nil: it answers at once
+	Poll           *string        `db:"poll"` // how accepted jobs are polled, as JSON; nil means that the agent answers directly
 	RateLimit      *string        `db:"rate_limit"`
 	RetryOn        pq.StringArray `db:"retry_on"`
 	Test

@@ -177,7 +177,8 @@ var shown = []string{
 // isShown reports whether a media type is one that browsers show and do not run.
 func isShown(mediaType string) bool { return slices.Contains(shown, mediaType) }
 
-// serve sends a file: what a browser might run as an attachment, and as nothing but what it is. A browser may keep it, and asks whether it is still allowed to.
+// serve sends a file. Types that a browser might run are sent as an attachment of unknown type. A browser may cache the
+// file but asks the server before each use.
 func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	header := c.Response().Header()
 	header.Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; media-src 'self'; img-src 'self'")

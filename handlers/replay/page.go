@@ -125,8 +125,8 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	return view, nil
 }
 
-// eventsByTurn returns the events of a unit by question, those of the last claim that has any for it. A question that has a run is not asked
-// again by its unit, so these are also the run's.
+// eventsByTurn returns the events of a unit by question, those of the last claim that has any for it. A question that
+// has a run is not asked again by its unit, so these are also the run's.
 func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
 	for at := (journal.Position{}); ; {

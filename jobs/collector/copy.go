@@ -26,8 +26,8 @@ import (
 	"wending/jobs/thumbnail"
 )
 
-// markStore reports whether the store of files is the installation's: one that has no mark yet gets it if isOwner. Another installation's is
-// never taken over: its files would seem to be nobody's.
+// markStore reports whether the store of files is the installation's: one that has no mark yet gets it if isOwner.
+// Another installation's is never taken over: its files would seem to be nobody's.
 func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner bool) (isOurs bool, err error) {
 	salt, err := sealed.Salt(ctx, store)
 	if err != nil {

@@ -17,8 +17,8 @@ type acceptedJob struct {
 	request protocol.Request
 }
 
-// followJob lets a request to an agent that accepts jobs continue the job of an earlier holder of the unit, and has a new one stored, so that
-// another worker goes on waiting instead of asking again.
+// followJob lets a request to an agent that accepts jobs continue the job of an earlier holder of the unit, and has a
+// new one stored, so that another worker goes on waiting instead of asking again.
 func (c *crew) followJob(unit *claimed, request *protocol.Request) {
 	request.Leaving = c.Leaving
 	if unit.job == nil && unit.Resume != nil {
@@ -56,8 +56,8 @@ func (c *crew) forgetJob(unit *claimed) {
 	}
 }
 
-// cancelJob tells the agent that the job of a unit is not wanted any more – its launch was stopped, or its time is over –, where it says how. A worker that leaves
-// cancels nothing: another one waits for the job.
+// cancelJob cancels the job of a unit at an agent that says how, once its launch was stopped or its time is over. A
+// worker that leaves cancels nothing: another one waits for the job.
 func (c *crew) cancelJob(unit *claimed) {
 	if unit.job == nil || c.isLeaving() {
 		return

@@ -74,10 +74,10 @@ func (l *line) pace() time.Duration {
 	return pace
 }
 
-// plan says of which targets to claim count units for so many lanes, of which some wait. Of several targets each gets as
-// many lanes as its calls are short: a target that is slow, or hangs, must not hold up the others. Until a call has
-// ended, a target gets no more than a sixteenth of the lanes, and all such targets together no more than a quarter. First comes what was claimed longest ago: of targets that
-// share a rate limit, each has its turn.
+// plan says of which targets to claim count units for so many lanes, of which some wait. Of several targets each gets
+// as many lanes as its calls are short: a target that is slow, or hangs, must not hold up the others. Until a call has
+// ended, a target gets no more than a sixteenth of the lanes, and all such targets together no more than a quarter.
+// First comes what was claimed longest ago: of targets that share a rate limit, each has its turn.
 func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	var open []*line
 	left := 0 // targets that may have more units

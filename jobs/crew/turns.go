@@ -43,8 +43,8 @@ func (c *crew) readTurn(unit *claimed) (may, isParked bool) {
 // reference is where a text names a file of an earlier turn: {{asset:path}}.
 var reference = regexp.MustCompile(`\{\{\s*asset:([^{}]+?)\s*\}\}`)
 
-// refer puts the addresses of files that earlier turns produced in the places of their paths: where the agent has them, or, of those that came
-// inline, where this site does. What is not there stays as it is.
+// refer puts the addresses of files that earlier turns produced in the places of their paths: where the agent has them,
+// or, of those that came inline, where this site does. What is not there stays as it is.
 func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Request) {
 	texts := []*string{&request.Question}
 	for _, text := range []*string{request.SystemPrompt, request.UserContext} {

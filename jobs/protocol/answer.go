@@ -87,7 +87,8 @@ type Poll struct {
 	DoneValues   []string `json:"done_values"`
 	FailedValues []string `json:"failed_values"`
 	ResultPath   string   `json:"result_path"`
-	// CancelURLPath is where the response has a URL that is posted to when the answer is not wanted any more; empty means that there is none.
+	// CancelURLPath is where the response has a URL that is posted to when the answer is not wanted any more; empty
+	// means that there is none.
 	CancelURLPath string `json:"cancel_url_path,omitempty"`
 }
 

@@ -284,7 +284,8 @@ func (c *Call) freePath(given string) string {
 	return free
 }
 
-// Assets are the files – no previews – of the last attempt that are not known to be stored yet: they belong into the transaction of the call's result.
+// Assets returns the files of the last attempt, without previews, that may not be stored yet: they belong in the
+// transaction of the call's result.
 func (c *Call) Assets() []asset.New {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -110,8 +110,8 @@ type Input struct {
 	OmitsPayload bool
 }
 
-// Input returns what was sent for a run of a task. Headers and the query of the address are secret, and so is the payload of an address that was typed; what is saved in the library is
-// shown there, too.
+// Input returns what was sent for a run of a task. Headers and the query of the address are secret, and so is the
+// payload of an address that was typed; what is saved in the library is shown there, too.
 func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) (Input, error) {
 	items, err := report.New(s.Store).ItemsByID(ctx, []int64{run.ItemID})
 	if err != nil {

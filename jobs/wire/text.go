@@ -2,7 +2,8 @@ package wire
 
 import "unicode/utf8"
 
-// Cut returns the beginning of a text, at most limit bytes, without splitting a character. Text that is not UTF-8 may be cut anywhere.
+// Cut returns the beginning of a text, at most limit bytes, without splitting a character. Text that is not UTF-8 may
+// be cut anywhere.
 func Cut[T string | []byte](text T, limit int) T {
 	if len(text) <= limit {
 		return text
