@@ -56,8 +56,10 @@ type Found struct {
 // Files of a unit whose claim no longer holds are skipped, and rows that exist are left as they are.
 const insert = `
 	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview, original_url, content)
-	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.attempt, g.path, g.kind, g.is_preview, nullif(g.url, ''), nullif(g.content, '')
-	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::smallint[], $7::int[], $8::smallint[], $9::text[], $10::text[], $11::bool[], $12::text[], $13::bytea[])
+	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.attempt, g.path, g.kind, g.is_preview,
+		nullif(g.url, ''), nullif(g.content, '')
+	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::smallint[], $7::int[], $8::smallint[],
+		$9::text[], $10::text[], $11::bool[], $12::text[], $13::bytea[])
 		AS g (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview, url, content)
 	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
 	ON CONFLICT DO NOTHING`
@@ -114,8 +116,8 @@ type Asset struct {
 // HashOf returns the SHA-256 of the copy in hexadecimal; empty until it is known.
 func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }
 
-const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview, a.original_url, a.state, a.attempts, a.media_type, a.size,
-		a.sha256, a.storage_key, a.thumbnail_key, a.error, a.created_at, a.stored_at`
+const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview,
+		a.original_url, a.state, a.attempts, a.media_type, a.size, a.sha256, a.storage_key, a.thumbnail_key, a.error, a.created_at, a.stored_at`
 
 // Assets reads and writes the assets of an installation.
 type Assets struct{ db *pg.Pool }
@@ -326,8 +328,8 @@ func (s Assets) Settle(ctx context.Context, claimed Claimed, copied Copy) (store
 	const lock = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`
 	const settle = `
 		UPDATE assets
-		SET state = 'STORED', stored_at = now(), claimed_until = NULL, content = NULL, error = NULL, kind = $3, media_type = $4, size = $5, sha256 = $6, storage_key = $7,
-			thumbnail_key = nullif($8, '')
+		SET state = 'STORED', stored_at = now(), claimed_until = NULL, content = NULL, error = NULL,
+			kind = $3, media_type = $4, size = $5, sha256 = $6, storage_key = $7, thumbnail_key = nullif($8, '')
 		WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
 	err = s.db.InTx(ctx, "note that a file is copied", func(tx *sqlx.Tx) error {
 		stored = copied
@@ -341,7 +343,8 @@ func (s Assets) Settle(ctx context.Context, claimed Claimed, copied Copy) (store
 		if isThere {
 			stored.StorageKey, stored.ThumbnailKey = same.StorageKey, same.ThumbnailKey
 		}
-		result, err := tx.ExecContext(ctx, settle, claimed.ID, claimed.Attempts, stored.Kind, stored.MediaType, stored.Size, stored.SHA256, stored.StorageKey, stored.ThumbnailKey)
+		result, err := tx.ExecContext(ctx, settle, claimed.ID, claimed.Attempts, stored.Kind, stored.MediaType, stored.Size,
+			stored.SHA256, stored.StorageKey, stored.ThumbnailKey)
 		return pg.RequireRow("note that a file is copied", result, err)
 	})
 	return stored, err
@@ -352,8 +355,8 @@ func (s Assets) Settle(ctx context.Context, claimed Claimed, copied Copy) (store
 func (s Assets) Fail(ctx context.Context, claimed Claimed, reason string, retryAfter time.Duration) error {
 	const fail = `
 		UPDATE assets
-		SET state = CASE WHEN $4::float8 > 0 THEN 'QUEUED' ELSE 'FAILED' END, next_at = now() + $4 * interval '1 second', claimed_until = NULL, error = $3,
-			content = CASE WHEN $4 > 0 THEN content END
+		SET state = CASE WHEN $4::float8 > 0 THEN 'QUEUED' ELSE 'FAILED' END, next_at = now() + $4 * interval '1 second',
+			claimed_until = NULL, error = $3, content = CASE WHEN $4 > 0 THEN content END
 		WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
 	_, err := s.db.ExecContext(ctx, fail, claimed.ID, claimed.Attempts, pg.StorableText(reason), retryAfter.Seconds())
 	return pg.Classify("note that a file could not be copied", err)
@@ -394,8 +397,10 @@ func (s Assets) Tasks(ctx context.Context) (ids []uuid.UUID, err error) {
 func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 	const lose = `
 		UPDATE assets
-		SET state = CASE WHEN storage_key = $2 THEN 'FAILED' ELSE state END, error = CASE WHEN storage_key = $2 THEN 'the file is no longer in the store' ELSE error END,
-			storage_key = CASE WHEN storage_key = $2 THEN NULL ELSE storage_key END, thumbnail_key = CASE WHEN thumbnail_key = $2 THEN NULL ELSE thumbnail_key END
+		SET state = CASE WHEN storage_key = $2 THEN 'FAILED' ELSE state END,
+			error = CASE WHEN storage_key = $2 THEN 'the file is no longer in the store' ELSE error END,
+			storage_key = CASE WHEN storage_key = $2 THEN NULL ELSE storage_key END,
+			thumbnail_key = CASE WHEN thumbnail_key = $2 THEN NULL ELSE thumbnail_key END
 		WHERE task_id = $1 AND (storage_key = $2 OR thumbnail_key = $2)`
 	_, err := s.db.ExecContext(ctx, lose, taskID, key)
 	return pg.Classify("note that a file is gone", err)

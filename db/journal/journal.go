@@ -80,14 +80,16 @@ const (
 	FROM unnest($1::bigint[], $2::int[], $3::smallint[]) AS g (unit_id, epoch, progress)
 	WHERE u.id = g.unit_id AND u.epoch = g.epoch AND u.state = 'RUNNING' AND u.progress IS DISTINCT FROM g.progress`
 	noteTools = `
-	INSERT INTO tool_executions AS t (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms,
-		started_at, ended_at)
+	INSERT INTO tool_executions AS t (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status,
+		progress, input, output, error, started_ms, ended_ms, started_at, ended_at)
 	SELECT g.unit_id, g.epoch, g.item_id, g.number, g.task_id, g.tool, g.tool_id, g.provider, g.asset_type, g.status, g.progress,
 		nullif(g.input, '')::json, nullif(g.output, '')::json, nullif(g.error, ''), g.started_ms, g.ended_ms,
-		now() - make_interval(secs => greatest(coalesce(g.ended_ms, g.started_ms) - g.started_ms, 0) / 1000.0), CASE WHEN g.ended_ms IS NOT NULL THEN now() END
-	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::float8[],
-		$12::text[], $13::text[], $14::text[], $15::int[], $16::int[])
-		AS g (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms)
+		now() - make_interval(secs => greatest(coalesce(g.ended_ms, g.started_ms) - g.started_ms, 0) / 1000.0),
+		CASE WHEN g.ended_ms IS NOT NULL THEN now() END
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::uuid[], $6::text[], $7::text[], $8::text[],
+		$9::text[], $10::text[], $11::float8[], $12::text[], $13::text[], $14::text[], $15::int[], $16::int[])
+		AS g (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status, progress, input, output,
+			error, started_ms, ended_ms)
 	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
 	ON CONFLICT (unit_id, epoch, number) DO UPDATE
 	SET status = excluded.status, progress = excluded.progress, input = excluded.input, output = excluded.output, error = excluded.error,
@@ -113,7 +115,8 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 			items, tasks, parts = append(items, entry.ItemID), append(tasks, entry.TaskID.String()), append(parts, part)
 		}
 		if entry.Progress != nil {
-			progressing, progressEpochs, progress = append(progressing, entry.UnitID), append(progressEpochs, int64(entry.Epoch)), append(progress, int64(*entry.Progress))
+			progressing, progressEpochs = append(progressing, entry.UnitID), append(progressEpochs, int64(entry.Epoch))
+			progress = append(progress, int64(*entry.Progress))
 		}
 		tools.add(entry)
 		assets = append(assets, entry.Assets...)
@@ -132,8 +135,9 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 		if err := asset.Insert(ctx, tx, assets); err != nil || len(tools.units) == 0 {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, noteTools, tools.units, tools.epochs, tools.items, tools.numbers, tools.tasks, tools.tools, tools.ids, tools.providers,
-			tools.assetTypes, tools.statuses, pq.Array(tools.progress), tools.inputs, tools.outputs, tools.errors, tools.started, pq.Array(tools.ended))
+		_, err := tx.ExecContext(ctx, noteTools, tools.units, tools.epochs, tools.items, tools.numbers, tools.tasks,
+			tools.tools, tools.ids, tools.providers, tools.assetTypes, tools.statuses, pq.Array(tools.progress),
+			tools.inputs, tools.outputs, tools.errors, tools.started, pq.Array(tools.ended))
 		return pg.Classify("note the calls of tools", err)
 	})
 }
@@ -151,7 +155,8 @@ func (r *toolRows) add(entry Entry) {
 	for _, one := range entry.Tools {
 		r.units, r.epochs, r.items = append(r.units, entry.UnitID), append(r.epochs, int64(entry.Epoch)), append(r.items, entry.ItemID)
 		r.numbers, r.started, r.ended = append(r.numbers, int64(one.Number)), append(r.started, int64(one.StartedMS)), append(r.ended, one.EndedMS)
-		r.tasks, r.tools, r.ids = append(r.tasks, entry.TaskID.String()), append(r.tools, pg.StorableText(one.Tool)), append(r.ids, pg.StorableText(one.ToolID))
+		r.tasks, r.tools = append(r.tasks, entry.TaskID.String()), append(r.tools, pg.StorableText(one.Tool))
+		r.ids = append(r.ids, pg.StorableText(one.ToolID))
 		r.providers, r.assetTypes = append(r.providers, pg.StorableText(one.Provider)), append(r.assetTypes, pg.StorableText(one.AssetType))
 		r.statuses, r.progress = append(r.statuses, one.Status), append(r.progress, one.Progress)
 		r.inputs, r.outputs = append(r.inputs, jsonText(one.Input)), append(r.outputs, jsonText(one.Output))
@@ -271,7 +276,8 @@ type InFlight struct {
 // many there are in all.
 func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (calls []InFlight, total int, err error) {
 	const list = `
-		SELECT u.id AS unit_id, u.variant, u.run_index, u.progress, extract(epoch FROM clock_timestamp() - u.claimed_at) AS seconds, left(i.question, 200) AS question,
+		SELECT u.id AS unit_id, u.variant, u.run_index, u.progress,
+			extract(epoch FROM clock_timestamp() - u.claimed_at) AS seconds, left(i.question, 200) AS question,
 			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
 		FROM (
 			SELECT u.* FROM launches l

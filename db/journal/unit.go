@@ -39,7 +39,9 @@ const settledAfter = 3 * time.Second
 const readUnit = `
 	SELECT u.id, u.task_id, u.launch_id, u.item_id, u.variant, u.run_index, u.turns, u.is_over, u.is_waiting, i.question,
 		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number,
-		u.is_over AND coalesce((SELECT max(created_at) < now() - $3 * interval '1 second' FROM evaluation_runs WHERE unit_id = u.id), u.launch_is_over) AS is_settled,
+		u.is_over AND coalesce(
+			(SELECT max(created_at) < now() - $3 * interval '1 second' FROM evaluation_runs WHERE unit_id = u.id),
+			u.launch_is_over) AS is_settled,
 		coalesce(e.epoch, 0) AS "last.epoch", coalesce(e.first_seq, 0) AS "last.seq"
 	FROM (
 		SELECT u.id, l.task_id, u.launch_id, u.item_id, u.variant, u.run_index, u.turns, l.finished_at IS NOT NULL AS launch_is_over,
@@ -83,8 +85,8 @@ type Outcome struct {
 	CreatedAt time.Time    `db:"created_at"`
 }
 
-const outcomeColumns = `r.id, r.unit_id, r.epoch, r.item_id, r.run_index, r.variant, r.status, r.latency_ms, r.first_token_ms, r.output_tokens, r.longest_silence_ms,
-		r.error_code, r.created_at, left(i.question, 2000) AS question, i.turn`
+const outcomeColumns = `r.id, r.unit_id, r.epoch, r.item_id, r.run_index, r.variant, r.status, r.latency_ms,
+		r.first_token_ms, r.output_tokens, r.longest_silence_ms, r.error_code, r.created_at, left(i.question, 2000) AS question, i.turn`
 
 // OutcomesOf returns the runs of a unit, in the order in which they ended.
 func (j Journal) OutcomesOf(ctx context.Context, taskID uuid.UUID, unitID int64) (outcomes []Outcome, err error) {

@@ -68,8 +68,10 @@ type assetItem struct {
 
 func newItem(a asset.Placed) assetItem {
 	told := assetItem{
-		ID: a.ID, RunID: a.RunID, QuestionID: a.QuestionID, Variant: a.Variant, RunIndex: a.RunIndex, Path: a.Path, Type: a.Kind, State: a.State, MediaType: a.MediaType,
-		Size: a.Size, OriginalURL: a.OriginalURL, URL: paths.Asset(a.TaskID, a.ID), Error: a.Error, CreatedAt: rest.Moment(a.CreatedAt), StoredAt: rest.MomentOf(a.StoredAt),
+		ID: a.ID, RunID: a.RunID, QuestionID: a.QuestionID, Variant: a.Variant, RunIndex: a.RunIndex, Path: a.Path,
+		Type: a.Kind, State: a.State, MediaType: a.MediaType, Size: a.Size, OriginalURL: a.OriginalURL,
+		URL: paths.Asset(a.TaskID, a.ID), Error: a.Error, CreatedAt: rest.Moment(a.CreatedAt),
+		StoredAt: rest.MomentOf(a.StoredAt),
 	}
 	if hash := a.HashOf(); hash != "" {
 		told.SHA256 = &hash
@@ -98,7 +100,8 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 		Description: "Those of the current runs, by question, variant, run and place in the run.", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.list)
 	file := map[string]*huma.Response{
-		"200": rest.Download("The file", map[string]string{"application/octet-stream": ""}), "206": rest.Download("The part that was asked for", map[string]string{"application/octet-stream": ""}),
+		"200": rest.Download("The file", map[string]string{"application/octet-stream": ""}),
+		"206": rest.Download("The part that was asked for", map[string]string{"application/octet-stream": ""}),
 	}
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks", Summary: "Get a file that an agent produced",
@@ -171,7 +174,8 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 // shown are the media types that browsers show and do not run.
 var shown = []string{
 	"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
-	"audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/flac", "audio/aac", "audio/x-m4a", "video/mp4", "video/webm", "video/quicktime", "video/ogg",
+	"audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/flac", "audio/aac", "audio/x-m4a", "video/mp4",
+	"video/webm", "video/quicktime", "video/ogg",
 }
 
 // isShown reports whether a media type is one that browsers show and do not run.

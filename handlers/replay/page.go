@@ -94,7 +94,10 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	if err != nil {
 		return view, err
 	}
-	view = replay.View{Task: task, Number: unit.Number, Question: unit.Question, Unit: &unit, Variant: variantName(task, unit.Variant), Beside: task.RunsPerItem}
+	view = replay.View{
+		Task: task, Number: unit.Number, Question: unit.Question, Unit: &unit, Variant: variantName(task, unit.Variant),
+		Beside: task.RunsPerItem,
+	}
 	byTurn, err := h.eventsByTurn(ctx, task, unit)
 	if err != nil {
 		return view, err

@@ -87,8 +87,9 @@ type toolExecution struct {
 
 func newTool(t journal.Tool) toolExecution {
 	return toolExecution{
-		ToolID: t.ToolID, Tool: t.Tool, Provider: t.Provider, AssetType: t.AssetType, Status: t.Status, Progress: t.Progress, Input: t.Input, Output: t.Output,
-		Error: t.Error, StartedMS: t.StartedMS, EndedMS: t.EndedMS,
+		ToolID: t.ToolID, Tool: t.Tool, Provider: t.Provider, AssetType: t.AssetType, Status: t.Status,
+		Progress: t.Progress, Input: t.Input, Output: t.Output, Error: t.Error, StartedMS: t.StartedMS,
+		EndedMS: t.EndedMS,
 	}
 }
 

@@ -54,7 +54,10 @@ func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 	if ctx.Err() != nil && answer.Status != protocol.Succeeded {
 		c.cancelJob(unit)
 		if unit.call != nil {
-			unit.call.Emit(event.ErrorOccurred, event.Data{Code: codeCut, Message: "The call was cut, because its task was stopped or its worker left", Attempt: unit.attempt})
+			unit.call.Emit(event.ErrorOccurred, event.Data{
+				Code: codeCut, Message: "The call was cut, because its task was stopped or its worker left",
+				Attempt: unit.attempt,
+			})
 		}
 		return nil, false
 	}

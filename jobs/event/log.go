@@ -151,8 +151,8 @@ func (l *Log) add(kind Type, at int, data Data) {
 
 // size is about how many bytes an event takes.
 func (d Data) size() int {
-	return 32 + len(d.Text) + len(d.Name) + len(d.ID) + len(d.Provider) + len(d.Message) + len(d.Code) + len(d.Kind) + len(d.URL) + len(d.MediaType) + len(d.Path) +
-		len(d.Input) + len(d.Output) + len(d.Raw)
+	return 32 + len(d.Text) + len(d.Name) + len(d.ID) + len(d.Provider) + len(d.Message) + len(d.Code) + len(d.Kind) +
+		len(d.URL) + len(d.MediaType) + len(d.Path) + len(d.Input) + len(d.Output) + len(d.Raw)
 }
 
 // Take returns what waits to be stored, oldest first, and forgets it.

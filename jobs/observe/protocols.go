@@ -68,7 +68,9 @@ func (w *Watcher) responses(name string, v wire.Value) {
 	case strings.HasSuffix(name, "_call.in_progress"), strings.HasSuffix(name, "_call.generating"), strings.HasSuffix(name, "_call.searching"),
 		strings.HasSuffix(name, "_call.interpreting"):
 		stage := name[strings.LastIndexByte(name, '.')+1:]
-		w.emit(event.ProgressUpdate, event.Data{Message: strings.TrimSuffix(strings.TrimPrefix(name, "response."), "_call."+stage) + ": " + stage, ID: id})
+		w.emit(event.ProgressUpdate, event.Data{
+			Message: strings.TrimSuffix(strings.TrimPrefix(name, "response."), "_call."+stage) + ": " + stage, ID: id,
+		})
 	case hasAny(name, "output_text", "reasoning", "content_part", "output_item", "_call", "refusal"),
 		name == "response.created", name == "response.queued", name == "response.in_progress", name == "response.completed",
 		name == "response.failed", name == "response.incomplete", name == "error", name == "":
@@ -89,7 +91,10 @@ func (w *Watcher) anthropic(name string, v wire.Value) {
 		case strings.HasSuffix(kind, "tool_use"):
 			w.begin(key, block.TextOf("id"), block.TextOf("name"))
 		case strings.HasSuffix(kind, "tool_result"):
-			w.emit(event.Tool, event.Data{Name: strings.TrimSuffix(kind, "_tool_result"), ID: block.TextOf("tool_use_id"), Status: event.Completed, Output: w.raw(block.At("content"))})
+			w.emit(event.Tool, event.Data{
+				Name: strings.TrimSuffix(kind, "_tool_result"), ID: block.TextOf("tool_use_id"),
+				Status: event.Completed, Output: w.raw(block.At("content")),
+			})
 		}
 	case "content_block_delta":
 		w.more(key, v.At("delta").TextOf("partial_json"))
@@ -98,7 +103,10 @@ func (w *Watcher) anthropic(name string, v wire.Value) {
 	case "message":
 		for _, one := range v.At("content").Items {
 			if strings.HasSuffix(one.TextOf("type"), "tool_use") {
-				w.emit(event.Tool, event.Data{Name: one.TextOf("name"), ID: one.TextOf("id"), Status: event.Completed, Input: w.raw(one.At("input"))})
+				w.emit(event.Tool, event.Data{
+					Name: one.TextOf("name"), ID: one.TextOf("id"), Status: event.Completed,
+					Input: w.raw(one.At("input")),
+				})
 			}
 		}
 	case "message_start", "message_delta", "message_stop", "ping", "error", "":
@@ -109,7 +117,10 @@ func (w *Watcher) anthropic(name string, v wire.Value) {
 
 func (w *Watcher) ollama(_ string, v wire.Value) {
 	for _, one := range v.At("message", "tool_calls").Items {
-		w.emit(event.Tool, event.Data{Name: one.At("function").TextOf("name"), Status: event.Completed, Input: w.raw(one.At("function", "arguments"))})
+		w.emit(event.Tool, event.Data{
+			Name: one.At("function").TextOf("name"), Status: event.Completed,
+			Input: w.raw(one.At("function", "arguments")),
+		})
 	}
 	if status := v.TextOf("status"); status != "" {
 		w.emit(event.ProgressUpdate, event.Data{Message: status, Progress: w.percentOf(v)})
@@ -136,7 +147,10 @@ func (w *Watcher) dify(name string, v wire.Value) {
 		if v.TextOf("observation") != "" {
 			status = event.Completed
 		}
-		w.emit(event.Tool, event.Data{Name: tool, ID: v.TextOf("id"), Status: status, Input: w.jsonOf(v.TextOf("tool_input")), Output: w.jsonOf(v.TextOf("observation"))})
+		w.emit(event.Tool, event.Data{
+			Name: tool, ID: v.TextOf("id"), Status: status, Input: w.jsonOf(v.TextOf("tool_input")),
+			Output: w.jsonOf(v.TextOf("observation")),
+		})
 	case "message_file":
 		if belongs := v.TextOf("belongs_to"); belongs != "user" {
 			w.fileOf(v, "")
@@ -144,7 +158,8 @@ func (w *Watcher) dify(name string, v wire.Value) {
 	case "workflow_finished":
 		w.files(data.At("outputs"))
 		w.files(data)
-	case "message", "agent_message", "text_chunk", "reasoning_chunk", "message_end", "message_replace", "error", "ping", "workflow_started", "tts_message", "tts_message_end", "":
+	case "message", "agent_message", "text_chunk", "reasoning_chunk", "message_end", "message_replace", "error", "ping",
+		"workflow_started", "tts_message", "tts_message_end", "":
 	default:
 		w.other(name, v)
 	}
@@ -154,9 +169,14 @@ func (w *Watcher) coze(name string, v wire.Value) {
 	switch kind := v.TextOf("type"); {
 	case name == "conversation.message.completed" && kind == "function_call":
 		call, _ := wire.Parse([]byte(v.TextOf("content")))
-		w.emit(event.Tool, event.Data{Name: firstWord(call.TextOf("name"), "function_call"), ID: v.TextOf("id"), Status: event.Started, Input: w.raw(call.At("arguments"))})
+		w.emit(event.Tool, event.Data{
+			Name: firstWord(call.TextOf("name"), "function_call"), ID: v.TextOf("id"), Status: event.Started,
+			Input: w.raw(call.At("arguments")),
+		})
 	case name == "conversation.message.completed" && kind == "tool_response":
-		w.emit(event.Tool, event.Data{Name: "tool_response", ID: v.TextOf("id"), Status: event.Completed, Output: w.jsonOf(v.TextOf("content"))})
+		w.emit(event.Tool, event.Data{
+			Name: "tool_response", ID: v.TextOf("id"), Status: event.Completed, Output: w.jsonOf(v.TextOf("content")),
+		})
 	case name == "conversation.message.completed" && v.TextOf("content_type") == "object_string":
 		parts, _ := wire.Parse([]byte(v.TextOf("content")))
 		for _, part := range parts.Items {
@@ -256,7 +276,10 @@ func (w *Watcher) langGraph(name string, v wire.Value) {
 // langMessage tells of the tools that a message of LangChain calls, or the answer of one.
 func (w *Watcher) langMessage(message wire.Value) {
 	if message.TextOf("type") == "tool" {
-		w.emit(event.Tool, event.Data{Name: firstWord(message.TextOf("name"), "tool"), ID: message.TextOf("tool_call_id"), Status: event.Completed, Output: w.raw(message.At("content"))})
+		w.emit(event.Tool, event.Data{
+			Name: firstWord(message.TextOf("name"), "tool"), ID: message.TextOf("tool_call_id"),
+			Status: event.Completed, Output: w.raw(message.At("content")),
+		})
 		return
 	}
 	for _, one := range message.At("tool_calls").Items {
@@ -321,12 +344,18 @@ func (w *Watcher) agUI(name string, v wire.Value) {
 		w.end(id, event.Completed, w.jsonOf(v.TextOf("content")))
 	case "ACTIVITY_SNAPSHOT":
 		content := v.At("content")
-		w.emit(event.ProgressUpdate, event.Data{Message: firstWord(content.TextOf("message"), v.TextOf("activityType")), Progress: w.percentOf(content), ID: v.TextOf("messageId")})
+		w.emit(event.ProgressUpdate, event.Data{
+			Message: firstWord(content.TextOf("message"), v.TextOf("activityType")), Progress: w.percentOf(content),
+			ID: v.TextOf("messageId"),
+		})
 		w.preview(content)
 	case "ACTIVITY_DELTA":
 		for _, change := range v.At("patch").Items {
 			if path := change.TextOf("path"); hasAny(path, "percent", "progress") {
-				w.emit(event.ProgressUpdate, event.Data{Message: v.TextOf("activityType"), Progress: numberOf(change.At("value")), ID: v.TextOf("messageId")})
+				w.emit(event.ProgressUpdate, event.Data{
+					Message: v.TextOf("activityType"), Progress: numberOf(change.At("value")),
+					ID: v.TextOf("messageId"),
+				})
 			}
 		}
 	case "CUSTOM":

@@ -98,7 +98,8 @@ func (w *Watcher) custom(name string, v wire.Value) {
 	switch {
 	case word == "":
 		w.files(data)
-	case word == "llm_chunk", word == "reasoning_chunk", word == "reasoning_start", word == "reasoning_end", word == "ping", word == "heartbeat", word == "message":
+	case word == "llm_chunk", word == "reasoning_chunk", word == "reasoning_start", word == "reasoning_end", word == "ping",
+		word == "heartbeat", word == "message":
 	case word == "node_started", word == "node_finished", word == "node_completed":
 		w.node(firstText(data, "title", "name", "node_name", "node_id", "id"), firstText(data, "node_id", "id"), statusOf(firstWord(data.TextOf("status"), word)))
 		w.files(data)
@@ -111,7 +112,8 @@ func (w *Watcher) custom(name string, v wire.Value) {
 			w.emit(event.ProgressUpdate, event.Data{Progress: percent, Message: message, ID: firstText(data, "id", "task_id")})
 		}
 		w.preview(data)
-	case word == "asset", word == "assets", word == "file", word == "files", word == "image", word == "video", word == "audio", word == "message_file", word == "artifact":
+	case word == "asset", word == "assets", word == "file", word == "files", word == "image", word == "video", word == "audio",
+		word == "message_file", word == "artifact":
 		if word == event.Image || word == event.Video || word == event.Audio {
 			w.fileOf(data, word)
 		} else {
@@ -189,8 +191,9 @@ func (w *Watcher) fileOf(v wire.Value, group string) {
 		v = inner
 	}
 	data := event.Data{
-		URL: firstText(v, "url", "uri", "image_url", "imageUrl", "file_url", "remote_url", "href"), MediaType: firstText(v, "media_type", "mediaType", "mime_type", "mimeType", "contentType"),
-		Path: v.TextOf("path"), Name: firstText(v, "filename", "file_name", "name"), ID: v.TextOf("id"),
+		URL:       firstText(v, "url", "uri", "image_url", "imageUrl", "file_url", "remote_url", "href"),
+		MediaType: firstText(v, "media_type", "mediaType", "mime_type", "mimeType", "contentType"),
+		Path:      v.TextOf("path"), Name: firstText(v, "filename", "file_name", "name"), ID: v.TextOf("id"),
 	}
 	if text := firstText(v, "b64_json", "base64", "bytes", "raw"); text != "" && data.URL == "" {
 		data.Content = fromBase64(text)

@@ -195,7 +195,10 @@ type Call struct {
 const maxTools = 500
 
 func newCall(s *Scribe, taskID uuid.UUID, unit db.Unit, before *Call) *Call {
-	call := &Call{scribe: s, entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID}, changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target, attempt: 1}
+	call := &Call{
+		scribe: s, entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID},
+		changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target, attempt: 1,
+	}
 	after := 0
 	if before != nil {
 		after, call.toolsBefore, call.paths = before.log.Seq(), before.toolsBefore+len(before.tools), before.paths
@@ -258,7 +261,8 @@ func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %d %s", c.entry.UnitID, c.entry.Epoch, c.attempt, data.Path))
 	data.AssetID = &id
 	c.assets = append(c.assets, asset.New{
-		ID: id, Number: len(c.assets) + 1, Attempt: c.attempt, Path: data.Path, Kind: data.Kind, IsPreview: kind == event.ImagePreview, URL: data.URL, Content: data.Content,
+		ID: id, Number: len(c.assets) + 1, Attempt: c.attempt, Path: data.Path, Kind: data.Kind,
+		IsPreview: kind == event.ImagePreview, URL: data.URL, Content: data.Content,
 	})
 	data.Content = nil
 }
