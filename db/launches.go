@@ -85,7 +85,7 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 		FROM unnest($2::int[], $3::text[], $4::bigint[]) AS given (number, origin, call_interval)`
 	id := uuid.New()
 	_, err := pg.ExecNamed(ctx, tx, insert, map[string]any{
-		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "variant": n.Variant, "evaluators": pq.Array(n.Evaluators), "by": n.By.Address, "via": n.By.Via,
+		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "variant": n.Variant, "evaluators": pq.Array(n.Evaluators), "by": n.By.Who(), "via": n.By.Via,
 	})
 	if err != nil {
 		return id, pg.Classify("store the launch", err)
@@ -530,7 +530,7 @@ func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launc
 		RETURNING id`
 	const stopping = `SELECT id FROM launches WHERE task_id = $1 AND status = 'STOPPING'`
 	err = s.db.InTx(ctx, "stop the task", func(tx *sqlx.Tx) error {
-		err := tx.GetContext(ctx, &launchID, stop, taskID, by.Address)
+		err := tx.GetContext(ctx, &launchID, stop, taskID, by.Who())
 		if pg.IsNoRows(err) { // stopping twice has the same effect as stopping once
 			if err = tx.GetContext(ctx, &launchID, stopping, taskID); pg.IsNoRows(err) {
 				return ErrConflict

@@ -170,7 +170,7 @@ func TestChangesAreHeard(t *testing.T) {
 	heard := make(chan uuid.UUID, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- db.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
+	go func() { ended <- monitor.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
 	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
 		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}}
 	launch, err := store.CreateTask(t.Context(), task)

@@ -3,6 +3,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/google/uuid"
@@ -33,12 +34,16 @@ func (s *Store) Pool() *pg.Pool { return s.db }
 // Ping returns ErrUnavailable if the database does not answer.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// Actor is the origin of a request: there are no accounts yet, so an address and a channel.
+// Actor is who makes a request, and from where.
 type Actor struct {
-	Address string
+	// Name is that of the account or token; empty without accounts.
+	Name, Address string
 	// Via is "page", "api" or "schedule"; empty means unknown.
 	Via string
 }
+
+// Who is the actor as rows keep it.
+func (a Actor) Who() string { return cmp.Or(a.Name, a.Address) }
 
 // Page is a window of a list: numbers start at 1.
 type Page struct {
@@ -48,21 +53,11 @@ type Page struct {
 // Offset is how many rows come before the page.
 func (p Page) Offset() int { return (p.Number - 1) * p.Size }
 
-// changesChannel carries the id of every task whose launch was requested, started, stopped or ended.
-const changesChannel = "wending_changes"
+// ChangesChannel carries the id of every task whose launch was requested, started, stopped or ended.
+const ChangesChannel = "wending_changes"
 
 // Notify announces, when the transaction commits, that a task's state changed.
 func Notify(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
-	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, changesChannel, taskID.String())
+	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, ChangesChannel, taskID.String())
 	return pg.Classify("announce the change", err)
-}
-
-// ListenForChanges calls changed with the id of every task whose state changes, in any process, until ctx ends;
-// with uuid.Nil when listening has begun and after every reconnect, because changes may have been missed. url
-// must lead to the server itself and not to a pooler.
-func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.UUID)) error {
-	return pg.Listen(ctx, url, changesChannel, func(payload string) {
-		id, _ := uuid.Parse(payload) // Nil if it is empty
-		changed(id)
-	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"wending/db/outbox"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch sets an
@@ -83,14 +84,15 @@ type Task struct {
 	// Final are the statistics of the current runs; nil while the task is active.
 	Final *TaskStatistics `db:"statistics"`
 	// Unsuccessful is how many current runs did not succeed.
-	Unsuccessful int `db:"-"`
+	Unsuccessful int       `db:"-"`
+	ProjectID    uuid.UUID `db:"project_id"`
 	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people made.
 	ScheduleID *uuid.UUID `db:"schedule_id"`
 	// MaxCost is what it may cost in each currency, a decimal number; nil means any amount. StopReason is why its newest launch
 	// was stopped, if not by a person.
 	MaxCost    *string `db:"max_cost"`
 	StopReason *string `db:"stop_reason"`
-	// CreatedBy is the address that created the task; empty for tasks of older versions.
+	// CreatedBy is the name or, without accounts, the address of who created the task; empty for tasks of older versions.
 	CreatedBy   string     `db:"created_by"`
 	CreatedAt   time.Time  `db:"created_at"`
 	UpdatedAt   time.Time  `db:"updated_at"`
@@ -146,10 +148,10 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
 		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
-		t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
+		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
-// listedTasks are the tasks of $1 (an array of ids), newest first, as they are stored, with the newest launch: a
+// listedTasks are the tasks of $1 (an array of ids) in the project $2 (NULL: in any), newest first, as they are stored, with the newest launch: a
 // later launch than the first exists only where one has ended.
 const listedTasks = `
 	SELECT ` + taskColumns + `,
@@ -165,7 +167,7 @@ const listedTasks = `
 		WHERE task_id = t.id
 		ORDER BY number DESC
 		LIMIT 1) newest ON true
-	WHERE t.id = ANY ($1)
+	WHERE t.id = ANY ($1) AND (CAST($2 AS uuid) IS NULL OR t.project_id = $2)
 	ORDER BY t.created_at DESC, t.id DESC`
 
 // countWork counts what the launches of $1 (an array of ids) have of their tasks: questions processed are those that
@@ -229,11 +231,11 @@ const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
 		question_column, answer_column, dataset_id, dataset_version, variable_names, total_items, total_variants,
-		total_conversations, on_turn_failure, schedule_id, max_cost, created_by)
+		total_conversations, on_turn_failure, project_id, schedule_id, max_cost, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
 		:question_column, :answer_column, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
+		:total_conversations, :on_turn_failure, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
@@ -248,7 +250,10 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 // CreateTaskIn is CreateTask within its caller's transaction.
 func CreateTaskIn(ctx context.Context, tx *sqlx.Tx, n NewTask) (launchID uuid.UUID, err error) {
 	task := n.row()
-	task.CreatedBy = n.By.Address
+	task.CreatedBy = n.By.Who()
+	if only := project.Only(ctx); only.Valid || task.ProjectID == uuid.Nil { // a copy that a schedule makes stays where it is
+		task.ProjectID = project.Of(ctx)
+	}
 	if _, err := tx.NamedExecContext(ctx, insertTask, task); err != nil {
 		return uuid.Nil, pg.Classify("store the task", err)
 	}
@@ -338,7 +343,7 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) (
 		// AtWork is the launch whose units tell the task's progress; nil means that it is stored.
 		AtWork *uuid.UUID `db:"at_work"`
 	}
-	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks, ids); err != nil {
+	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks, ids, project.Only(ctx)); err != nil {
 		return nil, pg.Classify("read the tasks", err)
 	}
 	tasks, place := make([]Task, len(rows)), map[uuid.UUID]*Task{}

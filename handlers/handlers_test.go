@@ -58,6 +58,8 @@ type site struct {
 	store   *db.Store
 	tables  *sqlx.DB
 	uploads string
+	// database is the address of its database.
+	database string
 	client  *http.Client
 	routes  []*echo.Route
 	server  *handlers.Server
@@ -105,8 +107,14 @@ func newSite(t testing.TB, withWorker bool) *site {
 // newSiteWith starts a site with a worker of so many lanes; with none, there is no worker.
 func newSiteWith(t testing.TB, lanes int) *site {
 	t.Helper()
-	s := &site{uploads: t.TempDir()}
-	s.store, s.tables = dbtest.Open(t)
+	return newSiteAt(t, dbtest.URL(t), lanes, handlers.Access{})
+}
+
+// newSiteAt starts a site on a database, on which people sign in as it is said.
+func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access) *site {
+	t.Helper()
+	s := &site{uploads: t.TempDir(), database: database}
+	s.store, s.tables = dbtest.OpenAt(t, database)
 	queue, err := jobs.NewQueue(dbtest.Redis(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
@@ -130,9 +138,16 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard,
 		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files, Assets: s.assets,
 		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
+		Access: access, DatabaseURL: listening(database, access),
 		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
 	require.NoError(t, err)
 	s.server = handler
+	if access.HasAccounts {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = handler.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-ended })
+	}
 	s.routes = handler.Handler.(*echo.Echo).Routes()
 	s.Server = httptest.NewServer(handler)
 	t.Cleanup(s.Close)
@@ -159,6 +174,14 @@ func newSiteWith(t testing.TB, lanes int) *site {
 		t.Cleanup(func() { cancel(); <-told; <-copied; fetcher.Close() })
 	}
 	return s
+}
+
+// listening is the address at which a site hears of changes: only where people sign in, whose rights may end.
+func listening(database string, access handlers.Access) string {
+	if access.HasAccounts {
+		return database
+	}
+	return ""
 }
 
 // startWorker starts a worker and returns how to let it leave; at the latest it does so when the test ends.
@@ -215,6 +238,12 @@ func (s *site) get(t testing.TB, path string) response {
 // post sends a form; a field named file@NAME is an upload under that name.
 func (s *site) post(t testing.TB, path string, fields map[string]string) response {
 	t.Helper()
+	return s.do(t, s.form(t, path, fields))
+}
+
+// form is a request with a form, as post sends it.
+func (s *site) form(t testing.TB, path string, fields map[string]string) *http.Request {
+	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, text := range fields {
@@ -230,7 +259,7 @@ func (s *site) post(t testing.TB, path string, fields map[string]string) respons
 	request, err := http.NewRequest(http.MethodPost, s.URL+path, &body)
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", form.FormDataContentType())
-	return s.do(t, request)
+	return request
 }
 
 func (r response) page(t *testing.T) *goquery.Document {

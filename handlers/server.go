@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -17,18 +19,24 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/audit"
 	entries "wending/db/library"
 	"wending/db/monitor"
 	"wending/db/outbox"
+	"wending/db/people"
+	"wending/db/quota"
+	"wending/handlers/access"
 	"wending/handlers/admission"
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/gallery"
 	"wending/handlers/live"
+	persons "wending/handlers/people"
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/handlers/signin"
 	"wending/handlers/transfer"
 	"wending/handlers/web"
 	"wending/handlers/web/storage"
@@ -86,7 +94,23 @@ type Config struct {
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report  func(err error, tags map[string]string)
 	Version string
-	Log     *slog.Logger
+	// Access is how people sign in, and who may do what.
+	Access Access
+	Log    *slog.Logger
+}
+
+// Access is how people sign in. Its zero value is without accounts: everybody may do everything.
+type Access struct {
+	// HasAccounts reports that people sign in, with passwords or, with OpenID, at a provider.
+	HasAccounts bool
+	OpenID      *signin.OpenID
+	Passkeys    *signin.Passkeys
+	// Trusted are the proxies whose word on the client's address and protocol counts.
+	Trusted []netip.Prefix
+	// PublicURL is where people find this site; empty means where they are.
+	PublicURL string
+	// AuditDays is how long the audit is kept; 0 means for good.
+	AuditDays int
 }
 
 // Server answers requests.
@@ -99,6 +123,7 @@ type Server struct {
 	gates     *admission.Gates
 	tasks     *tasks.Service
 	library   *library.Service
+	guard     *access.Guard
 	// document returns the OpenAPI document, made once.
 	document func() ([]byte, error)
 }
@@ -123,11 +148,14 @@ func New(config Config) (*Server, error) {
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}
 	}
+	s.guard = access.NewGuard(access.Config{
+		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, Audit: audit.New(s.Store), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, Log: s.Log,
+	})
 	e := echo.New()
 	s.Handler = e
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.answerError
-	e.IPExtractor = echo.ExtractIPDirect()
+	e.IPExtractor = s.addressOf()
 	e.Pre(endStuckReaders, middleware.RemoveTrailingSlashWithConfig(middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
 	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.logRequests, middleware.Recover())
 	e.Use(middleware.SecureWithConfig(middleware.SecureConfig{
@@ -136,8 +164,24 @@ func New(config Config) (*Server, error) {
 	if config.Registry != nil {
 		e.Use(measureRequests(config.Registry))
 	}
+	e.Use(s.guard.Check)
 	s.mount(e)
-	return s, nil
+	return s, s.guard.Require(e.Routes())
+}
+
+// addressOf returns what finds the address that a request comes from: where there are trusted proxies, the one that they tell.
+func (s *Server) addressOf() echo.IPExtractor {
+	if len(s.Access.Trusted) == 0 {
+		return echo.ExtractIPDirect()
+	}
+	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, prefix := range s.Access.Trusted {
+		_, network, err := net.ParseCIDR(prefix.Masked().String())
+		if err == nil {
+			options = append(options, echo.TrustIPRange(network))
+		}
+	}
+	return echo.ExtractIPFromXFFHeader(options...)
 }
 
 // mount adds the routes. Responses are compressed unless they are streams or files.
@@ -162,8 +206,16 @@ func (s *Server) mount(e *echo.Echo) {
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	storage.Register(compressed, storage.Config{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
+	signin.Register(compressed, signin.Config{
+		People: people.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
+	})
+	accounts := persons.Config{
+		Store: s.Store, Guard: s.guard, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
+		Version: s.Version, Failed: s.failed,
+	}
+	persons.RegisterPages(compressed, accounts)
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver, Replay: replays, Gallery: galleries,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver, Replay: replays, Gallery: galleries, People: accounts,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })
@@ -175,6 +227,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.announce(ctx) })
 	group.Go(func() error { s.sweep(ctx); return nil })
+	group.Go(func() error { return s.guard.Run(ctx, s.DatabaseURL) })
 	return group.Wait()
 }
 
@@ -191,6 +244,11 @@ func (s *Server) sweep(ctx context.Context) {
 				s.Log.WarnContext(ctx, "could not remove old files", "error", err)
 			}
 		}
+		if s.Access.AuditDays > 0 {
+			if _, err := audit.New(s.Store).Prune(ctx, time.Duration(s.Access.AuditDays)*24*time.Hour); err != nil && ctx.Err() == nil {
+				s.Log.WarnContext(ctx, "could not remove old audit entries", "error", err)
+			}
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -203,7 +261,7 @@ func (s *Server) announce(ctx context.Context) error {
 	if s.DatabaseURL == "" {
 		return nil
 	}
-	return db.ListenForChanges(ctx, s.DatabaseURL, func(id uuid.UUID) {
+	return monitor.ListenForChanges(ctx, s.DatabaseURL, func(id uuid.UUID) {
 		if id == uuid.Nil {
 			s.progress.AnnounceAll()
 			return

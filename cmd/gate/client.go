@@ -22,6 +22,8 @@ type Client struct {
 	// Server is its address, without a slash at its end.
 	Server string
 	HTTP   *http.Client
+	// Token is the server's; empty where nobody signs in.
+	Token string
 }
 
 // RefusalError is what the server says is wrong.
@@ -51,6 +53,14 @@ func (e *RefusalError) Error() string {
 
 const api = "/api/v1/"
 
+// send sends a request, with the token if there is one.
+func (c Client) send(request *http.Request) (*http.Response, error) {
+	if c.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	return c.HTTP.Do(request)
+}
+
 // call makes a request and reads its answer as JSON into to, unless that is nil.
 func (c Client) call(ctx context.Context, method, path, contentType string, body io.Reader, to any) error {
 	request, err := http.NewRequestWithContext(ctx, method, c.Server+api+path, body)
@@ -62,7 +72,7 @@ func (c Client) call(ctx context.Context, method, path, contentType string, body
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
-	answer, err := c.HTTP.Do(request)
+	answer, err := c.send(request)
 	if err != nil {
 		return err
 	}
@@ -285,7 +295,7 @@ func (c Client) Download(ctx context.Context, task, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	answer, err := c.HTTP.Do(request)
+	answer, err := c.send(request)
 	if err != nil {
 		return err
 	}

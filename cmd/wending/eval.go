@@ -21,6 +21,7 @@ import (
 type evalCommand struct {
 	File      string   `short:"f" name:"file" required:"" placeholder:"task.yaml" help:"What to run: the names of the API's task, with dataset_file beside them."`
 	Server    string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Where to run it ($WENDING_SERVER)."`
+	Token     string   `from:"WENDING_TOKEN" placeholder:"wnd_…" help:"A token of the server, where people sign in; better in the environment than in the list of processes ($WENDING_TOKEN)."`
 	Local     bool     `help:"Run it on servers of its own, in a temporary folder that is removed at the end."`
 	Wait      bool     `help:"Wait for the end; the options below, and --local, wait too."`
 	Baseline  string   `placeholder:"TASK" help:"Fail if it is significantly worse than this task: <id> or <id>:<variant>."`
@@ -74,7 +75,7 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	if c.Baseline != "" {
 		options.Baseline = c.Baseline
 	}
-	client := gate.Client{Server: strings.TrimRight(c.Server, "/"), HTTP: &http.Client{}}
+	client := gate.Client{Server: strings.TrimRight(c.Server, "/"), HTTP: &http.Client{}, Token: c.Token}
 	if !c.Local {
 		return gate.Run(ctx, client, options)
 	}
@@ -105,6 +106,7 @@ func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func
 	if err := os.Chmod(folder, 0o755); err != nil { // PostgreSQL may run under an account of its own
 		return err
 	}
+	own.Auth, own.TLSCert, own.TLSKey = "off", "", ""
 	own.DataDir, own.ListenAddr, own.DatabaseURL, own.DirectURL, own.RedisURL = folder, "127.0.0.1:0", "", "", ""
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

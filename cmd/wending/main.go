@@ -27,6 +27,9 @@ type commands struct {
 	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file, also while Wending runs."`
 	Restore     restoreCommand     `cmd:"" help:"Put a backup into an empty database and data folder."`
 	RotateKey   rotateKeyCommand   `cmd:"" help:"Seal all secrets with a new key: SECRET_KEY, or a fresh one in the data folder."`
+	User        userCommand        `cmd:"" help:"Make, change or disable accounts."`
+	Token       tokenCommand       `cmd:"" help:"Make tokens for programs."`
+	Audit       auditCommand       `cmd:"" help:"Check that the audit is as it was written."`
 	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small fake agent with unsteady answers."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits 0 if healthy."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`

@@ -431,7 +431,7 @@ func TestListeningBeyondLoopbackTakesAnExplicitYes(t *testing.T) {
 		{"0.0.0.0:0", "wending.example", false, false},
 		{"0.0.0.0:0", "wending.example", true, true},
 	} {
-		s := Settings{ListenAddr: test.address, AllowedHosts: test.hosts, WithoutLogin: test.withoutLogin}
+		s := Settings{ListenAddr: test.address, AllowedHosts: test.hosts, WithoutLogin: test.withoutLogin, Auth: "off"}
 		listener, err := s.listen()
 		require.Equal(t, test.isFine, err == nil, "%+v: %v", test, err)
 		if err == nil {

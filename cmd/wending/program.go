@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"wending/db"
 	"wending/db/journal"
 	"wending/db/pg"
+	"wending/db/quota"
 	"wending/handlers"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -97,18 +99,24 @@ func (s *Settings) directURL(databaseURL string) string {
 	return databaseURL
 }
 
-// listen listens for the pages. Beyond loopback it needs an explicit yes, because there are no accounts, and the names
-// of the site, so that no foreign name leads to it.
+// listen listens for the pages, with HTTPS if there is a certificate.
 func (s *Settings) listen() (net.Listener, error) {
-	if !listensOnLoopback(s.ListenAddr) && (!s.WithoutLogin || len(s.hosts()) == 0) {
-		return nil, fmt.Errorf("LISTEN_ADDR is %s, but there are no accounts: to let everybody who reaches it use it, "+
-			"set ALLOW_WITHOUT_LOGIN=1 and ALLOWED_HOSTS to the site's names", s.ListenAddr)
+	if err := s.checkExposure(); err != nil {
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", s.ListenAddr)
 	if err != nil {
 		return nil, fmt.Errorf("LISTEN_ADDR: %w", err)
 	}
-	return listener, nil
+	if s.TLSCert == "" {
+		return listener, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
+	if err != nil {
+		_ = listener.Close()
+		return nil, fmt.Errorf("TLS_CERT_FILE, TLS_KEY_FILE: %w", err)
+	}
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}), nil
 }
 
 // connect connects a process's parts.
@@ -258,13 +266,14 @@ func (p *program) work(ctx context.Context) error {
 	scheduler := &schedules.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
 	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, PublicURL: p.publicURL, Texts: p.texts, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}
+	quotas := quota.New(p.store)
 	keeper := &budget.Keeper{Store: p.store, Tasks: rates, Month: p.settings.MonthCost, Log: p.log}
 	events := scribe.Keeper{Journal: journal.New(p.store), Keep: time.Duration(p.settings.EventDays) * 24 * time.Hour}
 	files := collector.Keeper{Store: p.store, Files: p.assets, Keep: events.Keep, Log: p.log}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: keeper.Admits, Chores: []jobs.Chore{
 			{Name: "end lost calls of tools", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour}, {Name: "tidy up the files", Do: files.Sweep, Every: time.Hour},
-			{Name: "watch the budgets", Do: keeper.Watch},
+			{Name: "watch the budgets", Do: keeper.Watch}, {Name: "measure the projects", Do: quotas.MeasureAll, Every: time.Minute},
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
@@ -290,10 +299,14 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	access, err := p.settings.access()
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
-		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.hosts(),
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.names(), Access: access,
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {
@@ -301,9 +314,20 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	group.Go(func() error { return server.Run(ctx) })
 	group.Go(func() error { p.collect(ctx, true); return nil })
-	_, _ = fmt.Fprintf(stdout, "wending: http://%s\n", p.listener.Addr())
+	_, _ = fmt.Fprintf(stdout, "wending: %s\n", p.address())
+	if err := p.offerSetup(ctx, stdout); err != nil {
+		return err
+	}
 	group.Go(func() error { return serveUntil(ctx, p.listener, server) })
 	return group.Wait()
+}
+
+// address is where the pages are served.
+func (p *program) address() string {
+	if p.settings.TLSCert != "" {
+		return "https://" + p.listener.Addr().String()
+	}
+	return "http://" + p.listener.Addr().String()
 }
 
 // serveUntil serves on a listener until ctx ends.

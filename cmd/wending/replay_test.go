@@ -48,15 +48,15 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 		}
 		tell(`{"event":"node_started","data":{"title":"构思"}}`)
 		for n := range steps {
+			select { // the first step, too: at the call's start nothing is said
+			case <-r.Context().Done():
+				return
+			case <-time.After(between):
+			}
 			tell(`{"event":"task_progress","data":{"percent":%d,"message":"第 %d 步"}}`, 100*n/steps, n+1)
 			tell(`{"event":"llm_chunk","data":{"content":"%d "}}`, n+1)
 			if n == 2 {
 				<-p.hold
-			}
-			select {
-			case <-r.Context().Done():
-				return
-			case <-time.After(between):
 			}
 		}
 		tell(`{"event":"asset","data":{"type":"image","url":"http://%s/picture.png"}}`, r.Host)

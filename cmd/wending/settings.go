@@ -49,6 +49,15 @@ type Settings struct {
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
 	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although there are no accounts, with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
+	Auth         string `from:"AUTH" default:"off" enum:"off,local,oidc" help:"off: nobody signs in; local: with a user name and a password; oidc: at an OpenID Connect provider ($AUTH)."`
+	OIDCIssuer   string `name:"oidc-issuer" from:"OIDC_ISSUER" help:"Address of the OpenID Connect provider ($OIDC_ISSUER)."`
+	OIDCClient   string `name:"oidc-client-id" from:"OIDC_CLIENT_ID" help:"What the provider knows this site by ($OIDC_CLIENT_ID)."`
+	OIDCSecret   string `name:"oidc-client-secret" from:"OIDC_CLIENT_SECRET" help:"Its secret ($OIDC_CLIENT_SECRET)."`
+	OIDCGroups   string `name:"oidc-group-roles" from:"OIDC_GROUP_ROLES" help:"What the provider's groups may do: group=role or group=role@project, separated by commas; * is everybody ($OIDC_GROUP_ROLES)."`
+	Proxies      string `name:"trusted-proxies" from:"TRUSTED_PROXIES" help:"Comma-separated addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count ($TRUSTED_PROXIES)."`
+	TLSCert      string `name:"tls-cert-file" from:"TLS_CERT_FILE" help:"Certificate for HTTPS without a proxy, PEM ($TLS_CERT_FILE)."`
+	TLSKey       string `name:"tls-key-file" from:"TLS_KEY_FILE" help:"Its key, PEM ($TLS_KEY_FILE)."`
+	AuditDays    int    `name:"audit-retention-days" from:"AUDIT_RETENTION_DAYS" default:"0" help:"Days that the audit is kept; 0 keeps everything ($AUDIT_RETENTION_DAYS)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; if unset, they are not served ($METRICS_ADDR)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"text or json ($LOG_FORMAT)."`
@@ -79,6 +88,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},
 		{"UPLOAD_RETENTION_DAYS", s.UploadDays, 0, 36500},
 		{"EVENT_RETENTION_DAYS", s.EventDays, 0, 36500},
+		{"AUDIT_RETENTION_DAYS", s.AuditDays, 0, 36500},
 	} {
 		if number.is < number.least || number.is > number.most {
 			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least, number.most)

@@ -109,7 +109,7 @@ func Import(ctx context.Context, store *db.Store, n db.NewTask, ended Ended, nex
 			return pg.Classify("end the task", err)
 		}
 		total := len(n.Items) * task.RunsPerItem * len(task.Variants)
-		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, ended.Status, total, n.By.Address, n.By.Via); err != nil {
+		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, ended.Status, total, n.By.Who(), n.By.Via); err != nil {
 			return pg.Classify("store the launch", err)
 		}
 		for isDone := false; !isDone; {

@@ -64,12 +64,20 @@ const enterLanes = `
 		here AS (
 			SELECT w.lanes - (SELECT count(*) FROM held WHERE worker_id = w.id) AS free, least(w.lanes - 1, 1) AS kept
 			FROM live w
-			WHERE w.id = :worker)
+			WHERE w.id = :worker),
+		room AS ( -- of the project's quota; NULL, so no limit, without one
+			SELECT CAST(:quota AS int) - (
+				SELECT count(*)
+				FROM held
+				JOIN launches o ON o.id = held.launch_id
+				JOIN evaluation_tasks t ON t.id = o.task_id
+				WHERE t.project_id = :project) AS lanes)
 		SELECT greatest(0, least(
 			l.concurrency - mine.lanes,
+			room.lanes,
 			CASE WHEN mine.lanes = 0 THEN greatest(least(here.free, 1), here.free - here.kept) ELSE here.free - here.kept END,
 			share.lanes - mine.lanes))
-		FROM launches l, mine, here, share
+		FROM launches l, mine, here, share, room
 		WHERE l.id = :launch)
 	RETURNING id`
 
@@ -101,7 +109,12 @@ func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID,
 		if err != nil {
 			return pg.Classify("lock the launch", err)
 		}
+		quota, err := lockQuota(ctx, tx, launchID)
+		if err != nil {
+			return err
+		}
 		arguments := sharingOf(launchID)
+		arguments["quota"], arguments["project"] = quota.Lanes, quota.Project
 		arguments["lanes"], arguments["worker"], arguments["lease"] = pq.Array(lanes), lease.WorkerID, lease.Number
 		arguments["expired"] = db.LeaseDuration.Seconds()
 		if err = pg.SelectNamed(ctx, tx, &admitted, enterLanes, arguments); err != nil || len(admitted) == 0 {
@@ -114,6 +127,27 @@ func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID,
 		return nil, err
 	}
 	return admitted, nil
+}
+
+// projectQuota is how many lanes the tasks of a project may have; nil means any number.
+type projectQuota struct {
+	Project uuid.UUID `db:"project_id"`
+	Lanes   *int      `db:"lanes"`
+}
+
+// lockQuota reads the quota of a launch's project. If there is one, others that would take of it wait.
+func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota projectQuota, err error) {
+	const read = `
+		SELECT t.project_id, p.lanes
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		JOIN projects p ON p.id = t.project_id
+		WHERE l.id = $1`
+	if err := tx.GetContext(ctx, &quota, read, launchID); err != nil || quota.Lanes == nil {
+		return quota, pg.Classify("read the project's quota of lanes", err)
+	}
+	_, err = tx.ExecContext(ctx, `SELECT FROM projects WHERE id = $1 FOR NO KEY UPDATE`, quota.Project)
+	return quota, pg.Classify("lock the project's quota of lanes", err)
 }
 
 // Yield ends a lane if its launch has another one: while no origin has a free slot, one lane is enough to

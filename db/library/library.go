@@ -16,6 +16,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // ErrNameTaken means that another entry of the kind, which is not archived, has the name.
@@ -300,27 +301,27 @@ type Filter struct {
 
 // List returns one page of the entries that match, newest first, and how many match in all.
 func (k Kind[T]) List(ctx context.Context, filter Filter, page db.Page) (entries []T, total int, err error) {
-	const where = ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2)`
-	name := pg.Containing(filter.NameContains)
-	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name); err != nil {
+	const where = ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2) AND (CAST($3 AS uuid) IS NULL OR e.project_id = $3)`
+	name, only := pg.Containing(filter.NameContains), project.Only(ctx)
+	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name, only); err != nil {
 		return nil, 0, pg.Classify("count "+k.name, err)
 	}
-	list := `SELECT ` + entryColumns + k.selected + ` FROM ` + k.from + where + ` ORDER BY e.created_at DESC, e.id DESC LIMIT $3 OFFSET $4`
-	err = k.db.SelectContext(ctx, &entries, list, filter.Archived, name, page.Size, page.Offset())
+	list := `SELECT ` + entryColumns + k.selected + ` FROM ` + k.from + where + ` ORDER BY e.created_at DESC, e.id DESC LIMIT $4 OFFSET $5`
+	err = k.db.SelectContext(ctx, &entries, list, filter.Archived, name, only, page.Size, page.Offset())
 	return entries, total, pg.Classify("list "+k.name, err)
 }
 
 // Get returns one entry, archived or not, or ErrNotFound.
 func (k Kind[T]) Get(ctx context.Context, id uuid.UUID) (T, error) {
 	var found T
-	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1`, id)
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND (CAST($2 AS uuid) IS NULL OR e.project_id = $2)`, id, project.Only(ctx))
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Named returns the entry of a name that is not archived, or ErrNotFound.
+// Named returns the entry of a name, in the context's project, that is not archived, or ErrNotFound.
 func (k Kind[T]) Named(ctx context.Context, name string) (T, error) {
 	var found T
-	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.archived_at IS NULL`, name)
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, project.Of(ctx))
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
@@ -331,8 +332,12 @@ func (k Kind[T]) Insert(ctx context.Context, entry T) error {
 
 func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, entry T) error {
 	columns := append([]string{"id", "name"}, k.columns...)
-	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `) VALUES (:` + strings.Join(columns, ", :") + `)`
-	_, err := sqlx.NamedExecContext(ctx, tx, casted(statement), entry)
+	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `, project_id) VALUES (:` + strings.Join(columns, ", :") + `, ?)`
+	statement, arguments, err := sqlx.Named(casted(statement), entry)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, sqlx.Rebind(sqlx.DOLLAR, statement), append(arguments, project.Of(ctx))...)
 	return taken(pg.Classify("store into "+k.name, err))
 }
 

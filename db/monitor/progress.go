@@ -118,3 +118,13 @@ func (m Monitor) TaskProgress(ctx context.Context, taskID uuid.UUID) (progress P
 	}
 	return progress, nil
 }
+
+// ListenForChanges calls changed with the id of every task whose state changes, in any process, until ctx ends;
+// with uuid.Nil when listening has begun and after every reconnect, because changes may have been missed. url
+// must lead to the server itself and not to a pooler.
+func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.UUID)) error {
+	return pg.Listen(ctx, url, db.ChangesChannel, func(payload string) {
+		id, _ := uuid.Parse(payload) // Nil if it is empty
+		changed(id)
+	})
+}

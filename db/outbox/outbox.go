@@ -246,7 +246,8 @@ func SetChannels(ctx context.Context, tx sqlx.ExecerContext, taskID uuid.UUID, c
 		INSERT INTO task_channels (task_id, channel_id)
 		SELECT $1, id
 		FROM channels
-		WHERE archived_at IS NULL AND CASE WHEN $2 THEN is_default ELSE id = ANY (CAST($3 AS uuid[])) END`
+		WHERE archived_at IS NULL AND project_id = (SELECT project_id FROM evaluation_tasks WHERE id = $1)
+		  AND CASE WHEN $2 THEN is_default ELSE id = ANY (CAST($3 AS uuid[])) END`
 	if _, err := tx.ExecContext(ctx, clear, taskID); err != nil {
 		return pg.Classify("clear the task's channels", err)
 	}

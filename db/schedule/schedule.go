@@ -35,10 +35,11 @@ const (
 	ReasonRunning = "PREVIOUS_RUNNING"
 	ReasonTask    = "TASK_GONE"
 	ReasonSecret  = "SECRET_KEY_CHANGED"
+	ReasonQuota   = "QUOTA_EXCEEDED"
 )
 
 // Reasons are all of them.
-var Reasons = []string{ReasonRunning, ReasonTask, ReasonSecret}
+var Reasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota}
 
 // Firing is a row of firings.
 type Firing struct {
@@ -78,8 +79,8 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 func (s Schedules) Due(ctx context.Context) (due []library.Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL AND (NOT is_enabled OR archived_at IS NOT NULL)`
 	const list = `
-		SELECT e.*
-		FROM schedules e
+		SELECT id, name, task_id, cron, timezone, is_enabled, channels, alert_metric, alert_below, alerts_worse, next_at, created_at, updated_at, archived_at
+		FROM schedules
 		WHERE is_enabled AND archived_at IS NULL AND (next_at IS NULL OR next_at <= now())
 		ORDER BY next_at, id`
 	if _, err := s.db.ExecContext(ctx, rest); err != nil {

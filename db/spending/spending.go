@@ -12,12 +12,13 @@ import (
 
 // Why a launch was stopped; the catalogues explain the codes.
 const (
-	ReasonTask  = "BUDGET_TASK"
-	ReasonMonth = "BUDGET_MONTH"
+	ReasonTask    = "BUDGET_TASK"
+	ReasonProject = "BUDGET_PROJECT"
+	ReasonMonth   = "BUDGET_MONTH"
 )
 
 // Reasons are all of them.
-var Reasons = []string{ReasonTask, ReasonMonth}
+var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth}
 
 // Spending is that of an installation.
 type Spending struct{ db *pg.Pool }
@@ -51,9 +52,10 @@ func (s Spending) Settle(ctx context.Context) (launches int, err error) {
 		WITH ended AS (
 			SELECT id, task_id, finished_at FROM launches WHERE finished_at IS NOT NULL AND NOT is_settled ORDER BY finished_at DESC LIMIT 20),
 		spent AS (
-			INSERT INTO spending (launch_id, currency, cost, ended_at)
-			SELECT l.id, of.currency, of.cost, l.finished_at
+			INSERT INTO spending (launch_id, project_id, currency, cost, ended_at)
+			SELECT l.id, t.project_id, of.currency, of.cost, l.finished_at
 			FROM ended l
+			JOIN evaluation_tasks t ON t.id = l.task_id
 			CROSS JOIN LATERAL (` + ofLaunch + `) of
 			ON CONFLICT DO NOTHING)
 		UPDATE launches
@@ -74,17 +76,20 @@ type Reached struct {
 // is looked at, NULL for all.
 const reached = `
 	WITH active AS (
-		SELECT l.id, l.task_id, t.max_cost
+		SELECT l.id, l.task_id, t.max_cost, t.project_id
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		WHERE l.status IN ('PENDING', 'RUNNING')),
+	limited AS ( -- projects at work that have a ceiling
+		SELECT id, cost_per_month FROM projects WHERE cost_per_month IS NOT NULL AND id IN (SELECT project_id FROM active)),
 	live AS ( -- what is not in spending yet
-		SELECT l.task_id, of.currency, of.cost
+		SELECT l.task_id, t.project_id, of.currency, of.cost
 		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
 		CROSS JOIN LATERAL (` + ofLaunch + `) of
 		WHERE (l.status IN ('PENDING', 'RUNNING', 'STOPPING') OR l.finished_at IS NOT NULL AND NOT l.is_settled)
 		  AND EXISTS (SELECT FROM active)
-		  AND ($1 <> '' OR l.task_id IN (SELECT task_id FROM active WHERE max_cost IS NOT NULL))),
+		  AND ($1 <> '' OR t.project_id IN (SELECT id FROM limited) OR l.task_id IN (SELECT task_id FROM active WHERE max_cost IS NOT NULL))),
 	of_tasks AS (
 		SELECT a.id, a.task_id
 		FROM active a
@@ -98,6 +103,15 @@ const reached = `
 		WHERE a.max_cost IS NOT NULL
 		GROUP BY a.id, a.task_id, a.max_cost, spent.currency
 		HAVING sum(spent.cost) >= a.max_cost),
+	of_projects AS (
+		SELECT p.id, spent.currency
+		FROM limited p
+		JOIN (
+			SELECT project_id, currency, cost FROM live
+			UNION ALL
+			SELECT project_id, currency, cost FROM spending WHERE project_id IN (SELECT id FROM limited) AND ended_at >= ` + month + `) spent ON spent.project_id = p.id
+		GROUP BY p.id, p.cost_per_month, spent.currency
+		HAVING sum(spent.cost) >= p.cost_per_month),
 	of_month AS (
 		SELECT currency
 		FROM (
@@ -109,13 +123,19 @@ const reached = `
 		HAVING sum(cost) >= CAST(nullif($1, '') AS numeric))
 	SELECT id AS launch_id, task_id, '` + ReasonTask + `' AS reason FROM of_tasks WHERE $2::uuid IS NULL OR id = $2
 	UNION
+	SELECT a.id, a.task_id, '` + ReasonProject + `'
+	FROM active a
+	WHERE ($2::uuid IS NULL OR a.id = $2)
+	  AND EXISTS (
+		SELECT FROM of_projects m JOIN task_targets g ON g.task_id = a.task_id AND coalesce(g.currency, '') = m.currency WHERE m.id = a.project_id)
+	UNION
 	SELECT a.id, a.task_id, '` + ReasonMonth + `'
 	FROM active a
 	WHERE ($2::uuid IS NULL OR a.id = $2)
 	  AND EXISTS (
 		SELECT FROM of_month m JOIN task_targets g ON g.task_id = a.task_id AND coalesce(g.currency, '') = m.currency)`
 
-// Reached returns the launches that have reached the ceiling of their task, or the month's: a decimal number that holds in each
+// Reached returns the launches that have reached the ceiling of their task, of their project's month, or the month's: a decimal number that holds in each
 // currency, empty for none. A launch without targets of a currency is not stopped for it.
 func (s Spending) Reached(ctx context.Context, monthCeiling string) (found []Reached, err error) {
 	err = s.db.SelectContext(ctx, &found, reached, monthCeiling, nil)
@@ -155,9 +175,14 @@ type Sum struct {
 	Cost     string `db:"cost"`
 }
 
-// ThisMonth returns what was spent this month by launches that have ended, by currency.
-func (s Spending) ThisMonth(ctx context.Context) (sums []Sum, err error) {
-	const list = `SELECT currency, CAST(trim_scale(sum(cost)) AS text) AS cost FROM spending WHERE ended_at >= ` + month + ` GROUP BY currency ORDER BY currency`
-	err = s.db.SelectContext(ctx, &sums, list)
-	return sums, pg.Classify("add up the month", err)
+// ThisMonthOf returns what was spent this month by the launches of a project that have ended, by currency.
+func (s Spending) ThisMonthOf(ctx context.Context, projectID uuid.UUID) (sums []Sum, err error) {
+	const list = `
+		SELECT s.currency, CAST(trim_scale(sum(s.cost)) AS text) AS cost
+		FROM spending s
+		WHERE s.ended_at >= ` + month + ` AND s.project_id = $1
+		GROUP BY s.currency
+		ORDER BY s.currency`
+	err = s.db.SelectContext(ctx, &sums, list, projectID)
+	return sums, pg.Classify("add up the month of a project", err)
 }

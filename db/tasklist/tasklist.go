@@ -10,6 +10,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // Filter narrows a list of tasks; its zero value matches all.
@@ -33,8 +34,9 @@ func (f Filter) IsZero() bool {
 	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil
 }
 
-// where returns the condition for tasks that match, of the table t; its parameters are :statuses, :name, :schedule and :except.
-func (f Filter) where() string {
+// where returns the condition for tasks that match, of the table t, in one project or in all; its parameters are :project,
+// :statuses, :name, :schedule and :except.
+func (f Filter) where(isOneProject bool) string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 	var kinds []string
 	if len(f.Statuses) > 0 {
@@ -50,6 +52,9 @@ func (f Filter) where() string {
 	condition := "true"
 	if len(kinds) > 0 {
 		condition = "(" + strings.Join(kinds, " OR ") + ")"
+	}
+	if isOneProject {
+		condition += ` AND t.project_id = :project`
 	}
 	if f.NameContains != "" {
 		condition += ` AND t.task_name ILIKE :name`
@@ -72,6 +77,7 @@ func (f Filter) where() string {
 
 // Tasks returns one page of the tasks that match, newest first, and how many match in all.
 func Tasks(ctx context.Context, store *db.Store, filter Filter, page db.Page) (tasks []db.Task, total int, err error) {
+	only := project.Only(ctx)
 	// Searching names reads every task, so it is done once; without a search indexes serve count and page apart.
 	once := "NOT MATERIALIZED"
 	if filter.NameContains != "" {
@@ -80,7 +86,7 @@ func Tasks(ctx context.Context, store *db.Store, filter Filter, page db.Page) (t
 	// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
 	list := `
 		WITH found AS ` + once + ` (
-			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where() + `)
+			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where(only.Valid) + `)
 		SELECT (SELECT count(*) FROM found) AS total,
 			ARRAY(SELECT id FROM found ORDER BY created_at DESC, id DESC LIMIT :size OFFSET :offset) AS ids`
 	var found struct {
@@ -88,7 +94,7 @@ func Tasks(ctx context.Context, store *db.Store, filter Filter, page db.Page) (t
 		IDs   pq.StringArray
 	}
 	err = pg.GetNamed(ctx, store.Pool(), &found, list, map[string]any{
-		"statuses": pq.Array(filter.Statuses), "name": pg.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
+		"project": only, "statuses": pq.Array(filter.Statuses), "name": pg.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
 	})
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)
@@ -104,7 +110,7 @@ func Tasks(ctx context.Context, store *db.Store, filter Filter, page db.Page) (t
 // HasTasks reports whether any task exists.
 func HasTasks(ctx context.Context, store *db.Store) (bool, error) {
 	var has bool
-	err := store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks)`)
+	err := store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE CAST($1 AS uuid) IS NULL OR project_id = $1)`, project.Only(ctx))
 	return has, pg.Classify("look for tasks", err)
 }
 

@@ -18,6 +18,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/gallery"
 	"wending/handlers/live"
+	"wending/handlers/people"
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -40,6 +41,7 @@ type Config struct {
 	Archiver *archive.Archiver
 	Replay   replay.Config
 	Gallery  gallery.Config
+	People   people.Config
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	// Failed logs and reports an internal error.
@@ -72,6 +74,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	replay.RegisterAPI(whole, stream, h.Replay)
 	gallery.RegisterAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
+	people.RegisterAPI(whole, h.People)
 	shelf.Register(whole, stream, shelf.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
 		delete(document.Components.Schemas.Map(), unused)
@@ -94,11 +97,13 @@ func newDocument() *huma.OpenAPI {
 			Description: "Measures how stable an LLM agent's answers are. Times are RFC 3339 in +08:00. Every error is `{code, message}`, with " +
 				"`details` for rows of a dataset; messages are in the language of the `lang` cookie.",
 		},
-		Servers:    []*huma.Server{{URL: "/", Description: "This server"}},
-		Tags:       []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}, {Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"}, {Name: "library", Description: "What is saved to be used in tasks: providers, models, agents, prompts, datasets"}},
-		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
-		// There are no accounts yet.
-		Security: []map[string][]string{{}},
+		Servers: []*huma.Server{{URL: "/", Description: "This server"}},
+		Tags:    []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}, {Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"}, {Name: "library", Description: "What is saved to be used in tasks: providers, models, agents, prompts, datasets"}, {Name: "people", Description: "Accounts, projects, tokens, links and the audit"}},
+		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: map[string]*huma.SecurityScheme{
+			"token": {Type: "http", Scheme: "bearer", BearerFormat: "wnd_…", Description: "A token of a project. `X-Wending-Project` or `?project=`, an id or a name, chooses another project of whoever asks."},
+		}},
+		// Without accounts (AUTH=off) nothing needs to be shown.
+		Security: []map[string][]string{{"token": {}}, {}},
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
+	"wending/handlers/people"
 	"wending/jobs/library"
 )
 
@@ -19,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite openapi.json")
 // The document is written down, so that a change of the API shows in a review. `make generate` writes it.
 func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 	e := echo.New()
-	document, err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}}), "", "  ")
+	document, err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}}), "", "  ")
 	require.NoError(t, err)
 	if *update {
 		require.NoError(t, os.WriteFile("openapi.json", append(document, '\n'), 0o600))
@@ -33,7 +35,7 @@ func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	document := Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}})
+	document := Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}})
 	operations := 0
 	for path, item := range document.Paths {
 		for _, operation := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {

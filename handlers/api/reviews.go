@@ -94,7 +94,7 @@ func (p *ReviewPath) Resolve(ctx huma.Context) []error {
 type putReviewInput struct {
 	ReviewPath
 	Body struct {
-		Reviewer string         `json:"reviewer" doc:"1–64 characters" example:"李雷"`
+		Reviewer string         `json:"reviewer,omitempty" doc:"1–64 characters; with accounts it is always yours" example:"李雷"`
 		Verdict  review.Verdict `json:"verdict" enum:"PASS,FAIL,UNSURE" example:"PASS"`
 		Note     string         `json:"note,omitempty" maxLength:"10000" example:"第二次回答引用了旧法条"`
 		RunIndex *int           `json:"run_index,omitempty" minimum:"1" maximum:"20" doc:"The answer's; absent: the question as a whole"`
@@ -110,7 +110,7 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := ReviewerName(input.Body.Reviewer)
+	reviewer, err := ReviewerName(ctx, input.Body.Reviewer)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +137,16 @@ func conflicting(err error) error {
 // maxReviewerLength is how many characters a reviewer's name may have.
 const maxReviewerLength = 64
 
-// ReviewerName checks a reviewer's name: there are no accounts yet, so everybody gives their own.
-func ReviewerName(typed string) (string, error) {
+// ReviewerName is whom a review is by: the account; without accounts everybody gives their own name.
+func ReviewerName(ctx context.Context, typed string) (string, error) {
+	if info := request.From(ctx); info.HasAccounts {
+		return info.Who.Name, nil
+	}
+	return personName(typed)
+}
+
+// personName checks a name that somebody gives.
+func personName(typed string) (string, error) {
 	name := strings.TrimSpace(request.StorableText(typed))
 	if name == "" {
 		return "", fault.Parameter("reviewer", fault.NonEmpty())
@@ -174,7 +182,7 @@ func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := ReviewerName(input.Reviewer)
+	reviewer, err := ReviewerName(ctx, input.Reviewer)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +253,7 @@ func (h *handler) signOff(ctx context.Context, input *signOffInput) (*signOffOut
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := ReviewerName(input.Body.Reviewer)
+	reviewer, err := ReviewerName(ctx, input.Body.Reviewer)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +337,7 @@ func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assig
 func ReviewerNames(typed []string) ([]string, error) {
 	var names []string
 	for _, one := range typed {
-		name, err := ReviewerName(one)
+		name, err := personName(one)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"wending/db"
 	"wending/db/tasklist"
+	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -264,6 +265,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	if err != nil {
 		return nil, err
 	}
+	audit.Made(ctx, id.String(), n.Name)
 	return &createdTaskOutput{createdTask{
 		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
 		Evaluators: newEvaluators(n.BareEvaluators()),

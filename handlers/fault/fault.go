@@ -14,6 +14,8 @@ import (
 
 	"wending/db"
 	"wending/db/library"
+	"wending/db/people"
+	"wending/db/quota"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/admission"
@@ -55,7 +57,10 @@ var statuses = map[string]int{
 	"TASK_STATE_CONFLICT":         http.StatusConflict,
 	"REVIEW_CONFLICT":             http.StatusConflict,
 	"METHOD_NOT_ALLOWED":          http.StatusMethodNotAllowed,
+	"UNAUTHENTICATED":             http.StatusUnauthorized,
 	"FORBIDDEN":                   http.StatusForbidden,
+	"TOO_MANY_ATTEMPTS":           http.StatusTooManyRequests,
+	"QUOTA_EXCEEDED":              http.StatusTooManyRequests,
 	"SERVICE_UNAVAILABLE":         http.StatusServiceUnavailable,
 	"INTERNAL_ERROR":              http.StatusInternalServerError,
 }
@@ -122,6 +127,16 @@ func (f Fault) WithCause(cause error) *Fault {
 // WithMessage returns the fault with another message of the catalogue.
 func (f Fault) WithMessage(key string) *Fault {
 	f.key = key
+	return &f
+}
+
+// With returns the fault with a value that its message names.
+func (f Fault) With(name string, value any) *Fault {
+	f.args = maps.Clone(f.args)
+	if f.args == nil {
+		f.args = map[string]any{}
+	}
+	f.args[name] = value
 	return &f
 }
 
@@ -293,6 +308,17 @@ func Timezone() Limit { return Limit{key: "error.range.timezone"} }
 // AlertLimit allows what an alert is given for.
 func AlertLimit() Limit { return Limit{key: "error.range.alert"} }
 
+// Password allows a good password; problem is what this one is: short, long, common, different (from the one typed again) or wrong.
+func Password(problem string, least int) Limit {
+	return Limit{"error.range.password." + problem, map[string]any{"Min": least}}
+}
+
+// Account allows the name or id of an account.
+func Account() Limit { return Limit{key: "error.range.account"} }
+
+// Moment allows a time in RFC 3339, or a day.
+func Moment() Limit { return Limit{key: "error.range.moment"} }
+
 // NonEmpty allows one value that is not empty.
 func NonEmpty() Limit { return Limit{key: "error.range.one"} }
 
@@ -343,6 +369,7 @@ func Of(err error) *Fault {
 	}
 	var missing *db.NotFoundError
 	var conflict *review.ConflictError
+	var exceeded *quota.ExceededError
 	switch {
 	case errors.As(err, &missing):
 		return notFound(missing.Kind).WithCause(err)
@@ -350,12 +377,16 @@ func Of(err error) *Fault {
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
 	case errors.Is(err, db.ErrNotFound):
 		return New("NOT_FOUND").WithCause(err)
-	case errors.Is(err, library.ErrNameTaken):
+	case errors.Is(err, library.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
 		return Field("name", Unique()).WithCause(err)
 	case errors.Is(err, db.ErrNothingToRun):
 		return New("TASK_STATE_CONFLICT").WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
 	case errors.Is(err, db.ErrConflict):
 		return New("TASK_STATE_CONFLICT").WithCause(err)
+	case errors.As(err, &exceeded):
+		return New("QUOTA_EXCEEDED").WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
+	case errors.Is(err, people.ErrLastAdmin):
+		return New("TASK_STATE_CONFLICT").WithMessage("users.last_admin").WithCause(err)
 	case errors.Is(err, admission.ErrBusy):
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.BUSY").WithCause(err)
 	case errors.As(err, &conflict):

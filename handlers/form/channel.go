@@ -133,8 +133,7 @@ func (c *fields) events(to *[]string) {
 	}
 }
 
-// Channel saves a channel.
-func (s Saver) Channel(ctx context.Context, row *entries.Channel, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) saveChannel(ctx context.Context, row *entries.Channel, f *Upload) (uuid.UUID, []FieldFault, error) {
 	base, err := Base(row, s.Library.OpenChannel)
 	if err != nil {
 		return uuid.Nil, nil, err

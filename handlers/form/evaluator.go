@@ -82,8 +82,7 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 	return rule
 }
 
-// Evaluator saves an evaluator; another kind or configuration than the newest version's makes a new version.
-func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) saveEvaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
 	base := entries.Evaluator{Entry: entries.Entry{ID: uuid.New()}}
 	if row != nil {
 		base = *row

@@ -51,8 +51,7 @@ func saved(id uuid.UUID, err error) (uuid.UUID, []FieldFault, error) {
 	return id, nil, err
 }
 
-// Provider saves a provider.
-func (s Saver) Provider(ctx context.Context, row *entries.Provider, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) saveProvider(ctx context.Context, row *entries.Provider, f *Upload) (uuid.UUID, []FieldFault, error) {
 	base, err := Base(row, s.Library.OpenProvider)
 	if err != nil {
 		return uuid.Nil, nil, err
@@ -77,8 +76,7 @@ func (s Saver) ReadModel(ctx context.Context, row *entries.Model, f *Upload) (m 
 	return Model(f, base, func(id uuid.UUID) (entries.Provider, error) { return s.Library.Entries.Providers.Get(ctx, id) })
 }
 
-// Model saves a model.
-func (s Saver) Model(ctx context.Context, row *entries.Model, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uuid.UUID, []FieldFault, error) {
 	m, faults, err := s.ReadModel(ctx, row, f)
 	if err != nil || len(faults) > 0 {
 		return uuid.Nil, faults, err
@@ -103,8 +101,7 @@ func (s Saver) ReadAgent(row *entries.Agent, f *Upload) (a library.Agent, faults
 	return a, faults, nil
 }
 
-// Agent saves an agent.
-func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) saveAgent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.UUID, []FieldFault, error) {
 	a, faults, err := s.ReadAgent(row, f)
 	if err != nil || len(faults) > 0 {
 		return uuid.Nil, faults, err
@@ -116,8 +113,7 @@ func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.U
 	return saved(s.Library.SaveAgent(ctx, id, a))
 }
 
-// Prompt saves a prompt's name and description; other templates than the newest version's make a new version.
-func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) savePrompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
 	if row == nil {
 		p, faults := Prompt(f, entries.Prompt{Entry: entries.Entry{ID: uuid.New()}})
 		if len(faults) > 0 {
@@ -136,8 +132,7 @@ func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid
 	return saved(p.ID, err)
 }
 
-// Dataset saves a new dataset with its first version, or changes the name and description of one.
-func (s Saver) Dataset(ctx context.Context, row *entries.Dataset, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) saveDataset(ctx context.Context, row *entries.Dataset, f *Upload) (uuid.UUID, []FieldFault, error) {
 	if row == nil {
 		n, faults := Dataset(ctx, f, library.NewDataset{})
 		if len(faults) > 0 {

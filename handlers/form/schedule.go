@@ -60,8 +60,7 @@ func (c *fields) channels(ctx context.Context, find func(context.Context, uuid.U
 	return &found
 }
 
-// Schedule saves a schedule and plans its next time.
-func (s Saver) Schedule(ctx context.Context, row *entries.Schedule, f *Upload) (uuid.UUID, []FieldFault, error) {
+func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Upload) (uuid.UUID, []FieldFault, error) {
 	entry := entries.Schedule{Entry: entries.Entry{ID: uuid.New()}, Timezone: DefaultTimezone, IsEnabled: true}
 	if row != nil {
 		entry = *row

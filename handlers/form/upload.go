@@ -14,8 +14,10 @@ import (
 	"slices"
 	"strings"
 
+	"wending/db/quota"
 	"wending/handlers/admission"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
@@ -155,6 +157,15 @@ func (u *Upload) Admit(ctx context.Context, gate *admission.Gate) error {
 	}
 	if u.File != nil {
 		defer u.File.spooled.Close() //nolint:errcheck // it was only written for this
+		if take := request.From(ctx).TakeUpload; take != nil {
+			exceeded := (*quota.ExceededError)(nil)
+			if err := take(ctx); errors.As(err, &exceeded) {
+				u.Refused = err
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
 	}
 	leave, err := gate.Enter(ctx)
 	if errors.Is(err, admission.ErrBusy) {

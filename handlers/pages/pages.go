@@ -38,7 +38,7 @@ func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context())
 // toasts are the allowed values of ?done=.
 var toasts = []string{
 	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned",
-	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported",
+	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked",
 }
 
 // Done redirects to a page that says what was done.
@@ -85,6 +85,11 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 		here = paths.Create
 	}
 	frame := ui.Frame{Title: title, Section: section, Here: here, Crumbs: crumbs, Version: version}
+	if info := request.From(c.Request().Context()); info.HasAccounts {
+		if frame.IsSignedOut = !info.Who.IsKnown(); !frame.IsSignedOut {
+			frame.Account = &ui.Account{Name: info.Who.Name, IsAdmin: info.Who.IsAdmin, Project: info.Project.ID, Projects: info.Who.Projects, Role: info.Role}
+		}
+	}
 	if what := c.QueryParam("done"); slices.Contains(toasts, what) {
 		frame.Toast = Locale(c).Text("done." + what)
 	}

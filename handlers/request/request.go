@@ -12,25 +12,54 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/people"
 	"wending/handlers/admission"
 	"wending/views/text"
+	"wending/views/ui"
 )
 
 // Info belongs to one request.
 type Info struct {
 	Locale text.Locale
 	Actor  db.Actor
+	// Who makes the request.
+	Who Principal
+	// Project is the one that the request is about; its zero value is that of a request that is about none, or all.
+	Project people.Project
+	// Role is what whoever asks may do in the project.
+	Role people.Role
+	// HasAccounts reports that people sign in.
+	HasAccounts bool
 	// ID is the request's id, as in the log.
 	ID string
+	// TakeUpload counts a file that the project takes, or says why it takes none.
+	TakeUpload func(context.Context) error
 	// Gates are what the request must pass before it may do what costs much.
 	Gates *admission.Gates
 }
+
+// Principal is who makes a request.
+type Principal struct {
+	// UserID is the account; uuid.Nil means none.
+	UserID uuid.UUID
+	// SessionID is that of the browser, TokenID that of the program.
+	SessionID, TokenID uuid.UUID
+	// Name is the account's, or the token's without one.
+	Name string
+	// IsAdmin reports that it may do everything in all projects.
+	IsAdmin bool
+	// Projects are those that it is a member of; of an administrator all.
+	Projects []people.Membership
+}
+
+// IsKnown reports that somebody has signed in, or that nobody needs to.
+func (p Principal) IsKnown() bool { return p.IsAdmin || p.UserID != uuid.Nil || p.TokenID != uuid.Nil }
 
 type key struct{}
 
 // With returns a context with the request's info, in which templates are rendered.
 func With(ctx context.Context, info Info) context.Context {
-	return context.WithValue(text.WithLocale(ctx, info.Locale), key{}, info)
+	return context.WithValue(ui.WithRole(text.WithLocale(ctx, info.Locale), info.Role), key{}, info)
 }
 
 // From returns the info of a context that With made.
@@ -43,6 +72,8 @@ func From(ctx context.Context) Info {
 const (
 	LanguageCookie = "lang"
 	ThemeCookie    = "theme"
+	// ProjectCookie keeps the project that a browser is in.
+	ProjectCookie = "project"
 )
 
 // Themes are the themes that can be chosen.
@@ -119,4 +150,12 @@ func HasVariant(task db.Task, variant int) error {
 		return &db.NotFoundError{Kind: db.KindVariant}
 	}
 	return nil
+}
+
+// LocalPath returns a path of this site as it came from outside, or another if it could lead elsewhere.
+func LocalPath(text, otherwise string) string {
+	if !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\r\n\t") {
+		return otherwise
+	}
+	return text
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // anyFaults are the codes that every endpoint may answer.
-var anyFaults = []string{"FORBIDDEN", "METHOD_NOT_ALLOWED", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"}
+var anyFaults = []string{"UNAUTHENTICATED", "FORBIDDEN", "METHOD_NOT_ALLOWED", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"}
 
 // describeFaults adds the responses of an operation's errors: one a status, with its codes.
 func describeFaults(operation *huma.Operation, schemas huma.Registry, codes []string) {

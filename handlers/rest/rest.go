@@ -121,9 +121,12 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 	// Only now: huma reads the bodies that it knows of, and these are read as streams.
 	if e.Body != nil {
 		item := api.OpenAPI().Paths[operation.Path]
-		if e.Method == http.MethodPatch {
+		switch e.Method {
+		case http.MethodPatch:
 			item.Patch.RequestBody = e.Body
-		} else {
+		case http.MethodPut:
+			item.Put.RequestBody = e.Body
+		default:
 			item.Post.RequestBody = e.Body
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reports"
@@ -153,6 +154,7 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if errors.Is(err, archive.ErrInvalid) {
 		err = fault.New("ARCHIVE_INVALID").WithCause(err)
 	}
+	audit.Made(ctx, id.String(), "")
 	return id, err
 }
 

@@ -177,8 +177,11 @@ func choiceOf(c echo.Context, name string, choices []string, otherwise string) (
 	return otherwise, nil
 }
 
-// reviewer is the name that the browser's reader reviews under; empty until it was asked for.
+// reviewer is the name that the browser's reader reviews under: the account's; without accounts empty until it was asked for.
 func reviewer(c echo.Context) string {
+	if info := request.From(c.Request().Context()); info.HasAccounts {
+		return info.Who.Name
+	}
 	cookie, err := c.Cookie("reviewer")
 	if err != nil {
 		return ""

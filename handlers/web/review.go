@@ -138,7 +138,7 @@ func (p *Pages) signOff(c echo.Context) error {
 		return err
 	}
 	typed := results.SignOffForm{Reviewer: submitted.Values["reviewer"], Note: submitted.Values["note"]}
-	name, err := api.ReviewerName(typed.Reviewer)
+	name, err := api.ReviewerName(c.Request().Context(), typed.Reviewer)
 	note := ""
 	if err == nil {
 		note, err = api.Note(typed.Note)

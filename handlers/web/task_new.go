@@ -14,6 +14,7 @@ import (
 	"wending/db"
 	"wending/handlers/admission"
 	"wending/handlers/api"
+	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -235,8 +236,11 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 		return uuid.Nil, s.system
 	}
 	if !s.isDraft {
-		return p.Tasks.Create(ctx, pages.Actor(c), s.task)
+		id, err := p.Tasks.Create(ctx, pages.Actor(c), s.task)
+		audit.Made(ctx, id.String(), s.task.Name)
+		return id, err
 	}
+	audit.Note(ctx, func(e *audit.Entry) { e.Action, e.ObjectID, e.ObjectName = "task.change", s.source.ID.String(), s.task.Name })
 	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), s.source.ID, s.task)
 	if errors.Is(err, db.ErrConflict) {
 		err = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)
@@ -496,5 +500,6 @@ func (p *Pages) startDemo(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	audit.Made(c.Request().Context(), id.String(), pages.Locale(c).Text("tasks.demo.name"))
 	return pages.Done(c, paths.Task(id), "created")
 }

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -151,7 +151,7 @@ func (p *Pages) switchLanguage(c echo.Context) error {
 	return p.showForm(c, submitted, nil)
 }
 
-// saveSettings sets language or theme and returns to the page.
+// saveSettings sets language, theme or project and returns to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -162,9 +162,8 @@ func (p *Pages) saveSettings(c echo.Context) error {
 			pages.SetCookie(c, name, choice)
 		}
 	}
-	back := submitted.Values["back"]
-	if !strings.HasPrefix(back, "/") || strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n\t") {
-		back = paths.Tasks
+	if id, err := uuid.Parse(submitted.Values["project"]); err == nil {
+		pages.SetCookie(c, request.ProjectCookie, id.String())
 	}
-	return c.Redirect(http.StatusSeeOther, back)
+	return c.Redirect(http.StatusSeeOther, request.LocalPath(submitted.Values["back"], paths.Tasks))
 }

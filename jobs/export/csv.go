@@ -6,62 +6,74 @@ import (
 	"strings"
 )
 
-// CSV writes a report as UTF-8 with a byte order mark, commas and CRLF, so that Excel opens it as it is.
+// CSV writes a report as a Table.
 type CSV struct {
 	report Report
-	w      *bufio.Writer
+	table  *Table
 }
 
 // NewCSV writes the header row.
 func NewCSV(w io.Writer, report Report) (*CSV, error) {
-	c := &CSV{report: report, w: bufio.NewWriterSize(w, 32<<10)}
-	if _, err := c.w.WriteString("\uFEFF"); err != nil {
-		return nil, err
-	}
-	if err := c.row(report.columns()); err != nil {
-		return nil, err
-	}
-	return c, c.w.Flush() // the download begins at once
+	table, err := NewTable(w, report.columns())
+	return &CSV{report, table}, err
 }
 
 // Write adds an item.
-func (c *CSV) Write(item Item) error { return c.row(c.report.cells(item)) }
+func (c *CSV) Write(item Item) error { return c.table.Row(c.report.cells(item)) }
 
 // Close ends the report.
-func (c *CSV) Close() error { return c.w.Flush() }
+func (c *CSV) Close() error { return c.table.Close() }
 
-// row writes cells. encoding/csv is not used: it changes line ends inside cells.
-func (c *CSV) row(cells []string) error {
+// Table writes CSV as UTF-8 with a byte order mark, commas and CRLF, so that Excel opens it as it is. No cell runs as a formula.
+type Table struct{ w *bufio.Writer }
+
+// NewTable writes the header row.
+func NewTable(w io.Writer, columns []string) (*Table, error) {
+	t := &Table{bufio.NewWriterSize(w, 32<<10)}
+	if _, err := t.w.WriteString("\uFEFF"); err != nil {
+		return nil, err
+	}
+	if err := t.Row(columns); err != nil {
+		return nil, err
+	}
+	return t, t.w.Flush() // the download begins at once
+}
+
+// Close ends the table.
+func (t *Table) Close() error { return t.w.Flush() }
+
+// Row writes cells. encoding/csv is not used: it changes line ends inside cells.
+func (t *Table) Row(cells []string) error {
 	for n, cell := range cells {
 		if n > 0 {
-			_ = c.w.WriteByte(',') // a failed write stays with the writer and returns below
+			_ = t.w.WriteByte(',') // a failed write stays with the writer and returns below
 		}
-		c.cell(cell)
+		t.cell(cell)
 	}
-	_, err := c.w.WriteString("\r\n")
+	_, err := t.w.WriteString("\r\n")
 	return err
 }
 
-func (c *CSV) cell(cell string) {
+func (t *Table) cell(cell string) {
 	guarded := startsFormula(cell)
 	if !guarded && !strings.ContainsAny(cell, ",\"\r\n") && !strings.HasPrefix(cell, " ") && !strings.HasSuffix(cell, " ") {
-		_, _ = c.w.WriteString(cell)
+		_, _ = t.w.WriteString(cell)
 		return
 	}
-	_ = c.w.WriteByte('"')
+	_ = t.w.WriteByte('"')
 	if guarded {
-		_ = c.w.WriteByte('\'')
+		_ = t.w.WriteByte('\'')
 	}
 	for {
 		before, after, found := strings.Cut(cell, `"`)
-		_, _ = c.w.WriteString(before)
+		_, _ = t.w.WriteString(before)
 		if !found {
 			break
 		}
-		_, _ = c.w.WriteString(`""`)
+		_, _ = t.w.WriteString(`""`)
 		cell = after
 	}
-	_ = c.w.WriteByte('"')
+	_ = t.w.WriteByte('"')
 }
 
 // startsFormula reports whether a spreadsheet might run the cell. Such a cell gets one ' in front; a cell

@@ -13,6 +13,7 @@ import (
 
 	"wending/db"
 	"wending/db/library"
+	"wending/db/quota"
 	"wending/db/report"
 	"wending/db/schedule"
 	"wending/jobs/beijing"
@@ -104,6 +105,15 @@ func (s *Scheduler) copy(ctx context.Context, due library.Schedule) (schedule.Co
 	task, err := s.Tasks.CopyRows(ctx, db.Actor{Via: Via}, source, CopyName(due), channels)
 	if errors.Is(err, secret.ErrKey) {
 		return schedule.Copy{Reason: schedule.ReasonSecret}, nil
+	}
+	if err != nil {
+		return schedule.Copy{}, err
+	}
+	task.Task.ProjectID = source.ProjectID
+	exceeded := (*quota.ExceededError)(nil)
+	err = quota.New(s.Store).Admits(ctx, source.ProjectID, func() (int, error) { return source.TotalRuns(), nil })
+	if errors.As(err, &exceeded) {
+		return schedule.Copy{Reason: schedule.ReasonQuota}, nil
 	}
 	return schedule.Copy{Task: task}, err
 }

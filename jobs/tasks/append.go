@@ -8,6 +8,7 @@ import (
 
 	"wending/db"
 	"wending/db/addition"
+	"wending/db/quota"
 	"wending/jobs/dataset"
 )
 
@@ -26,6 +27,10 @@ func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *da
 	}
 	limits := addition.Limits{Items: dataset.MaxRows, Bytes: dataset.MaxBytes}
 	appended, err := s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
+		err := quota.New(s.Store).Admits(ctx, task.ProjectID, func() (int, error) { return len(set.Rows) * task.RunsOfItem(), nil })
+		if err != nil {
+			return uuid.Nil, err
+		}
 		return addition.New(s.Store).Append(ctx, task.ID, itemsOf(set), limits, launch)
 	}, "questions appended", "items", len(set.Rows))
 	var known *addition.KnownError

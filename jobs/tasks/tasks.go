@@ -26,6 +26,8 @@ import (
 	"wending/db/addition"
 	"wending/db/history"
 	"wending/db/outbox"
+	"wending/db/project"
+	"wending/db/quota"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/guard"
@@ -214,6 +216,9 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 	if err != nil {
 		return uuid.Nil, err
 	}
+	if err := s.admits(ctx, project.Of(ctx), record); err != nil {
+		return uuid.Nil, err
+	}
 	id := record.Task.ID
 	if err := s.Files.Put(ctx, pending(datasetKey(id, n.Dataset.Extension)), bytes.NewReader(n.File.Content), int64(len(n.File.Content))); err != nil {
 		return uuid.Nil, err
@@ -243,6 +248,9 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 	if err != nil {
 		return err
 	}
+	if err := s.admits(ctx, project.Of(ctx), record); err != nil {
+		return err
+	}
 	// The file is stored just before the commit, while nobody can start the draft. A draft whose file is newer than
 	// its questions, because the commit failed, can be edited again; in the reverse case the file would be lost.
 	launchID, err := s.Store.ReplaceDraft(ctx, record, func() error {
@@ -254,6 +262,16 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 	s.Log.InfoContext(ctx, "draft replaced", "task_id", id, "items", len(record.Items), "is_draft", n.IsDraft)
 	s.Wake(ctx, id, launchID)
 	return nil
+}
+
+// admits returns a *quota.ExceededError unless the quotas of a project let it have a task, and start it.
+func (s *Service) admits(ctx context.Context, projectID uuid.UUID, n db.NewTask) error {
+	return quota.New(s.Store).Admits(ctx, projectID, func() (int, error) {
+		if n.Launch == nil {
+			return 0, nil
+		}
+		return len(n.Items) * n.Task.RunsPerItem * len(n.Task.Variants), nil
+	})
 }
 
 // record is the task as the store takes it.
@@ -371,12 +389,29 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 // Extend raises the runs of each question of a task that has ended; only the missing ones are asked.
 func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPerItem int) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
+		err := quota.New(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
+			return task.TotalItems * task.TotalVariants * max(0, runsPerItem-task.RunsPerItem), nil
+		})
+		if err != nil {
+			return uuid.Nil, err
+		}
 		return s.Store.ExtendTask(ctx, task.ID, runsPerItem, launch)
 	}, "extension requested", "runs_per_item", runsPerItem)
 }
 
 func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Scope) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
+		err := quota.New(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
+			statistics, err := s.Store.TaskStatistics(ctx, task)
+			calls := task.RunsLeft(kind, statistics)
+			if scope.QuestionID != "" {
+				calls = min(calls, task.RunsOfItem())
+			}
+			return calls, err
+		})
+		if err != nil {
+			return uuid.Nil, err
+		}
 		return s.Store.RequestLaunch(ctx, task.ID, kind, scope, launch)
 	}, "launch requested", "kind", kind)
 }

@@ -429,7 +429,7 @@ func deliveries(form Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if form.Entry.ArchivedAt == nil {
+		if form.Entry.ArchivedAt == nil && mayChange(ctx, Channels) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<form action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -42,6 +42,23 @@ const (
 	Library        = "/library"
 	LibraryPreview = "/library/prompts/preview"
 	LibraryDetect  = "/library/agents/detect"
+	// Login is where people sign in, Logout where they sign out, Setup where the first administrator is made.
+	Login  = "/login"
+	Logout = "/logout"
+	Setup  = "/setup"
+	// Passkey and PasskeyDone are the two halves of signing in with a passkey.
+	Passkey     = "/login/passkey"
+	PasskeyDone = "/login/passkey/done"
+	// OpenID leads to the OpenID Connect provider, OpenIDDone back.
+	OpenID     = "/login/oidc"
+	OpenIDDone = "/login/oidc/callback"
+	// Account is one's own account.
+	Account  = "/account"
+	Users    = "/admin/users"
+	Audit    = "/admin/audit"
+	Projects = "/projects"
+	// Shared is where links to reports lead.
+	Shared = "/shared"
 	// ScheduleTimes says when a cron expression comes.
 	ScheduleTimes = "/library/schedules/times"
 )
@@ -221,3 +238,15 @@ func APIUnitEvents(id uuid.UUID, unit int64) string {
 func APIRunEvents(id uuid.UUID, run int64) string {
 	return APITasks + "/" + id.String() + "/runs/" + strconv.FormatInt(run, 10) + "/events"
 }
+
+// LoginFor leads to the sign-in, and afterwards to a path of this site.
+func LoginFor(back string) string { return WithQuery(Login, url.Values{"next": {back}}) }
+
+// User is an account as administrators see it.
+func User(id uuid.UUID) string { return Users + "/" + id.String() }
+
+// Project is a project's page.
+func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
+
+// Shares are the links to a task's report.
+func Shares(id uuid.UUID) string { return Task(id) + "/shares" }

@@ -14,9 +14,12 @@ import (
 
 	"wending/db"
 	"wending/db/outbox"
+	"wending/db/people"
+	"wending/db/quota"
 	"wending/db/review"
 	"wending/db/schedule"
 	"wending/db/spending"
+	"wending/handlers/access"
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -238,7 +241,19 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("done.", action)
 	}
 	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored",
-		"tested", "untested", "again", "imported")
+		"tested", "untested", "again", "imported", "ended", "revoked")
+	for _, role := range people.Roles {
+		add("role.", string(role), "about."+string(role))
+	}
+	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
+	add("error.range.password.", "short", "long", "common", "different", "wrong")
+	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls)
+	add("action.", "sign-in", "sign-in.refused", "sign-out")
+	for _, action := range append(access.Actions(), "share.open") {
+		object, verb, _ := strings.Cut(action, ".")
+		add("thing.", object)
+		add("verb.", verb)
+	}
 	add("launch.by.", "api", "page", "schedule")
 	for _, kind := range notify.Kinds {
 		add("channel.kind.", string(kind))

@@ -77,6 +77,34 @@
     });
   }
 
+  // What was typed into a form that was sent when nobody was signed in any more is there again after the sign-in.
+  const typedKey = "wending-typed";
+  const signInKey = "wending-sign-in";
+  const typed = JSON.parse(sessionStorage.getItem(typedKey) || "null");
+  if (location.pathname === "/login") {
+    sessionStorage.setItem(signInKey, "1");
+  } else {
+    const form = typed && typed.path === location.pathname && sessionStorage.getItem(signInKey)
+      && [...document.querySelectorAll("main form")].find((one) => one.getAttribute("action") === typed.action);
+    if (form) {
+      for (const field of form.elements) {
+        const values = typed.fields.filter(([name]) => name === field.name).map(([, value]) => value);
+        if (!field.name || field.type === "hidden" || field.type === "file" || field.type === "password") continue;
+        if (field.type === "checkbox" || field.type === "radio") field.checked = values.includes(field.value);
+        else if (values.length > 0) field.value = values[0];
+      }
+      for (let part = form.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+    }
+    sessionStorage.removeItem(typedKey);
+    sessionStorage.removeItem(signInKey);
+  }
+  document.addEventListener("submit", (event) => {
+    if (!body.dataset.account || event.target.method !== "post" || event.defaultPrevented) return;
+    const secret = new Set([...event.target.querySelectorAll("[type=password]")].map((field) => field.name));
+    const fields = [...new FormData(event.target)].filter(([name, value]) => typeof value === "string" && !secret.has(name));
+    sessionStorage.setItem(typedKey, JSON.stringify({ path: location.pathname, action: event.target.getAttribute("action"), fields }));
+  });
+
   // Parts that show the present replace themselves at every tick; there is none while the page is hidden, or while
   // there is no such part.
   setInterval(() => {
@@ -107,6 +135,7 @@
 
   // Small things that markup asks for.
   document.addEventListener("click", (event) => {
+    document.querySelectorAll("details[data-closes][open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
     const closer = event.target.closest("[data-close-details]");
     if (closer) {
       const details = closer.closest("details");

@@ -7,8 +7,9 @@
   function stored(key) { try { return localStorage.getItem(key) || ""; } catch { return ""; } }
   function store(key, text) { try { if (text) localStorage.setItem(key, text); else localStorage.removeItem(key); } catch { /* a browser that keeps nothing */ } }
 
-  // The reviewer's name is asked for once. It is a cookie, so that pages can tell whose turn a question is.
+  // The reviewer is who is signed in; without accounts the name is asked for once. It is a cookie, so that pages can tell whose turn a question is.
   function reviewer() {
+    if (document.body.dataset.account) return document.body.dataset.account;
     const found = document.cookie.split("; ").find((cookie) => cookie.startsWith("reviewer="));
     return found ? decodeURIComponent(found.slice("reviewer=".length)) : "";
   }

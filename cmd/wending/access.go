@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"wending/db/people"
+	"wending/handlers"
+	"wending/handlers/signin"
+)
+
+// access is how people sign in.
+func (s *Settings) access() (access handlers.Access, err error) {
+	access.AuditDays = s.AuditDays
+	if access.Trusted, err = s.proxies(); err != nil {
+		return access, err
+	}
+	if access.PublicURL, err = s.publicURL(); err != nil || s.Auth == "off" {
+		return access, err
+	}
+	access.HasAccounts = true
+	if access.Passkeys, err = signin.NewPasskeys(s.site()); err != nil {
+		return access, fmt.Errorf("PUBLIC_URL: %w", err)
+	}
+	if s.Auth == "local" {
+		return access, nil
+	}
+	issuer, err := url.Parse(s.OIDCIssuer)
+	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || s.OIDCClient == "" {
+		return access, errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
+	}
+	if issuer.Scheme == "http" && !listensOnLoopback(issuer.Host+portOf(issuer)) {
+		return access, fmt.Errorf("OIDC_ISSUER is %s, but must be https: whoever is between could sign in as anybody", s.OIDCIssuer)
+	}
+	grants, err := signin.ParseGrants(s.OIDCGroups)
+	if err != nil {
+		return access, fmt.Errorf("OIDC_GROUP_ROLES: %w", err)
+	}
+	if len(grants) == 0 {
+		return access, errors.New("AUTH=oidc needs OIDC_GROUP_ROLES, such as testers=editor,managers=viewer,operators=admin: otherwise nobody could get in")
+	}
+	access.OpenID = &signin.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret, Site: s.site(), Grants: grants}
+	return access, nil
+}
+
+// portOf makes an address of a URL's host that has no port.
+func portOf(u *url.URL) string {
+	if u.Port() != "" {
+		return ""
+	}
+	return ":80"
+}
+
+// site is where people find this site: PUBLIC_URL, and on one's own machine where it listens.
+func (s *Settings) site() string {
+	if s.PublicURL != "" {
+		return strings.TrimRight(s.PublicURL, "/")
+	}
+	return "http://" + strings.Replace(s.ListenAddr, "127.0.0.1:", "localhost:", 1)
+}
+
+// proxies are those of TRUSTED_PROXIES.
+func (s *Settings) proxies() (trusted []netip.Prefix, err error) {
+	for _, text := range strings.FieldsFunc(s.Proxies, func(r rune) bool { return r == ',' || r == ' ' }) {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, isNone := netip.ParseAddr(text)
+			if isNone != nil {
+				return nil, fmt.Errorf("TRUSTED_PROXIES has %q, which is neither an address nor a network such as 10.0.0.0/8", text)
+			}
+			prefix = netip.PrefixFrom(address, address.BitLen())
+		}
+		trusted = append(trusted, prefix.Masked())
+	}
+	return trusted, nil
+}
+
+// checkExposure says why the pages may not be served where they are to be: beyond this machine, passwords and cookies need HTTPS, and
+// without accounts everybody who reaches them could use them.
+func (s *Settings) checkExposure() error {
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		return errors.New("TLS_CERT_FILE and TLS_KEY_FILE belong together")
+	}
+	if listensOnLoopback(s.ListenAddr) {
+		return nil
+	}
+	if s.Auth == "off" {
+		if !s.WithoutLogin || len(s.hosts()) == 0 {
+			return fmt.Errorf("LISTEN_ADDR is %s, but nobody signs in: set AUTH=local (or oidc), or, to let everybody who reaches it use it, "+
+				"ALLOW_WITHOUT_LOGIN=1 and ALLOWED_HOSTS to the site's names", s.ListenAddr)
+		}
+		return nil
+	}
+	if !strings.HasPrefix(s.PublicURL, "https://") || s.TLSCert == "" && s.Proxies == "" {
+		return fmt.Errorf("LISTEN_ADDR is %s and AUTH is %s: beyond this machine signing in needs HTTPS. Set PUBLIC_URL to the site's https:// address, and "+
+			"TRUSTED_PROXIES to the proxy in front that speaks it, or TLS_CERT_FILE and TLS_KEY_FILE", s.ListenAddr, s.Auth)
+	}
+	return nil
+}
+
+// names are the names that the site is known by.
+func (s *Settings) names() []string {
+	names := s.hosts()
+	if u, err := url.Parse(s.PublicURL); err == nil && u.Hostname() != "" && s.Auth != "off" {
+		names = append(names, strings.ToLower(u.Hostname()))
+	}
+	return names
+}
+
+// offerSetup prints where the first administrator's account is made, while there is none.
+func (p *program) offerSetup(ctx context.Context, stdout io.Writer) error {
+	if p.settings.Auth != "local" {
+		return nil
+	}
+	address := p.settings.PublicURL
+	if address == "" {
+		address = p.address()
+	}
+	link, err := signin.SetupLink(ctx, people.New(p.store), strings.TrimRight(address, "/"))
+	if err != nil || link == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "wending: make the first administrator within a day: %s\n", link)
+	return err
+}

@@ -1,0 +1,235 @@
+// Package audit stores who did what: entries that are only ever added, each with a hash that covers the one before it.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Entry is a row of audit_entries.
+type Entry struct {
+	Seq int64     `db:"seq" json:"seq"`
+	At  time.Time `db:"at" json:"at"`
+	// Actor is the name of the account or token, or what was typed as one; the address without accounts. ActorID is the account's.
+	Actor   string `db:"actor" json:"actor"`
+	ActorID string `db:"actor_id" json:"actor_id"`
+	TokenID string `db:"token_id" json:"token_id"`
+	Address string `db:"address" json:"address"`
+	// Via is page, api or command.
+	Via string `db:"via" json:"via"`
+	// Action is what was done: task.delete, sign-in.
+	Action string `db:"action" json:"action"`
+	// Object is what kind of thing it was done to.
+	Object      string `db:"object" json:"object"`
+	ObjectID    string `db:"object_id" json:"object_id"`
+	ObjectName  string `db:"object_name" json:"object_name"`
+	ProjectID   string `db:"project_id" json:"project_id"`
+	ProjectName string `db:"project_name" json:"project_name"`
+	// Status is the answer's HTTP status.
+	Status int `db:"status" json:"status"`
+	// Before and After are settings as JSON, without secrets; empty where none changed.
+	Before    string `db:"before" json:"before"`
+	After     string `db:"after" json:"after"`
+	RequestID string `db:"request_id" json:"request_id"`
+	Hash      []byte `db:"hash" json:"-"`
+}
+
+// hashAfter is the entry's hash: SHA-256 of the hash before it and the entry as JSON.
+func (e Entry) hashAfter(before []byte) ([]byte, error) {
+	e.At = e.At.UTC()
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append(bytes.Clone(before), text...))
+	return sum[:], nil
+}
+
+// Log reads and writes the entries.
+type Log struct{ db *pg.Pool }
+
+// New returns the log of a store.
+func New(store *db.Store) Log { return Log{store.Pool()} }
+
+// end is where the chain ends.
+type end struct {
+	FirstSeq  int64     `db:"first_seq"`
+	FirstHash []byte    `db:"first_hash"`
+	LastSeq   int64     `db:"last_seq"`
+	LastHash  []byte    `db:"last_hash"`
+	Now       time.Time `db:"now"`
+}
+
+// Add adds an entry, with its number, time and hash.
+func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
+	const insert = `
+		INSERT INTO audit_entries (seq, at, actor, actor_id, token_id, address, via, action, object, object_id, object_name, project_id, project_name,
+			status, before, after, request_id, hash)
+		VALUES (:seq, :at, :actor, :actor_id, :token_id, :address, :via, :action, :object, :object_id, :object_name, :project_id, :project_name,
+			:status, :before, :after, :request_id, :hash)`
+	err := l.db.InTx(ctx, "add to the audit", func(tx *sqlx.Tx) (err error) {
+		var chain end
+		if err := tx.GetContext(ctx, &chain, `SELECT first_seq, first_hash, last_seq, last_hash, clock_timestamp() AS now FROM audit_chain FOR UPDATE`); err != nil {
+			return pg.Classify("lock the audit", err)
+		}
+		entry.Seq, entry.At = chain.LastSeq+1, chain.Now.UTC().Truncate(time.Microsecond)
+		if entry.Hash, err = entry.hashAfter(chain.LastHash); err != nil {
+			return err
+		}
+		if _, err := tx.NamedExecContext(ctx, insert, entry); err != nil {
+			return pg.Classify("add to the audit", err)
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE audit_chain SET last_seq = $1, last_hash = $2`, entry.Seq, entry.Hash)
+		return pg.Classify("add to the audit", err)
+	})
+	return entry, err
+}
+
+// Filter narrows a list; its zero value takes everything.
+type Filter struct {
+	// Actor is a name, without regard to case; Action may be the beginning of one, as task; Object is an id, a kind or a part of a
+	// name.
+	Actor, Action, Object string
+	// From is the first moment, To the moment after the last; nil means any.
+	From, To *time.Time
+}
+
+func (f Filter) where() (condition string, arguments map[string]any) {
+	condition = "true"
+	arguments = map[string]any{"actor": f.Actor, "action": f.Action, "actions": f.Action + ".", "object": f.Object, "name": pg.Containing(f.Object), "from": f.From, "to": f.To}
+	for _, part := range []struct {
+		isAsked   bool
+		condition string
+	}{
+		{f.Actor != "", `lower(actor) = lower(:actor)`},
+		{f.Action != "", `(action = :action OR starts_with(action, :actions))`},
+		{f.Object != "", `(object_id = :object OR object = :object OR object_name ILIKE :name)`},
+		{f.From != nil, `at >= :from`},
+		{f.To != nil, `at < :to`},
+	} {
+		if part.isAsked {
+			condition += " AND " + part.condition
+		}
+	}
+	return condition, arguments
+}
+
+// List returns a page of the entries that match, the newest first, and how many match.
+func (l Log) List(ctx context.Context, filter Filter, page db.Page) (entries []Entry, total int, err error) {
+	where, arguments := filter.where()
+	if err := pg.GetNamed(ctx, l.db, &total, `SELECT count(*) FROM audit_entries WHERE `+where, arguments); err != nil {
+		return nil, 0, pg.Classify("count the audit", err)
+	}
+	arguments["size"], arguments["offset"] = page.Size, page.Offset()
+	err = pg.SelectNamed(ctx, l.db, &entries, `SELECT * FROM audit_entries WHERE `+where+` ORDER BY seq DESC LIMIT :size OFFSET :offset`, arguments)
+	return entries, total, pg.Classify("list the audit", err)
+}
+
+// batch is how many entries are read at once.
+const batch = 1000
+
+// Each calls yield with every entry that matches, the oldest first.
+func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) error {
+	where, arguments := filter.where()
+	for after := int64(0); ; {
+		var entries []Entry
+		arguments["after"], arguments["size"] = after, batch
+		err := pg.SelectNamed(ctx, l.db, &entries, `SELECT * FROM audit_entries WHERE seq > :after AND `+where+` ORDER BY seq LIMIT :size`, arguments)
+		if err != nil {
+			return pg.Classify("read the audit", err)
+		}
+		for _, entry := range entries {
+			if err := yield(entry); err != nil {
+				return err
+			}
+			after = entry.Seq
+		}
+		if len(entries) < batch {
+			return nil
+		}
+	}
+}
+
+// BrokenError says where entries were changed or removed.
+type BrokenError struct{ Seq int64 }
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("the audit is not as it was written, from entry %d on", e.Seq)
+}
+
+// Verify reads all entries and returns how many there are, or a BrokenError where one was changed or removed.
+func (l Log) Verify(ctx context.Context) (entries int, err error) {
+	var chain end
+	if err := l.db.GetContext(ctx, &chain, `SELECT first_seq, first_hash, last_seq, last_hash, now() AS now FROM audit_chain`); err != nil {
+		return 0, pg.Classify("read the audit's ends", err)
+	}
+	seq, hash := chain.FirstSeq, chain.FirstHash
+	err = l.Each(ctx, Filter{}, func(entry Entry) error {
+		if entry.Seq > chain.LastSeq { // added meanwhile
+			return nil
+		}
+		want, err := entry.hashAfter(hash)
+		if err != nil {
+			return err
+		}
+		if entry.Seq != seq+1 || !bytes.Equal(entry.Hash, want) {
+			return &BrokenError{seq + 1}
+		}
+		seq, hash, entries = entry.Seq, entry.Hash, entries+1
+		return nil
+	})
+	if err == nil && (seq != chain.LastSeq || !bytes.Equal(hash, chain.LastHash)) {
+		err = &BrokenError{seq + 1}
+	}
+	return entries, err
+}
+
+// Prune removes entries that are older, and returns how many those were. The chain then begins after them.
+func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err error) {
+	const old = `
+		SELECT seq, hash FROM audit_entries
+		WHERE seq < (SELECT min(seq) FROM audit_entries WHERE at >= now() - $1 * interval '1 second')
+		ORDER BY seq DESC LIMIT 1`
+	err = l.db.InTx(ctx, "remove old audit entries", func(tx *sqlx.Tx) error {
+		var last Entry
+		err := tx.GetContext(ctx, &last, old, keep.Seconds())
+		if pg.IsNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return pg.Classify("look for old audit entries", err)
+		}
+		if _, err := tx.ExecContext(ctx, `SET LOCAL wending.removes_old_audit = 'on'`); err != nil {
+			return pg.Classify("remove old audit entries", err)
+		}
+		result, err := tx.ExecContext(ctx, `DELETE FROM audit_entries WHERE seq <= $1`, last.Seq)
+		if removed, err = pg.Affected("remove old audit entries", result, err); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE audit_chain SET first_seq = $1, first_hash = $2`, last.Seq, last.Hash)
+		return pg.Classify("remove old audit entries", err)
+	})
+	return removed, err
+}
+
+// Actions are the actions that there are entries of, in alphabetical order.
+func (l Log) Actions(ctx context.Context) (actions []string, err error) {
+	err = l.db.SelectContext(ctx, &actions, `SELECT DISTINCT action FROM audit_entries ORDER BY action`)
+	return actions, pg.Classify("list the actions", err)
+}
+
+// ObjectOf is the kind of thing that an action is done to.
+func ObjectOf(action string) string {
+	object, _, _ := strings.Cut(action, ".")
+	return object
+}

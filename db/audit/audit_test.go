@@ -1,0 +1,101 @@
+package audit_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/audit"
+	"wending/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// Entries that many add at once are one chain; whatever is changed or removed is seen, wherever it is, and what is old goes unseen
+// only by the one way that is meant for it.
+func TestTheChainShowsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	store, tables := dbtest.Open(t)
+	log := audit.New(store)
+	var all sync.WaitGroup
+	for n := range 40 {
+		all.Go(func() {
+			_, err := log.Add(t.Context(), audit.Entry{Actor: fmt.Sprint("李雷", n%4), Action: "task.delete", Object: "task", ObjectName: "法规", After: `{"a": 1}`, Status: 204})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	count, err := log.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 40, count)
+	for _, forbidden := range []string{`UPDATE audit_entries SET actor = 'x'`, `DELETE FROM audit_entries WHERE seq = 7`, `TRUNCATE audit_entries`} {
+		_, err := tables.Exec(forbidden)
+		require.ErrorContains(t, err, "only ever added")
+	}
+	_, err = tables.Exec(`UPDATE audit_entries SET at = at`)
+	require.Error(t, err)
+
+	// Whoever owns the database can switch the guard off, and is seen.
+	tamper := func(statement string, at int64) {
+		t.Helper()
+		tx, err := tables.Beginx()
+		require.NoError(t, err)
+		_, err = tx.Exec(`SET LOCAL session_replication_role = replica`)
+		require.NoError(t, err)
+		tx.MustExec(`CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT * FROM audit_entries`)
+		tx.MustExec(statement)
+		require.NoError(t, tx.Commit())
+		_, err = log.Verify(t.Context())
+		broken := (*audit.BrokenError)(nil)
+		require.ErrorAs(t, err, &broken)
+		require.Equal(t, at, broken.Seq)
+	}
+	tables.MustExec(`CREATE TABLE spare AS SELECT * FROM audit_entries`)
+	restore := func() {
+		tx, err := tables.Beginx()
+		require.NoError(t, err)
+		tx.MustExec(`SET LOCAL session_replication_role = replica`)
+		tx.MustExec(`DELETE FROM audit_entries`)
+		tx.MustExec(`INSERT INTO audit_entries SELECT * FROM spare`)
+		require.NoError(t, tx.Commit())
+		_, err = log.Verify(t.Context())
+		require.NoError(t, err)
+	}
+	for statement, at := range map[string]int64{
+		`DELETE FROM audit_entries WHERE seq = 7`:                         7,
+		`DELETE FROM audit_entries WHERE seq = 1`:                         1,
+		`DELETE FROM audit_entries WHERE seq = 40`:                        40,
+		`DELETE FROM audit_entries`:                                       1,
+		`UPDATE audit_entries SET actor = 'nobody' WHERE seq = 12`:        12,
+		`UPDATE audit_entries SET at = at - interval '1 h' WHERE seq = 3`: 3,
+	} {
+		tamper(statement, at)
+		restore()
+	}
+
+	found, total, err := log.List(t.Context(), audit.Filter{Actor: "李雷1", Action: "task", Object: "法"}, db.Page{Number: 1, Size: 3})
+	require.NoError(t, err)
+	require.Equal(t, 10, total)
+	require.Len(t, found, 3)
+	require.Greater(t, found[0].Seq, found[1].Seq, "the newest first")
+	_, total, err = log.List(t.Context(), audit.Filter{Action: "tas"}, db.Page{Number: 1, Size: 3})
+	require.NoError(t, err)
+	require.Zero(t, total)
+
+	middle := found[1].At
+	removed, err := log.Prune(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Zero(t, removed, "nothing is old")
+	removed, err = log.Prune(t.Context(), time.Since(middle))
+	require.NoError(t, err)
+	require.Positive(t, removed)
+	count, err = log.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 40-removed, count)
+}

@@ -1,0 +1,175 @@
+// Package people stores who may use the installation: accounts and their sessions, projects and their members, tokens of
+// programs, passkeys and links to shared reports. Secrets that prove who somebody is are stored as hashes.
+package people
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// What errors call objects that do not exist.
+const (
+	KindUser    db.Kind = "user"
+	KindProject db.Kind = "project"
+	KindToken   db.Kind = "token"
+	KindSession db.Kind = "session"
+	KindPasskey db.Kind = "passkey"
+	KindShare   db.Kind = "share"
+)
+
+// Role is what a member of a project may do; each role may do what those before it may.
+type Role string
+
+// The roles, from the least to the most.
+const (
+	Viewer   Role = "viewer"
+	Reviewer Role = "reviewer"
+	Editor   Role = "editor"
+	Admin    Role = "admin"
+)
+
+// Roles are all roles, from the least to the most.
+var Roles = []Role{Viewer, Reviewer, Editor, Admin}
+
+// rank is a role's place among the roles, from 1; 0 for what is none.
+func (r Role) rank() int {
+	for n, role := range Roles {
+		if role == r {
+			return n + 1
+		}
+	}
+	return 0
+}
+
+// IsKnown reports whether it is a role.
+func (r Role) IsKnown() bool { return r.rank() > 0 }
+
+// Allows reports whether a role may do what another may.
+func (r Role) Allows(need Role) bool { return r.IsKnown() && need.IsKnown() && r.rank() >= need.rank() }
+
+// Least is the lesser of two roles.
+func Least(a, b Role) Role {
+	if a.rank() < b.rank() {
+		return a
+	}
+	return b
+}
+
+// People reads and writes the tables of people.
+type People struct{ db *pg.Pool }
+
+// New returns the people of a store.
+func New(store *db.Store) People { return People{store.Pool()} }
+
+// changesChannel carries a notification when somebody's rights change: an account, a membership, a session, a token, a link.
+const changesChannel = "wending_access"
+
+// ListenForChanges calls changed when somebody's rights change, in any process, until ctx ends; also when listening has begun and
+// after every reconnect, because changes may have been missed. url must lead to the server itself and not to a pooler.
+func ListenForChanges(ctx context.Context, url string, changed func()) error {
+	return pg.Listen(ctx, url, changesChannel, func(string) { changed() })
+}
+
+// change runs work in a transaction and announces that rights have changed.
+func (p People) change(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
+	return p.db.InTx(ctx, doing, func(tx *sqlx.Tx) error {
+		if err := work(tx); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, '')`, changesChannel)
+		return pg.Classify("announce a change of rights", err)
+	})
+}
+
+// changeRow is change for one statement that must meet a row of a kind.
+func (p People) changeRow(ctx context.Context, kind db.Kind, doing, statement string, arguments ...any) error {
+	return p.change(ctx, doing, func(tx *sqlx.Tx) error {
+		result, err := tx.ExecContext(ctx, statement, arguments...)
+		changed, err := pg.Affected(doing, result, err)
+		if err == nil && changed == 0 {
+			return &db.NotFoundError{Kind: kind}
+		}
+		return err
+	})
+}
+
+// NewSecret returns a secret of 130 random bits, of letters and digits.
+func NewSecret() string { return rand.Text() }
+
+// hashOf is what is stored of a secret that somebody shows. It needs no salt: the secret is random.
+func hashOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// PutChallenge keeps what a request began, for as long as it may take to end, and returns the secret that ends it.
+func (p People) PutChallenge(ctx context.Context, kind string, detail []byte, lasts time.Duration) (secret string, err error) {
+	const put = `
+		WITH old AS (DELETE FROM challenges WHERE expires_at < now())
+		INSERT INTO challenges (hash, kind, detail, expires_at) VALUES ($1, $2, $3, now() + $4 * interval '1 second')`
+	secret = NewSecret()
+	_, err = p.db.ExecContext(ctx, put, hashOf(secret), kind, detail, lasts.Seconds())
+	return secret, pg.Classify("keep what has begun", err)
+}
+
+// TakeChallenge ends what a request began, once. It returns db.ErrNotFound if there is nothing, or no longer.
+func (p People) TakeChallenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
+	const take = `DELETE FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now() RETURNING detail`
+	err = p.db.GetContext(ctx, &detail, take, hashOf(secret), kind)
+	return detail, pg.Classify("end what has begun", err)
+}
+
+// Challenge is TakeChallenge without ending it.
+func (p People) Challenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
+	const read = `SELECT detail FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now()`
+	err = p.db.GetContext(ctx, &detail, read, hashOf(secret), kind)
+	return detail, pg.Classify("read what has begun", err)
+}
+
+// failuresKept is how long failed sign-ins count.
+const failuresKept = 15 * time.Minute
+
+// NoteFailure counts a failed sign-in under each of the keys.
+func (p People) NoteFailure(ctx context.Context, keys ...string) error {
+	const note = `
+		WITH old AS (DELETE FROM failed_sign_ins WHERE last_at < now() - $2 * interval '1 second' AND key <> $1)
+		INSERT INTO failed_sign_ins AS f (key, failures) VALUES ($1, 1)
+		ON CONFLICT (key) DO UPDATE
+		SET failures = CASE WHEN f.last_at < now() - $2 * interval '1 second' THEN 1 ELSE f.failures + 1 END, last_at = now()`
+	for _, key := range keys {
+		if _, err := p.db.ExecContext(ctx, note, hashOf(key), failuresKept.Seconds()); err != nil {
+			return pg.Classify("note a failed sign-in", err)
+		}
+	}
+	return nil
+}
+
+// Failures returns how many failed sign-ins count under a key, and how long the last of them still does.
+func (p People) Failures(ctx context.Context, key string) (failures int, wait time.Duration, err error) {
+	const read = `
+		SELECT failures, extract(epoch FROM last_at + $2 * interval '1 second' - now())::float8 AS seconds
+		FROM failed_sign_ins
+		WHERE key = $1 AND last_at >= now() - $2 * interval '1 second'`
+	var found struct {
+		Failures int
+		Seconds  float64
+	}
+	err = p.db.GetContext(ctx, &found, read, hashOf(key), failuresKept.Seconds())
+	if pg.IsNoRows(err) {
+		return 0, 0, nil
+	}
+	return found.Failures, time.Duration(found.Seconds * float64(time.Second)), pg.Classify("read failed sign-ins", err)
+}
+
+// ForgetFailures lets the failed sign-ins under a key no longer count.
+func (p People) ForgetFailures(ctx context.Context, key string) error {
+	_, err := p.db.ExecContext(ctx, `DELETE FROM failed_sign_ins WHERE key = $1`, hashOf(key))
+	return pg.Classify("forget failed sign-ins", err)
+}

@@ -1,0 +1,120 @@
+package people
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// How long a session lasts: unused, and at all.
+const (
+	IdleLimit    = 12 * time.Hour
+	SessionLimit = 7 * 24 * time.Hour
+)
+
+// Session is a signed-in browser.
+type Session struct {
+	ID     uuid.UUID `db:"id"`
+	UserID uuid.UUID `db:"user_id"`
+	// Method is how it was signed in: password, passkey, password+passkey, oidc or setup.
+	Method    string    `db:"method"`
+	Address   string    `db:"address"`
+	Browser   string    `db:"browser"`
+	CreatedAt time.Time `db:"created_at"`
+	SeenAt    time.Time `db:"seen_at"`
+}
+
+// isValid holds for sessions that have not ended; its parameters follow $1.
+const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'`
+
+// maxBrowser is how much is kept of what a browser calls itself.
+const maxBrowser = 300
+
+// SignIn begins a session and returns the secret that the browser keeps. The session that it had, if any, ends: what was known
+// before the sign-in does not lead into it.
+func (p People) SignIn(ctx context.Context, session Session, before string) (secret string, err error) {
+	const insert = `
+		INSERT INTO sessions (hash, user_id, method, address, browser)
+		SELECT $1, id, $3, $4, left($5, $6) FROM users WHERE id = $2 AND disabled_at IS NULL`
+	secret = NewSecret()
+	err = p.change(ctx, "begin a session", func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE hash = $1`, hashOf(before)); err != nil {
+			return pg.Classify("end the session before", err)
+		}
+		result, err := tx.ExecContext(ctx, insert, hashOf(secret), session.UserID, session.Method, session.Address, session.Browser, maxBrowser)
+		changed, err := pg.Affected("begin a session", result, err)
+		if err == nil && changed == 0 { // disabled a moment ago
+			err = &db.NotFoundError{Kind: KindUser}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE users SET signed_in_at = now() WHERE id = $1`, session.UserID)
+		return pg.Classify("note a sign-in", err)
+	})
+	return secret, err
+}
+
+// Signed is who a session belongs to.
+type Signed struct {
+	Session
+	User User
+}
+
+// SessionOf returns the session of a browser's secret and whose it is, or db.ErrNotFound. It notes that the session is used, once
+// a minute.
+func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, err error) {
+	const read = `
+		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at
+		FROM sessions s
+		JOIN users u ON u.id = s.user_id AND u.disabled_at IS NULL
+		WHERE s.hash = $1 AND` + isValid
+	const touch = `UPDATE sessions SET seen_at = now() WHERE id = $1 AND seen_at < now() - interval '1 minute'`
+	if err := p.db.GetContext(ctx, &signed.Session, read, hashOf(secret), IdleLimit.Seconds(), SessionLimit.Seconds()); err != nil {
+		return signed, db.NotFound(KindSession, pg.Classify("read a session", err))
+	}
+	if signed.User, err = p.User(ctx, signed.UserID); err != nil {
+		return signed, err
+	}
+	_, err = p.db.ExecContext(ctx, touch, signed.ID)
+	return signed, pg.Classify("note that a session is used", err)
+}
+
+// Sessions returns the sessions of an account that have not ended, the last used first.
+func (p People) Sessions(ctx context.Context, userID uuid.UUID) (sessions []Session, err error) {
+	const list = `
+		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at
+		FROM sessions s
+		WHERE s.user_id = $1 AND` + isValid + `
+		ORDER BY s.seen_at DESC, s.id`
+	err = p.db.SelectContext(ctx, &sessions, list, userID, IdleLimit.Seconds(), SessionLimit.Seconds())
+	return sessions, pg.Classify("list the sessions", err)
+}
+
+// EndSession ends a session of an account, or db.ErrNotFound.
+func (p People) EndSession(ctx context.Context, userID, id uuid.UUID) error {
+	return p.changeRow(ctx, KindSession, "end a session", `DELETE FROM sessions WHERE user_id = $1 AND id = $2`, userID, id)
+}
+
+// EndSessions ends all sessions of an account.
+func (p People) EndSessions(ctx context.Context, userID uuid.UUID) error {
+	return p.change(ctx, "end the sessions", func(tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
+		return pg.Classify("end the sessions", err)
+	})
+}
+
+// RemoveEnded removes sessions that have ended, and what has expired beside them.
+func (p People) RemoveEnded(ctx context.Context) error {
+	const remove = `
+		WITH old AS (DELETE FROM challenges WHERE expires_at < now()), 
+			past AS (DELETE FROM failed_sign_ins WHERE last_at < now() - $3 * interval '1 second')
+		DELETE FROM sessions WHERE seen_at < now() - $1 * interval '1 second' OR created_at < now() - $2 * interval '1 second'`
+	_, err := p.db.ExecContext(ctx, remove, IdleLimit.Seconds(), SessionLimit.Seconds(), failuresKept.Seconds())
+	return pg.Classify("remove ended sessions", err)
+}

@@ -1,0 +1,113 @@
+package people
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// TokenPrefix begins every token, so that scanners of leaked secrets find it.
+const TokenPrefix = "wnd_"
+
+// Token lets a program use the API.
+type Token struct {
+	ID   uuid.UUID `db:"id"`
+	Name string    `db:"name"`
+	// Hint is its last characters.
+	Hint        string    `db:"hint"`
+	ProjectID   uuid.UUID `db:"project_id"`
+	ProjectName string    `db:"project_name"`
+	Role        Role      `db:"role"`
+	// UserID is who made it, whose rights limit its own; nil means the command line.
+	UserID    *uuid.UUID `db:"user_id"`
+	UserName  *string    `db:"user_name"`
+	ExpiresAt *time.Time `db:"expires_at"`
+	UsedAt    *time.Time `db:"used_at"`
+	RevokedAt *time.Time `db:"revoked_at"`
+	CreatedAt time.Time  `db:"created_at"`
+	// IsExpired is by the database's clock.
+	IsExpired bool `db:"is_expired"`
+	// MayManage reports that whoever made it manages accounts and projects.
+	MayManage bool `db:"may_manage"`
+}
+
+const readTokens = `
+	SELECT t.id, t.name, t.hint, t.project_id, p.name AS project_name, t.role, t.user_id, u.name AS user_name, t.expires_at, t.used_at, t.revoked_at,
+		t.created_at, coalesce(t.expires_at <= now(), false) AS is_expired, coalesce(u.is_admin, true) AS may_manage
+	FROM tokens t
+	JOIN projects p ON p.id = t.project_id
+	LEFT JOIN users u ON u.id = t.user_id`
+
+// AddToken stores a new token and returns its value, which nobody can read again. It lasts so long; zero means for good.
+func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) (value string, err error) {
+	const insert = `
+		INSERT INTO tokens (id, name, hash, hint, project_id, role, user_id, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 > 0 THEN now() + $8 * interval '1 second' END)`
+	value = TokenPrefix + NewSecret()
+	_, err = p.db.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID, lasts.Seconds())
+	return value, pg.Classify("store a token", err)
+}
+
+// Token returns a token, or db.ErrNotFound.
+func (p People) Token(ctx context.Context, id uuid.UUID) (token Token, err error) {
+	err = p.db.GetContext(ctx, &token, readTokens+` WHERE t.id = $1`, id)
+	return token, db.NotFound(KindToken, pg.Classify("read a token", err))
+}
+
+// TokenOf returns the token of a value that is shown, with the role that its owner's rights leave it, or db.ErrNotFound. It notes
+// that it is used, once a minute.
+func (p People) TokenOf(ctx context.Context, value string) (token Token, err error) {
+	const read = readTokens + `
+		WHERE t.hash = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+		  AND (t.user_id IS NULL OR u.disabled_at IS NULL)`
+	const touch = `UPDATE tokens SET used_at = now() WHERE id = $1 AND coalesce(used_at < now() - interval '1 minute', true)`
+	if err := p.db.GetContext(ctx, &token, read, hashOf(value)); err != nil {
+		return token, db.NotFound(KindToken, pg.Classify("read a token", err))
+	}
+	if token.UserID != nil {
+		role, err := p.RoleIn(ctx, *token.UserID, token.ProjectID)
+		if err != nil {
+			return token, err
+		}
+		if token.Role = Least(token.Role, role); !token.Role.IsKnown() { // whoever made it is no longer in the project
+			return token, &db.NotFoundError{Kind: KindToken}
+		}
+	}
+	_, err = p.db.ExecContext(ctx, touch, token.ID)
+	return token, pg.Classify("note that a token is used", err)
+}
+
+// RoleIn returns somebody's role in a project; empty means that they are not in it.
+func (p People) RoleIn(ctx context.Context, userID, projectID uuid.UUID) (role Role, err error) {
+	const read = `
+		SELECT CASE WHEN u.is_admin THEN 'admin' ELSE coalesce(m.role, '') END
+		FROM users u
+		LEFT JOIN memberships m ON m.user_id = u.id AND m.project_id = $2
+		WHERE u.id = $1 AND u.disabled_at IS NULL`
+	err = p.db.GetContext(ctx, &role, read, userID, projectID)
+	if pg.IsNoRows(err) {
+		return "", nil
+	}
+	return role, pg.Classify("read a role", err)
+}
+
+// Tokens returns a page of the tokens of a project, the newest first, and how many there are; those of one account unless userID
+// is nil.
+func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UUID, page db.Page) (tokens []Token, total int, err error) {
+	const where = ` WHERE project_id = $1 AND ($2::uuid IS NULL OR user_id = $2)`
+	if err := p.db.GetContext(ctx, &total, `SELECT count(*) FROM tokens`+where, projectID, userID); err != nil {
+		return nil, 0, pg.Classify("count the tokens", err)
+	}
+	const list = readTokens + ` WHERE t.project_id = $1 AND ($2::uuid IS NULL OR t.user_id = $2) ORDER BY t.created_at DESC, t.id LIMIT $3 OFFSET $4`
+	err = p.db.SelectContext(ctx, &tokens, list, projectID, userID, page.Size, page.Offset())
+	return tokens, total, pg.Classify("list the tokens", err)
+}
+
+// RevokeToken makes a token useless, at once. It returns db.ErrNotFound if there is none.
+func (p People) RevokeToken(ctx context.Context, id uuid.UUID) error {
+	return p.changeRow(ctx, KindToken, "revoke a token", `UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1`, id)
+}

@@ -1,0 +1,201 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// ErrNameTaken means that another account or project has the name.
+var ErrNameTaken = errors.New("the name is taken")
+
+// ErrLastAdmin means that nobody would be left who may manage accounts.
+var ErrLastAdmin = errors.New("the last administrator")
+
+// User is a row of users.
+type User struct {
+	ID   uuid.UUID `db:"id"`
+	Name string    `db:"name"`
+	// PasswordHash is Argon2id's; nil means that no password opens the account.
+	PasswordHash *string `db:"password_hash"`
+	// IsAdmin reports that it may do everything, in all projects.
+	IsAdmin bool `db:"is_admin"`
+	// NeedsPasskey reports that the password alone does not sign in.
+	NeedsPasskey bool `db:"needs_passkey"`
+	// Subject is the issuer and subject of an OpenID Connect provider; nil means an account of our own.
+	Subject    *string    `db:"subject"`
+	DisabledAt *time.Time `db:"disabled_at"`
+	SignedInAt *time.Time `db:"signed_in_at"`
+	CreatedAt  time.Time  `db:"created_at"`
+	UpdatedAt  time.Time  `db:"updated_at"`
+	// Passkeys is how many it has.
+	Passkeys int `db:"passkeys"`
+}
+
+const readUsers = `SELECT u.*, (SELECT count(*) FROM passkeys WHERE user_id = u.id) AS passkeys FROM users u`
+
+// User returns an account, or db.ErrNotFound.
+func (p People) User(ctx context.Context, id uuid.UUID) (User, error) {
+	return p.readUser(ctx, ` WHERE id = $1`, id)
+}
+
+// UserNamed returns the account of a name, without regard to case, or db.ErrNotFound.
+func (p People) UserNamed(ctx context.Context, name string) (User, error) {
+	return p.readUser(ctx, ` WHERE lower(name) = lower($1)`, name)
+}
+
+// UserOf returns the account of a provider's subject, or db.ErrNotFound.
+func (p People) UserOf(ctx context.Context, subject string) (User, error) {
+	return p.readUser(ctx, ` WHERE subject = $1`, subject)
+}
+
+func (p People) readUser(ctx context.Context, where string, argument any) (User, error) {
+	var user User
+	if err := p.db.GetContext(ctx, &user, readUsers+where, argument); err != nil {
+		return User{}, db.NotFound(KindUser, pg.Classify("read an account", err)) // not what is half read: its pointers are set
+	}
+	return user, nil
+}
+
+// Users returns a page of the accounts whose names contain a text, by name, and how many there are.
+func (p People) Users(ctx context.Context, nameContains string, page db.Page) (users []User, total int, err error) {
+	const where = ` WHERE $1 = '' OR name ILIKE $1`
+	name := pg.Containing(nameContains)
+	if err := p.db.GetContext(ctx, &total, `SELECT count(*) FROM users`+where, name); err != nil {
+		return nil, 0, pg.Classify("count the accounts", err)
+	}
+	err = p.db.SelectContext(ctx, &users, readUsers+where+` ORDER BY lower(name), id LIMIT $2 OFFSET $3`, name, page.Size, page.Offset())
+	return users, total, pg.Classify("list the accounts", err)
+}
+
+// AddUser stores a new account. It returns ErrNameTaken if another has its name.
+func (p People) AddUser(ctx context.Context, user User, memberships ...Membership) error {
+	const insert = `
+		INSERT INTO users (id, name, password_hash, is_admin, subject)
+		VALUES (:id, :name, :password_hash, :is_admin, :subject)`
+	return p.change(ctx, "store an account", func(tx *sqlx.Tx) error {
+		if _, err := tx.NamedExecContext(ctx, insert, user); err != nil {
+			return taken(pg.Classify("store an account", err))
+		}
+		for _, one := range memberships {
+			if err := setMember(ctx, tx, one.ProjectID, user.ID, one.Role, one.IsGranted); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func taken(err error) error {
+	if errors.Is(err, db.ErrConflict) {
+		return ErrNameTaken
+	}
+	return err
+}
+
+// HasAdmin reports whether anybody may manage accounts.
+func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
+	err = p.db.GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM users WHERE is_admin AND disabled_at IS NULL)`)
+	return has, pg.Classify("look for an administrator", err)
+}
+
+// SetPassword replaces an account's password and ends its sessions but one; uuid.Nil ends all.
+func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID) error {
+	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {
+		result, err := tx.ExecContext(ctx, `UPDATE users SET password_hash = $2, updated_at = now() WHERE id = $1`, id, hash)
+		changed, err := pg.Affected("replace a password", result, err)
+		if err == nil && changed == 0 {
+			err = &db.NotFoundError{Kind: KindUser}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, id, except)
+		return pg.Classify("end the sessions", err)
+	})
+}
+
+// SetDisabled keeps an account from being used, or allows it again. Its sessions end. It returns ErrLastAdmin if it is the last
+// that may manage accounts.
+func (p People) SetDisabled(ctx context.Context, id uuid.UUID, isDisabled bool) error {
+	const set = `UPDATE users SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, now()) END, updated_at = now() WHERE id = $1 RETURNING is_admin`
+	return p.change(ctx, "disable an account", func(tx *sqlx.Tx) error {
+		var wasAdmin bool
+		if err := tx.GetContext(ctx, &wasAdmin, set, id, isDisabled); err != nil {
+			return db.NotFound(KindUser, pg.Classify("disable an account", err))
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1 AND $2`, id, isDisabled); err != nil {
+			return pg.Classify("end the sessions", err)
+		}
+		if !wasAdmin || !isDisabled {
+			return nil
+		}
+		return requireAdmin(ctx, tx)
+	})
+}
+
+// SetAdmin lets an account manage everything, or no longer. It returns ErrLastAdmin if it is the last.
+func (p People) SetAdmin(ctx context.Context, id uuid.UUID, isAdmin bool) error {
+	return p.change(ctx, "change an account", func(tx *sqlx.Tx) error {
+		result, err := tx.ExecContext(ctx, `UPDATE users SET is_admin = $2, updated_at = now() WHERE id = $1`, id, isAdmin)
+		changed, err := pg.Affected("change an account", result, err)
+		if err == nil && changed == 0 {
+			err = &db.NotFoundError{Kind: KindUser}
+		}
+		if err != nil || isAdmin {
+			return err
+		}
+		return requireAdmin(ctx, tx)
+	})
+}
+
+// requireAdmin fails a transaction that would leave nobody to manage accounts.
+func requireAdmin(ctx context.Context, tx *sqlx.Tx) error {
+	// Two transactions could each leave the other's administrator.
+	if _, err := tx.ExecContext(ctx, `SELECT FROM users WHERE is_admin FOR UPDATE`); err != nil {
+		return pg.Classify("lock the administrators", err)
+	}
+	var has bool
+	if err := tx.GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM users WHERE is_admin AND disabled_at IS NULL)`); err != nil {
+		return pg.Classify("look for an administrator", err)
+	}
+	if !has {
+		return ErrLastAdmin
+	}
+	return nil
+}
+
+// Grant makes an account what its provider's groups say: its name, whether it manages everything, and its memberships. Those that
+// people gave it stay.
+func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
+	return p.change(ctx, "take over groups", func(tx *sqlx.Tx) error {
+		const set = `UPDATE users SET name = $2, is_admin = $3, updated_at = now() WHERE id = $1 AND (name, is_admin) <> ($2, $3)`
+		if _, err := tx.ExecContext(ctx, set, user.ID, user.Name, user.IsAdmin); err != nil {
+			return taken(pg.Classify("take over an account", err))
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM memberships WHERE user_id = $1 AND is_granted`, user.ID); err != nil {
+			return pg.Classify("take over groups", err)
+		}
+		for _, one := range memberships {
+			const add = `INSERT INTO memberships (project_id, user_id, role, is_granted) VALUES ($1, $2, $3, true) ON CONFLICT DO NOTHING`
+			if _, err := tx.ExecContext(ctx, add, one.ProjectID, user.ID, one.Role); err != nil {
+				return pg.Classify("take over groups", err)
+			}
+		}
+		return nil
+	})
+}
+
+// SetNeedsPasskey says whether the password alone signs in. Without a passkey it must.
+func (p People) SetNeedsPasskey(ctx context.Context, id uuid.UUID, needs bool) error {
+	const set = `
+		UPDATE users SET needs_passkey = $2, updated_at = now()
+		WHERE id = $1 AND (NOT $2 OR EXISTS (SELECT FROM passkeys WHERE user_id = $1))`
+	return p.changeRow(ctx, KindPasskey, "change how an account signs in", set, id, needs)
+}

@@ -1,0 +1,177 @@
+// Package quota says what a project uses of what it may use.
+package quota
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/db/pg"
+	"wending/db/spending"
+)
+
+// What may run out.
+const (
+	Uploads = "uploads"
+	Disk    = "disk"
+	Calls   = "calls"
+)
+
+// ExceededError means that a project may not use more of something.
+type ExceededError struct {
+	// What is uploads, disk or calls.
+	What string
+	// Most is the quota, Used what is used of it; both as people read them.
+	Most, Used string
+}
+
+func (e *ExceededError) Error() string {
+	return fmt.Sprintf("the project's quota of %s is used up: %s of %s", e.What, e.Used, e.Most)
+}
+
+// Used is what a project uses: today and this month are those of Beijing.
+type Used struct {
+	Uploads int   `db:"uploads"`
+	Bytes   int64 `db:"used_bytes"`
+	// MeasuredAt is when Bytes were measured; nil means never.
+	MeasuredAt *time.Time `db:"measured_at"`
+	// Calls are those of the launches that were begun today.
+	Calls int64 `db:"calls"`
+	// Lanes are those at work now.
+	Lanes int `db:"lanes"`
+	// Cost is what was spent this month, by currency.
+	Cost []spending.Sum `db:"-"`
+}
+
+// Quotas reads and counts what projects use.
+type Quotas struct{ store *db.Store }
+
+// New returns the quotas of a store.
+func New(store *db.Store) Quotas { return Quotas{store} }
+
+const today = `date_trunc('day', now(), 'Asia/Shanghai')`
+
+const readUsed = `
+	SELECT p.used_bytes, p.measured_at,
+		coalesce((SELECT uploads FROM project_uploads WHERE project_id = p.id AND day = CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date)), 0) AS uploads,
+		(SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN t.total_items * t.runs_per_item * t.total_variants ELSE l.total_units END), 0)
+			FROM launches l
+			JOIN evaluation_tasks t ON t.id = l.task_id
+			WHERE l.created_at >= ` + today + ` AND t.project_id = p.id) AS calls,
+		(SELECT count(*)
+			FROM lanes
+			JOIN launches l ON l.id = lanes.launch_id
+			JOIN evaluation_tasks t ON t.id = l.task_id
+			WHERE t.project_id = p.id) AS lanes
+	FROM projects p
+	WHERE p.id = $1`
+
+// Used returns what a project uses, or db.ErrNotFound.
+func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used Used, err error) {
+	if err := q.store.Pool().GetContext(ctx, &used, readUsed, projectID); err != nil {
+		return used, db.NotFound(people.KindProject, pg.Classify("read what a project uses", err))
+	}
+	used.Cost, err = spending.New(q.store).ThisMonthOf(ctx, projectID)
+	return used, err
+}
+
+// Admits returns an ExceededError unless a project may make as many calls more as it is told, and take more space. Without quotas
+// nothing is counted.
+func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (calls int, err error)) error {
+	project, err := people.New(q.store).Project(ctx, projectID)
+	if err != nil || project.DiskBytes == nil && project.CallsPerDay == nil {
+		return err
+	}
+	used, err := q.Used(ctx, projectID)
+	if err != nil {
+		return err
+	}
+	if most := project.DiskBytes; most != nil && used.Bytes >= *most {
+		return &ExceededError{Disk, fmt.Sprint(*most>>20, " MB"), fmt.Sprint(used.Bytes>>20, " MB")}
+	}
+	if project.CallsPerDay == nil {
+		return nil
+	}
+	calls, err := count()
+	if err != nil {
+		return err
+	}
+	if most := project.CallsPerDay; calls > 0 && used.Calls+int64(calls) > *most {
+		return &ExceededError{Calls, fmt.Sprint(*most), fmt.Sprint(used.Calls, " + ", calls)}
+	}
+	return nil
+}
+
+// TakeUpload counts a file that a project takes, or returns an ExceededError.
+func (q Quotas) TakeUpload(ctx context.Context, projectID uuid.UUID) error {
+	const take = `
+		WITH taken AS (
+			INSERT INTO project_uploads AS u (project_id, day, uploads)
+			SELECT id, CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date), 1 FROM projects WHERE id = $1
+			ON CONFLICT (project_id, day) DO UPDATE SET uploads = u.uploads + 1
+			WHERE u.uploads < coalesce((SELECT uploads_per_day FROM projects WHERE id = $1), 2147483646)
+			RETURNING uploads)
+		SELECT (SELECT uploads FROM taken) IS NOT NULL AS is_taken, p.uploads_per_day, p.disk_bytes, p.used_bytes
+		FROM projects p
+		WHERE p.id = $1`
+	var found struct {
+		IsTaken       bool   `db:"is_taken"`
+		UploadsPerDay *int   `db:"uploads_per_day"`
+		DiskBytes     *int64 `db:"disk_bytes"`
+		UsedBytes     int64  `db:"used_bytes"`
+	}
+	if err := q.store.Pool().GetContext(ctx, &found, take, projectID); err != nil {
+		return pg.Classify("count an upload", err)
+	}
+	if !found.IsTaken && found.UploadsPerDay != nil {
+		return &ExceededError{Uploads, fmt.Sprint(*found.UploadsPerDay), fmt.Sprint(*found.UploadsPerDay)}
+	}
+	if most := found.DiskBytes; most != nil && found.UsedBytes >= *most {
+		return &ExceededError{Disk, fmt.Sprint(*most>>20, " MB"), fmt.Sprint(found.UsedBytes>>20, " MB")}
+	}
+	return nil
+}
+
+// measureAge is how old a measurement gets before it is made again.
+const measureAge = 10 * time.Minute
+
+// Measure measures what the project takes that was measured longest ago, and reports whether there may be another to measure. It reads
+// every row of its runs, though not their texts.
+func (q Quotas) Measure(ctx context.Context) (found bool, err error) {
+	const measure = `
+		WITH p AS (
+			SELECT id FROM projects
+			WHERE coalesce(measured_at < now() - $1 * interval '1 second', true)
+			ORDER BY measured_at NULLS FIRST LIMIT 1),
+		sizes AS (
+			SELECT
+				(SELECT coalesce(sum(coalesce(pg_column_size(r.response_body), 0) + coalesce(pg_column_size(r.reasoning), 0) + coalesce(pg_column_size(r.response_bytes), 0) + 250), 0)
+					FROM evaluation_runs r WHERE r.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
+				+ (SELECT coalesce(sum(pg_column_size(i.question) + pg_column_size(i.standard_answer) + 250), 0)
+					FROM evaluation_items i WHERE i.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
+				+ (SELECT coalesce(sum(pg_column_size(e.events)), 0)
+					FROM run_events e WHERE e.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
+				+ (SELECT coalesce(sum(size), 0) FROM (
+					SELECT a.storage_key, max(a.size) AS size FROM assets a
+					WHERE a.state = 'STORED' AND a.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id)
+					GROUP BY a.task_id, a.storage_key) files)
+				+ (SELECT coalesce(sum(v.size), 0) FROM dataset_versions v JOIN datasets d ON d.id = v.entry_id WHERE d.project_id = p.id) AS bytes
+			FROM p)
+		UPDATE projects SET used_bytes = (SELECT bytes FROM sizes), measured_at = now() WHERE id = (SELECT id FROM p)`
+	result, err := q.store.Pool().ExecContext(ctx, measure, measureAge.Seconds())
+	changed, err := pg.Affected("measure what a project takes", result, err)
+	return changed > 0, err
+}
+
+// MeasureAll measures all projects whose measurements are old.
+func (q Quotas) MeasureAll(ctx context.Context) error {
+	for {
+		if found, err := q.Measure(ctx); err != nil || !found {
+			return err
+		}
+	}
+}

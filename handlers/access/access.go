@@ -1,0 +1,539 @@
+// Package access decides who may do what: one check of every request, below pages and API alike.
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/audit"
+	"wending/db/people"
+	"wending/db/project"
+	"wending/db/quota"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+	"wending/views/paths"
+)
+
+// Config is what a Guard needs.
+type Config struct {
+	People people.People
+	// HasAccounts reports that people sign in; otherwise everybody may do everything.
+	HasAccounts bool
+	// Quotas are counted where files come in.
+	Quotas quota.Quotas
+	// Audit records who did what; Failed reports that it could not.
+	Audit  audit.Log
+	Failed func(ctx context.Context, err error)
+	// Trusted are the proxies whose word on the client's address and protocol counts.
+	Trusted []netip.Prefix
+	Log     *slog.Logger
+}
+
+// Guard checks requests.
+type Guard struct {
+	Config
+	routes map[string]bool
+
+	mu   sync.Mutex
+	open map[*admitted]struct{}
+}
+
+// admitted is a request that is being answered.
+type admitted struct {
+	ask    ask
+	info   request.Info
+	since  time.Time
+	cancel context.CancelCauseFunc
+}
+
+// NewGuard returns a guard of no routes.
+func NewGuard(config Config) *Guard {
+	return &Guard{Config: config, routes: map[string]bool{}, open: map[*admitted]struct{}{}}
+}
+
+// Require takes over the routes of a server. It fails if one of them has no rule, or a rule no route.
+func (g *Guard) Require(routes []*echo.Route) error {
+	for _, route := range routes {
+		if route.Method == echo.RouteNotFound {
+			continue
+		}
+		name := ruleName(route.Method, route.Path)
+		if _, hasRule := rules[name]; !hasRule {
+			return fmt.Errorf("%s %s has no rule that says who may use it", route.Method, route.Path)
+		}
+		g.routes[name] = true
+	}
+	for name := range rules {
+		if !g.routes[name] && name != ruleName(http.MethodGet, paths.Metrics) { // served only with a registry
+			return fmt.Errorf("there is a rule for %s, but no such route", name)
+		}
+	}
+	return nil
+}
+
+// ruleName is a route as the rules name it: HEAD is GET.
+func ruleName(method, path string) string {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return method + " " + path
+}
+
+// ask is what a request shows of who makes it and what it is about. It can be asked again while the request is being answered.
+type ask struct {
+	rule Rule
+	// token and session are what prove who asks; empty means nothing.
+	token, session string
+	// project is the id or name of the one that is asked for, kept the one that the browser was in last; empty means none.
+	project, kept string
+	// object is the id of what the path names, isOptional that the project may be another's.
+	object     string
+	isOptional bool
+}
+
+// errUnknown means that nobody has signed in.
+var errUnknown = fault.New("UNAUTHENTICATED")
+
+// Check lets a request through that its route's rule allows, with who asks and the project in its context.
+func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		name := ruleName(r.Method, c.Path())
+		rule, hasRule := rules[name]
+		if !hasRule || !g.routes[name] {
+			rule = Rule{right: account} // no route: whoever is signed in learns that
+		}
+		asked, err := g.read(c, rule)
+		if err != nil {
+			return err
+		}
+		info := request.From(r.Context())
+		info.HasAccounts = g.HasAccounts
+		ctx, entry := g.record(c, rule)
+		ctx = request.With(ctx, info)
+		c.SetRequest(r.WithContext(ctx)) // errors are shown in a frame, too
+		info, err = g.admit(ctx, info, asked)
+		g.describe(ctx, entry, info, asked)
+		if errors.Is(err, errUnknown) {
+			return g.signIn(c, err)
+		}
+		c.SetRequest(r.WithContext(request.With(ctx, info)))
+		if err != nil {
+			return err
+		}
+		info.TakeUpload = func(ctx context.Context) error { return g.Quotas.TakeUpload(ctx, project.Of(ctx)) }
+		ctx = request.With(ctx, info)
+		if info.Project.ID != uuid.Nil {
+			ctx = project.In(ctx, info.Project.ID)
+		}
+		c.SetRequest(r.WithContext(ctx))
+		if keepsProject(c, asked, info) {
+			SetCookie(c, g.IsSecure(r), request.ProjectCookie, info.Project.ID.String(), 365*24*time.Hour)
+		}
+		if !g.HasAccounts {
+			return next(c)
+		}
+		revocable, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer g.watch(asked, info, cancel)()
+		c.SetRequest(r.WithContext(revocable))
+		err = next(c)
+		c.SetRequest(r.WithContext(ctx)) // an error is answered after this
+		return err
+	}
+}
+
+// read takes from a request what proves who asks, and what it is about.
+func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
+	r := c.Request()
+	asked = ask{rule: rule, project: cmp.Or(r.Header.Get("X-Wending-Project"), c.QueryParam("project"))}
+	if decoded, err := url.PathUnescape(asked.project); err == nil { // names may be of any script, headers may not
+		asked.project = decoded
+	}
+	switch rule.object {
+	case "task":
+		asked.object = c.Param("taskId") + c.Param("task_id")
+	case "task?":
+		asked.object, asked.isOptional = cmp.Or(c.QueryParam("from"), c.QueryParam("draft"), c.QueryParam("a"), c.QueryParam("task_id")), true
+		asked.object, _, _ = strings.Cut(asked.object, ":")
+	case "":
+	default:
+		asked.object = c.Param("id")
+	}
+	if !g.HasAccounts {
+		return asked, nil
+	}
+	if scheme, value, has := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " "); has && strings.EqualFold(scheme, "Bearer") {
+		asked.token = strings.TrimSpace(value)
+		return asked, nil
+	}
+	if kept, err := c.Cookie(request.ProjectCookie); err == nil {
+		asked.kept = kept.Value
+	}
+	if cookie, err := c.Cookie(SessionCookie(g.IsSecure(r))); err == nil {
+		if !isFromThisSite(r) && rule.right != public {
+			return asked, fault.New("FORBIDDEN").WithCause(errors.New("the request does not prove that a page of this site makes it"))
+		}
+		asked.session = cookie.Value
+	}
+	return asked, nil
+}
+
+// isFromThisSite reports whether a request that carries a cookie comes from a page of this site: what changes something must prove
+// it, and what reads must not come from within another site's page.
+func isFromThisSite(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return site == "" || site == "same-origin" || site == "none" || r.Header.Get("Sec-Fetch-Mode") == "navigate"
+	}
+	if site != "" {
+		return site == "same-origin"
+	}
+	origin, err := url.Parse(r.Header.Get(echo.HeaderOrigin))
+	return err == nil && origin.Host != "" && strings.EqualFold(origin.Host, r.Host)
+}
+
+// admit says who asks and which project it is about, or why the request is refused.
+func (g *Guard) admit(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
+	var err error
+	if info.Who, err = g.identify(ctx, asked); err != nil {
+		return info, err
+	}
+	if g.HasAccounts {
+		info.Actor.Name = info.Who.Name
+	}
+	if asked.rule.right == public {
+		return info, nil
+	}
+	if !info.Who.IsKnown() {
+		return info, errUnknown
+	}
+	if info, err = g.choose(ctx, info, asked); err != nil {
+		return info, err
+	}
+	switch asked.rule.right {
+	case account:
+		return info, nil
+	case installation:
+		if !info.Who.IsAdmin {
+			return info, fault.New("FORBIDDEN")
+		}
+		return info, nil
+	}
+	if !info.Role.Allows(people.Role(asked.rule.right)) {
+		refused := fault.New("FORBIDDEN")
+		if info.Role == "" {
+			refused = refused.WithMessage("error.no_project")
+		}
+		return info, refused
+	}
+	return info, nil
+}
+
+// identify says who asks; its zero value is nobody.
+func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal, err error) {
+	switch {
+	case !g.HasAccounts:
+		return request.Principal{IsAdmin: true}, nil
+	case asked.token != "":
+		token, err := g.People.TokenOf(ctx, asked.token)
+		if errors.Is(err, db.ErrNotFound) {
+			return who, errUnknown
+		}
+		if err != nil {
+			return who, err
+		}
+		who = request.Principal{TokenID: token.ID, Name: token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
+		if token.UserID != nil {
+			who.UserID, who.Name = *token.UserID, *token.UserName
+		}
+		return who, nil
+	case asked.session != "":
+		signed, err := g.People.SessionOf(ctx, asked.session)
+		if errors.Is(err, db.ErrNotFound) {
+			return who, nil
+		}
+		if err != nil {
+			return who, err
+		}
+		who = request.Principal{UserID: signed.UserID, SessionID: signed.Session.ID, Name: signed.User.Name, IsAdmin: signed.User.IsAdmin}
+		who.Projects, err = g.projectsOf(ctx, signed.User)
+		return who, err
+	}
+	return who, nil
+}
+
+// projectsOf are the projects that somebody may choose from, their own first.
+func (g *Guard) projectsOf(ctx context.Context, user people.User) ([]people.Membership, error) {
+	own, err := g.People.MembershipsOf(ctx, user.ID)
+	if err != nil || !user.IsAdmin {
+		return own, err
+	}
+	all, err := g.People.Projects(ctx)
+	for n := range own {
+		own[n].Role = people.Admin
+	}
+	for _, one := range all {
+		if !slices.ContainsFunc(own, func(m people.Membership) bool { return m.ProjectID == one.ID }) {
+			own = append(own, people.Membership{ProjectID: one.ID, ProjectName: one.Name, Role: people.Admin})
+		}
+	}
+	return own, err
+}
+
+// choose finds the project that a request is about: that of the object, the one that is asked for, the browser's, or one's own.
+// What is in another project than those of whoever asks does not exist for them.
+func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
+	if !g.HasAccounts {
+		return g.chooseAny(ctx, info, asked)
+	}
+	roleIn := func(id uuid.UUID) *people.Membership {
+		for n, one := range info.Who.Projects {
+			if one.ProjectID == id {
+				return &info.Who.Projects[n]
+			}
+		}
+		return nil
+	}
+	take := func(one people.Membership) request.Info {
+		info.Project, info.Role = people.Project{ID: one.ProjectID, Name: one.ProjectName}, one.Role
+		return info
+	}
+	var named *people.Membership
+	if asked.project != "" {
+		for n, one := range info.Who.Projects {
+			if one.ProjectID.String() == asked.project || strings.EqualFold(one.ProjectName, asked.project) {
+				named = &info.Who.Projects[n]
+			}
+		}
+		if named == nil {
+			return info, &db.NotFoundError{Kind: people.KindProject}
+		}
+	}
+	if asked.object != "" {
+		kind, of, _, err := g.projectOf(ctx, asked)
+		home := roleIn(of)
+		switch {
+		case err != nil && !errors.Is(err, db.ErrNotFound):
+			return info, err
+		case err == nil && home != nil && (named == nil || named.ProjectID == of):
+			return take(*home), nil
+		case !asked.isOptional:
+			return info, &db.NotFoundError{Kind: kind}
+		}
+	}
+	if named != nil {
+		return take(*named), nil
+	}
+	if kept, err := uuid.Parse(asked.kept); err == nil {
+		if one := roleIn(kept); one != nil {
+			return take(*one), nil
+		}
+	}
+	if len(info.Who.Projects) > 0 {
+		return take(info.Who.Projects[0]), nil
+	}
+	return info, nil
+}
+
+// chooseAny is choose without accounts: everything can be seen, unless one project is asked for.
+func (g *Guard) chooseAny(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
+	info.Role = people.Admin
+	if asked.project == "" {
+		return info, nil
+	}
+	var err error
+	if id, malformed := uuid.Parse(asked.project); malformed == nil {
+		info.Project, err = g.People.Project(ctx, id)
+	} else {
+		info.Project, err = g.People.ProjectNamed(ctx, asked.project)
+	}
+	return info, err
+}
+
+// projectOf returns the kind, the project and the name of what a path names.
+func (g *Guard) projectOf(ctx context.Context, asked ask) (kind db.Kind, of uuid.UUID, name string, err error) {
+	kind = "entry"
+	switch asked.rule.object {
+	case "task", "task?":
+		kind = db.KindTask
+	case "project", "token", "share":
+		kind = db.Kind(asked.rule.object)
+	}
+	id, err := request.ID(asked.object, kind)
+	if err != nil {
+		return kind, uuid.Nil, "", err
+	}
+	if kind == "entry" {
+		of, name, err = g.People.ProjectOfEntry(ctx, asked.rule.object, id)
+	} else {
+		of, name, err = g.People.ProjectOf(ctx, kind, id)
+	}
+	return kind, of, name, err
+}
+
+// keepsProject reports whether the browser should stay in the project of a page that it opens.
+func keepsProject(c echo.Context, asked ask, info request.Info) bool {
+	return info.HasAccounts && info.Who.SessionID != uuid.Nil && info.Project.ID != uuid.Nil && info.Project.ID.String() != asked.kept &&
+		(asked.kept != "" || asked.object != "" || asked.project != "") &&
+		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !strings.HasPrefix(c.Path(), "/api/")
+}
+
+// signIn answers a request that nobody has signed in for: a page leads to the sign-in and back.
+func (g *Guard) signIn(c echo.Context, err error) error {
+	r := c.Request()
+	if strings.HasPrefix(r.URL.Path+"/", "/api/") {
+		c.Response().Header().Set("WWW-Authenticate", `Bearer realm="wending"`)
+		return err
+	}
+	back := r.URL.RequestURI()
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || request.IsFragment(r) {
+		back = pageOf(r)
+	}
+	to := paths.LoginFor(back)
+	if request.IsFragment(r) {
+		if r.Method == http.MethodGet {
+			c.Response().Header().Set("HX-Redirect", to)
+		}
+		return err // what was typed stays on the page
+	}
+	return c.Redirect(http.StatusSeeOther, to)
+}
+
+// pageOf is the page of this site that a request came from.
+func pageOf(r *http.Request) string {
+	page, err := url.Parse(cmp.Or(r.Header.Get("HX-Current-URL"), r.Referer()))
+	if err != nil || !strings.EqualFold(page.Host, r.Host) {
+		return paths.Tasks
+	}
+	return page.RequestURI()
+}
+
+// IsSecure reports whether a request came over TLS, to this process or to a proxy whose word counts.
+func (g *Guard) IsSecure(r *http.Request) bool {
+	if r.TLS != nil {
+		return true
+	}
+	address, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	isTrusted := slices.ContainsFunc(g.Trusted, func(p netip.Prefix) bool { return p.Contains(address.Addr().Unmap()) })
+	return isTrusted && strings.EqualFold(r.Header.Get(echo.HeaderXForwardedProto), "https")
+}
+
+// SessionCookie is the name of the cookie that proves who is signed in. Over TLS no other site, and no other name of this site, can set it.
+func SessionCookie(isSecure bool) string {
+	if isSecure {
+		return "__Host-wending"
+	}
+	return "wending"
+}
+
+// SetCookie sets a cookie that scripts cannot read and other sites do not send; one that lasts for no time is removed.
+func SetCookie(c echo.Context, isSecure bool, name, value string, lasts time.Duration) {
+	age := int(lasts.Seconds())
+	if age <= 0 {
+		age = -1
+	}
+	c.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure, SameSite: http.SameSiteLaxMode})
+}
+
+// errRevoked ends a request whose right ended while it was being answered.
+var errRevoked = errors.New("the right to the request ended")
+
+// watch remembers a request until the function is called that it returns.
+func (g *Guard) watch(asked ask, info request.Info, cancel context.CancelCauseFunc) (done func()) {
+	one := &admitted{asked, info, time.Now(), cancel}
+	g.mu.Lock()
+	g.open[one] = struct{}{}
+	g.mu.Unlock()
+	return func() {
+		g.mu.Lock()
+		delete(g.open, one)
+		g.mu.Unlock()
+	}
+}
+
+// Recheck ends the requests being answered whose right has ended: streams and exports do not outlive a session or token that was
+// revoked.
+func (g *Guard) Recheck(ctx context.Context) {
+	g.mu.Lock()
+	open := make([]*admitted, 0, len(g.open))
+	for one := range g.open {
+		open = append(open, one)
+	}
+	g.mu.Unlock()
+	checked := map[ask]error{}
+	for _, one := range open {
+		if one.ask.rule.right == public {
+			continue
+		}
+		err, isKnown := checked[one.ask]
+		if !isKnown {
+			_, err = g.admit(ctx, one.info, one.ask)
+			checked[one.ask] = err
+		}
+		if err != nil && !fault.IsOurs(err) && ctx.Err() == nil {
+			one.cancel(errRevoked)
+		}
+	}
+}
+
+// recheckEvery is how often rights are looked up again that have ended with nobody saying so: those that expired.
+const recheckEvery = 5 * time.Second
+
+// Run rechecks the requests being answered whenever rights change, until ctx ends. databaseURL leads to the database itself; without
+// it changes take effect a little later.
+func (g *Guard) Run(ctx context.Context, databaseURL string) error {
+	if !g.HasAccounts {
+		return nil
+	}
+	changed := make(chan struct{}, 1)
+	if databaseURL != "" {
+		go func() {
+			err := people.ListenForChanges(ctx, databaseURL, func() {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			})
+			if err != nil && ctx.Err() == nil {
+				g.Log.WarnContext(ctx, "changes of rights are not heard", "error", err)
+			}
+		}()
+	}
+	tick := time.NewTicker(recheckEvery)
+	defer tick.Stop()
+	clean := time.NewTicker(time.Hour)
+	defer clean.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.Recheck(ctx)
+		case <-changed:
+			g.Recheck(ctx)
+		case <-clean.C:
+			if err := g.People.RemoveEnded(ctx); err != nil && ctx.Err() == nil {
+				g.Log.WarnContext(ctx, "could not remove ended sessions", "error", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

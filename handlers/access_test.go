@@ -1,0 +1,382 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/db/people"
+	"wending/db/project"
+	"wending/handlers"
+	"wending/jobs/agent/agenttest"
+	"wending/jobs/password"
+)
+
+// guarded is a site on which people sign in with passwords.
+type guarded struct {
+	*site
+	people people.People
+}
+
+func newGuardedSite(t testing.TB) *guarded {
+	t.Helper()
+	s := newSiteAt(t, dbtest.URL(t), 5, handlers.Access{HasAccounts: true})
+	return &guarded{s, people.New(s.store)}
+}
+
+// goodPassword is that of the accounts of tests.
+const goodPassword = "correct horse battery"
+
+// user makes an account with a role in a project; none if it is empty.
+func (s *guarded) user(t testing.TB, name string, role people.Role, in uuid.UUID) people.User {
+	t.Helper()
+	hash, err := password.Hash(t.Context(), goodPassword)
+	require.NoError(t, err)
+	user := people.User{ID: uuid.New(), Name: name, PasswordHash: &hash}
+	var memberships []people.Membership
+	if role != "" {
+		memberships = append(memberships, people.Membership{ProjectID: in, Role: role})
+	}
+	require.NoError(t, s.people.AddUser(t.Context(), user, memberships...))
+	return user
+}
+
+// token makes a token of a role in a project; of an account unless that is nil.
+func (s *guarded) token(t testing.TB, role people.Role, in uuid.UUID, of *uuid.UUID) string {
+	t.Helper()
+	value, err := s.people.AddToken(t.Context(), people.Token{ID: uuid.New(), Name: "test " + string(role), ProjectID: in, Role: role, UserID: of}, 0)
+	require.NoError(t, err)
+	return value
+}
+
+func (s *guarded) project(t testing.TB, name string) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	require.NoError(t, s.people.AddProject(t.Context(), people.Project{ID: id, Name: name}))
+	return id
+}
+
+// ask makes a request with a token; a body is sent as JSON.
+func (s *guarded) ask(t testing.TB, token, method, path string, body any) response {
+	t.Helper()
+	content := ""
+	if body != nil {
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		content = string(text)
+	}
+	request, err := http.NewRequest(method, s.URL+path, strings.NewReader(content))
+	require.NoError(t, err)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return s.do(t, request)
+}
+
+// made makes something by the API and returns its id.
+func (s *guarded) made(t testing.TB, token, path string, body any) string {
+	t.Helper()
+	answer := s.ask(t, token, http.MethodPost, path, body)
+	require.Less(t, answer.StatusCode, 300, "%s %s", path, answer.body)
+	var found map[string]any
+	answer.into(t, &found)
+	for _, name := range []string{"id", "task_id"} {
+		if id, has := found[name].(string); has {
+			return id
+		}
+	}
+	t.Fatal(path, string(answer.body))
+	return ""
+}
+
+// everything is one object of each kind in a project, by its path's collection.
+func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]string {
+	t.Helper()
+	v1 := "/api/v1/"
+	ids := map[string]string{}
+	ids["providers"] = s.made(t, admin, v1+"providers", object{"name": "p", "protocol": "openai", "base_url": agentURL})
+	ids["models"] = s.made(t, admin, v1+"models", object{"name": "m", "provider_id": ids["providers"], "model_id": "m1"})
+	ids["agents"] = s.made(t, admin, v1+"agents", object{"name": "a", "protocol": "default", "url": agentURL})
+	ids["prompts"] = s.made(t, admin, v1+"prompts", object{"name": "w", "user": "{{question}}"})
+	ids["evaluators"] = s.made(t, admin, v1+"evaluators", object{"name": "e", "kind": "exact", "config": object{}})
+	ids["channels"] = s.made(t, admin, v1+"channels", object{"name": "c", "kind": "webhook", "url": agentURL, "events": []string{"finished"}})
+	file := func(path string, fields map[string]string) response {
+		request := s.form(t, path, fields)
+		request.Header.Set("Authorization", "Bearer "+admin)
+		return s.do(t, request)
+	}
+	var found struct {
+		ID     string
+		TaskID string `json:"task_id"`
+	}
+	answer := file(v1+"datasets", map[string]string{"name": "d", "file@q.csv": questions})
+	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
+	answer.into(t, &found)
+	ids["datasets"] = found.ID
+	answer = file(api, map[string]string{"task_name": "秘密任务", "agent_api_url": agentURL, "start": "false", "file@q.csv": questions})
+	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
+	answer.into(t, &found)
+	ids["evaluation-tasks"] = found.TaskID
+	ids["schedules"] = s.made(t, admin, v1+"schedules", object{"name": "s", "task_id": found.TaskID, "cron": "0 2 * * *", "is_enabled": false})
+	ids["tokens"] = s.made(t, admin, v1+"tokens", object{"name": "t", "role": "viewer"})
+	share := uuid.New()
+	_, err := s.people.AddShare(t.Context(), people.Share{ID: share, TaskID: uuid.MustParse(found.TaskID)}, 1e12)
+	require.NoError(t, err)
+	ids["shares"] = share.String()
+	return ids
+}
+
+// need is who may use a route, said apart from the rules: what most routes need follows from their method.
+func need(method, path string) string {
+	isRead := method == http.MethodGet || method == http.MethodHead
+	switch {
+	case path == "/healthz", path == "/settings", path == "/setup", strings.HasPrefix(path, "/static/"), strings.HasPrefix(path, "/login"), path == "/logout" && isRead,
+		strings.HasPrefix(path, "/shared/"):
+		return "everybody"
+	case path == "/logout", strings.HasPrefix(path, "/account"), path == "/projects" && isRead, path == "/api/v1/projects" && isRead, path == "/api/openapi.json":
+		return "signed in"
+	case strings.HasPrefix(path, "/admin/"), strings.HasPrefix(path, "/api/v1/users"), path == "/api/v1/audit", path == "/metrics", path == "/storage",
+		!isRead && (path == "/projects" || path == "/api/v1/projects" || path == "/projects/:id" || path == "/api/v1/projects/:id"):
+		return "installation"
+	case strings.Contains(path, "/members"), strings.Contains(path, "/channels") && (!isRead || strings.HasSuffix(path, "/new")):
+		if isRead && !strings.HasSuffix(path, "/new") {
+			return "viewer"
+		}
+		return "admin"
+	case strings.Contains(path, "/tokens"):
+		return "viewer"
+	case path == "/", path == "/compare", strings.HasSuffix(path, "/new"):
+		return "editor"
+	case isRead:
+		return "viewer"
+	case strings.HasSuffix(path, "/review"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
+		return "reviewer"
+	}
+	return "editor"
+}
+
+var parameter = regexp.MustCompile(`:[A-Za-z_]+`)
+
+// Every route is asked by nobody, by each role, and by the administrators of another project: who may not learns nothing, and changes
+// nothing. The list of routes is the router's own.
+func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
+	t.Parallel()
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true})} // without a worker nothing changes by itself
+	s.people = people.New(s.store)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	other := s.project(t, "别处")
+	root := s.token(t, people.Admin, project.Default, nil)
+	ids := s.everything(t, root, fake.URL)
+	roles := []string{"viewer", "reviewer", "editor", "admin"}
+	tokens := map[string]string{}
+	for _, role := range roles {
+		owner := s.user(t, "member "+role, people.Role(role), project.Default)
+		tokens[role] = s.token(t, people.Admin, project.Default, &owner.ID) // its owner's rights limit it
+	}
+	stranger := s.user(t, "stranger", people.Admin, other)
+	foreign := s.token(t, people.Admin, other, &stranger.ID)
+	homeless := s.user(t, "homeless", "", other)
+	nowhere := s.token(t, people.Admin, other, &homeless.ID)
+
+	fill := func(path string) (filled string, hasObject bool) {
+		collection := strings.Split(strings.TrimPrefix(strings.TrimPrefix(path, "/api/v1/"), "/"), "/")
+		name := collection[0]
+		if name == "library" && len(collection) > 1 {
+			name = collection[1]
+		}
+		if name == "tasks" {
+			name = "evaluation-tasks"
+		}
+		id := ids[name]
+		if name == "projects" {
+			id = project.Default.String()
+		}
+		filled = parameter.ReplaceAllStringFunc(path, func(parameter string) string {
+			switch {
+			case slices.Contains([]string{":taskId", ":task_id", ":id"}, parameter) && id != "":
+				hasObject = true
+				return id
+			case strings.Contains(parameter, "umber"), strings.Contains(parameter, "delivery"), strings.Contains(parameter, "un"):
+				return "1"
+			}
+			return uuid.NewString()
+		})
+		return strings.TrimSuffix(filled, "*"), hasObject
+	}
+	before := s.tablesNow(t)
+	routes := slices.Clone(s.routes)
+	slices.SortFunc(routes, func(a, b *echo.Route) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
+	count := 0
+	for _, route := range routes {
+		if route.Method == echo.RouteNotFound {
+			continue
+		}
+		count++
+		needs := need(route.Method, route.Path)
+		path, hasObject := fill(route.Path)
+		what := route.Method + " " + route.Path
+		isPage := !strings.HasPrefix(route.Path, "/api/")
+		body := any(nil)
+		if !isPage && route.Method != http.MethodGet && route.Method != http.MethodHead {
+			body = object{}
+		}
+		if needs == "everybody" {
+			continue
+		}
+		answer := s.ask(t, "", route.Method, path, body)
+		if isPage {
+			require.Equal(t, http.StatusSeeOther, answer.StatusCode, what)
+			require.True(t, strings.HasPrefix(answer.Header.Get("Location"), "/login?next="), what)
+		} else {
+			require.Equal(t, http.StatusUnauthorized, answer.StatusCode, what)
+			require.Contains(t, string(answer.body), `"UNAUTHENTICATED"`, what)
+		}
+		answer = s.ask(t, "wnd_NOBODYSTOKENATALL", route.Method, path, body)
+		require.Contains(t, []int{http.StatusUnauthorized, http.StatusSeeOther}, answer.StatusCode, what)
+		answer = s.ask(t, nowhere, route.Method, path, body)
+		require.Contains(t, []int{http.StatusUnauthorized, http.StatusSeeOther}, answer.StatusCode, "a token whose owner is in no project: %s", what)
+		if needs == "signed in" {
+			continue
+		}
+		if hasObject {
+			answer = s.ask(t, foreign, route.Method, path, body)
+			require.Equal(t, http.StatusNotFound, answer.StatusCode, "%s: %s", what, answer.body)
+			require.NotContains(t, string(answer.body), "秘密")
+			missing := strings.NewReplacer(ids["evaluation-tasks"], uuid.NewString()).Replace(path)
+			if missing != path && !isPage {
+				require.Equal(t, string(s.ask(t, foreign, route.Method, missing, body).body), string(answer.body), "%s: what is another's looks as what is not there", what)
+			}
+			chosen := path + "?project=" + url.QueryEscape("默认")
+			require.Equal(t, http.StatusNotFound, s.ask(t, foreign, route.Method, chosen, body).StatusCode, what)
+		}
+		for n, role := range roles {
+			if needs != "installation" && n >= slices.Index(roles, needs) {
+				continue
+			}
+			answer := s.ask(t, tokens[role], route.Method, path, body)
+			require.Equal(t, http.StatusForbidden, answer.StatusCode, "%s by %s: %s", what, role, answer.body)
+		}
+	}
+	require.Greater(t, count, 200)
+	require.Equal(t, before, s.tablesNow(t), "nothing was changed by those who may not")
+
+	// Who may, can: those with the role that is needed are not refused for it.
+	for _, isLast := range []bool{false, true} {
+		for _, route := range routes {
+			removes := route.Method == http.MethodDelete || strings.HasSuffix(route.Path, "/delete") || strings.HasSuffix(route.Path, "/remove")
+			needs := need(route.Method, route.Path)
+			if route.Method == echo.RouteNotFound || removes != isLast || needs == "everybody" || strings.Contains(route.Path, "/passkeys") { // those need a site with a name
+
+				continue
+			}
+			token := tokens[needs]
+			switch needs {
+			case "installation":
+				token = root
+			case "signed in":
+				token = foreign
+			}
+			path, _ := fill(route.Path)
+			if strings.HasSuffix(path, "/progress") || strings.HasSuffix(path, "/events") { // they do not end
+				continue
+			}
+			answer := s.ask(t, token, route.Method, path, nil)
+			require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError}, answer.StatusCode, "%s %s by %s: %s", route.Method, path, needs, answer.body)
+		}
+	}
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// tablesNow is what the tables that people change have.
+func (s *guarded) tablesNow(t testing.TB) map[string]string {
+	t.Helper()
+	now := map[string]string{}
+	for _, table := range []string{
+		"evaluation_tasks", "providers", "models", "agents", "prompts", "datasets", "evaluators", "channels", "schedules", "projects", "memberships", "users", "shares",
+		"launches", "reviews", "evaluation_items",
+	} {
+		var sum string
+		require.NoError(t, s.tables.Get(&sum, `SELECT coalesce(md5(string_agg(md5(r::text), '' ORDER BY md5(r::text))), '') FROM `+table+` r`))
+		now[table] = sum
+	}
+	return now
+}
+
+// Lists, counts, choices and names are those of one project. What is named from another does not exist.
+func TestProjectsDoNotSeeEachOther(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	fake := agenttest.New(t, answering(nil))
+	other := s.project(t, "别处")
+	here, there := s.token(t, people.Admin, project.Default, nil), s.token(t, people.Admin, other, nil)
+	ids := s.everything(t, here, fake.URL)
+	twins := s.everything(t, there, fake.URL) // the same names, in the other project
+	for collection := range ids {
+		if collection == "shares" || collection == "tokens" {
+			continue
+		}
+		for token, own := range map[string]map[string]string{here: ids, there: twins} {
+			answer := s.ask(t, token, http.MethodGet, "/api/v1/"+collection, nil)
+			var list struct {
+				Items      []map[string]any
+				Pagination struct{ Total int }
+			}
+			answer.into(t, &list)
+			require.Equal(t, 1, list.Pagination.Total, collection)
+			require.Contains(t, string(answer.body), own[collection])
+		}
+		page := "/library/" + collection
+		if collection == "evaluation-tasks" {
+			page = "/tasks"
+		}
+		require.NotContains(t, string(s.ask(t, there, http.MethodGet, page, nil).body), ids[collection])
+	}
+	// Nothing of another project can be used.
+	for name, fields := range map[string]object{
+		"dataset":    {"dataset": ids["datasets"], "agents": []string{twins["agents"]}},
+		"agents":     {"dataset": twins["datasets"], "agents": []string{ids["agents"]}},
+		"models":     {"dataset": twins["datasets"], "models": []string{ids["models"]}},
+		"prompts":    {"dataset": twins["datasets"], "agents": []string{twins["agents"]}, "prompts": []string{ids["prompts"]}},
+		"evaluators": {"dataset": twins["datasets"], "agents": []string{twins["agents"]}, "evaluators": []string{ids["evaluators"]}},
+		"channels":   {"dataset": twins["datasets"], "agents": []string{twins["agents"]}, "channels": []string{ids["channels"]}},
+	} {
+		fields["task_name"], fields["start"] = name, false
+		answer := s.ask(t, there, http.MethodPost, api, fields)
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%s: %s", name, answer.body)
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, s.ask(t, there, http.MethodPost, "/api/v1/models", object{"name": "x", "provider_id": ids["providers"], "model_id": "m"}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity, s.ask(t, there, http.MethodPost, "/api/v1/schedules", object{"name": "x", "task_id": ids["evaluation-tasks"], "cron": "0 2 * * *"}).StatusCode)
+	for _, path := range []string{
+		"/?from=" + ids["evaluation-tasks"], "/?draft=" + ids["evaluation-tasks"], "/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
+		"/api/v1/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"], "/api/v1/shares?task_id=" + ids["evaluation-tasks"],
+	} {
+		answer := s.ask(t, there, http.MethodGet, path, nil)
+		require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
+	}
+	require.Equal(t, http.StatusNotFound, s.ask(t, there, http.MethodPost, "/api/v1/shares", object{"task_id": ids["evaluation-tasks"]}).StatusCode)
+
+	// One who is in both chooses, and is led by what they open.
+	both := s.user(t, "两边", people.Editor, project.Default)
+	require.NoError(t, s.people.SetMember(t.Context(), other, both.ID, people.Viewer))
+	browser := s.signedIn(t, "两边")
+	require.Contains(t, string(browser.get(t, "/tasks").body), ids["evaluation-tasks"], "the first project")
+	require.Equal(t, http.StatusOK, browser.get(t, "/tasks/"+twins["evaluation-tasks"]).StatusCode)
+	list := string(browser.get(t, "/tasks").body)
+	require.Contains(t, list, twins["evaluation-tasks"], "the browser stays where it was led")
+	require.NotContains(t, list, ids["evaluation-tasks"])
+	require.Contains(t, string(browser.get(t, "/tasks?project="+project.Default.String()).body), ids["evaluation-tasks"])
+	require.Equal(t, http.StatusForbidden, browser.send(t, "/tasks/"+twins["evaluation-tasks"]+"/delete", nil).StatusCode, "a viewer there")
+	require.Equal(t, http.StatusNotFound, browser.get(t, "/tasks/"+twins["evaluation-tasks"]+"?project="+project.Default.String()).StatusCode)
+}

@@ -1,0 +1,79 @@
+// Package audit lets handlers say more of what a request does than its route tells.
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"wending/db/audit"
+)
+
+// Entry is what is recorded of a request.
+type Entry = audit.Entry
+
+type key struct{}
+
+// With returns a context in which Note changes the entry.
+func With(ctx context.Context, entry *Entry) context.Context {
+	return context.WithValue(ctx, key{}, entry)
+}
+
+// Note says more of what a request does. It is called by the goroutine that answers the request, before the answer begins.
+func Note(ctx context.Context, say func(*Entry)) {
+	if entry, isThere := ctx.Value(key{}).(*Entry); isThere {
+		say(entry)
+	}
+}
+
+// Made says what a request has made.
+func Made(ctx context.Context, id, name string) {
+	Note(ctx, func(e *Entry) { e.ObjectID, e.ObjectName = id, name })
+}
+
+// Changed says which settings a request has changed. Neither value may have secrets.
+func Changed(ctx context.Context, before, after any) {
+	Note(ctx, func(e *Entry) { e.Before, e.After = asJSON(before), asJSON(after) })
+}
+
+// maxSettings bounds how much of settings an entry has: templates may be long.
+const maxSettings = 20_000
+
+func asJSON(settings any) string {
+	text, err := json.Marshal(settings)
+	if err != nil || len(text) > maxSettings {
+		return `"too long"`
+	}
+	return string(text)
+}
+
+// Fields are the columns of a row as the audit has them: without times, and without what is encrypted. row is a pointer to a struct
+// with db tags; of nil there are none.
+func Fields(row any) map[string]any {
+	fields, value := map[string]any{}, reflect.ValueOf(row)
+	if value.Kind() == reflect.Pointer && !value.IsNil() {
+		addFields(fields, value.Elem())
+	}
+	return fields
+}
+
+func addFields(fields map[string]any, row reflect.Value) {
+	for n := range row.NumField() {
+		field := row.Type().Field(n)
+		name, value := field.Tag.Get("db"), row.Field(n)
+		switch value.Interface().(type) {
+		case time.Time, *time.Time, []byte:
+			continue
+		}
+		switch {
+		case field.Anonymous && value.Kind() == reflect.Struct:
+			addFields(fields, value)
+		case name != "" && name != "-" && field.IsExported():
+			fields[name] = value.Interface()
+		}
+	}
+}
+
+// Same reports whether two values of fields are the same to the audit.
+func Same(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -1,0 +1,100 @@
+package form
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	entries "wending/db/library"
+	"wending/db/people"
+	"wending/handlers/audit"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+)
+
+// secretFields are the fields that only administrators may replace once they are stored.
+var secretFields = []string{"api_key", "headers", "secret"}
+
+// replaced are the secrets that a form replaces.
+func replaced(f *Upload) (names []string) {
+	for _, name := range secretFields {
+		if f.Value(name) != "" || f.isNull(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// guarded saves an entry unless the form replaces a secret that whoever asks may not, and says in the audit what has changed.
+func guarded[T any](
+	ctx context.Context, kind entries.Kind[T], row *T, f *Upload, save func(context.Context, *T, *Upload) (uuid.UUID, []FieldFault, error),
+) (uuid.UUID, []FieldFault, error) {
+	secrets := replaced(f)
+	if row != nil && len(secrets) > 0 && !request.From(ctx).Role.Allows(people.Admin) {
+		return uuid.Nil, nil, fault.New("FORBIDDEN").WithMessage("error.secret")
+	}
+	before := audit.Fields(row)
+	id, faults, err := save(ctx, row, f)
+	if err != nil || len(faults) > 0 {
+		return id, faults, err
+	}
+	stored, err := kind.Get(ctx, id)
+	if err != nil {
+		return id, nil, err
+	}
+	after := audit.Fields(&stored)
+	name, _ := after["name"].(string)
+	for field, value := range before { // what stays as it was says nothing
+		if field != "name" && audit.Same(value, after[field]) {
+			delete(before, field)
+			delete(after, field)
+		}
+	}
+	if len(secrets) > 0 {
+		after["replaced_secrets"] = slices.Clone(secrets)
+	}
+	audit.Made(ctx, id.String(), name)
+	audit.Changed(ctx, before, after)
+	return id, nil, nil
+}
+
+// Provider saves a provider.
+func (s Saver) Provider(ctx context.Context, row *entries.Provider, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Providers, row, f, s.saveProvider)
+}
+
+// Model saves a model.
+func (s Saver) Model(ctx context.Context, row *entries.Model, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Models, row, f, s.saveModel)
+}
+
+// Agent saves an agent.
+func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Agents, row, f, s.saveAgent)
+}
+
+// Prompt saves a prompt's name and description; other templates than the newest version's make a new version.
+func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Prompts, row, f, s.savePrompt)
+}
+
+// Dataset saves a new dataset with its first version, or changes the name and description of one.
+func (s Saver) Dataset(ctx context.Context, row *entries.Dataset, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Datasets, row, f, s.saveDataset)
+}
+
+// Evaluator saves an evaluator; another kind or configuration than the newest version's makes a new version.
+func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Evaluators, row, f, s.saveEvaluator)
+}
+
+// Channel saves a channel.
+func (s Saver) Channel(ctx context.Context, row *entries.Channel, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Channels, row, f, s.saveChannel)
+}
+
+// Schedule saves a schedule and plans its next time.
+func (s Saver) Schedule(ctx context.Context, row *entries.Schedule, f *Upload) (uuid.UUID, []FieldFault, error) {
+	return guarded(ctx, s.Library.Entries.Schedules, row, f, s.saveSchedule)
+}

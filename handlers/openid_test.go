@@ -1,0 +1,273 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/descope/virtualwebauthn"
+	"github.com/oauth2-proxy/mockoidc"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/db/people"
+	"wending/db/project"
+	"wending/handlers"
+	"wending/handlers/signin"
+)
+
+// newProvidedSite is a site whose people sign in at an OpenID Connect provider, which it is given with.
+func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC) {
+	t.Helper()
+	provider, err := mockoidc.Run()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = provider.Shutdown() })
+	granted, err := signin.ParseGrants(grants)
+	require.NoError(t, err)
+	openID := &signin.OpenID{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecret: provider.ClientSecret, Grants: granted}
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, OpenID: openID})}
+	s.people, openID.Site = people.New(s.store), s.URL
+	return s, provider
+}
+
+// throughProvider signs in at the provider as one of its users, and returns the answer that the site gives them when they come back.
+func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, user *mockoidc.MockUser, next string) response {
+	t.Helper()
+	provider.QueueUser(user)
+	begun := b.get(t, "/login/oidc?next="+url.QueryEscape(next))
+	require.Equal(t, http.StatusSeeOther, begun.StatusCode, "%s", begun.body)
+	back := b.follow(t, begun.Header.Get("Location"))
+	require.True(t, strings.HasPrefix(back, b.URL+"/login/oidc/callback?"), back)
+	return b.get(t, strings.TrimPrefix(back, b.URL))
+}
+
+// follow asks another server and returns where it leads.
+func (b *browser) follow(t *testing.T, address string) string {
+	t.Helper()
+	answer, err := b.client.Get(address)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, _ := io.ReadAll(answer.Body)
+	require.Equal(t, http.StatusFound, answer.StatusCode, "%s", body)
+	return answer.Header.Get("Location")
+}
+
+// People come from the provider with what their groups may do, anew at each sign-in; by nothing else than issuer and subject.
+func TestSigningInAtAProvider(t *testing.T) {
+	t.Parallel()
+	s, provider := newProvidedSite(t, "testers=editor, /managers=viewer@法务, operators=admin, everybody-else=viewer@没有的空间")
+	law := s.project(t, "法务")
+	user := &mockoidc.MockUser{Subject: "17", Email: "lilei@example.com", PreferredUsername: "lilei", Groups: []string{"testers", "/managers"}}
+	b := s.newBrowser(t)
+	require.Equal(t, "/login/oidc?next=%2Fworkers", b.get(t, "/login?next=/workers").page(t).Find(".gate a.btn").AttrOr("href", ""))
+	require.Equal(t, http.StatusForbidden, b.send(t, "/login", url.Values{"name": {"x"}, "password": {goodPassword}}).StatusCode, "there are no passwords")
+	in := b.throughProvider(t, provider, user, "/workers")
+	require.Equal(t, "/workers", in.Header.Get("Location"), "%s", in.body)
+	known, err := s.people.UserNamed(t.Context(), "lilei")
+	require.NoError(t, err)
+	roles := func() map[string]people.Role {
+		found, err := s.people.MembershipsOf(t.Context(), known.ID)
+		require.NoError(t, err)
+		byName := map[string]people.Role{}
+		for _, one := range found {
+			byName[one.ProjectName] = one.Role
+		}
+		return byName
+	}
+	require.Equal(t, map[string]people.Role{"默认": people.Editor, "法务": people.Viewer}, roles())
+
+	// What people gave stays; what groups gave follows them.
+	require.NoError(t, s.people.SetMember(t.Context(), law, known.ID, people.Reviewer))
+	user.Groups = []string{"operators"}
+	user.PreferredUsername = "li.lei"
+	require.Equal(t, "/tasks", s.newBrowser(t).throughProvider(t, provider, user, "//evil.example").Header.Get("Location"))
+	require.Equal(t, map[string]people.Role{"默认": people.Admin, "法务": people.Reviewer}, roles())
+	known, err = s.people.User(t.Context(), known.ID)
+	require.NoError(t, err)
+	require.True(t, known.IsAdmin)
+	require.Equal(t, "li.lei", known.Name)
+
+	// A name of ours is nobody else's.
+	local := s.user(t, "admin", people.Admin, project.Default)
+	twin := &mockoidc.MockUser{Subject: "18", PreferredUsername: "admin", Email: "admin@evil.example", Groups: []string{"testers"}}
+	require.Equal(t, "/tasks", s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").Header.Get("Location"))
+	signed, err := s.people.UserOf(t.Context(), provider.Issuer()+" 18")
+	require.NoError(t, err)
+	require.NotEqual(t, local.ID, signed.ID)
+	require.Equal(t, "admin · admin@evil.example", signed.Name)
+
+	for what, user := range map[string]*mockoidc.MockUser{
+		"no group":        {Subject: "19", PreferredUsername: "nobody"},
+		"another group":   {Subject: "20", PreferredUsername: "other", Groups: []string{"testers2"}},
+		"project missing": {Subject: "21", PreferredUsername: "third", Groups: []string{"everybody-else"}},
+	} {
+		require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, user, "/tasks").StatusCode, what)
+	}
+	require.NoError(t, s.people.SetDisabled(t.Context(), signed.ID, true))
+	require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").StatusCode, "disabled here")
+}
+
+// A sign-in at a provider belongs to the browser that began it, works once, and must be for us.
+func TestSignInsAtAProviderAreBound(t *testing.T) {
+	t.Parallel()
+	s, provider := newProvidedSite(t, "testers=editor")
+	user := &mockoidc.MockUser{Subject: "17", PreferredUsername: "lilei", Groups: []string{"testers"}}
+	begin := func() (b *browser, callback string) {
+		b = s.newBrowser(t)
+		provider.QueueUser(user)
+		return b, strings.TrimPrefix(b.follow(t, b.get(t, "/login/oidc").Header.Get("Location")), b.URL)
+	}
+	_, callback := begin()
+	require.Equal(t, http.StatusForbidden, s.newBrowser(t).get(t, callback).StatusCode, "in another browser")
+	b, callback := begin()
+	require.Equal(t, http.StatusSeeOther, b.get(t, callback).StatusCode)
+	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "once")
+	b, callback = begin()
+	require.Equal(t, http.StatusForbidden, b.get(t, strings.Replace(callback, "code=", "code=x", 1)).StatusCode)
+	b, callback = begin()
+	s.tables.MustExec(`UPDATE challenges SET expires_at = now()`)
+	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "too late")
+	b, callback = begin()
+	s.tables.MustExec(`UPDATE challenges SET detail = json_build_object('verifier', detail ->> 'verifier', 'nonce', 'another', 'next', '/tasks')`)
+	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "the nonce is another's")
+	b, callback = begin()
+	s.tables.MustExec(`UPDATE challenges SET detail = json_build_object('verifier', 'another-verifier-of-forty-three-characters-x', 'nonce', detail ->> 'nonce', 'next', '/tasks')`)
+	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "the proof of the exchange is another's")
+	b, callback = begin()
+	denied := "/login/oidc/callback?error=access_denied&state=" + url.QueryEscape(mustQuery(t, callback, "state"))
+	require.Equal(t, http.StatusForbidden, b.get(t, denied).StatusCode)
+	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode, "nobody got in")
+
+	require.NoError(t, provider.Shutdown())
+	silent := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, OpenID: &signin.OpenID{Issuer: provider.Issuer(), ClientID: "x"}})}
+	require.Equal(t, http.StatusServiceUnavailable, silent.newBrowser(t).get(t, "/login/oidc").StatusCode)
+	for _, wrong := range []string{"testers", "=editor", "testers=king", "a=viewer,b"} {
+		_, err := signin.ParseGrants(wrong)
+		require.Error(t, err, wrong)
+	}
+}
+
+func mustQuery(t *testing.T, address, name string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	return u.Query().Get(name)
+}
+
+// passkeys are those of a person who uses a browser.
+type passkeys struct {
+	*browser
+	site   virtualwebauthn.RelyingParty
+	device virtualwebauthn.Authenticator
+	key    virtualwebauthn.Credential
+}
+
+// ceremony begins with one request and ends with another, whose body answer makes of the options.
+func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values, answer func(options string) string) response {
+	t.Helper()
+	begun := p.send(t, begin, form)
+	if begun.StatusCode != http.StatusOK {
+		return begun
+	}
+	var asked struct {
+		Options json.RawMessage
+		Key     string
+	}
+	begun.into(t, &asked)
+	request, err := http.NewRequest(http.MethodPost, p.URL+end, strings.NewReader(answer(string(asked.Options))))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-Passkey", asked.Key)
+	request.Header.Set("Origin", p.URL)
+	return p.do(t, request)
+}
+
+func (p *passkeys) register(t *testing.T) response {
+	t.Helper()
+	return p.ceremony(t, "/account/passkeys", "/account/passkeys/done", nil, func(options string) string {
+		asked, err := virtualwebauthn.ParseAttestationOptions(options)
+		require.NoError(t, err)
+		id := asked.UserID
+		p.device.Options.UserHandle = []byte(id)
+		return virtualwebauthn.CreateAttestationResponse(p.site, p.device, p.key, *asked)
+	})
+}
+
+func (p *passkeys) signIn(t *testing.T, form url.Values) response {
+	t.Helper()
+	return p.ceremony(t, "/login/passkey", "/login/passkey/done", form, func(options string) string {
+		asked, err := virtualwebauthn.ParseAssertionOptions(options)
+		require.NoError(t, err)
+		p.key.Counter++
+		return virtualwebauthn.CreateAssertionResponse(p.site, p.device, p.key, *asked)
+	})
+}
+
+// A passkey signs in alone, or as the second step after a password, where the account wants it.
+func TestPasskeys(t *testing.T) {
+	t.Parallel()
+	keys, err := signin.NewPasskeys("http://localhost:1234")
+	require.NoError(t, err)
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys})}
+	s.people = people.New(s.store)
+	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1) // an address of a machine has no passkeys
+	user := s.user(t, "李雷", people.Editor, project.Default)
+	p := &passkeys{
+		browser: s.signedIn(t, "李雷"), key: virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2), device: virtualwebauthn.NewAuthenticator(),
+		site: virtualwebauthn.RelyingParty{ID: "localhost", Name: "Wending", Origin: "http://localhost:1234"},
+	}
+	require.Equal(t, 1, p.get(t, "/account").page(t).Find("form#passkey").Length())
+	answer := p.register(t)
+	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
+	p.device.AddCredential(p.key)
+	require.Equal(t, 2, p.get(t, "/account").page(t).Find("table").Length())
+
+	// Alone.
+	p.browser = s.newBrowser(t)
+	answer = p.signIn(t, url.Values{"next": {"/workers"}})
+	require.Equal(t, "/workers", answer.mustBe(t, 200)["next"])
+	require.Contains(t, p.get(t, "/account").page(t).Find("h1").Text(), "李雷")
+
+	// As the second step.
+	require.Equal(t, http.StatusSeeOther, p.send(t, "/account/second", url.Values{"needs": {"true"}}).StatusCode)
+	p.browser = s.newBrowser(t)
+	first := p.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {"/library/agents"}})
+	require.Equal(t, http.StatusOK, first.StatusCode)
+	require.Equal(t, http.StatusSeeOther, p.get(t, "/tasks").StatusCode, "the password alone is not enough")
+	second := first.page(t).Find("[name=second]").AttrOr("value", "")
+	require.NotEmpty(t, second)
+	require.Equal(t, "/library/agents", p.signIn(t, url.Values{"second": {second}}).mustBe(t, 200)["next"])
+	var methods []string
+	require.NoError(t, s.tables.Select(&methods, `SELECT method FROM sessions ORDER BY created_at`))
+	require.Equal(t, []string{"password", "passkey", "password+passkey"}, methods)
+
+	// What is not the account's is refused: another key, another site, a copy whose counter went back.
+	p.browser = s.newBrowser(t)
+	stranger := *p
+	stranger.key = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
+	require.Equal(t, http.StatusForbidden, stranger.signIn(t, nil).StatusCode)
+	elsewhere := *p
+	elsewhere.site.Origin = "http://localhost.evil.example"
+	require.Equal(t, http.StatusForbidden, elsewhere.signIn(t, nil).StatusCode)
+	p.key.Counter = 0
+	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
+	p.key.Counter = 100
+	require.NoError(t, s.people.SetDisabled(t.Context(), user.ID, true))
+	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
+	require.NoError(t, s.people.SetDisabled(t.Context(), user.ID, false))
+
+	// Without a passkey the password is enough again.
+	p.signIn(t, nil).mustBe(t, 200)
+	id := p.get(t, "/account").page(t).Find("form[action*='/passkeys/']").AttrOr("action", "")
+	require.Equal(t, http.StatusSeeOther, p.send(t, id, nil).StatusCode)
+	s.signedIn(t, "李雷")
+
+	for _, address := range []string{"http://127.0.0.1:8080", "https://10.0.0.7", "http://wending.example", "https://[::1]:8443", "https://wending"} {
+		none, err := signin.NewPasskeys(address)
+		require.NoError(t, err, address)
+		require.Nil(t, none, address)
+	}
+}

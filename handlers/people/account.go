@@ -1,0 +1,168 @@
+package people
+
+import (
+	"encoding/base64"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/access"
+	"wending/handlers/audit"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/password"
+	"wending/views/paths"
+	views "wending/views/people"
+)
+
+// self is the account of whoever asks.
+func (h *handler) self(c echo.Context) (people.User, error) {
+	id := request.From(c.Request().Context()).Who.UserID
+	if id == uuid.Nil { // without accounts, and for tokens that have no owner
+		return people.User{}, &db.NotFoundError{Kind: people.KindUser}
+	}
+	return h.people.User(c.Request().Context(), id)
+}
+
+func (h *handler) showAccount(c echo.Context) error {
+	user, err := h.self(c)
+	if err != nil {
+		return err
+	}
+	return h.renderAccount(c, http.StatusOK, user, nil)
+}
+
+func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string) error {
+	ctx := c.Request().Context()
+	who := request.From(ctx).Who
+	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, Errors: errors}
+	var err error
+	if account.Sessions, err = h.people.Sessions(ctx, user.ID); err != nil {
+		return err
+	}
+	if account.Passkeys, err = h.people.Passkeys(ctx, user.ID); err != nil {
+		return err
+	}
+	frame := h.frame(c, pages.Locale(c).Text("account.title"))
+	frame.Here, frame.Scripts = paths.Account, []string{"passkey.js"}
+	return pages.Render(c, status, views.AccountPage(frame, account))
+}
+
+// changePassword takes a new password from whoever knows the old one. Other browsers are signed out.
+func (h *handler) changePassword(c echo.Context) error {
+	ctx := c.Request().Context()
+	user, err := h.self(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	guesses := "password of " + user.ID.String()
+	failures, _, err := h.people.Failures(ctx, guesses)
+	if err != nil {
+		return err
+	}
+	refuse := func(faults ...form.FieldFault) error {
+		return h.renderAccount(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults))
+	}
+	matches := false
+	if failures < maxGuesses {
+		if matches, err = password.Matches(ctx, submitted.Values["current"], user.PasswordHash); err != nil {
+			return err
+		}
+	}
+	if !matches {
+		if err := h.people.NoteFailure(ctx, guesses); err != nil {
+			return err
+		}
+		return refuse(form.FieldFault{Field: "current", Fault: fault.Field("current", fault.Password("wrong", 0))})
+	}
+	hash, faults, err := form.NewPassword(ctx, submitted, "password", user.Name)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return refuse(faults...)
+	}
+	if err := h.people.SetPassword(ctx, user.ID, hash, request.From(ctx).Who.SessionID); err != nil {
+		return err
+	}
+	audit.Made(ctx, user.ID.String(), user.Name)
+	return pages.Done(c, paths.Account, "saved")
+}
+
+// maxGuesses is how often a session may guess the password that it was begun with, within a quarter of an hour.
+const maxGuesses = 5
+
+// setSecond says whether the password alone is enough.
+func (h *handler) setSecond(c echo.Context) error {
+	user, err := h.self(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	ctx, needs := c.Request().Context(), submitted.Value("needs") == "true"
+	if err := h.people.SetNeedsPasskey(ctx, user.ID, needs); err != nil {
+		return err
+	}
+	audit.Made(ctx, user.ID.String(), user.Name)
+	audit.Changed(ctx, entryOf(map[string]any{"needs_passkey": user.NeedsPasskey}), entryOf(map[string]any{"needs_passkey": needs}))
+	return pages.Done(c, paths.Account, "saved")
+}
+
+func (h *handler) removePasskey(c echo.Context) error {
+	user, err := h.self(c)
+	if err != nil {
+		return err
+	}
+	id, err := base64.RawURLEncoding.DecodeString(c.Param("key"))
+	if err != nil {
+		return &db.NotFoundError{Kind: people.KindPasskey}
+	}
+	if err := h.people.RemovePasskey(c.Request().Context(), user.ID, id); err != nil {
+		return err
+	}
+	audit.Made(c.Request().Context(), c.Param("key"), user.Name)
+	return pages.Done(c, paths.Account, "removed")
+}
+
+func (h *handler) endSession(c echo.Context) error {
+	user, err := h.self(c)
+	if err != nil {
+		return err
+	}
+	id, err := pathID(c, "session", people.KindSession)
+	if err != nil {
+		return err
+	}
+	if err := h.people.EndSession(c.Request().Context(), user.ID, id); err != nil {
+		return err
+	}
+	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	return pages.Done(c, paths.Account, "ended")
+}
+
+// endSessions signs out everywhere, here too.
+func (h *handler) endSessions(c echo.Context) error {
+	user, err := h.self(c)
+	if err != nil {
+		return err
+	}
+	if err := h.people.EndSessions(c.Request().Context(), user.ID); err != nil {
+		return err
+	}
+	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	isSecure := h.Guard.IsSecure(c.Request())
+	access.SetCookie(c, isSecure, access.SessionCookie(isSecure), "", 0)
+	return c.Redirect(http.StatusSeeOther, paths.Login)
+}

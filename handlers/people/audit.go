@@ -1,0 +1,122 @@
+package people
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db/audit"
+	"wending/handlers/fault"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/beijing"
+	"wending/jobs/export"
+	"wending/views/paths"
+	views "wending/views/people"
+)
+
+// moment reads a time: RFC 3339, or a day in Beijing; of a last day its end.
+func moment(name, text string, isLast bool) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		if at, err = time.ParseInLocation(time.DateOnly, text, beijing.Zone); err == nil && isLast {
+			at = at.AddDate(0, 0, 1)
+		}
+	}
+	if err != nil {
+		return nil, fault.Parameter(name, fault.Moment()).WithCause(err)
+	}
+	return &at, nil
+}
+
+// auditFilter reads what narrows the audit.
+func auditFilter(actor, action, object, from, to string) (filter audit.Filter, err error) {
+	filter = audit.Filter{Actor: request.SearchText(actor), Action: request.SearchText(action), Object: request.SearchText(object)}
+	var first, last error
+	filter.From, first = moment("from", strings.TrimSpace(from), false)
+	filter.To, last = moment("to", strings.TrimSpace(to), true)
+	return filter, errors.Join(first, last)
+}
+
+func (h *handler) showAudit(c echo.Context) error {
+	ctx := c.Request().Context()
+	view := views.Audit{Actor: c.QueryParam("actor"), Action: c.QueryParam("action"), Object: c.QueryParam("object"), From: c.QueryParam("from"), To: c.QueryParam("to"), Days: h.AuditDays}
+	filter, err := auditFilter(view.Actor, view.Action, view.Object, view.From, view.To)
+	if err != nil {
+		return err
+	}
+	if c.QueryParam("format") == "csv" {
+		return h.exportAudit(c, filter)
+	}
+	page, err := pages.Window(c)
+	if err != nil {
+		return err
+	}
+	total := 0
+	if view.Entries, total, err = h.audit.List(ctx, filter, page); err != nil {
+		return err
+	}
+	query := url.Values{}
+	for name, typed := range map[string]string{"actor": view.Actor, "action": view.Action, "object": view.Object, "from": view.From, "to": view.To} {
+		if typed != "" {
+			query.Set(name, typed)
+		}
+	}
+	view.Pager = pages.NewPager(paths.Audit, query, page, total)
+	if redirected, err := pages.RedirectPastEnd(c, view.Pager); redirected {
+		return err
+	}
+	if view.Actions, err = h.audit.Actions(ctx); err != nil {
+		return err
+	}
+	if view.IsChecked = c.QueryParam("check") == "1"; view.IsChecked {
+		broken := (*audit.BrokenError)(nil)
+		if view.Count, err = h.audit.Verify(ctx); errors.As(err, &broken) {
+			view.BrokenAt = broken.Seq
+		} else if err != nil {
+			return err
+		}
+	}
+	return pages.Render(c, http.StatusOK, views.AuditPage(h.frame(c, pages.Locale(c).Text("audit.title")), view))
+}
+
+// auditColumns are those of the export.
+var auditColumns = []string{
+	"seq", "at", "actor", "actor_id", "token_id", "address", "via", "action", "object", "object_id", "object_name", "project_id", "project_name", "status",
+	"before", "after", "request_id",
+}
+
+// exportAudit sends the entries that match as CSV, the oldest first.
+func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
+	ctx := c.Request().Context()
+	leave, err := pages.Gates(c).Exports.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		header := c.Response().Header()
+		header.Set(echo.HeaderContentType, "text/csv; charset=utf-8")
+		header.Set("Content-Disposition", export.Attachment("audit.csv"))
+		c.Response().WriteHeader(http.StatusOK)
+		table, err := export.NewTable(c.Response(), auditColumns)
+		if err != nil {
+			return err
+		}
+		err = h.audit.Each(ctx, filter, func(e audit.Entry) error {
+			return table.Row([]string{
+				strconv.FormatInt(e.Seq, 10), beijing.RFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action, e.Object, e.ObjectID,
+				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID,
+			})
+		})
+		return errors.Join(err, table.Close())
+	}, leave)
+}

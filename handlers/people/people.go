@@ -1,0 +1,107 @@
+// Package people has the pages and endpoints of accounts, projects, tokens, links to reports, and the audit.
+package people
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/audit"
+	"wending/db/people"
+	"wending/db/quota"
+	"wending/handlers/access"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/handlers/signin"
+	"wending/views/paths"
+	"wending/views/ui"
+)
+
+// Config is what the pages and endpoints need.
+type Config struct {
+	Store *db.Store
+	Guard *access.Guard
+	// Passkeys are those of this site; nil means that it cannot have any.
+	Passkeys *signin.Passkeys
+	// HasPasswords reports that accounts are made here, and not by a provider.
+	HasPasswords bool
+	// PublicURL is where people find this site; empty means where they are.
+	PublicURL string
+	// AuditDays is how long the audit is kept; 0 means for good.
+	AuditDays int
+	Version   string
+	Failed    rest.Failed
+}
+
+type handler struct {
+	Config
+	people people.People
+	audit  audit.Log
+	quotas quota.Quotas
+}
+
+func newHandler(config Config) *handler {
+	return &handler{config, people.New(config.Store), audit.New(config.Store), quota.New(config.Store)}
+}
+
+// RegisterPages adds the pages.
+func RegisterPages(group *echo.Group, config Config) {
+	h := newHandler(config)
+	get := func(path string, handler echo.HandlerFunc) {
+		group.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
+	}
+	get(paths.Account, h.showAccount)
+	group.POST(paths.Account+"/password", h.changePassword)
+	group.POST(paths.Account+"/second", h.setSecond)
+	group.POST(paths.Account+"/passkeys/:key/remove", h.removePasskey)
+	group.POST(paths.Account+"/sessions/:session/end", h.endSession)
+	group.POST(paths.Account+"/sessions/end", h.endSessions)
+	get(paths.Users, h.listUsers)
+	group.POST(paths.Users, h.addUser)
+	get(paths.Users+"/:user", h.showUser)
+	group.POST(paths.Users+"/:user/admin", h.setAdmin)
+	group.POST(paths.Users+"/:user/disabled", h.setDisabled)
+	group.POST(paths.Users+"/:user/password", h.setPassword)
+	group.POST(paths.Users+"/:user/sessions", h.endSessionsOf)
+	get(paths.Audit, h.showAudit)
+	get(paths.Projects, h.listProjects)
+	group.POST(paths.Projects, h.addProject)
+	get(paths.Projects+"/:id", h.showProject)
+	group.POST(paths.Projects+"/:id", h.changeProject)
+	group.POST(paths.Projects+"/:id/members", h.setMember)
+	group.POST(paths.Projects+"/:id/members/:user/remove", h.removeMember)
+	group.POST(paths.Projects+"/:id/tokens", h.addToken)
+	group.POST(paths.Projects+"/:id/tokens/:token/revoke", h.revokeToken)
+	get("/tasks/:taskId/shares", h.listShares)
+	group.POST("/tasks/:taskId/shares", h.addShare)
+	group.POST("/tasks/:taskId/shares/:share/revoke", h.revokeShare)
+	group.GET(paths.Shared+"/:secret", h.showShared)
+}
+
+// frame is the frame of a page.
+func (h *handler) frame(c echo.Context, title string, crumbs ...ui.Crumb) ui.Frame {
+	frame := pages.Frame(c, h.Version, title, "", crumbs...)
+	frame.Styles = []string{"form.css", "people.css"}
+	return frame
+}
+
+// read reads a form.
+func read(c echo.Context) (*form.Upload, error) {
+	return form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+}
+
+// pathID reads an id of a path's parameter.
+func pathID(c echo.Context, name string, kind db.Kind) (uuid.UUID, error) {
+	return request.ID(c.Param(name), kind)
+}
+
+// entryOf is what the audit keeps of somebody's rights.
+func entryOf(values map[string]any) json.RawMessage {
+	text, _ := json.Marshal(values) // of plain values
+	return text
+}

@@ -1,0 +1,412 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/audit"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/tasks"
+	"wending/views/paths"
+	views "wending/views/people"
+	"wending/views/ui"
+)
+
+func (h *handler) listProjects(c echo.Context) error {
+	return h.renderProjects(c, http.StatusOK, nil, nil)
+}
+
+// visible are the projects that whoever asks may choose from.
+func (h *handler) visible(ctx context.Context) ([]people.Membership, error) {
+	info := request.From(ctx)
+	if info.HasAccounts {
+		return info.Who.Projects, nil
+	}
+	all, err := h.people.Projects(ctx)
+	memberships := make([]people.Membership, len(all))
+	for n, one := range all {
+		memberships[n] = people.Membership{ProjectID: one.ID, ProjectName: one.Name, Role: people.Admin}
+	}
+	return memberships, err
+}
+
+func (h *handler) renderProjects(c echo.Context, status int, values, problems map[string]string) error {
+	ctx := c.Request().Context()
+	view := views.Projects{MayAdd: request.From(ctx).Who.IsAdmin, Values: values, Errors: problems}
+	var err error
+	if view.List, err = h.visible(ctx); err != nil {
+		return err
+	}
+	return pages.Render(c, status, views.ProjectsPage(h.frame(c, pages.Locale(c).Text("projects.title")), view))
+}
+
+func (h *handler) addProject(c echo.Context) error {
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	project, faults, err := h.makeProject(c.Request().Context(), submitted)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return h.renderProjects(c, http.StatusUnprocessableEntity, map[string]string{"name": submitted.Values["name"]}, form.Messages(pages.Locale(c), faults))
+	}
+	return pages.Done(c, paths.Project(project.ID), "created")
+}
+
+// makeProject makes the project that a form or an endpoint's body describes; whoever makes it manages it.
+func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (project people.Project, faults []form.FieldFault, err error) {
+	project.ID = uuid.New()
+	if project.Name, faults = form.PersonName(submitted, "name"); len(faults) > 0 {
+		return project, faults, nil
+	}
+	err = h.people.AddProject(ctx, project)
+	if errors.Is(err, people.ErrNameTaken) {
+		return project, []form.FieldFault{{Field: "name", Fault: fault.Field("name", fault.Unique())}}, nil
+	}
+	if who := request.From(ctx).Who; err == nil && who.UserID != uuid.Nil {
+		err = h.people.SetMember(ctx, project.ID, who.UserID, people.Admin)
+	}
+	if err != nil {
+		return project, nil, err
+	}
+	audit.Made(ctx, project.ID.String(), project.Name)
+	project, err = h.people.Project(ctx, project.ID)
+	return project, nil, err
+}
+
+// project is the one that a path names.
+func (h *handler) project(c echo.Context) (people.Project, error) {
+	id, err := pathID(c, "id", people.KindProject)
+	if err != nil {
+		return people.Project{}, err
+	}
+	return h.people.Project(c.Request().Context(), id)
+}
+
+func (h *handler) showProject(c echo.Context) error {
+	project, err := h.project(c)
+	if err != nil {
+		return err
+	}
+	return h.renderProject(c, http.StatusOK, project, views.Project{})
+}
+
+// tokensShown is how many tokens a project's page lists.
+const tokensShown = 100
+
+// renderProject shows a project; view has what was typed, what is wrong, and what was just made.
+func (h *handler) renderProject(c echo.Context, status int, project people.Project, view views.Project) error {
+	ctx := c.Request().Context()
+	info := request.From(ctx)
+	view.Project, view.Role = project, info.Role
+	view.MayManage, view.MaySet = info.Role.Allows(people.Admin), info.Who.IsAdmin
+	var err error
+	if view.Members, err = h.people.Members(ctx, project.ID); err != nil {
+		return err
+	}
+	if view.Tokens, _, err = h.people.Tokens(ctx, project.ID, h.ownerShown(ctx), db.Page{Number: 1, Size: tokensShown}); err != nil {
+		return err
+	}
+	if view.Used, err = h.quotas.Used(ctx, project.ID); err != nil {
+		return err
+	}
+	frame := h.frame(c, project.Name, ui.Crumb{Text: pages.Locale(c).Text("projects.title"), Href: paths.Projects}, ui.Crumb{Text: project.Name})
+	frame.Here = paths.Project(project.ID)
+	return pages.Render(c, status, views.ProjectPage(frame, view))
+}
+
+// ownerShown is whose tokens somebody sees: their own; nil means everybody's, for those who manage the project.
+func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
+	info := request.From(ctx)
+	if info.Role.Allows(people.Admin) {
+		return nil
+	}
+	return &info.Who.UserID
+}
+
+// quotaView is what the audit and the API say of a project's settings.
+func quotaView(p people.Project) map[string]any {
+	return map[string]any{
+		"name": p.Name, "calls_per_day": p.CallsPerDay, "uploads_per_day": p.UploadsPerDay, "disk_bytes": p.DiskBytes, "lanes": p.Lanes, "cost_per_month": p.CostPerMonth,
+	}
+}
+
+// changed takes over from a form or a body what it has of a project's settings.
+func changed(project people.Project, submitted *form.Upload) (people.Project, []form.FieldFault) {
+	var faults []form.FieldFault
+	if submitted.Has("name") {
+		name, wrong := form.PersonName(submitted, "name")
+		project.Name, faults = name, append(faults, wrong...)
+	}
+	number := func(field string, most int64, set func(*int64)) {
+		if !submitted.Has(field) {
+			return
+		}
+		text := submitted.Value(field)
+		if text == "" {
+			set(nil)
+			return
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 || n > most {
+			faults = append(faults, form.FieldFault{Field: field, Fault: fault.Field(field, fault.Between(1, int(most)))})
+			return
+		}
+		set(&n)
+	}
+	small := func(to **int) func(*int64) {
+		return func(n *int64) {
+			if *to = nil; n != nil {
+				one := int(*n)
+				*to = &one
+			}
+		}
+	}
+	number("calls_per_day", 1_000_000_000, func(n *int64) { project.CallsPerDay = n })
+	number("uploads_per_day", 1_000_000, small(&project.UploadsPerDay))
+	number("lanes", 100_000, small(&project.Lanes))
+	number("disk_bytes", 1<<50, func(n *int64) { project.DiskBytes = n })
+	number("disk_mb", 1<<30, func(n *int64) {
+		if project.DiskBytes = nil; n != nil {
+			bytes := *n << 20
+			project.DiskBytes = &bytes
+		}
+	})
+	if submitted.Has("cost_per_month") {
+		project.CostPerMonth = nil
+		if text := submitted.Value("cost_per_month"); text != "" {
+			if project.CostPerMonth = &text; !tasks.IsCost(text) {
+				faults = append(faults, form.FieldFault{Field: "cost_per_month", Fault: fault.Field("cost_per_month", fault.Cost())})
+			}
+		}
+	}
+	return project, faults
+}
+
+// applyProject stores what a form or a body changes of a project.
+func (h *handler) applyProject(ctx context.Context, before people.Project, submitted *form.Upload) (people.Project, []form.FieldFault, error) {
+	project, faults := changed(before, submitted)
+	if len(faults) > 0 {
+		return project, faults, nil
+	}
+	err := h.people.ChangeProject(ctx, project)
+	if errors.Is(err, people.ErrNameTaken) {
+		return project, []form.FieldFault{{Field: "name", Fault: fault.Field("name", fault.Unique())}}, nil
+	}
+	if err != nil {
+		return project, nil, err
+	}
+	audit.Changed(ctx, quotaView(before), quotaView(project))
+	project, err = h.people.Project(ctx, project.ID)
+	return project, nil, err
+}
+
+func (h *handler) changeProject(c echo.Context) error {
+	project, err := h.project(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	_, faults, err := h.applyProject(c.Request().Context(), project, submitted)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return h.renderProject(c, http.StatusUnprocessableEntity, project, views.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
+	}
+	return pages.Done(c, paths.Project(project.ID), "saved")
+}
+
+func (h *handler) setMember(c echo.Context) error {
+	ctx := c.Request().Context()
+	project, err := h.project(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	_, faults, err := h.giveRole(ctx, project, submitted)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		view := views.Project{Values: map[string]string{"member": submitted.Values["name"]}, Errors: map[string]string{"member": faults[0].Message(pages.Locale(c))}}
+		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
+	}
+	return pages.Done(c, paths.Project(project.ID), "saved")
+}
+
+// giveRole gives somebody, named by user_id or name, a role in a project.
+func (h *handler) giveRole(ctx context.Context, project people.Project, submitted *form.Upload) (member people.Member, faults []form.FieldFault, err error) {
+	role, faults := form.Role(submitted, "role")
+	if len(faults) > 0 {
+		return member, faults, nil
+	}
+	var user people.User
+	field := "name"
+	if text := submitted.Value("user_id"); text != "" {
+		field = "user_id"
+		id, malformed := uuid.Parse(text)
+		if malformed != nil {
+			id = uuid.Nil
+		}
+		user, err = h.people.User(ctx, id)
+	} else {
+		user, err = h.people.UserNamed(ctx, request.StorableText(submitted.Value("name")))
+	}
+	if errors.Is(err, db.ErrNotFound) {
+		return member, []form.FieldFault{{Field: field, Fault: fault.Field(field, fault.Account())}}, nil
+	}
+	if err != nil {
+		return member, nil, err
+	}
+	before, err := h.people.RoleIn(ctx, user.ID, project.ID)
+	if err != nil {
+		return member, nil, err
+	}
+	if err := h.people.SetMember(ctx, project.ID, user.ID, role); err != nil {
+		return member, nil, err
+	}
+	audit.Made(ctx, user.ID.String(), user.Name)
+	audit.Changed(ctx, entryOf(map[string]any{"role": before}), entryOf(map[string]any{"role": role}))
+	members, err := h.people.Members(ctx, project.ID)
+	if at := slices.IndexFunc(members, func(m people.Member) bool { return m.UserID == user.ID }); err == nil && at >= 0 {
+		member = members[at]
+	}
+	return member, nil, err
+}
+
+func (h *handler) removeMember(c echo.Context) error {
+	project, err := h.project(c)
+	if err != nil {
+		return err
+	}
+	user, err := h.user(c)
+	if err != nil {
+		return err
+	}
+	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	if err := h.people.RemoveMember(c.Request().Context(), project.ID, user.ID); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Project(project.ID), "removed")
+}
+
+// maxDays is how long tokens and links may last.
+const maxDays = 3650
+
+// days reads how long something lasts; 0 is for good, where that may be.
+func days(submitted *form.Upload, field string, usual int, mayBeGood bool) (time.Duration, []form.FieldFault) {
+	n := usual
+	if text := submitted.Value(field); text != "" {
+		var err error
+		least := 1
+		if mayBeGood {
+			least = 0
+		}
+		if n, err = strconv.Atoi(text); err != nil || n < least || n > maxDays {
+			return 0, []form.FieldFault{{Field: field, Fault: fault.Field(field, fault.Between(least, maxDays))}}
+		}
+	}
+	return time.Duration(n) * 24 * time.Hour, nil
+}
+
+// usualTokenDays is how long a token lasts unless it is said.
+const usualTokenDays = 90
+
+// makeToken makes the token that a form or a body describes. It may do no more than whoever makes it.
+func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload, field string) (token people.Token, value string, faults []form.FieldFault, err error) {
+	info := request.From(ctx)
+	token = people.Token{ID: uuid.New(), ProjectID: projectID}
+	if info.Who.UserID != uuid.Nil {
+		token.UserID = &info.Who.UserID
+	}
+	var wrong []form.FieldFault
+	token.Name, faults = form.PersonName(submitted, "name")
+	if token.Role = people.Viewer; submitted.Value("role") != "" {
+		token.Role, wrong = form.Role(submitted, "role")
+		faults = append(faults, wrong...)
+	}
+	lasts, wrong := days(submitted, field, usualTokenDays, true)
+	if faults = append(faults, wrong...); len(faults) > 0 {
+		return token, "", faults, nil
+	}
+	if !info.Role.Allows(token.Role) {
+		return token, "", nil, fault.New("FORBIDDEN")
+	}
+	if value, err = h.people.AddToken(ctx, token, lasts); err != nil {
+		return token, "", nil, err
+	}
+	audit.Made(ctx, token.ID.String(), token.Name)
+	audit.Changed(ctx, nil, entryOf(map[string]any{"role": token.Role, "project_id": projectID, "days": int(lasts.Hours() / 24)}))
+	token, err = h.people.Token(ctx, token.ID)
+	return token, value, nil, err
+}
+
+func (h *handler) addToken(c echo.Context) error {
+	project, err := h.project(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	_, value, faults, err := h.makeToken(c.Request().Context(), project.ID, submitted, "days")
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		view := views.Project{Values: map[string]string{"token": submitted.Values["name"]}, Errors: map[string]string{"token": faults[0].Message(pages.Locale(c))}}
+		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
+	}
+	return h.renderProject(c, http.StatusCreated, project, views.Project{NewToken: value})
+}
+
+// revoke makes a token of a project useless: one's own, or anybody's for those who manage the project.
+func (h *handler) revoke(ctx context.Context, projectID, id uuid.UUID) error {
+	token, err := h.people.Token(ctx, id)
+	if err != nil {
+		return err
+	}
+	owner := h.ownerShown(ctx)
+	if token.ProjectID != projectID || owner != nil && (token.UserID == nil || *token.UserID != *owner) {
+		return &db.NotFoundError{Kind: people.KindToken}
+	}
+	audit.Made(ctx, token.ID.String(), token.Name)
+	return h.people.RevokeToken(ctx, token.ID)
+}
+
+func (h *handler) revokeToken(c echo.Context) error {
+	project, err := h.project(c)
+	if err != nil {
+		return err
+	}
+	id, err := pathID(c, "token", people.KindToken)
+	if err != nil {
+		return err
+	}
+	if err := h.revoke(c.Request().Context(), project.ID, id); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Project(project.ID), "revoked")
+}

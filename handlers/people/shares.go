@@ -1,0 +1,158 @@
+package people
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/audit"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/reading"
+	"wending/handlers/request"
+	"wending/views/paths"
+	views "wending/views/people"
+	"wending/views/results"
+	"wending/views/ui"
+)
+
+func (h *handler) listShares(c echo.Context) error {
+	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	return h.renderShares(c, http.StatusOK, task, views.Shares{})
+}
+
+func (h *handler) renderShares(c echo.Context, status int, task db.Task, view views.Shares) error {
+	view.TaskID, view.TaskName, view.IsFinished = task.ID, task.Name, task.HasResults
+	var err error
+	if view.List, err = h.people.Shares(c.Request().Context(), task.ID); err != nil {
+		return err
+	}
+	title := pages.Locale(c).Text("share.title")
+	frame := h.frame(c, title, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame.Section, frame.Here = ui.SectionTasks, paths.Shares(task.ID)
+	return pages.Render(c, status, views.SharesPage(frame, view))
+}
+
+// usualShareDays is how long a link lasts unless it is said.
+const usualShareDays = 7
+
+// makeShare makes a link to a task's report and returns its address.
+func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
+	if !task.HasResults {
+		return share, "", nil, fault.New("TASK_NOT_FINISHED")
+	}
+	lasts, faults := days(submitted, field, usualShareDays, false)
+	if len(faults) > 0 {
+		return share, "", faults, nil
+	}
+	share = people.Share{ID: uuid.New(), TaskID: task.ID, CreatedBy: request.From(ctx).Actor.Who()}
+	secret, err := h.people.AddShare(ctx, share, lasts)
+	if err != nil {
+		return share, "", nil, err
+	}
+	audit.Made(ctx, share.ID.String(), task.Name)
+	share, err = h.people.Share(ctx, share.ID)
+	return share, site + paths.Shared + "/" + secret, nil, err
+}
+
+// site is where people find this site.
+func (h *handler) site(r *http.Request) string {
+	if h.PublicURL != "" {
+		return h.PublicURL
+	}
+	scheme := "http://"
+	if h.Guard.IsSecure(r) {
+		scheme = "https://"
+	}
+	return scheme + r.Host
+}
+
+func (h *handler) addShare(c echo.Context) error {
+	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	_, address, faults, err := h.makeShare(c.Request().Context(), task, submitted, "days", h.site(c.Request()))
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return h.renderShares(c, http.StatusUnprocessableEntity, task, views.Shares{Errors: form.Messages(pages.Locale(c), faults)})
+	}
+	return h.renderShares(c, http.StatusCreated, task, views.Shares{Address: address})
+}
+
+func (h *handler) revokeShare(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	id, err := pathID(c, "share", people.KindShare)
+	if err != nil {
+		return err
+	}
+	share, err := h.people.Share(ctx, id)
+	if err != nil {
+		return err
+	}
+	if share.TaskID != task.ID {
+		return &db.NotFoundError{Kind: people.KindShare}
+	}
+	audit.Made(ctx, share.ID.String(), task.Name)
+	if err := h.people.RevokeShare(ctx, share.ID); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Shares(task.ID), "revoked")
+}
+
+// showShared shows a report to whoever has a link to it, and nothing else. The link is looked at again while a long report is sent.
+func (h *handler) showShared(c echo.Context) error {
+	header := c.Response().Header()
+	header.Set("X-Robots-Tag", "noindex, nofollow, noarchive")
+	header.Set("Referrer-Policy", "no-referrer")
+	ctx, secret := c.Request().Context(), c.Param("secret")
+	if len(secret) > 64 || strings.ContainsFunc(secret, func(r rune) bool { return r > 'z' }) {
+		return &db.NotFoundError{Kind: people.KindShare}
+	}
+	share, err := h.people.ShareOf(ctx, secret)
+	if err != nil {
+		return err
+	}
+	task, err := h.Store.Task(ctx, share.TaskID)
+	if err != nil {
+		return err
+	}
+	audit.Note(ctx, func(e *audit.Entry) {
+		e.Action, e.Actor, e.Object, e.ObjectID, e.ObjectName = "share.open", "–", "share", share.ID.String(), task.Name
+		e.ProjectID = task.ProjectID.String()
+	})
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	write, err := reading.New(h.Store).Document(ctx, task)
+	if err != nil {
+		return err
+	}
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
+		header.Set(echo.HeaderContentSecurityPolicy, results.DocumentPolicy())
+		c.Response().WriteHeader(http.StatusOK)
+		return write(ctx, c.Response())
+	}, leave)
+}

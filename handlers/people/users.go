@@ -1,0 +1,230 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/audit"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/views/paths"
+	views "wending/views/people"
+	"wending/views/ui"
+)
+
+func (h *handler) listUsers(c echo.Context) error { return h.renderUsers(c, http.StatusOK, nil, nil) }
+
+func (h *handler) renderUsers(c echo.Context, status int, values, problems map[string]string) error {
+	ctx := c.Request().Context()
+	page, err := pages.Window(c)
+	if err != nil {
+		return err
+	}
+	users := views.Users{Query: request.SearchText(c.QueryParam("query")), Values: values, Errors: problems, HasPasswords: h.HasPasswords}
+	total := 0
+	if users.List, total, err = h.people.Users(ctx, users.Query, page); err != nil {
+		return err
+	}
+	query := url.Values{}
+	if users.Query != "" {
+		query.Set("query", users.Query)
+	}
+	users.Pager = pages.NewPager(paths.Users, query, page, total)
+	if redirected, err := pages.RedirectPastEnd(c, users.Pager); redirected {
+		return err
+	}
+	if users.Projects, err = h.people.Projects(ctx); err != nil {
+		return err
+	}
+	frame := h.frame(c, pages.Locale(c).Text("users.title"))
+	return pages.Render(c, status, views.UsersPage(frame, users))
+}
+
+// addUser makes an account with its first project.
+func (h *handler) addUser(c echo.Context) error {
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	user, faults, err := h.makeUser(c.Request().Context(), submitted)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		typed := map[string]string{}
+		for _, name := range []string{"name", "role", "project_id", "is_admin"} {
+			typed[name] = submitted.Values[name]
+		}
+		return h.renderUsers(c, http.StatusUnprocessableEntity, typed, form.Messages(pages.Locale(c), faults))
+	}
+	return pages.Done(c, paths.User(user.ID), "created")
+}
+
+// makeUser makes the account that a form or an endpoint's body describes.
+func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user people.User, faults []form.FieldFault, err error) {
+	user, faults, err = form.NewUser(ctx, submitted)
+	if err != nil {
+		return user, nil, err
+	}
+	user.IsAdmin = submitted.Value("is_admin") == "true"
+	role := people.Viewer
+	if submitted.Value("role") != "" {
+		var wrong []form.FieldFault
+		role, wrong = form.Role(submitted, "role")
+		faults = append(faults, wrong...)
+	}
+	project, wrong, err := h.namedProject(ctx, submitted)
+	if err != nil {
+		return user, nil, err
+	}
+	if faults = append(faults, wrong...); len(faults) > 0 {
+		return user, faults, nil
+	}
+	err = h.people.AddUser(ctx, user, people.Membership{ProjectID: project, Role: role})
+	if errors.Is(err, people.ErrNameTaken) {
+		return user, []form.FieldFault{{Field: "name", Fault: fault.Field("name", fault.Unique())}}, nil
+	}
+	if err != nil {
+		return user, nil, err
+	}
+	audit.Made(ctx, user.ID.String(), user.Name)
+	audit.Changed(ctx, nil, entryOf(map[string]any{"is_admin": user.IsAdmin, "project_id": project, "role": role}))
+	user, err = h.people.User(ctx, user.ID)
+	return user, nil, err
+}
+
+// namedProject is the project of a form's project_id, the first one if it has none.
+func (h *handler) namedProject(ctx context.Context, submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
+	text := submitted.Value("project_id")
+	if text == "" {
+		return form.DefaultProject, nil, nil
+	}
+	project, err := h.projectByID(ctx, text)
+	if errors.Is(err, db.ErrNotFound) {
+		return id, []form.FieldFault{{Field: "project_id", Fault: fault.Field("project_id", fault.Saved())}}, nil
+	}
+	return project.ID, nil, err
+}
+
+// user is the account that a path names.
+func (h *handler) user(c echo.Context) (people.User, error) {
+	id, err := pathID(c, "user", people.KindUser)
+	if err != nil {
+		return people.User{}, err
+	}
+	return h.people.User(c.Request().Context(), id)
+}
+
+func (h *handler) showUser(c echo.Context) error {
+	user, err := h.user(c)
+	if err != nil {
+		return err
+	}
+	return h.renderUser(c, http.StatusOK, user, nil)
+}
+
+func (h *handler) renderUser(c echo.Context, status int, user people.User, problems map[string]string) error {
+	ctx := c.Request().Context()
+	view := views.User{User: user, Errors: problems, IsSelf: request.From(ctx).Who.UserID == user.ID}
+	var err error
+	if view.Projects, err = h.people.MembershipsOf(ctx, user.ID); err != nil {
+		return err
+	}
+	if view.Sessions, err = h.people.Sessions(ctx, user.ID); err != nil {
+		return err
+	}
+	frame := h.frame(c, user.Name, ui.Crumb{Text: pages.Locale(c).Text("users.title"), Href: paths.Users}, ui.Crumb{Text: user.Name})
+	frame.Here = paths.User(user.ID)
+	return pages.Render(c, status, views.UserPage(frame, view))
+}
+
+// changeUser changes an account, and says what keeps that from being done.
+func (h *handler) changeUser(c echo.Context, change func(ctx context.Context, user people.User, submitted *form.Upload) error) error {
+	user, err := h.user(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	audit.Made(ctx, user.ID.String(), user.Name)
+	err = change(ctx, user, submitted)
+	if errors.Is(err, people.ErrLastAdmin) {
+		return h.renderUser(c, http.StatusUnprocessableEntity, user, map[string]string{"": pages.Locale(c).Text("users.last_admin")})
+	}
+	if err != nil {
+		return err
+	}
+	return pages.Done(c, paths.User(user.ID), "saved")
+}
+
+func (h *handler) setAdmin(c echo.Context) error {
+	return h.changeUser(c, func(ctx context.Context, user people.User, submitted *form.Upload) error {
+		return h.makeAdmin(ctx, user, submitted.Value("is_admin") == "true")
+	})
+}
+
+func (h *handler) makeAdmin(ctx context.Context, user people.User, isAdmin bool) error {
+	audit.Changed(ctx, entryOf(map[string]any{"is_admin": user.IsAdmin}), entryOf(map[string]any{"is_admin": isAdmin}))
+	return h.people.SetAdmin(ctx, user.ID, isAdmin)
+}
+
+func (h *handler) setDisabled(c echo.Context) error {
+	return h.changeUser(c, func(ctx context.Context, user people.User, submitted *form.Upload) error {
+		return h.disable(ctx, user, submitted.Value("is_disabled") == "true")
+	})
+}
+
+func (h *handler) disable(ctx context.Context, user people.User, isDisabled bool) error {
+	audit.Changed(ctx, entryOf(map[string]any{"is_disabled": user.DisabledAt != nil}), entryOf(map[string]any{"is_disabled": isDisabled}))
+	return h.people.SetDisabled(ctx, user.ID, isDisabled)
+}
+
+func (h *handler) setPassword(c echo.Context) error {
+	user, err := h.user(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	faults, err := h.replacePassword(c.Request().Context(), user, submitted)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return h.renderUser(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults))
+	}
+	return pages.Done(c, paths.User(user.ID), "saved")
+}
+
+// replacePassword gives an account another password and ends its sessions.
+func (h *handler) replacePassword(ctx context.Context, user people.User, submitted *form.Upload) ([]form.FieldFault, error) {
+	if user.Subject != nil {
+		return nil, fault.New("FORBIDDEN")
+	}
+	hash, faults, err := form.NewPassword(ctx, submitted, "password", user.Name)
+	if err != nil || len(faults) > 0 {
+		return faults, err
+	}
+	audit.Made(ctx, user.ID.String(), user.Name)
+	return nil, h.people.SetPassword(ctx, user.ID, hash, uuid.Nil)
+}
+
+func (h *handler) endSessionsOf(c echo.Context) error {
+	return h.changeUser(c, func(ctx context.Context, user people.User, _ *form.Upload) error {
+		return h.people.EndSessions(ctx, user.ID)
+	})
+}

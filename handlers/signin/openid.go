@@ -1,0 +1,309 @@
+package signin
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+	"golang.org/x/oauth2"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/access"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/views/paths"
+)
+
+// Grant is what members of a provider's group may do.
+type Grant struct {
+	// Group is its name; * is everybody.
+	Group string
+	Role  people.Role
+	// Project is the name of the one in which they may; empty means the first, and for administrators everything.
+	Project string
+}
+
+// ParseGrants reads group=role or group=role@project, separated by commas.
+func ParseGrants(text string) (grants []Grant, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		group, rest, hasRole := strings.Cut(part, "=")
+		role, project, _ := strings.Cut(rest, "@")
+		grant := Grant{strings.TrimSpace(group), people.Role(strings.TrimSpace(role)), strings.TrimSpace(project)}
+		if !hasRole || grant.Group == "" || !grant.Role.IsKnown() {
+			return nil, fmt.Errorf("%q is not group=role or group=role@project, with viewer, reviewer, editor or admin", strings.TrimSpace(part))
+		}
+		grants = append(grants, grant)
+	}
+	return grants, nil
+}
+
+// OpenID signs people in with an OpenID Connect provider.
+type OpenID struct {
+	Issuer, ClientID, ClientSecret string
+	// Site is where people find this site: the provider sends them back there.
+	Site   string
+	Grants []Grant
+	// Client asks the provider; nil means http.DefaultClient.
+	Client *http.Client
+
+	mu       sync.Mutex
+	provider *oidc.Provider
+}
+
+// connect asks the provider once what it can; a provider that does not answer is asked again at the next sign-in.
+func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, oauth2.Config, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.provider == nil {
+		found, err := oidc.NewProvider(o.within(context.WithoutCancel(ctx)), o.Issuer) // it keeps the context for its keys
+		if err != nil {
+			return nil, oauth2.Config{}, fault.New("SERVICE_UNAVAILABLE").WithMessage("login.provider.silent").WithCause(err)
+		}
+		o.provider = found
+	}
+	return o.provider, oauth2.Config{
+		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: o.provider.Endpoint(), RedirectURL: o.Site + paths.OpenIDDone,
+		Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
+	}, nil
+}
+
+// within returns a context in which the provider is asked by the client.
+func (o *OpenID) within(ctx context.Context) context.Context {
+	client := o.Client
+	if client == nil {
+		client = &http.Client{Timeout: 15 * time.Second}
+	}
+	return oidc.ClientContext(ctx, client)
+}
+
+func (h *handler) providerName() string {
+	if h.OpenID == nil {
+		return ""
+	}
+	u, err := url.Parse(h.OpenID.Issuer)
+	if err != nil {
+		return h.OpenID.Issuer
+	}
+	return u.Host
+}
+
+// pending is a sign-in that the provider is asked for.
+type pending struct {
+	Verifier string `json:"verifier"`
+	Nonce    string `json:"nonce"`
+	Next     string `json:"next"`
+}
+
+// The sign-in at the provider, bound to the browser by a cookie, must end in this time.
+const (
+	openIDKind   = "oidc"
+	openIDCookie = "oidc"
+	openIDLasts  = 10 * time.Minute
+)
+
+// toProvider leads to the provider.
+func (h *handler) toProvider(c echo.Context) error {
+	ctx := c.Request().Context()
+	if h.OpenID == nil {
+		return fault.New("NOT_FOUND")
+	}
+	_, config, err := h.OpenID.connect(ctx)
+	if err != nil {
+		return err
+	}
+	began := pending{oauth2.GenerateVerifier(), people.NewSecret(), request.LocalPath(c.QueryParam("next"), paths.Tasks)}
+	detail, err := json.Marshal(began)
+	if err != nil {
+		return err
+	}
+	state, err := h.People.PutChallenge(ctx, openIDKind, detail, openIDLasts)
+	if err != nil {
+		return err
+	}
+	access.SetCookie(c, h.Guard.IsSecure(c.Request()), openIDCookie, state, openIDLasts)
+	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(state, oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)))
+}
+
+// claims are what the provider says of somebody.
+type claims struct {
+	Subject  string     `json:"sub"`
+	Username string     `json:"preferred_username"`
+	Name     string     `json:"name"`
+	Email    string     `json:"email"`
+	Groups   stringList `json:"groups"`
+	Roles    stringList `json:"roles"`
+}
+
+// stringList is a list of texts, or one text.
+type stringList []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *stringList) UnmarshalJSON(content []byte) error {
+	one := ""
+	if json.Unmarshal(content, &one) == nil {
+		*l = strings.Fields(one)
+		return nil
+	}
+	return json.Unmarshal(content, (*[]string)(l))
+}
+
+// fromProvider takes what the provider says of whoever comes back from it.
+func (h *handler) fromProvider(c echo.Context) error {
+	ctx := c.Request().Context()
+	if h.OpenID == nil {
+		return fault.New("NOT_FOUND")
+	}
+	isSecure, state := h.Guard.IsSecure(c.Request()), c.QueryParam("state")
+	cookie, err := c.Cookie(openIDCookie)
+	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(state)) != 1 {
+		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(errors.New("the sign-in began in another browser, or long ago"))
+	}
+	access.SetCookie(c, isSecure, openIDCookie, "", 0)
+	detail, err := h.People.TakeChallenge(ctx, openIDKind, state)
+	if errors.Is(err, db.ErrNotFound) {
+		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(err)
+	}
+	if err != nil {
+		return err
+	}
+	var began pending
+	if err := json.Unmarshal(detail, &began); err != nil {
+		return err
+	}
+	if reason := c.QueryParam("error"); reason != "" {
+		h.Log.WarnContext(ctx, "the provider refused a sign-in", "error", reason, "description", c.QueryParam("error_description"))
+		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(errors.New("the provider says: " + reason))
+	}
+	said, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
+	if err != nil {
+		h.Log.WarnContext(ctx, "a sign-in at the provider was refused", "error", err)
+		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(err)
+	}
+	user, err := h.take(ctx, said)
+	if err != nil {
+		return err
+	}
+	return h.enter(c, user, "oidc", began.Next)
+}
+
+// exchange asks the provider for the claims of a code, and checks that they are its own and for this sign-in.
+func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said claims, err error) {
+	provider, config, err := o.connect(ctx)
+	if err != nil {
+		return said, err
+	}
+	ctx = o.within(ctx)
+	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(began.Verifier))
+	if err != nil {
+		return said, err
+	}
+	raw, _ := token.Extra("id_token").(string)
+	proof, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return said, err
+	}
+	if subtle.ConstantTimeCompare([]byte(proof.Nonce), []byte(began.Nonce)) != 1 {
+		return said, errors.New("the provider's answer is not for this sign-in")
+	}
+	if err := proof.Claims(&said); err != nil {
+		return said, err
+	}
+	if len(said.Groups)+len(said.Roles) == 0 && provider.UserInfoEndpoint() != "" {
+		info, err := provider.UserInfo(ctx, config.TokenSource(ctx, token))
+		if err != nil {
+			return said, err
+		}
+		if info.Subject != proof.Subject {
+			return said, errors.New("the provider tells of somebody else")
+		}
+		err = info.Claims(&said)
+		said.Subject = proof.Subject
+		return said, err
+	}
+	return said, nil
+}
+
+// take makes the account of somebody what the provider says of them. It is known by issuer and subject alone: a name of ours that is the
+// same is another's.
+func (h *handler) take(ctx context.Context, said claims) (user people.User, err error) {
+	subject := h.OpenID.Issuer + " " + said.Subject
+	isAdmin, memberships, err := h.granted(ctx, slices.Concat(said.Groups, said.Roles))
+	if err != nil {
+		return user, err
+	}
+	user, err = h.People.UserOf(ctx, subject)
+	isNew := errors.Is(err, db.ErrNotFound)
+	if err != nil && !isNew {
+		return user, err
+	}
+	if user.DisabledAt != nil {
+		return user, fault.New("FORBIDDEN").WithMessage("login.disabled")
+	}
+	if isNew && !isAdmin && len(memberships) == 0 {
+		return user, fault.New("FORBIDDEN").WithMessage("login.no_group")
+	}
+	name := form.CutName(cmp.Or(said.Username, said.Name, said.Email, said.Subject))
+	for _, candidate := range []string{name, form.CutName(name + " · " + cmp.Or(said.Email, said.Subject)), form.CutName(said.Subject + " · " + name)} {
+		user.Name, user.IsAdmin = candidate, isAdmin
+		if isNew {
+			user.ID, user.Subject = uuid.New(), &subject
+			err = h.People.AddUser(ctx, user)
+		}
+		if err == nil || !isNew {
+			err = h.People.Grant(ctx, user, memberships)
+		}
+		if !errors.Is(err, people.ErrNameTaken) {
+			return user, err
+		}
+	}
+	return user, err
+}
+
+// granted says what members of groups may do.
+func (h *handler) granted(ctx context.Context, groups []string) (isAdmin bool, memberships []people.Membership, err error) {
+	byProject := map[uuid.UUID]people.Role{}
+	for _, grant := range h.OpenID.Grants {
+		isMember := grant.Group == "*" || slices.ContainsFunc(groups, func(group string) bool { return strings.TrimPrefix(group, "/") == strings.TrimPrefix(grant.Group, "/") })
+		if !isMember {
+			continue
+		}
+		if grant.Role == people.Admin && grant.Project == "" {
+			isAdmin = true
+		}
+		id := form.DefaultProject
+		if grant.Project != "" {
+			project, err := h.People.ProjectNamed(ctx, grant.Project)
+			if errors.Is(err, db.ErrNotFound) { // not made yet, or renamed
+				continue
+			}
+			if err != nil {
+				return false, nil, err
+			}
+			id = project.ID
+		}
+		if !byProject[id].Allows(grant.Role) {
+			byProject[id] = grant.Role
+		}
+	}
+	for id, role := range byProject {
+		memberships = append(memberships, people.Membership{ProjectID: id, Role: role, IsGranted: true})
+	}
+	return isAdmin, memberships, nil
+}

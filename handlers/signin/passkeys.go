@@ -1,0 +1,303 @@
+package signin
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/audit"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/views/paths"
+	views "wending/views/people"
+)
+
+// Passkeys are the WebAuthn credentials of one site.
+type Passkeys struct{ site *webauthn.WebAuthn }
+
+// NewPasskeys returns the passkeys of the site at an address; nil if it has no name: addresses of machines cannot have passkeys.
+func NewPasskeys(address string) (*Passkeys, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	host := u.Hostname()
+	if host != "localhost" && (u.Scheme != "https" || !strings.Contains(host, ".") || strings.ContainsAny(host, ":") || isNumeric(host)) {
+		return nil, nil
+	}
+	site, err := webauthn.New(&webauthn.Config{
+		RPID: host, RPDisplayName: "Wending 稳定", RPOrigins: []string{u.Scheme + "://" + u.Host},
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Passkeys{site}, nil
+}
+
+func isNumeric(host string) bool { return strings.Trim(host, "0123456789.") == "" }
+
+// IsHere reports whether a request came to the address that the passkeys belong to.
+func (p *Passkeys) IsHere(r *http.Request) bool {
+	if p == nil {
+		return false
+	}
+	host := r.Host
+	if at := strings.LastIndex(host, ":"); at > strings.LastIndex(host, "]") {
+		host = host[:at]
+	}
+	return strings.EqualFold(host, p.site.Config.RPID)
+}
+
+// holder is an account as the library wants it.
+type holder struct {
+	user people.User
+	keys []webauthn.Credential
+}
+
+func (h holder) WebAuthnID() []byte                         { return h.user.ID[:] }
+func (h holder) WebAuthnName() string                       { return h.user.Name }
+func (h holder) WebAuthnDisplayName() string                { return h.user.Name }
+func (h holder) WebAuthnCredentials() []webauthn.Credential { return h.keys }
+
+func (h *handler) holderOf(ctx context.Context, id uuid.UUID) (found holder, err error) {
+	if found.user, err = h.People.User(ctx, id); err != nil {
+		return found, err
+	}
+	stored, err := h.People.Passkeys(ctx, id)
+	if err != nil {
+		return found, err
+	}
+	for _, one := range stored {
+		var key webauthn.Credential
+		if err := json.Unmarshal(one.Credential, &key); err != nil {
+			return found, err
+		}
+		found.keys = append(found.keys, key)
+	}
+	return found, nil
+}
+
+// ceremony is what a passkey is asked for.
+type ceremony struct {
+	Session webauthn.SessionData `json:"session"`
+	// User is the account whose password was right, or that a new passkey is for; uuid.Nil means that the passkey says whose it is.
+	User uuid.UUID `json:"user"`
+	Next string    `json:"next"`
+}
+
+// What passkeys are asked for, and for how long.
+const (
+	signInKind    = "passkey"
+	secondKind    = "second"
+	newKeyKind    = "new passkey"
+	ceremonyLasts = 5 * time.Minute
+)
+
+// keyBytes is how long a passkey's answer may be.
+const keyBytes = 64 << 10
+
+// secondStep asks for the passkey of an account whose password was right.
+func (h *handler) secondStep(c echo.Context, login views.Login, user people.User) error {
+	if !h.Passkeys.IsHere(c.Request()) {
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+	}
+	detail, err := json.Marshal(ceremony{User: user.ID, Next: login.Next})
+	if err != nil {
+		return err
+	}
+	login.Second, err = h.People.PutChallenge(c.Request().Context(), secondKind, detail, ceremonyLasts)
+	if err != nil {
+		return err
+	}
+	return h.render(c, http.StatusOK, login)
+}
+
+// asked is what a browser is given to ask for a passkey.
+type asked struct {
+	Options any    `json:"options"`
+	Key     string `json:"key"`
+}
+
+// askForPasskey begins a sign-in with a passkey: alone, or after a password.
+func (h *handler) askForPasskey(c echo.Context) error {
+	ctx := c.Request().Context()
+	if !h.Passkeys.IsHere(c.Request()) || !request.From(ctx).HasAccounts {
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	var options *protocol.CredentialAssertion
+	var session *webauthn.SessionData
+	began := ceremony{Next: request.LocalPath(submitted.Value("next"), paths.Tasks)}
+	if second := submitted.Value("second"); second != "" {
+		detail, err := h.People.Challenge(ctx, secondKind, second)
+		if errors.Is(err, db.ErrNotFound) {
+			return fault.New("FORBIDDEN").WithMessage("login.provider.again")
+		}
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(detail, &began); err != nil {
+			return err
+		}
+		holder, err := h.holderOf(ctx, began.User)
+		if err != nil {
+			return err
+		}
+		if options, session, err = h.Passkeys.site.BeginLogin(holder); err != nil {
+			return err
+		}
+	} else if options, session, err = h.Passkeys.site.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired)); err != nil {
+		return err
+	}
+	began.Session = *session
+	return h.sendCeremony(c, signInKind, began, options)
+}
+
+func (h *handler) sendCeremony(c echo.Context, kind string, began ceremony, options any) error {
+	detail, err := json.Marshal(began)
+	if err != nil {
+		return err
+	}
+	key, err := h.People.PutChallenge(c.Request().Context(), kind, detail, ceremonyLasts)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, asked{options, key})
+}
+
+// takeCeremony ends what a passkey was asked for.
+func (h *handler) takeCeremony(c echo.Context, kind string) (began ceremony, err error) {
+	c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, keyBytes)
+	detail, err := h.People.TakeChallenge(c.Request().Context(), kind, c.Request().Header.Get("X-Passkey"))
+	if errors.Is(err, db.ErrNotFound) {
+		return began, fault.New("FORBIDDEN").WithMessage("login.provider.again")
+	}
+	if err != nil {
+		return began, err
+	}
+	return began, json.Unmarshal(detail, &began)
+}
+
+// takePasskey ends a sign-in with a passkey.
+func (h *handler) takePasskey(c echo.Context) error {
+	ctx := c.Request().Context()
+	began, err := h.takeCeremony(c, signInKind)
+	if err != nil {
+		return err
+	}
+	answer, err := protocol.ParseCredentialRequestResponseBody(c.Request().Body)
+	if err != nil {
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+	}
+	var whose holder
+	var key *webauthn.Credential
+	method := "password+passkey"
+	if began.User != uuid.Nil {
+		if whose, err = h.holderOf(ctx, began.User); err != nil {
+			return err
+		}
+		key, err = h.Passkeys.site.ValidateLogin(whose, began.Session, answer)
+	} else {
+		method = "passkey"
+		key, err = h.Passkeys.site.ValidateDiscoverableLogin(func(_, handle []byte) (webauthn.User, error) {
+			id, err := uuid.FromBytes(handle)
+			if err != nil {
+				return nil, err
+			}
+			whose, err = h.holderOf(ctx, id)
+			return whose, err
+		}, began.Session, answer)
+	}
+	if err == nil && key.Authenticator.CloneWarning {
+		err = errors.New("the passkey's counter went back: there may be a copy of it")
+	}
+	if err == nil && whose.user.DisabledAt != nil {
+		err = errors.New("the account is disabled")
+	}
+	if err != nil {
+		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.ObjectName = "sign-in.refused", method })
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+	}
+	credential, err := json.Marshal(key)
+	if err != nil {
+		return err
+	}
+	if err := h.People.UsePasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Credential: credential}); err != nil {
+		return err
+	}
+	if err := h.begin(c, whose.user, method); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, map[string]string{"next": began.Next})
+}
+
+// newPasskey begins to add a passkey to the account that is signed in.
+func (h *handler) newPasskey(c echo.Context) error {
+	ctx := c.Request().Context()
+	if !h.Passkeys.IsHere(c.Request()) {
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+	}
+	whose, err := h.holderOf(ctx, request.From(ctx).Who.UserID)
+	if err != nil {
+		return err
+	}
+	options, session, err := h.Passkeys.site.BeginRegistration(whose, webauthn.WithExclusions(webauthn.Credentials(whose.keys).CredentialDescriptors()))
+	if err != nil {
+		return err
+	}
+	return h.sendCeremony(c, newKeyKind, ceremony{Session: *session, User: whose.user.ID}, options)
+}
+
+// addPasskey adds a passkey to the account that is signed in.
+func (h *handler) addPasskey(c echo.Context) error {
+	ctx := c.Request().Context()
+	began, err := h.takeCeremony(c, newKeyKind)
+	if err != nil {
+		return err
+	}
+	whose, err := h.holderOf(ctx, request.From(ctx).Who.UserID)
+	if err != nil {
+		return err
+	}
+	if began.User != whose.user.ID {
+		return fault.New("FORBIDDEN")
+	}
+	answer, err := protocol.ParseCredentialCreationResponseBody(c.Request().Body)
+	if err != nil {
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+	}
+	key, err := h.Passkeys.site.CreateCredential(whose, began.Session, answer)
+	if err != nil {
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+	}
+	credential, err := json.Marshal(key)
+	if err != nil {
+		return err
+	}
+	name := form.CutName(request.StorableText(c.Request().UserAgent()))
+	if err := h.People.AddPasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Name: name, Credential: credential}); err != nil {
+		return err
+	}
+	audit.Made(ctx, base64.RawURLEncoding.EncodeToString(key.ID), whose.user.Name)
+	return c.JSON(http.StatusOK, map[string]string{"next": paths.Account + "?done=stored"})
+}

@@ -1,0 +1,333 @@
+// Package signin has the pages on which people prove who they are.
+package signin
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/access"
+	"wending/handlers/audit"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/password"
+	"wending/jobs/secret"
+	"wending/views/paths"
+	views "wending/views/people"
+)
+
+// Config is what the pages need.
+type Config struct {
+	People people.People
+	Guard  *access.Guard
+	Sealer *secret.Sealer
+	// OpenID is the provider that people sign in with; nil means passwords.
+	OpenID *OpenID
+	// Passkeys are what people sign in with beside, or instead of, passwords; nil means that this site cannot have any.
+	Passkeys *Passkeys
+	Version  string
+	Log      *slog.Logger
+}
+
+type handler struct{ Config }
+
+// Register adds the pages.
+func Register(group *echo.Group, config Config) {
+	h := &handler{config}
+	get := func(path string, handler echo.HandlerFunc) {
+		group.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
+	}
+	get(paths.Login, h.show)
+	group.POST(paths.Login, h.signIn)
+	get(paths.Logout, h.askToLeave)
+	group.POST(paths.Logout, h.signOut)
+	get(paths.Setup, h.showSetup)
+	group.POST(paths.Setup, h.setUp)
+	group.GET(paths.OpenID, h.toProvider)
+	group.GET(paths.OpenIDDone, h.fromProvider)
+	group.POST(paths.Passkey, h.askForPasskey)
+	group.POST(paths.PasskeyDone, h.takePasskey)
+	group.POST(paths.Account+"/passkeys", h.newPasskey)
+	group.POST(paths.Account+"/passkeys/done", h.addPasskey)
+}
+
+// How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, and from one address.
+const (
+	maxFailures          = 5
+	maxFailuresOfAddress = 50
+)
+
+// page is the sign-in as a request asks for it.
+func (h *handler) page(c echo.Context, next string) views.Login {
+	return views.Login{Next: request.LocalPath(next, paths.Tasks), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.Passkeys.IsHere(c.Request())}
+}
+
+func (h *handler) render(c echo.Context, status int, login views.Login) error {
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("login.title"), "")
+	frame.Here, frame.Styles, frame.Scripts = paths.LoginFor(login.Next), []string{"form.css", "people.css"}, []string{"passkey.js"}
+	return pages.Render(c, status, views.LoginPage(frame, login))
+}
+
+func (h *handler) show(c echo.Context) error {
+	next := request.LocalPath(c.QueryParam("next"), paths.Tasks)
+	if request.From(c.Request().Context()).Who.IsKnown() {
+		return c.Redirect(http.StatusSeeOther, next)
+	}
+	return h.render(c, http.StatusOK, h.page(c, next))
+}
+
+// signIn takes a name and a password.
+func (h *handler) signIn(c echo.Context) error {
+	ctx := c.Request().Context()
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	login := h.page(c, submitted.Value("next"))
+	login.Name = submitted.Value("name")
+	if !login.HasPasswords || !request.From(ctx).HasAccounts {
+		return fault.New("FORBIDDEN")
+	}
+	refuse := func(f *fault.Fault) error {
+		login.Error = f.Message(pages.Locale(c))
+		return h.render(c, f.Status(), login)
+	}
+	user, err := h.People.UserNamed(ctx, request.StorableText(login.Name))
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	keys := h.failureKeys(c, login.Name, user)
+	if wait, err := h.mustWait(ctx, keys); err != nil {
+		return err
+	} else if wait > 0 {
+		return refuse(tooMany(c, wait))
+	}
+	var hash *string
+	if user.DisabledAt == nil {
+		hash = user.PasswordHash
+	}
+	matches, err := password.Matches(ctx, submitted.Values["password"], hash)
+	if err != nil {
+		return err
+	}
+	if !matches {
+		if err := h.People.NoteFailure(ctx, keys...); err != nil {
+			return err
+		}
+		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.Actor = "sign-in.refused", login.Name })
+		return refuse(fault.New("UNAUTHENTICATED").WithMessage("login.wrong"))
+	}
+	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {
+		return err
+	}
+	if user.NeedsPasskey {
+		return h.secondStep(c, login, user)
+	}
+	return h.enter(c, user, "password", login.Next)
+}
+
+// failureKeys are what a failed sign-in counts under: the account, from this browser if the account is known to it and otherwise from
+// this address; and the address. Nobody can lock an account for others than themselves.
+func (h *handler) failureKeys(c echo.Context, name string, user people.User) []string {
+	if device := h.device(c, user.ID); device != "" {
+		return []string{"device " + device}
+	}
+	address := request.From(c.Request().Context()).Actor.Address
+	return []string{"account " + strings.ToLower(name) + " from " + address, "address " + address}
+}
+
+// mustWait returns how long no further attempt is taken; 0 means it is.
+func (h *handler) mustWait(ctx context.Context, keys []string) (time.Duration, error) {
+	for n, key := range keys {
+		failures, wait, err := h.People.Failures(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		most := maxFailures
+		if n > 0 {
+			most = maxFailuresOfAddress
+		}
+		if failures >= most {
+			return max(wait, time.Second), nil
+		}
+	}
+	return 0, nil
+}
+
+func tooMany(c echo.Context, wait time.Duration) *fault.Fault {
+	minutes := int((wait + time.Minute - 1) / time.Minute)
+	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(wait.Seconds())+1))
+	return fault.New("TOO_MANY_ATTEMPTS").With("Count", minutes)
+}
+
+// deviceCookie proves that an account has signed in with this browser.
+const deviceCookie = "known"
+
+func deviceOwner(user uuid.UUID) string { return "browser of " + user.String() }
+
+// device is the browser's id if the account is known to it; empty otherwise.
+func (h *handler) device(c echo.Context, user uuid.UUID) string {
+	cookie, err := c.Cookie(deviceCookie)
+	if err != nil || user == uuid.Nil {
+		return ""
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil {
+		return ""
+	}
+	id := ""
+	if h.Sealer.Open(sealed, deviceOwner(user), &id) != nil {
+		return ""
+	}
+	return id
+}
+
+// enter begins a session and leads to where its owner wanted to go.
+func (h *handler) enter(c echo.Context, user people.User, method, next string) error {
+	if err := h.begin(c, user, method); err != nil {
+		return err
+	}
+	return c.Redirect(http.StatusSeeOther, next)
+}
+
+// begin begins a session in the browser, in the place of the one that it had.
+func (h *handler) begin(c echo.Context, user people.User, method string) error {
+	r := c.Request()
+	isSecure, before := h.Guard.IsSecure(r), ""
+	if cookie, err := c.Cookie(access.SessionCookie(isSecure)); err == nil {
+		before = cookie.Value
+	}
+	session := people.Session{UserID: user.ID, Method: method, Address: request.From(r.Context()).Actor.Address, Browser: request.StorableText(r.UserAgent())}
+	value, err := h.People.SignIn(r.Context(), session, before)
+	if err != nil {
+		return err
+	}
+	access.SetCookie(c, isSecure, access.SessionCookie(isSecure), value, people.SessionLimit)
+	if h.device(c, user.ID) == "" {
+		known, err := h.Sealer.Seal(uuid.NewString(), deviceOwner(user.ID))
+		if err != nil {
+			return err
+		}
+		access.SetCookie(c, isSecure, deviceCookie, base64.RawURLEncoding.EncodeToString(known), 365*24*time.Hour)
+	}
+	audit.Note(r.Context(), func(e *audit.Entry) {
+		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), method
+	})
+	return nil
+}
+
+// askToLeave is for links to the sign-out: it happens with a click.
+func (h *handler) askToLeave(c echo.Context) error {
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
+	frame.Styles = []string{"form.css", "people.css"}
+	return pages.Render(c, http.StatusOK, views.LogoutPage(frame))
+}
+
+func (h *handler) signOut(c echo.Context) error {
+	ctx, isSecure := c.Request().Context(), h.Guard.IsSecure(c.Request())
+	who := request.From(ctx).Who
+	if who.SessionID != uuid.Nil {
+		if err := h.People.EndSession(ctx, who.UserID, who.SessionID); err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+		audit.Note(ctx, func(e *audit.Entry) {
+			e.Action, e.Object, e.ObjectID, e.ObjectName = "sign-out", "user", who.UserID.String(), who.Name
+		})
+	}
+	access.SetCookie(c, isSecure, access.SessionCookie(isSecure), "", 0)
+	c.Response().Header().Set("Clear-Site-Data", `"cache"`)
+	return c.Redirect(http.StatusSeeOther, paths.Login)
+}
+
+// SetupKind is the challenge that makes the first administrator.
+const SetupKind = "setup"
+
+// SetupLasts is how long the link to the first administrator's account is good.
+const SetupLasts = 24 * time.Hour
+
+// SetupLink returns a link with which the first administrator's account is made, once; empty if there is one already.
+func SetupLink(ctx context.Context, store people.People, address string) (string, error) {
+	has, err := store.HasAdmin(ctx)
+	if err != nil || has {
+		return "", err
+	}
+	key, err := store.PutChallenge(ctx, SetupKind, []byte("{}"), SetupLasts)
+	return address + paths.Setup + "?key=" + key, err
+}
+
+// setup returns the key of a set-up that may be done.
+func (h *handler) setup(c echo.Context, key string) error {
+	ctx := c.Request().Context()
+	has, err := h.People.HasAdmin(ctx)
+	if err != nil {
+		return err
+	}
+	if !has {
+		if _, err = h.People.Challenge(ctx, SetupKind, key); err == nil {
+			return nil
+		}
+	}
+	if err == nil || errors.Is(err, db.ErrNotFound) {
+		return fault.New("NOT_FOUND").WithMessage("setup.gone")
+	}
+	return err
+}
+
+func (h *handler) showSetup(c echo.Context) error {
+	key := c.QueryParam("key")
+	if err := h.setup(c, key); err != nil {
+		return err
+	}
+	return h.renderSetup(c, http.StatusOK, views.Setup{Key: key})
+}
+
+func (h *handler) renderSetup(c echo.Context, status int, setup views.Setup) error {
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("setup.title"), "")
+	frame.Here, frame.Styles = paths.Setup+"?key="+setup.Key, []string{"form.css", "people.css"}
+	c.Response().Header().Set("Referrer-Policy", "no-referrer") // the address has the key
+	return pages.Render(c, status, views.SetupPage(frame, setup))
+}
+
+// setUp makes the first administrator.
+func (h *handler) setUp(c echo.Context) error {
+	ctx := c.Request().Context()
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	setup := views.Setup{Key: submitted.Value("key"), Name: submitted.Value("name")}
+	if err := h.setup(c, setup.Key); err != nil {
+		return err
+	}
+	user, faults, err := form.NewUser(ctx, submitted)
+	if err != nil {
+		return err
+	}
+	if submitted.Values["password"] != submitted.Values["again"] {
+		faults = append(faults, form.FieldFault{Field: "again", Fault: fault.Field("again", fault.Password("different", 0))})
+	}
+	if len(faults) > 0 {
+		setup.Errors = form.Messages(pages.Locale(c), faults)
+		return h.renderSetup(c, http.StatusUnprocessableEntity, setup)
+	}
+	if _, err := h.People.TakeChallenge(ctx, SetupKind, setup.Key); err != nil {
+		return err
+	}
+	user.IsAdmin = true
+	if err := h.People.AddUser(ctx, user, people.Membership{ProjectID: form.DefaultProject, Role: people.Admin}); err != nil {
+		return err
+	}
+	return h.enter(c, user, "setup", paths.Tasks)
+}

@@ -1,0 +1,374 @@
+package handlers_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/db/people"
+	"wending/db/project"
+	"wending/handlers"
+	"wending/handlers/signin"
+	"wending/jobs/agent/agenttest"
+)
+
+// browser is one that shows the pages of a site: it keeps cookies, and says which page a request comes from.
+type browser struct {
+	*guarded
+	client *http.Client
+}
+
+func (s *guarded) newBrowser(t testing.TB) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	return &browser{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// signedIn is a browser in which an account of a test has signed in.
+func (s *guarded) signedIn(t testing.TB, name string) *browser {
+	t.Helper()
+	b := s.newBrowser(t)
+	answer := b.send(t, "/login", url.Values{"name": {name}, "password": {goodPassword}})
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode, "%s", answer.body)
+	return b
+}
+
+func (b *browser) do(t testing.TB, request *http.Request) response {
+	t.Helper()
+	answer, err := b.client.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return response{answer, body}
+}
+
+func (b *browser) get(t testing.TB, path string) response {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, b.URL+path, nil)
+	require.NoError(t, err)
+	return b.do(t, request)
+}
+
+// send sends a form from a page of the site.
+func (b *browser) send(t testing.TB, path string, form url.Values) response {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPost, b.URL+path, strings.NewReader(form.Encode()))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Origin", b.URL)
+	return b.do(t, request)
+}
+
+// session is the secret of the browser's session; empty if it has none.
+func (b *browser) session(t testing.TB) string {
+	t.Helper()
+	site, err := url.Parse(b.URL)
+	require.NoError(t, err)
+	for _, cookie := range b.client.Jar.Cookies(site) {
+		if cookie.Name == "wending" {
+			return cookie.Value
+		}
+	}
+	return ""
+}
+
+func (b *browser) setCookie(t testing.TB, name, value string) {
+	t.Helper()
+	site, err := url.Parse(b.URL)
+	require.NoError(t, err)
+	b.client.Jar.SetCookies(site, []*http.Cookie{{Name: name, Value: value, Path: "/"}})
+}
+
+// The first administrator comes by a link that works once; then people sign in, return to where they wanted to go, and leave.
+func TestSigningInAndOut(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	link, err := signin.SetupLink(t.Context(), s.people, s.URL)
+	require.NoError(t, err)
+	setup := strings.TrimPrefix(link, s.URL)
+	b := s.newBrowser(t)
+	require.Equal(t, http.StatusNotFound, b.get(t, "/setup?key=wrong").StatusCode)
+	page := b.get(t, setup)
+	require.Equal(t, http.StatusOK, page.StatusCode)
+	require.Equal(t, "no-referrer", page.Header.Get("Referrer-Policy"))
+	key := page.page(t).Find("[name=key]").AttrOr("value", "")
+	typed := url.Values{"key": {key}, "name": {"管理员"}, "password": {"password123"}, "again": {"password12"}}
+	refused := b.send(t, "/setup", typed)
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Equal(t, "管理员", refused.page(t).Find("[name=name]").AttrOr("value", ""))
+	require.Contains(t, refused.page(t).Find("#password-error").Text(), "不易猜到")
+	require.Contains(t, refused.page(t).Find("#again-error").Text(), "相同")
+	typed.Set("password", goodPassword)
+	typed.Set("again", goodPassword)
+	require.Equal(t, "/tasks", b.send(t, "/setup", typed).Header.Get("Location"))
+	require.Contains(t, b.get(t, "/tasks").page(t).Find(".who summary").Text(), "管理员")
+	require.Equal(t, http.StatusNotFound, s.newBrowser(t).send(t, "/setup", typed).StatusCode, "once")
+	link, err = signin.SetupLink(t.Context(), s.people, s.URL)
+	require.NoError(t, err)
+	require.Empty(t, link)
+
+	stranger := s.newBrowser(t)
+	away := stranger.get(t, "/tasks?status=FAILED&page=1")
+	require.Equal(t, "/login?next=%2Ftasks%3Fstatus%3DFAILED%26page%3D1", away.Header.Get("Location"))
+	form := stranger.get(t, away.Header.Get("Location")).page(t)
+	require.Equal(t, "/tasks?status=FAILED&page=1", form.Find("[name=next]").AttrOr("value", ""))
+	require.Zero(t, form.Find("header nav a").Length(), "there is nowhere to go yet")
+	for _, evil := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "/\tevil"} {
+		require.Equal(t, "/tasks", stranger.get(t, "/login?next="+url.QueryEscape(evil)).page(t).Find("[name=next]").AttrOr("value", ""), evil)
+	}
+	wrong := stranger.send(t, "/login", url.Values{"name": {"管理员"}, "password": {"wrong"}, "next": {"/workers"}})
+	require.Equal(t, http.StatusUnauthorized, wrong.StatusCode)
+	require.Equal(t, "/workers", wrong.page(t).Find("[name=next]").AttrOr("value", ""))
+	unknown := stranger.send(t, "/login", url.Values{"name": {"没有这个人"}, "password": {"wrong"}, "next": {"/workers"}})
+	require.Equal(t, wrong.page(t).Find(".alert").Text(), unknown.page(t).Find(".alert").Text(), "it does not say which is wrong")
+	in := stranger.send(t, "/login", url.Values{"name": {"管理员"}, "password": {goodPassword}, "next": {"/workers"}})
+	require.Equal(t, "/workers", in.Header.Get("Location"))
+	for _, cookie := range in.Cookies() {
+		require.True(t, cookie.HttpOnly, cookie.Name)
+		require.Equal(t, http.SameSiteLaxMode, cookie.SameSite, cookie.Name)
+	}
+	require.Equal(t, "/tasks", stranger.get(t, "/login").Header.Get("Location"), "nobody signs in twice")
+	account := stranger.get(t, "/account").page(t)
+	require.Equal(t, 2, account.Find("tbody tr").Length(), "both browsers")
+	require.Equal(t, http.StatusOK, stranger.get(t, "/logout").StatusCode)
+	require.Equal(t, http.StatusOK, stranger.get(t, "/tasks").StatusCode, "a link does not sign out")
+	session := stranger.session(t)
+	require.Equal(t, "/login", stranger.send(t, "/logout", nil).Header.Get("Location"))
+	require.Empty(t, stranger.session(t))
+	stranger.setCookie(t, "wending", session)
+	require.Equal(t, http.StatusSeeOther, stranger.get(t, "/tasks").StatusCode, "the session has ended, not only the cookie")
+
+	// Everywhere means everywhere.
+	again := s.signedIn(t, "管理员")
+	require.Equal(t, http.StatusOK, b.get(t, "/tasks").StatusCode)
+	require.Equal(t, "/login", again.send(t, "/account/sessions/end", nil).Header.Get("Location"))
+	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode)
+	require.NotContains(t, s.told.String(), goodPassword)
+	require.NotContains(t, s.told.String(), session)
+}
+
+// A session that somebody planted in a browser does not become that of who signs in there; a cookie is worth nothing without the proof
+// that a page of this site makes the request, and a token is never taken from a cookie or an address.
+func TestCookiesNeedProof(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	s.user(t, "李雷", people.Editor, project.Default)
+	attacker := s.signedIn(t, "李雷")
+	planted := attacker.session(t)
+	s.user(t, "韩梅梅", people.Editor, project.Default)
+	b := s.newBrowser(t)
+	b.setCookie(t, "wending", planted)
+	require.Equal(t, http.StatusSeeOther, b.send(t, "/login", url.Values{"name": {"韩梅梅"}, "password": {goodPassword}}).StatusCode)
+	require.NotEqual(t, planted, b.session(t))
+	require.Contains(t, b.get(t, "/account").page(t).Find("h1").Text(), "韩梅梅")
+	require.Equal(t, http.StatusSeeOther, attacker.get(t, "/account").StatusCode, "the planted session has ended")
+
+	id := s.draft(t, b)
+	for name, header := range map[string]http.Header{
+		"nothing":         {},
+		"another site":    {"Origin": {"https://evil.example"}},
+		"null":            {"Origin": {"null"}},
+		"cross-site":      {"Sec-Fetch-Site": {"cross-site"}},
+		"same-site":       {"Sec-Fetch-Site": {"same-site"}, "Origin": {"https://other.example"}},
+		"none":            {"Sec-Fetch-Site": {"none"}},
+		"its own address": {"Referer": {s.URL + "/tasks"}},
+	} {
+		for _, path := range []string{"/tasks/" + id + "/delete", "/account/sessions/end", "/logout"} {
+			request, err := http.NewRequest(http.MethodPost, s.URL+path, nil)
+			require.NoError(t, err)
+			for header, values := range header {
+				request.Header[header] = values
+			}
+			require.Equal(t, http.StatusForbidden, b.do(t, request).StatusCode, "%s %s", name, path)
+		}
+		request, err := http.NewRequest(http.MethodDelete, s.URL+api+"/"+id, nil)
+		require.NoError(t, err)
+		request.Header = header.Clone()
+		require.Equal(t, http.StatusForbidden, b.do(t, request).StatusCode, name)
+	}
+	embedded, err := http.NewRequest(http.MethodGet, s.URL+api+"/"+id, nil)
+	require.NoError(t, err)
+	embedded.Header.Set("Sec-Fetch-Site", "cross-site")
+	embedded.Header.Set("Sec-Fetch-Mode", "no-cors")
+	require.Equal(t, http.StatusForbidden, b.do(t, embedded).StatusCode)
+	require.Equal(t, http.StatusOK, b.get(t, "/tasks/"+id).StatusCode, "nothing of it happened")
+
+	token := s.token(t, people.Admin, project.Default, nil)
+	require.Equal(t, http.StatusUnauthorized, s.ask(t, "", http.MethodGet, api+"?token="+token+"&access_token="+token, nil).StatusCode)
+	other := s.newBrowser(t)
+	for _, name := range []string{"wending", "token", "Authorization", "__Host-wending"} {
+		other.setCookie(t, name, token)
+	}
+	require.Equal(t, http.StatusUnauthorized, other.get(t, api).StatusCode)
+	require.Equal(t, http.StatusOK, s.ask(t, token, http.MethodGet, api, nil).StatusCode)
+}
+
+// draft makes a draft in a browser and returns its id.
+func (s *guarded) draft(t testing.TB, b *browser) string {
+	t.Helper()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	request := s.form(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "start": "false", "file@q.csv": questions})
+	request.Header.Set("Origin", s.URL)
+	answer := b.do(t, request)
+	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
+	var created struct {
+		TaskID string `json:"task_id"`
+	}
+	answer.into(t, &created)
+	return created.TaskID
+}
+
+// Who guesses is stopped, and nobody else with them: neither the account's owner elsewhere, nor at a browser that the account knows.
+func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
+	t.Parallel()
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}
+	s.people = people.New(s.store)
+	s.user(t, "李雷", people.Editor, project.Default)
+	from := func(b *browser, address, name, password string) int {
+		form := url.Values{"name": {name}, "password": {password}}
+		request, err := http.NewRequest(http.MethodPost, s.URL+"/login", strings.NewReader(form.Encode()))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Origin", s.URL)
+		request.Header.Set("X-Forwarded-For", address)
+		return b.do(t, request).StatusCode
+	}
+	known := s.newBrowser(t)
+	require.Equal(t, http.StatusSeeOther, from(known, "10.0.0.5", "李雷", goodPassword))
+	guesser := s.newBrowser(t)
+	for range 5 {
+		require.Equal(t, http.StatusUnauthorized, from(guesser, "10.0.0.5", "李雷", "guess"))
+	}
+	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.5", "李雷", goodPassword), "the right password, too")
+	require.Equal(t, http.StatusTooManyRequests, from(s.newBrowser(t), "10.0.0.5", "李雷", goodPassword))
+	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.0.0.6", "李雷", goodPassword), "elsewhere")
+	require.Equal(t, http.StatusSeeOther, from(known, "10.0.0.5", "李雷", goodPassword), "from the same address, at a browser that the account knows")
+	for n := range 50 {
+		from(guesser, "10.0.0.7", "nobody "+string(rune('a'+n%26))+string(rune('a'+n/26)), "guess")
+	}
+	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"), "many accounts from one address")
+
+	// The address is the one that the trusted proxy tells, not what a client writes before it.
+	var told []string
+	require.NoError(t, s.tables.Select(&told, `SELECT DISTINCT address FROM audit_entries WHERE action = 'sign-in' ORDER BY address`))
+	require.Equal(t, []string{"10.0.0.5", "10.0.0.6"}, told)
+	require.Equal(t, http.StatusTooManyRequests, from(guesser, "1.2.3.4, 10.0.0.7", "李雷", "guess"))
+}
+
+// Sessions end when they are not used, at the latest after a week, by the database's clock.
+func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	user := s.user(t, "李雷", people.Editor, project.Default)
+	for what, age := range map[string]string{
+		"unused":   `UPDATE sessions SET seen_at = now() - interval '12 h 1 min'`,
+		"old":      `UPDATE sessions SET created_at = now() - interval '7 d 1 min'`,
+		"disabled": `UPDATE users SET disabled_at = now()`,
+	} {
+		b := s.signedIn(t, "李雷")
+		require.Equal(t, http.StatusOK, b.get(t, "/tasks").StatusCode, what)
+		s.tables.MustExec(age)
+		require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode, what)
+		s.tables.MustExec(`UPDATE users SET disabled_at = NULL`)
+	}
+	b := s.signedIn(t, "李雷")
+	s.tables.MustExec(`UPDATE sessions SET seen_at = now() - interval '11 h'`)
+	require.Equal(t, http.StatusOK, b.get(t, "/tasks").StatusCode)
+	var isFresh bool
+	require.NoError(t, s.tables.Get(&isFresh, `SELECT max(seen_at) > now() - interval '1 min' FROM sessions`))
+	require.True(t, isFresh, "a session that is used goes on")
+
+	// A changed password ends the others.
+	elsewhere := s.signedIn(t, "李雷")
+	changed := b.send(t, "/account/password", url.Values{"current": {"wrong"}, "password": {"a much better one"}})
+	require.Equal(t, http.StatusUnprocessableEntity, changed.StatusCode)
+	changed = b.send(t, "/account/password", url.Values{"current": {goodPassword}, "password": {"a much better one"}})
+	require.Equal(t, "/account?done=saved", changed.Header.Get("Location"))
+	require.Equal(t, http.StatusOK, b.get(t, "/tasks").StatusCode)
+	require.Equal(t, http.StatusSeeOther, elsewhere.get(t, "/tasks").StatusCode)
+	require.NoError(t, s.people.SetDisabled(t.Context(), user.ID, true))
+	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode)
+}
+
+// Two processes on one database: a session begun at one is good at the other, and so is its end.
+func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	database := dbtest.URL(t)
+	one := &guarded{site: newSiteAt(t, database, 0, handlers.Access{HasAccounts: true})}
+	two := &guarded{site: newSiteAt(t, database, 0, handlers.Access{HasAccounts: true})}
+	one.people, two.people = people.New(one.store), people.New(two.store)
+	one.user(t, "李雷", people.Editor, project.Default)
+	b := one.signedIn(t, "李雷")
+	there := two.newBrowser(t)
+	there.setCookie(t, "wending", b.session(t))
+	require.Equal(t, http.StatusOK, there.get(t, "/tasks").StatusCode)
+	b.send(t, "/logout", nil)
+	require.Equal(t, http.StatusSeeOther, there.get(t, "/tasks").StatusCode)
+}
+
+// What somebody reads ends when they may no longer read it: a stream that is open, too.
+func TestStreamsEndWithTheRight(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	root := s.token(t, people.Admin, project.Default, nil)
+	id := s.everything(t, root, agenttest.New(t, answering(nil)).URL)["evaluation-tasks"]
+	owner := s.user(t, "李雷", people.Editor, project.Default)
+	open := func(token string) (ended chan struct{}) {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		t.Cleanup(cancel)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+api+"/"+id+"/progress", nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		lines := bufio.NewReader(answer.Body)
+		_, err = lines.ReadString('\n')
+		require.NoError(t, err)
+		ended = make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer answer.Body.Close()
+			_, _ = io.Copy(io.Discard, lines)
+		}()
+		return ended
+	}
+	kept := open(root)
+	for what, end := range map[string]func(token uuid.UUID){
+		"revoked":  func(token uuid.UUID) { require.NoError(t, s.people.RevokeToken(t.Context(), token)) },
+		"expired":  func(token uuid.UUID) { s.tables.MustExec(`UPDATE tokens SET expires_at = now() WHERE id = $1`, token) },
+		"a member": func(uuid.UUID) { require.NoError(t, s.people.RemoveMember(t.Context(), project.Default, owner.ID)) },
+		"disabled": func(uuid.UUID) { require.NoError(t, s.people.SetDisabled(t.Context(), owner.ID, true)) },
+	} {
+		require.NoError(t, s.people.SetMember(t.Context(), project.Default, owner.ID, people.Viewer))
+		s.tables.MustExec(`UPDATE users SET disabled_at = NULL`)
+		token := uuid.New()
+		value, err := s.people.AddToken(t.Context(), people.Token{ID: token, Name: what, ProjectID: project.Default, Role: people.Viewer, UserID: &owner.ID}, time.Hour)
+		require.NoError(t, err)
+		stream := open(value)
+		end(token)
+		select {
+		case <-stream:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the stream goes on:", what)
+		}
+	}
+	select {
+	case <-kept:
+		t.Fatal("others' streams end, too")
+	default:
+	}
+}

@@ -1,0 +1,127 @@
+// Package password decides which passwords are good enough, and hashes them.
+package password
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed"
+	"errors"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/alexedwards/argon2id"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/text/unicode/norm"
+)
+
+// The lengths of a password, in characters.
+const (
+	MinLength = 10
+	MaxLength = 256
+)
+
+// What is wrong with a password.
+var (
+	ErrShort  = errors.New("the password is too short")
+	ErrLong   = errors.New("the password is too long")
+	ErrCommon = errors.New("the password is easy to guess")
+)
+
+// common are passwords that many people use, in lower case, of @zxcvbn-ts/language-common 4.1.3 (MIT, see static/licences).
+//
+//go:embed common.txt.gz
+var common []byte
+
+var isCommon = sync.OnceValue(func() map[string]bool {
+	words := map[string]bool{}
+	file, err := gzip.NewReader(bytes.NewReader(common))
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		words[lines.Text()] = true
+	}
+	if lines.Err() != nil {
+		panic(lines.Err())
+	}
+	return words
+})
+
+// Check returns what is wrong with a new password of an account, nil for a good one. Any characters are allowed.
+func Check(password, userName string) error {
+	text := normalised(password)
+	switch length := utf8.RuneCountInString(text); {
+	case length < MinLength:
+		return ErrShort
+	case length > MaxLength:
+		return ErrLong
+	}
+	lower := strings.ToLower(text)
+	name := strings.ToLower(normalised(userName))
+	core := strings.TrimFunc(lower, func(r rune) bool { return !unicode.IsLetter(r) })
+	isOfName := utf8.RuneCountInString(name) >= 3 && strings.Contains(lower, name) && utf8.RuneCountInString(lower)-utf8.RuneCountInString(name) < 6
+	if isCommon()[lower] || isCommon()[core] || isOfName || strings.Contains(lower, "wending") || isMonotonous(lower) {
+		return ErrCommon
+	}
+	return nil
+}
+
+// isMonotonous reports whether a text has hardly any different characters, or only steps from one to the next.
+func isMonotonous(text string) bool {
+	different, steps, last := map[rune]bool{}, 0, rune(0)
+	for _, r := range text {
+		different[r] = true
+		if last != 0 && (r-last == 1 || last-r == 1 || r == last) {
+			steps++
+		}
+		last = r
+	}
+	return len(different) < 5 || steps >= utf8.RuneCountInString(text)-2
+}
+
+func normalised(text string) string { return norm.NFKC.String(text) }
+
+// params cost 19 MiB and about 30 ms, what OWASP recommends at least.
+var params = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+
+// places bound how many passwords are hashed at once: each takes params.Memory.
+var places = semaphore.NewWeighted(4)
+
+// Hash returns what is stored of a password. It waits while many are being hashed.
+func Hash(ctx context.Context, password string) (string, error) {
+	if err := places.Acquire(ctx, 1); err != nil {
+		return "", err
+	}
+	defer places.Release(1)
+	return argon2id.CreateHash(normalised(password), params)
+}
+
+// unknown is the hash of a password that nobody knows.
+var unknown = sync.OnceValues(func() (string, error) { return argon2id.CreateHash("a password that nobody has", params) })
+
+// Matches reports whether a password is the one of a hash. Without a hash it takes as long: that an account does not exist cannot be
+// told by the time.
+func Matches(ctx context.Context, password string, hash *string) (bool, error) {
+	if err := places.Acquire(ctx, 1); err != nil {
+		return false, err
+	}
+	defer places.Release(1)
+	if utf8.RuneCountInString(password) > MaxLength {
+		password = ""
+	}
+	against := hash
+	if against == nil {
+		none, err := unknown()
+		if err != nil {
+			return false, err
+		}
+		against = &none
+	}
+	matches, err := argon2id.ComparePasswordAndHash(normalised(password), *against)
+	return matches && hash != nil, err
+}

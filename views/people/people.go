@@ -1,0 +1,212 @@
+// Package people shows who may use the installation: sign-in, accounts, projects, tokens, links and the audit.
+package people
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db/audit"
+	"wending/db/people"
+	"wending/db/quota"
+	"wending/views/text"
+	"wending/views/ui"
+)
+
+// Login is the page on which people sign in.
+type Login struct {
+	// Name is what was typed, Next where to go afterwards, Error what was wrong.
+	Name, Next, Error string
+	// Provider is the host of the OpenID Connect provider; empty means passwords.
+	Provider                  string
+	HasPasswords, HasPasskeys bool
+	// Second proves that the password was right and only a passkey is missing; empty otherwise.
+	Second string
+}
+
+// Setup makes the first administrator.
+type Setup struct {
+	Key, Name string
+	// Errors are by field.
+	Errors map[string]string
+}
+
+// Account is the page of one's own account.
+type Account struct {
+	User     people.User
+	Projects []people.Membership
+	Sessions []people.Session
+	// Session is the one that asks.
+	Session  uuid.UUID
+	Passkeys []people.Passkey
+	// CanAddPasskeys reports that this address can have some.
+	CanAddPasskeys bool
+	// HasPassword reports that a password opens the account.
+	HasPassword bool
+	Errors      map[string]string
+}
+
+// Users is the list of accounts.
+type Users struct {
+	List     []people.User
+	Query    string
+	Pager    ui.Pager
+	Projects []people.Project
+	// Values are what was typed for a new account, Errors what is wrong with it.
+	Values, Errors map[string]string
+	// HasPasswords reports that accounts are made here, and not by a provider.
+	HasPasswords bool
+}
+
+// User is the page of an account, for administrators.
+type User struct {
+	User     people.User
+	Projects []people.Membership
+	Sessions []people.Session
+	Errors   map[string]string
+	// IsSelf reports that it is the administrator's own.
+	IsSelf bool
+}
+
+// Projects is the list of projects.
+type Projects struct {
+	List []people.Membership
+	// MayAdd reports that new ones can be made.
+	MayAdd         bool
+	Values, Errors map[string]string
+}
+
+// Project is the page of a project.
+type Project struct {
+	Project people.Project
+	// MayManage reports that members and tokens can be changed, MaySet name and quotas.
+	MayManage, MaySet bool
+	Members           []people.Member
+	Tokens            []people.Token
+	Used              quota.Used
+	// Role is the most that a token may have that is made here.
+	Role people.Role
+	// NewToken is the value of the token that was just made, shown once.
+	NewToken       string
+	Values, Errors map[string]string
+}
+
+// Audit is a page of the audit.
+type Audit struct {
+	Entries []audit.Entry
+	// Actor, Action, Object, From and To are the filters as they were typed.
+	Actor, Action, Object, From, To string
+	Actions                         []string
+	Pager                           ui.Pager
+	// Checked reports that the chain was read, Count how many entries it has, BrokenAt where it is broken; 0 means nowhere.
+	IsChecked bool
+	Count     int
+	BrokenAt  int64
+	// Days is how long entries are kept; 0 means for good.
+	Days int
+}
+
+// Shares are the links to a task's report.
+type Shares struct {
+	TaskID   uuid.UUID
+	TaskName string
+	List     []people.Share
+	// Address is that of the link that was just made, shown once.
+	Address string
+	Errors  map[string]string
+	Days    string
+	// IsFinished reports that there is a report.
+	IsFinished bool
+}
+
+// lifetimes are the days that tokens and links may last, to choose from; 0 is for good.
+var (
+	tokenDays = []int{30, 90, 180, 365, 0}
+	shareDays = []int{1, 7, 30, 90}
+)
+
+func daysChoices(locale text.Locale, days []int) (choices []ui.Choice) {
+	for _, n := range days {
+		label := locale.Text("people.days", "Count", n)
+		if n == 0 {
+			label = locale.Text("token.forever")
+		}
+		choices = append(choices, ui.Choice{Value: strconv.Itoa(n), Label: label})
+	}
+	return choices
+}
+
+// roleChoices are the roles up to one.
+func roleChoices(locale text.Locale, most people.Role) (choices []ui.Choice) {
+	for _, role := range people.Roles {
+		if most.Allows(role) {
+			choices = append(choices, ui.Choice{Value: string(role), Label: locale.Text("role."+string(role)) + " · " + locale.Text("role.about."+string(role))})
+		}
+	}
+	return choices
+}
+
+func projectChoices(projects []people.Project) (choices []ui.Choice) {
+	for _, one := range projects {
+		choices = append(choices, ui.Choice{Value: one.ID.String(), Label: one.Name})
+	}
+	return choices
+}
+
+func keyID(id []byte) string { return base64.RawURLEncoding.EncodeToString(id) }
+
+// errorOf is the fault that belongs to no field.
+func errorOf(errors map[string]string) string { return errors[""] }
+
+func isEnabled(at *time.Time) bool { return at == nil }
+
+// number is a quota as its field has it.
+func number[T int | int64](n *T) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(int64(*n), 10)
+}
+
+// megabytes is a quota in bytes as its field has it.
+func megabytes(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n>>20, 10)
+}
+
+func value(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// share is how much of a quota is used, from 0 to 100; of none it is 0.
+func share(used, most float64) int {
+	if most <= 0 {
+		return 0
+	}
+	return int(min(100, used/most*100))
+}
+
+// statusName is the status of an answer that is no success in words.
+func statusName(locale text.Locale, status int) string {
+	if status < 500 {
+		return locale.Text("audit.refused")
+	}
+	return locale.Text("audit.failed")
+}
+
+// ActionName is an action of the audit in words.
+func ActionName(locale text.Locale, action string) string {
+	object, verb, _ := strings.Cut(action, ".")
+	if object == "sign-in" || object == "sign-out" {
+		return locale.Text("action." + action)
+	}
+	return locale.Text("action.of", "Verb", locale.Text("verb."+verb), "Thing", locale.Text("thing."+object))
+}
