@@ -60,10 +60,10 @@ type site struct {
 	uploads string
 	// database is the address of its database.
 	database string
-	client  *http.Client
-	routes  []*echo.Route
-	server  *handlers.Server
-	assets  blob.Store
+	client   *http.Client
+	routes   []*echo.Route
+	server   *handlers.Server
+	assets   blob.Store
 	// worker is what every worker of the site has.
 	worker jobs.WorkerConfig
 	// budget is that of the site's worker.
@@ -137,8 +137,8 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	require.NoError(t, err)
 	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard,
 		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files, Assets: s.assets,
-		Defaults:    tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
-		Access: access, DatabaseURL: listening(database, access),
+		Defaults: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
+		Access:   access, DatabaseURL: listening(database, access),
 		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
 	require.NoError(t, err)
 	s.server = handler

@@ -61,6 +61,9 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 		if id := c.Param("taskId") + c.Param("task_id"); id != "" {
 			attributes = append(attributes, "task_id", id)
 		}
+		if who := request.From(c.Request().Context()).Who; who.Name != "" {
+			attributes = append(attributes, "actor", who.Name)
+		}
 		s.Log.Log(r.Context(), level, "request", attributes...)
 		return nil
 	}
@@ -145,11 +148,14 @@ func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// keepPrivate keeps responses out of caches, and out of other sites' pages. Files that are compiled in, with their
+// keepPrivate keeps responses out of caches, out of other sites' pages, and a site with HTTPS at that. Files that are compiled in, with their
 // version in the address, may be cached.
-func keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
+		if s.guard.IsSecure(c.Request()) {
+			header.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
+		}
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if !strings.HasPrefix(c.Request().URL.Path, static.Prefix) {

@@ -259,7 +259,11 @@ func TestPasskeys(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
 	require.NoError(t, s.people.SetDisabled(t.Context(), user.ID, false))
 
-	// Without a passkey the password is enough again.
+	// Without a passkey the password is enough again. Whoever finds a browser that has been open for long changes nothing of that.
+	p.signIn(t, nil).mustBe(t, 200)
+	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
+	require.Equal(t, http.StatusForbidden, p.register(t).StatusCode)
+	require.Equal(t, http.StatusForbidden, p.send(t, "/account/second", url.Values{"needs": {"false"}}).StatusCode)
 	p.signIn(t, nil).mustBe(t, 200)
 	id := p.get(t, "/account").page(t).Find("form[action*='/passkeys/']").AttrOr("action", "")
 	require.Equal(t, http.StatusSeeOther, p.send(t, id, nil).StatusCode)

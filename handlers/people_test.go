@@ -333,6 +333,36 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/sign-off", "/library/agents", "/library/channels"} {
 		shown := reader.get(t, path)
 		require.Equal(t, http.StatusOK, shown.StatusCode, path)
-		shown.page(t).Find("main form[method=post]").Each(func(_ int, form *goquery.Selection) { t.Errorf("%s offers %s to a viewer", path, form.AttrOr("action", "?")) })
+		shown.page(t).Find("main form[method=post]").Each(func(_ int, form *goquery.Selection) {
+			t.Errorf("%s offers %s to a viewer", path, form.AttrOr("action", "?"))
+		})
 	}
+}
+
+// What is stored of secrets can be replaced by administrators only, by API and page alike; everything else of the entry by editors.
+func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	lilei := s.user(t, "李雷", people.Editor, project.Default)
+	editor, root := s.token(t, people.Admin, project.Default, &lilei.ID), s.token(t, people.Admin, project.Default, nil)
+	b := s.signedIn(t, "李雷")
+	v1 := "/api/v1/"
+	agent := s.made(t, editor, v1+"agents", object{"name": "a", "protocol": "default", "url": s.URL, "headers": object{"X-Key": "one"}})
+	provider := s.made(t, editor, v1+"providers", object{"name": "p", "protocol": "openai", "base_url": s.URL, "api_key": "one"})
+	for path, change := range map[string]object{
+		"agents/" + agent:       {"headers": object{"X-Key": "two"}},
+		"providers/" + provider: {"api_key": "two"},
+	} {
+		refused := s.ask(t, editor, http.MethodPatch, v1+path, change).mustBe(t, 403)
+		require.Contains(t, refused["message"], "管理员")
+		s.ask(t, editor, http.MethodPatch, v1+path, object{"name": "renamed"}).mustBe(t, 200)
+		s.ask(t, root, http.MethodPatch, v1+path, change).mustBe(t, 200)
+	}
+	form := url.Values{"name": {"again"}, "protocol": {"default"}, "url": {s.URL}, "headers": {`{"X-Key": "three"}`}}
+	refused := b.send(t, "/library/agents/"+agent, form)
+	require.Equal(t, http.StatusForbidden, refused.StatusCode)
+	require.Contains(t, refused.page(t).Find(".alert").Text(), "管理员")
+	require.Equal(t, "again", refused.page(t).Find("[name=name]").AttrOr("value", ""), "nothing typed is lost")
+	form.Del("headers")
+	require.Equal(t, http.StatusSeeOther, b.send(t, "/library/agents/"+agent, form).StatusCode)
 }

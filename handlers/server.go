@@ -160,7 +160,7 @@ func New(config Config) (*Server, error) {
 	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.logRequests, middleware.Recover())
 	e.Use(middleware.SecureWithConfig(middleware.SecureConfig{
 		ContentTypeNosniff: "nosniff", XFrameOptions: "DENY", ReferrerPolicy: "same-origin", ContentSecurityPolicy: contentSecurityPolicy,
-	}), keepPrivate, s.refuseOtherSites)
+	}), s.keepPrivate, s.refuseOtherSites)
 	if config.Registry != nil {
 		e.Use(measureRequests(config.Registry))
 	}

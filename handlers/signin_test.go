@@ -372,3 +372,35 @@ func TestStreamsEndWithTheRight(t *testing.T) {
 	default:
 	}
 }
+
+// Behind a proxy that speaks HTTPS the cookie can be set by this site alone; what others than the proxy claim of that does not count.
+func TestCookiesBehindAProxy(t *testing.T) {
+	t.Parallel()
+	for _, isTrusted := range []bool{true, false} {
+		access := handlers.Access{HasAccounts: true}
+		if isTrusted {
+			access.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+		}
+		s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, access)}
+		s.people = people.New(s.store)
+		s.user(t, "李雷", people.Editor, project.Default)
+		form := url.Values{"name": {"李雷"}, "password": {goodPassword}}
+		request, err := http.NewRequest(http.MethodPost, s.URL+"/login", strings.NewReader(form.Encode()))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("X-Forwarded-Proto", "https")
+		answer := s.newBrowser(t).do(t, request)
+		require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+		name := "wending"
+		if isTrusted {
+			name = "__Host-wending"
+		}
+		require.Equal(t, isTrusted, answer.Header.Get("Strict-Transport-Security") != "")
+		for _, cookie := range answer.Cookies() {
+			require.Equal(t, isTrusted, cookie.Secure, cookie.Name)
+			require.Equal(t, "/", cookie.Path)
+			require.Empty(t, cookie.Domain)
+		}
+		require.Contains(t, answer.Header.Get("Set-Cookie")+strings.Join(answer.Header.Values("Set-Cookie"), " "), name+"=")
+	}
+}

@@ -14,8 +14,8 @@ import (
 	"wending/handlers/signin"
 )
 
-// access is how people sign in.
-func (s *Settings) access() (access handlers.Access, err error) {
+// access is how people sign in to the pages that listen at an address.
+func (s *Settings) access(listening string) (access handlers.Access, err error) {
 	access.AuditDays = s.AuditDays
 	if access.Trusted, err = s.proxies(); err != nil {
 		return access, err
@@ -24,7 +24,7 @@ func (s *Settings) access() (access handlers.Access, err error) {
 		return access, err
 	}
 	access.HasAccounts = true
-	if access.Passkeys, err = signin.NewPasskeys(s.site()); err != nil {
+	if access.Passkeys, err = signin.NewPasskeys(s.site(listening)); err != nil {
 		return access, fmt.Errorf("PUBLIC_URL: %w", err)
 	}
 	if s.Auth == "local" {
@@ -44,7 +44,7 @@ func (s *Settings) access() (access handlers.Access, err error) {
 	if len(grants) == 0 {
 		return access, errors.New("AUTH=oidc needs OIDC_GROUP_ROLES, such as testers=editor,managers=viewer,operators=admin: otherwise nobody could get in")
 	}
-	access.OpenID = &signin.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret, Site: s.site(), Grants: grants}
+	access.OpenID = &signin.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret, Site: s.site(listening), Grants: grants}
 	return access, nil
 }
 
@@ -56,12 +56,12 @@ func portOf(u *url.URL) string {
 	return ":80"
 }
 
-// site is where people find this site: PUBLIC_URL, and on one's own machine where it listens.
-func (s *Settings) site() string {
+// site is where people find this site: PUBLIC_URL, and on one's own machine where it listens, by its name.
+func (s *Settings) site(listening string) string {
 	if s.PublicURL != "" {
 		return strings.TrimRight(s.PublicURL, "/")
 	}
-	return "http://" + strings.Replace(s.ListenAddr, "127.0.0.1:", "localhost:", 1)
+	return "http://" + strings.Replace(listening, "127.0.0.1:", "localhost:", 1)
 }
 
 // proxies are those of TRUSTED_PROXIES.
@@ -117,11 +117,7 @@ func (p *program) offerSetup(ctx context.Context, stdout io.Writer) error {
 	if p.settings.Auth != "local" {
 		return nil
 	}
-	address := p.settings.PublicURL
-	if address == "" {
-		address = p.address()
-	}
-	link, err := signin.SetupLink(ctx, people.New(p.store), strings.TrimRight(address, "/"))
+	link, err := signin.SetupLink(ctx, people.New(p.store), p.settings.site(p.listener.Addr().String()))
 	if err != nil || link == "" {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"wending/db"
 	"wending/db/backup"
 	"wending/db/embedded"
+	"wending/db/people"
 	"wending/jobs/blob"
 )
 
@@ -269,6 +270,9 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	if err == nil && !r.about.HasKey {
 		_, err = fmt.Fprintln(stdout, "set SECRET_KEY to what it was: it is not in the backup")
 	}
+	if err == nil {
+		_, err = fmt.Fprintln(stdout, "accounts and tokens are as they were then: revoke again what was revoked since; everybody signs in anew")
+	}
 	return err
 }
 
@@ -327,7 +331,10 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 			if err := backup.Restore(ctx, url, r.archive); err != nil {
 				return err
 			}
-			return db.Migrate(ctx, url)
+			if err := db.Migrate(ctx, url); err != nil {
+				return err
+			}
+			return r.signOut(ctx, url)
 		})
 	}
 	folder, local, _ := strings.Cut(header.Name, "/")
@@ -339,6 +346,19 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 	}
 	r.files++
 	return r.store(filepath.Join(r.folders[folder], filepath.FromSlash(local)))
+}
+
+// signOut ends the sessions of a backup: some of them were ended after it was made.
+func (r *restorer) signOut(ctx context.Context, url string) error {
+	store, err := db.Open(ctx, url, 1)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // nothing is pending
+	if err := people.New(store).EndAllSessions(ctx); err != nil {
+		return err
+	}
+	return record(ctx, store, "backup.restore", "", r.about.MadeAt.Format(time.RFC3339))
 }
 
 // store writes the entry that is being read to a file.

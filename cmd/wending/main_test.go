@@ -415,7 +415,7 @@ func startPooler(t *testing.T, binary, database string) string {
 	return "postgres://wending@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }
 
-// There are no accounts: listening beyond loopback takes an explicit yes and the site's names.
+// Without accounts listening beyond loopback takes an explicit yes and the site's names.
 func TestListeningBeyondLoopbackTakesAnExplicitYes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -299,7 +299,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	access, err := p.settings.access()
+	access, err := p.settings.access(p.listener.Addr().String())
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type Settings struct {
 	EventDays    int    `name:"event-retention-days" from:"EVENT_RETENTION_DAYS" default:"30" help:"Days that what agents reported during calls, and previews, are kept after a task's end; 0 keeps everything ($EVENT_RETENTION_DAYS)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
-	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although there are no accounts, with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
+	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although nobody signs in (AUTH=off), with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
 	Auth         string `from:"AUTH" default:"off" enum:"off,local,oidc" help:"off: nobody signs in; local: with a user name and a password; oidc: at an OpenID Connect provider ($AUTH)."`
 	OIDCIssuer   string `name:"oidc-issuer" from:"OIDC_ISSUER" help:"Address of the OpenID Connect provider ($OIDC_ISSUER)."`
 	OIDCClient   string `name:"oidc-client-id" from:"OIDC_CLIENT_ID" help:"What the provider knows this site by ($OIDC_CLIENT_ID)."`

@@ -60,24 +60,34 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 	return secret, err
 }
 
+// FreshFor is how long after a sign-in what opens the account may be changed.
+const FreshFor = 15 * time.Minute
+
 // Signed is who a session belongs to.
 type Signed struct {
 	Session
 	User User
+	// IsFresh reports that the session began no longer than FreshFor ago.
+	IsFresh bool
 }
 
 // SessionOf returns the session of a browser's secret and whose it is, or db.ErrNotFound. It notes that the session is used, once
 // a minute.
 func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, err error) {
 	const read = `
-		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at
+		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at, s.created_at > now() - $4 * interval '1 second' AS is_fresh
 		FROM sessions s
 		JOIN users u ON u.id = s.user_id AND u.disabled_at IS NULL
 		WHERE s.hash = $1 AND` + isValid
 	const touch = `UPDATE sessions SET seen_at = now() WHERE id = $1 AND seen_at < now() - interval '1 minute'`
-	if err := p.db.GetContext(ctx, &signed.Session, read, hashOf(secret), IdleLimit.Seconds(), SessionLimit.Seconds()); err != nil {
+	var found struct {
+		Session
+		IsFresh bool `db:"is_fresh"`
+	}
+	if err := p.db.GetContext(ctx, &found, read, hashOf(secret), IdleLimit.Seconds(), SessionLimit.Seconds(), FreshFor.Seconds()); err != nil {
 		return signed, db.NotFound(KindSession, pg.Classify("read a session", err))
 	}
+	signed.Session, signed.IsFresh = found.Session, found.IsFresh
 	if signed.User, err = p.User(ctx, signed.UserID); err != nil {
 		return signed, err
 	}
@@ -106,6 +116,14 @@ func (p People) EndSessions(ctx context.Context, userID uuid.UUID) error {
 	return p.change(ctx, "end the sessions", func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
 		return pg.Classify("end the sessions", err)
+	})
+}
+
+// EndAllSessions ends the sessions of all accounts, and what was begun and not ended.
+func (p People) EndAllSessions(ctx context.Context) error {
+	return p.change(ctx, "end all sessions", func(tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM sessions; DELETE FROM challenges`)
+		return pg.Classify("end all sessions", err)
 	})
 }
 

@@ -271,7 +271,7 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{UserID: signed.UserID, SessionID: signed.Session.ID, Name: signed.User.Name, IsAdmin: signed.User.IsAdmin}
+		who = request.Principal{UserID: signed.UserID, SessionID: signed.Session.ID, Name: signed.User.Name, IsAdmin: signed.User.IsAdmin, IsFresh: signed.IsFresh}
 		who.Projects, err = g.projectsOf(ctx, signed.User)
 		return who, err
 	}

@@ -37,7 +37,7 @@ var rules = parse(`
 GET    /healthz                                          public        -
 GET    /static/*                                         public        -
 POST   /settings                                         public        -
-GET    /metrics                                          installation  -
+GET    /metrics                                          account       -
 GET    /api/openapi.json                                 account       -
 
 GET    /login                                            public        -

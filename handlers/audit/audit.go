@@ -41,6 +41,9 @@ func Changed(ctx context.Context, before, after any) {
 const maxSettings = 20_000
 
 func asJSON(settings any) string {
+	if settings == nil {
+		return ""
+	}
 	text, err := json.Marshal(settings)
 	if err != nil || len(text) > maxSettings {
 		return `"too long"`

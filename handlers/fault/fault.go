@@ -19,6 +19,7 @@ import (
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/admission"
+	"wending/handlers/request"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
 	"wending/views/text"
@@ -385,6 +386,8 @@ func Of(err error) *Fault {
 		return New("TASK_STATE_CONFLICT").WithCause(err)
 	case errors.As(err, &exceeded):
 		return New("QUOTA_EXCEEDED").WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
+	case errors.Is(err, request.ErrStale):
+		return New("FORBIDDEN").WithMessage("error.stale").WithCause(err)
 	case errors.Is(err, people.ErrLastAdmin):
 		return New("TASK_STATE_CONFLICT").WithMessage("users.last_admin").WithCause(err)
 	case errors.Is(err, admission.ErrBusy):

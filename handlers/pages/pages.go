@@ -3,6 +3,8 @@ package pages
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"io"
 	"net/http"
 	"net/url"
@@ -12,9 +14,11 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/people"
 	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -82,7 +86,9 @@ func Probe(answer protocol.Answer) ui.Probe {
 func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...ui.Crumb) ui.Frame {
 	here := c.Request().URL.RequestURI()
 	if c.Request().Method != http.MethodGet {
-		here = paths.Create
+		if here = paths.Create; !request.From(c.Request().Context()).Role.Allows(people.Editor) {
+			here = paths.Tasks
+		}
 	}
 	frame := ui.Frame{Title: title, Section: section, Here: here, Crumbs: crumbs, Version: version}
 	if info := request.From(c.Request().Context()); info.HasAccounts {
@@ -182,6 +188,10 @@ func Browser(c echo.Context) string {
 		id = cookie.Value
 	} else {
 		SetCookie(c, browserCookie, id)
+	}
+	if user := request.From(c.Request().Context()).Who.UserID; user != uuid.Nil { // nobody else's, at a shared browser either
+		sum := sha256.Sum256([]byte(id + user.String()))
+		id = base32.StdEncoding.EncodeToString(sum[:])[:len(id)]
 	}
 	c.Set(browserCookie, id)
 	return id

@@ -112,6 +112,9 @@ func (h *handler) setSecond(c echo.Context) error {
 		return err
 	}
 	ctx, needs := c.Request().Context(), submitted.Value("needs") == "true"
+	if err := request.RequireFresh(ctx); err != nil {
+		return err
+	}
 	if err := h.people.SetNeedsPasskey(ctx, user.ID, needs); err != nil {
 		return err
 	}
@@ -123,6 +126,9 @@ func (h *handler) setSecond(c echo.Context) error {
 func (h *handler) removePasskey(c echo.Context) error {
 	user, err := h.self(c)
 	if err != nil {
+		return err
+	}
+	if err := request.RequireFresh(c.Request().Context()); err != nil {
 		return err
 	}
 	id, err := base64.RawURLEncoding.DecodeString(c.Param("key"))

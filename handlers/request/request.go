@@ -4,6 +4,7 @@ package request
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -48,6 +49,8 @@ type Principal struct {
 	Name string
 	// IsAdmin reports that it may do everything in all projects.
 	IsAdmin bool
+	// IsFresh reports that the browser was signed in a moment ago.
+	IsFresh bool
 	// Projects are those that it is a member of; of an administrator all.
 	Projects []people.Membership
 }
@@ -151,6 +154,17 @@ func HasVariant(task db.Task, variant int) error {
 	}
 	return nil
 }
+
+// RequireFresh returns a fault unless the browser was signed in a moment ago: whoever finds it open must not change what opens the account.
+func RequireFresh(ctx context.Context) error {
+	if From(ctx).Who.IsFresh {
+		return nil
+	}
+	return ErrStale
+}
+
+// ErrStale means that somebody must sign in again first.
+var ErrStale = errors.New("signed in too long ago")
 
 // LocalPath returns a path of this site as it came from outside, or another if it could lead elsewhere.
 func LocalPath(text, otherwise string) string {

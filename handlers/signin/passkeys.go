@@ -257,6 +257,9 @@ func (h *handler) newPasskey(c echo.Context) error {
 	if !h.Passkeys.IsHere(c.Request()) {
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
 	}
+	if err := request.RequireFresh(ctx); err != nil {
+		return err
+	}
 	whose, err := h.holderOf(ctx, request.From(ctx).Who.UserID)
 	if err != nil {
 		return err

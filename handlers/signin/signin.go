@@ -223,8 +223,9 @@ func (h *handler) begin(c echo.Context, user people.User, method string) error {
 		access.SetCookie(c, isSecure, deviceCookie, base64.RawURLEncoding.EncodeToString(known), 365*24*time.Hour)
 	}
 	audit.Note(r.Context(), func(e *audit.Entry) {
-		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), method
+		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
 	})
+	audit.Changed(r.Context(), nil, map[string]string{"method": method})
 	return nil
 }
 

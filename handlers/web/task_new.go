@@ -240,7 +240,9 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 		audit.Made(ctx, id.String(), s.task.Name)
 		return id, err
 	}
-	audit.Note(ctx, func(e *audit.Entry) { e.Action, e.ObjectID, e.ObjectName = "task.change", s.source.ID.String(), s.task.Name })
+	audit.Note(ctx, func(e *audit.Entry) {
+		e.Action, e.ObjectID, e.ObjectName = "task.change", s.source.ID.String(), s.task.Name
+	})
 	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), s.source.ID, s.task)
 	if errors.Is(err, db.ErrConflict) {
 		err = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)

@@ -249,7 +249,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("error.range.password.", "short", "long", "common", "different", "wrong")
 	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls)
 	add("action.", "sign-in", "sign-in.refused", "sign-out")
-	for _, action := range append(access.Actions(), "share.open") {
+	for _, action := range append(access.Actions(), "share.open", "backup.restore") {
 		object, verb, _ := strings.Cut(action, ".")
 		add("thing.", object)
 		add("verb.", verb)

@@ -276,6 +276,9 @@ func (k kind[T]) show(c echo.Context, h *handler, row *T, submitted *form.Upload
 		for _, f := range faults {
 			status = max(status, f.Status())
 		}
+		if faults[0].Status() == http.StatusForbidden {
+			status = http.StatusForbidden
+		}
 	}
 	return h.render(c, status, view)
 }

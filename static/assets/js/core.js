@@ -84,9 +84,9 @@
   if (location.pathname === "/login") {
     sessionStorage.setItem(signInKey, "1");
   } else {
-    const form = typed && typed.path === location.pathname && sessionStorage.getItem(signInKey)
-      && [...document.querySelectorAll("main form")].find((one) => one.getAttribute("action") === typed.action);
-    if (form) {
+    const isBack = typed && typed.path === location.pathname && sessionStorage.getItem(signInKey);
+    const form = isBack && document.querySelectorAll("main form")[typed.index];
+    if (form && form.getAttribute("action") === typed.action) {
       for (const field of form.elements) {
         const values = typed.fields.filter(([name]) => name === field.name).map(([, value]) => value);
         if (!field.name || field.type === "hidden" || field.type === "file" || field.type === "password") continue;
@@ -102,7 +102,9 @@
     if (!body.dataset.account || event.target.method !== "post" || event.defaultPrevented) return;
     const secret = new Set([...event.target.querySelectorAll("[type=password]")].map((field) => field.name));
     const fields = [...new FormData(event.target)].filter(([name, value]) => typeof value === "string" && !secret.has(name));
-    sessionStorage.setItem(typedKey, JSON.stringify({ path: location.pathname, action: event.target.getAttribute("action"), fields }));
+    sessionStorage.setItem(typedKey, JSON.stringify({
+      path: location.pathname, index: [...document.querySelectorAll("main form")].indexOf(event.target), action: event.target.getAttribute("action"), fields,
+    }));
   });
 
   // Parts that show the present replace themselves at every tick; there is none while the page is hidden, or while
