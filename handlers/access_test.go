@@ -377,6 +377,35 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	require.Contains(t, list, twins["evaluation-tasks"], "the browser stays where it was led")
 	require.NotContains(t, list, ids["evaluation-tasks"])
 	require.Contains(t, string(browser.get(t, "/tasks?project="+project.Default.String()).body), ids["evaluation-tasks"])
+	for _, name := range []string{project.Default.String(), url.PathEscape("默认")} {
+		request, err := http.NewRequest(http.MethodGet, s.URL+api, nil)
+		require.NoError(t, err)
+		request.Header.Set("X-Wending-Project", name)
+		require.Contains(t, string(browser.do(t, request).body), ids["evaluation-tasks"], name)
+	}
 	require.Equal(t, http.StatusForbidden, browser.send(t, "/tasks/"+twins["evaluation-tasks"]+"/delete", nil).StatusCode, "a viewer there")
 	require.Equal(t, http.StatusNotFound, browser.get(t, "/tasks/"+twins["evaluation-tasks"]+"?project="+project.Default.String()).StatusCode)
+}
+
+// Without accounts everybody sees everything, as ever; a program may still work in one project.
+func TestProjectsWithoutAccounts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	place := s.entry(t, "POST", "projects", object{"name": "别处"}, 201)["id"].(string)
+	ask := func(method, path, project string, body string) response {
+		request, err := http.NewRequest(method, s.URL+"/api/v1/"+path, strings.NewReader(body))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("X-Wending-Project", project)
+		return s.do(t, request)
+	}
+	require.Equal(t, http.StatusCreated, ask("POST", "prompts", place, `{"name": "p", "user": "x"}`).StatusCode)
+	require.Equal(t, http.StatusCreated, ask("POST", "prompts", "", `{"name": "p", "user": "x"}`).StatusCode, "names are a project's own")
+	require.Len(t, s.entry(t, "GET", "prompts", nil, 200)["items"], 2)
+	require.Len(t, s.entry(t, "GET", "prompts?project="+url.QueryEscape("别处"), nil, 200)["items"], 1)
+	require.Equal(t, http.StatusNotFound, ask("GET", "prompts", "nowhere", "").StatusCode)
+	for path, status := range map[string]int{"/login": http.StatusSeeOther, "/account": http.StatusNotFound, "/admin/users": http.StatusOK, "/admin/audit": http.StatusOK, "/projects": http.StatusOK} {
+		require.Equal(t, status, s.get(t, path).StatusCode, path)
+	}
+	require.Zero(t, s.get(t, "/tasks").page(t).Find(".who").Length())
 }
