@@ -1,12 +1,14 @@
 package handlers_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -36,10 +38,13 @@ func newGuardedSite(t testing.TB) *guarded {
 // goodPassword is that of the accounts of tests.
 const goodPassword = "correct horse battery"
 
+// goodHash is its hash, made once: that takes long by design.
+var goodHash = sync.OnceValues(func() (string, error) { return password.Hash(context.Background(), goodPassword) })
+
 // user makes an account with a role in a project; none if it is empty.
 func (s *guarded) user(t testing.TB, name string, role people.Role, in uuid.UUID) people.User {
 	t.Helper()
-	hash, err := password.Hash(t.Context(), goodPassword)
+	hash, err := goodHash()
 	require.NoError(t, err)
 	user := people.User{ID: uuid.New(), Name: name, PasswordHash: &hash}
 	var memberships []people.Membership

@@ -71,6 +71,14 @@ func startCommand(t *testing.T, command *exec.Cmd) *process {
 	return p
 }
 
+// stopped ends the program and returns all that it logged.
+func (p *process) stopped(t *testing.T) string {
+	t.Helper()
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, <-p.exited, "%s", p.log)
+	return p.log.String()
+}
+
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.Process.Kill())
