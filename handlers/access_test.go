@@ -150,7 +150,9 @@ func need(method, path string) string {
 	case path == "/healthz", path == "/settings", path == "/setup", strings.HasPrefix(path, "/static/"), strings.HasPrefix(path, "/login"), path == "/logout" && isRead,
 		strings.HasPrefix(path, "/shared/"):
 		return "everybody"
-	case path == "/logout", strings.HasPrefix(path, "/account"), path == "/projects" && isRead, path == "/api/v1/projects" && isRead, path == "/api/openapi.json", path == "/metrics":
+	case path == "/logout", strings.HasPrefix(path, "/account"):
+		return "in a browser"
+	case path == "/projects" && isRead, path == "/api/v1/projects" && isRead, path == "/api/openapi.json", path == "/metrics":
 		return "signed in"
 	case strings.HasPrefix(path, "/admin/"), strings.HasPrefix(path, "/api/v1/users"), path == "/api/v1/audit", path == "/storage",
 		!isRead && (path == "/projects" || path == "/api/v1/projects" || path == "/projects/:id" || path == "/api/v1/projects/:id"):
@@ -255,6 +257,10 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 		if needs == "signed in" {
 			continue
 		}
+		if needs == "in a browser" {
+			require.Equal(t, http.StatusForbidden, s.ask(t, tokens["admin"], route.Method, path, body).StatusCode, what)
+			continue
+		}
 		if hasObject {
 			answer = s.ask(t, foreign, route.Method, path, body)
 			require.Equal(t, http.StatusNotFound, answer.StatusCode, "%s: %s", what, answer.body)
@@ -282,7 +288,8 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 		for _, route := range routes {
 			removes := route.Method == http.MethodDelete || strings.HasSuffix(route.Path, "/delete") || strings.HasSuffix(route.Path, "/remove")
 			needs := need(route.Method, route.Path)
-			if route.Method == echo.RouteNotFound || removes != isLast || needs == "everybody" || strings.HasPrefix(route.Path, "/account/passkeys") || route.Path == "/account/second" { // those need a site with a name, and a browser
+			if route.Method == echo.RouteNotFound || removes != isLast || needs == "everybody" || needs == "in a browser" ||
+				route.Method == http.MethodPost && strings.HasSuffix(route.Path, "/tokens") { // tokens of those who manage alone make tokens
 
 				continue
 			}

@@ -106,7 +106,7 @@ func TestSigningInAtAProvider(t *testing.T) {
 	} {
 		require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, user, "/tasks").StatusCode, what)
 	}
-	require.NoError(t, s.people.SetDisabled(t.Context(), signed.ID, true))
+	require.NoError(t, s.people.ChangeUser(t.Context(), signed.ID, people.Change{IsDisabled: ptr(true)}))
 	require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").StatusCode, "disabled here")
 }
 
@@ -255,9 +255,9 @@ func TestPasskeys(t *testing.T) {
 	p.key.Counter = 0
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
 	p.key.Counter = 100
-	require.NoError(t, s.people.SetDisabled(t.Context(), user.ID, true))
+	require.NoError(t, s.people.ChangeUser(t.Context(), user.ID, people.Change{IsDisabled: ptr(true)}))
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
-	require.NoError(t, s.people.SetDisabled(t.Context(), user.ID, false))
+	require.NoError(t, s.people.ChangeUser(t.Context(), user.ID, people.Change{IsDisabled: ptr(false)}))
 
 	// Without a passkey the password is enough again. Whoever finds a browser that has been open for long changes nothing of that.
 	p.signIn(t, nil).mustBe(t, 200)

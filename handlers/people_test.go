@@ -50,6 +50,10 @@ func TestADepartmentByTheAPI(t *testing.T) {
 		"right to left":  {"name": "a\u202eb", "password": goodPassword},
 		"long":           {"name": strings.Repeat("长", 65), "password": goodPassword},
 		"is its name":    {"name": "correct horse", "password": "correct horse 1"},
+		"invisible":      {"name": "root\u3164", "password": goodPassword},
+		"blank":          {"name": "\u2800", "password": goodPassword},
+		"an address":     {"name": "127.0.0.1", "password": goodPassword},
+		"a token's":      {"name": "Token:x", "password": goodPassword},
 		"is not a text":  {"name": object{}, "password": goodPassword},
 		"nothing at all": {},
 	} {
@@ -87,11 +91,17 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	var stored int
 	require.NoError(t, s.tables.Get(&stored, `SELECT count(*) FROM tokens t WHERE t::text LIKE '%' || $1 || '%'`, token))
 	require.Zero(t, stored, "the token itself is not stored")
-	s.ask(t, token, "POST", v1+"tokens", object{"name": "more", "role": "admin"}).mustBe(t, 403)
-	s.ask(t, token, "POST", v1+"tokens", object{"name": "less", "role": "viewer", "expires_in_days": 0}).mustBe(t, 201)
+	s.ask(t, token, "POST", v1+"tokens", object{"name": "less", "role": "viewer"}).mustBe(t, 403)
 	for _, days := range []any{-1, 3651, "soon"} {
-		s.ask(t, token, "POST", v1+"tokens", object{"name": "x", "expires_in_days": days}).mustBe(t, 422)
+		s.ask(t, lead, "POST", v1+"tokens", object{"name": "x", "expires_in_days": days}).mustBe(t, 422)
 	}
+
+	// What a token makes ends with it.
+	parent := s.ask(t, lead, "POST", v1+"tokens", object{"name": "parent", "role": "admin", "expires_in_days": 1}).mustBe(t, 201)
+	child := s.ask(t, parent["token"].(string), "POST", v1+"tokens", object{"name": "child", "role": "viewer", "expires_in_days": 0}).mustBe(t, 201)
+	require.Equal(t, parent["expires_at"], child["expires_at"])
+	s.ask(t, lead, "DELETE", v1+"tokens/"+parent["id"].(string), nil).mustBe(t, 204)
+	s.ask(t, child["token"].(string), "GET", v1+"prompts", nil).mustBe(t, 401)
 	prompt := s.ask(t, token, "POST", v1+"prompts", object{"name": "p", "user": "{{question}}"}).mustBe(t, 201)
 	s.ask(t, root, "GET", v1+"prompts/"+prompt["id"].(string), nil).mustBe(t, 404)
 	s.ask(t, root, "DELETE", v1+"tokens/"+made["id"].(string), nil).mustBe(t, 404)
@@ -110,7 +120,8 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	// Somebody is always left who may manage accounts.
 	admin := s.ask(t, root, "POST", v1+"users", object{"name": "root", "password": goodPassword, "is_admin": true}).mustBe(t, 201)["id"].(string)
 	s.ask(t, root, "PATCH", v1+"users/"+admin, object{"is_disabled": true}).mustBe(t, 409)
-	s.ask(t, root, "PATCH", v1+"users/"+admin, object{"is_admin": false}).mustBe(t, 409)
+	s.ask(t, root, "PATCH", v1+"users/"+admin, object{"is_admin": false, "password": "evil horse battery"}).mustBe(t, 409)
+	require.Equal(t, http.StatusSeeOther, s.newBrowser(t).send(t, "/login", url.Values{"name": {"root"}, "password": {goodPassword}}).StatusCode, "all or nothing")
 	s.ask(t, root, "PATCH", v1+"users/"+lilei["id"].(string), object{"is_disabled": true}).mustBe(t, 200)
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode, "signed out at once")
 	require.Equal(t, http.StatusUnauthorized, b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}}).StatusCode)
@@ -365,4 +376,22 @@ func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	require.Equal(t, "again", refused.page(t).Find("[name=name]").AttrOr("value", ""), "nothing typed is lost")
 	form.Del("headers")
 	require.Equal(t, http.StatusSeeOther, b.send(t, "/library/agents/"+agent, form).StatusCode)
+}
+
+// What cannot be recorded at once is recorded as soon as it can be: nothing that was done is left out.
+func TestEntriesOfTheAuditWait(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	root := s.token(t, people.Admin, project.Default, nil)
+	tx, err := s.tables.Beginx()
+	require.NoError(t, err)
+	tx.MustExec(`SELECT FROM audit_chain FOR UPDATE`)
+	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "while it is locked", "user": "x"}).mustBe(t, 201)
+	require.Contains(t, s.told.String(), "an entry of the audit waits")
+	require.NoError(t, tx.Rollback())
+	dbtest.Await(t, 20*time.Second, "the entry", func() bool {
+		var count int
+		require.NoError(t, s.tables.Get(&count, `SELECT count(*) FROM audit_entries WHERE action = 'prompt.create' AND object_name = 'while it is locked'`))
+		return count == 1
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
@@ -113,6 +114,15 @@ type Access struct {
 	AuditDays int
 }
 
+// secureHost is the site's name where people come with HTTPS.
+func (a Access) secureHost() string {
+	u, err := url.Parse(a.PublicURL)
+	if err != nil || u.Scheme != "https" {
+		return ""
+	}
+	return u.Host
+}
+
 // Server answers requests.
 type Server struct {
 	Config
@@ -149,7 +159,7 @@ func New(config Config) (*Server, error) {
 		s.Report = func(error, map[string]string) {}
 	}
 	s.guard = access.NewGuard(access.Config{
-		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, Audit: audit.New(s.Store), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, Log: s.Log,
+		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, Audit: audit.New(s.Store), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
 	})
 	e := echo.New()
 	s.Handler = e

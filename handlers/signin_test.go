@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,7 +259,8 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.0.0.6", "李雷", goodPassword), "elsewhere")
 	require.Equal(t, http.StatusSeeOther, from(known, "10.0.0.5", "李雷", goodPassword), "from the same address, at a browser that the account knows")
 	for range 49 { // as many attempts take long by design
-		require.NoError(t, s.people.NoteFailure(t.Context(), "address 10.0.0.7"))
+		_, err := s.people.Attempt(t.Context(), "address 10.0.0.7", 50)
+		require.NoError(t, err)
 	}
 	require.Equal(t, http.StatusUnauthorized, from(guesser, "10.0.0.7", "nobody", "guess"))
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"), "many accounts from one address")
@@ -300,7 +303,7 @@ func TestSessionsEnd(t *testing.T) {
 	require.Equal(t, "/account?done=saved", changed.Header.Get("Location"))
 	require.Equal(t, http.StatusOK, b.get(t, "/tasks").StatusCode)
 	require.Equal(t, http.StatusSeeOther, elsewhere.get(t, "/tasks").StatusCode)
-	require.NoError(t, s.people.SetDisabled(t.Context(), user.ID, true))
+	require.NoError(t, s.people.ChangeUser(t.Context(), user.ID, people.Change{IsDisabled: ptr(true)}))
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode)
 }
 
@@ -352,7 +355,9 @@ func TestStreamsEndWithTheRight(t *testing.T) {
 		"revoked":  func(token uuid.UUID) { require.NoError(t, s.people.RevokeToken(t.Context(), token)) },
 		"expired":  func(token uuid.UUID) { s.tables.MustExec(`UPDATE tokens SET expires_at = now() WHERE id = $1`, token) },
 		"a member": func(uuid.UUID) { require.NoError(t, s.people.RemoveMember(t.Context(), project.Default, owner.ID)) },
-		"disabled": func(uuid.UUID) { require.NoError(t, s.people.SetDisabled(t.Context(), owner.ID, true)) },
+		"disabled": func(uuid.UUID) {
+			require.NoError(t, s.people.ChangeUser(t.Context(), owner.ID, people.Change{IsDisabled: ptr(true)}))
+		},
 	} {
 		require.NoError(t, s.people.SetMember(t.Context(), project.Default, owner.ID, people.Viewer))
 		s.tables.MustExec(`UPDATE users SET disabled_at = NULL`)
@@ -404,4 +409,35 @@ func TestCookiesBehindAProxy(t *testing.T) {
 		}
 		require.Contains(t, answer.Header.Get("Set-Cookie")+strings.Join(answer.Header.Values("Set-Cookie"), " "), name+"=")
 	}
+}
+
+// Guesses that are sent at once count each: the one that is right among them is not let in by the crowd.
+func TestGuessesAtOnceCount(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	s.user(t, "李雷", people.Editor, project.Default)
+	var refused, late atomic.Int64
+	var all sync.WaitGroup
+	for range 40 {
+		b := s.newBrowser(t)
+		all.Go(func() {
+			answer, err := b.client.PostForm(s.URL+"/login", url.Values{"name": {"李雷"}, "password": {"guess"}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = answer.Body.Close()
+			switch answer.StatusCode {
+			case http.StatusUnauthorized:
+				refused.Add(1)
+			case http.StatusTooManyRequests:
+				late.Add(1)
+			default:
+				t.Error(answer.StatusCode)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 5, refused.Load())
+	require.EqualValues(t, 35, late.Load())
 }

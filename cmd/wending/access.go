@@ -24,10 +24,10 @@ func (s *Settings) access(listening string) (access handlers.Access, err error) 
 		return access, err
 	}
 	access.HasAccounts = true
-	if access.Passkeys, err = signin.NewPasskeys(s.site(listening)); err != nil {
-		return access, fmt.Errorf("PUBLIC_URL: %w", err)
-	}
 	if s.Auth == "local" {
+		if access.Passkeys, err = signin.NewPasskeys(s.site(listening)); err != nil {
+			return access, fmt.Errorf("PUBLIC_URL: %w", err)
+		}
 		return access, nil
 	}
 	issuer, err := url.Parse(s.OIDCIssuer)

@@ -358,7 +358,7 @@ func (r *restorer) signOut(ctx context.Context, url string) error {
 	if err := people.New(store).EndAllSessions(ctx); err != nil {
 		return err
 	}
-	return record(ctx, store, "backup.restore", "", r.about.MadeAt.Format(time.RFC3339))
+	return record(ctx, store, "backup.restore", "", r.about.MadeAt.Format(time.RFC3339), nil)
 }
 
 // store writes the entry that is being read to a file.

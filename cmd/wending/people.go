@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -60,6 +62,9 @@ type verifyAuditCommand struct{}
 
 // withPeople does work with the accounts of the configured database, or of the data folder's, also while the program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
+	if _, err := os.Stat(filepath.Join(s.DataDir, "postgres")); err != nil && s.DatabaseURL == "" {
+		return fmt.Errorf("there is no installation in %s: set DATA_DIR or DATABASE_URL as for the program itself", s.DataDir)
+	}
 	return s.database(ctx, func(url string) error {
 		if err := db.Migrate(ctx, url); err != nil {
 			return err
@@ -74,14 +79,20 @@ func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.P
 }
 
 // record adds to the audit what was done on the command line.
-func record(ctx context.Context, store *db.Store, action, id, name string) error {
+func record(ctx context.Context, store *db.Store, action, id, name string, after map[string]any) error {
 	actor := "command line"
 	if who, err := user.Current(); err == nil {
 		actor = who.Username
 	}
-	_, err := audit.New(store).Add(ctx, audit.Entry{
-		Actor: actor, Via: "command", Action: action, Object: audit.ObjectOf(action), ObjectID: id, ObjectName: name, Status: 200,
-	})
+	entry := audit.Entry{Actor: actor, Via: "command", Action: action, Object: audit.ObjectOf(action), ObjectID: id, ObjectName: name, Status: 200}
+	if after != nil {
+		text, err := json.Marshal(after)
+		if err != nil {
+			return err
+		}
+		entry.After = string(text)
+	}
+	_, err := audit.New(store).Add(ctx, entry)
 	return err
 }
 
@@ -145,12 +156,12 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 			return err
 		}
 		_, _ = fmt.Fprintf(stdout, "%s is %s in %s\n", name, c.Role, place.Name)
-		return record(ctx, store, "user.create", account.ID.String(), name)
+		return record(ctx, store, "user.create", account.ID.String(), name, map[string]any{"is_admin": c.Admin, "project_id": place.ID, "role": c.Role})
 	})
 }
 
 // named does work with the account of a name.
-func (s *Settings) named(ctx context.Context, name string, work func(people.People, people.User) error, action string) error {
+func (s *Settings) named(ctx context.Context, name string, work func(people.People, people.User) error, action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		account, err := accounts.UserNamed(ctx, strings.TrimSpace(name))
 		if errors.Is(err, db.ErrNotFound) {
@@ -162,7 +173,7 @@ func (s *Settings) named(ctx context.Context, name string, work func(people.Peop
 		if err := work(accounts, account); err != nil {
 			return err
 		}
-		return record(ctx, store, action, account.ID.String(), account.Name)
+		return record(ctx, store, action, account.ID.String(), account.Name, after)
 	})
 }
 
@@ -176,23 +187,28 @@ func (c passwdCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, s
 		if account.Subject != nil {
 			return errors.New("the account is signed in by the OpenID Connect provider")
 		}
-		if err := accounts.SetPassword(ctx, account.ID, hash, uuid.Nil); err != nil {
+		if err := accounts.ChangeUser(ctx, account.ID, people.Change{PasswordHash: &hash}); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintln(stdout, account.Name, "has another password and is signed out everywhere")
 		return err
-	}, "user.password")
+	}, "user.password", nil)
 }
 
 // Run disables an account.
 func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	return s.named(ctx, c.Name, func(accounts people.People, account people.User) error {
-		if err := accounts.SetDisabled(ctx, account.ID, true); err != nil {
+		isDisabled := true
+		err := accounts.ChangeUser(ctx, account.ID, people.Change{IsDisabled: &isDisabled})
+		if errors.Is(err, people.ErrLastAdmin) {
+			return fmt.Errorf("%s is the last administrator who can sign in, and cannot be disabled", account.Name)
+		}
+		if err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(stdout, account.Name, "is disabled and signed out everywhere")
+		_, err = fmt.Fprintln(stdout, account.Name, "is disabled and signed out everywhere")
 		return err
-	}, "user.change")
+	}, "user.change", map[string]any{"is_disabled": true})
 }
 
 // Run makes a token and prints it.
@@ -215,7 +231,7 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 			return err
 		}
 		_, _ = fmt.Fprintln(stdout, value)
-		return record(ctx, store, "token.create", token.ID.String(), name)
+		return record(ctx, store, "token.create", token.ID.String(), name, map[string]any{"days": c.Days, "project_id": place.ID, "role": c.Role})
 	})
 }
 

@@ -91,6 +91,7 @@ CREATE TABLE tokens (
     project_id uuid NOT NULL REFERENCES projects ON DELETE CASCADE,
     role       text NOT NULL CHECK (role IN ('viewer', 'reviewer', 'editor', 'admin')),
     user_id    uuid REFERENCES users ON DELETE CASCADE, -- whose rights limit the token's; NULL: made on the command line
+    parent_id  uuid REFERENCES tokens ON DELETE CASCADE, -- the token that made it, with which it ends; NULL: a person made it
     expires_at timestamptz,                -- NULL: never
     used_at    timestamptz,
     revoked_at timestamptz,
@@ -115,6 +116,8 @@ CREATE TABLE challenges (
     detail     json NOT NULL,
     expires_at timestamptz NOT NULL
 );
+
+CREATE INDEX challenges_expiring ON challenges (expires_at);
 
 -- Failed sign-ins: by account and address, and by address.
 CREATE TABLE failed_sign_ins (

@@ -136,36 +136,32 @@ func (p People) Challenge(ctx context.Context, kind, secret string) (detail []by
 // failuresKept is how long failed sign-ins count.
 const failuresKept = 15 * time.Minute
 
-// NoteFailure counts a failed sign-in under each of the keys.
-func (p People) NoteFailure(ctx context.Context, keys ...string) error {
-	const note = `
-		WITH old AS (DELETE FROM failed_sign_ins WHERE last_at < now() - $2 * interval '1 second' AND key <> $1)
+// Attempt counts an attempt under a key, before it is made: those made at once count, too. It returns how long no further one is taken
+// if there were more than so many, and 0 if it may be made. One that succeeds is refunded.
+func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Duration, err error) {
+	const count = `
 		INSERT INTO failed_sign_ins AS f (key, failures) VALUES ($1, 1)
 		ON CONFLICT (key) DO UPDATE
-		SET failures = CASE WHEN f.last_at < now() - $2 * interval '1 second' THEN 1 ELSE f.failures + 1 END, last_at = now()`
-	for _, key := range keys {
-		if _, err := p.db.ExecContext(ctx, note, hashOf(key), failuresKept.Seconds()); err != nil {
-			return pg.Classify("note a failed sign-in", err)
-		}
+		SET failures = CASE WHEN f.last_at < now() - $2 * interval '1 second' THEN 1 ELSE least(f.failures, $3) + 1 END,
+			last_at = CASE WHEN f.failures > $3 AND f.last_at >= now() - $2 * interval '1 second' THEN f.last_at ELSE now() END
+		RETURNING failures > $3 AS is_refused, extract(epoch FROM last_at + $2 * interval '1 second' - now())::float8 AS seconds`
+	var found struct {
+		IsRefused bool    `db:"is_refused"`
+		Seconds   float64 `db:"seconds"`
 	}
-	return nil
+	if err := p.db.GetContext(ctx, &found, count, hashOf(key), failuresKept.Seconds(), most); err != nil {
+		return 0, pg.Classify("count an attempt", err)
+	}
+	if !found.IsRefused {
+		return 0, nil
+	}
+	return max(time.Second, time.Duration(found.Seconds*float64(time.Second))), nil
 }
 
-// Failures returns how many failed sign-ins count under a key, and how long the last of them still does.
-func (p People) Failures(ctx context.Context, key string) (failures int, wait time.Duration, err error) {
-	const read = `
-		SELECT failures, extract(epoch FROM last_at + $2 * interval '1 second' - now())::float8 AS seconds
-		FROM failed_sign_ins
-		WHERE key = $1 AND last_at >= now() - $2 * interval '1 second'`
-	var found struct {
-		Failures int
-		Seconds  float64
-	}
-	err = p.db.GetContext(ctx, &found, read, hashOf(key), failuresKept.Seconds())
-	if pg.IsNoRows(err) {
-		return 0, 0, nil
-	}
-	return found.Failures, time.Duration(found.Seconds * float64(time.Second)), pg.Classify("read failed sign-ins", err)
+// Refund lets an attempt under a key no longer count: it was none to guess.
+func (p People) Refund(ctx context.Context, key string) error {
+	_, err := p.db.ExecContext(ctx, `UPDATE failed_sign_ins SET failures = greatest(0, failures - 1) WHERE key = $1`, hashOf(key))
+	return pg.Classify("refund an attempt", err)
 }
 
 // ForgetFailures lets the failed sign-ins under a key no longer count.

@@ -29,6 +29,8 @@ type Token struct {
 	UsedAt    *time.Time `db:"used_at"`
 	RevokedAt *time.Time `db:"revoked_at"`
 	CreatedAt time.Time  `db:"created_at"`
+	// ParentID is the token that made it, with which it ends; nil means a person.
+	ParentID *uuid.UUID `db:"parent_id"`
 	// IsExpired is by the database's clock.
 	IsExpired bool `db:"is_expired"`
 	// MayManage reports that whoever made it manages accounts and projects.
@@ -36,7 +38,7 @@ type Token struct {
 }
 
 const readTokens = `
-	SELECT t.id, t.name, t.hint, t.project_id, p.name AS project_name, t.role, t.user_id, u.name AS user_name, t.expires_at, t.used_at, t.revoked_at,
+	SELECT t.id, t.name, t.hint, t.project_id, p.name AS project_name, t.role, t.user_id, t.parent_id, u.name AS user_name, t.expires_at, t.used_at, t.revoked_at,
 		t.created_at, coalesce(t.expires_at <= now(), false) AS is_expired, coalesce(u.is_admin, true) AS may_manage
 	FROM tokens t
 	JOIN projects p ON p.id = t.project_id
@@ -45,10 +47,11 @@ const readTokens = `
 // AddToken stores a new token and returns its value, which nobody can read again. It lasts so long; zero means for good.
 func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) (value string, err error) {
 	const insert = `
-		INSERT INTO tokens (id, name, hash, hint, project_id, role, user_id, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 > 0 THEN now() + $8 * interval '1 second' END)`
+		INSERT INTO tokens (id, name, hash, hint, project_id, role, user_id, parent_id, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $9,
+			least(CASE WHEN $8 > 0 THEN now() + $8 * interval '1 second' END, (SELECT expires_at FROM tokens WHERE id = $9)))`
 	value = TokenPrefix + NewSecret()
-	_, err = p.db.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID, lasts.Seconds())
+	_, err = p.db.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID, lasts.Seconds(), token.ParentID)
 	return value, pg.Classify("store a token", err)
 }
 
@@ -107,7 +110,13 @@ func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UU
 	return tokens, total, pg.Classify("list the tokens", err)
 }
 
-// RevokeToken makes a token useless, at once. It returns db.ErrNotFound if there is none.
+// RevokeToken makes a token useless, at once, and those that it made. It returns db.ErrNotFound if there is none.
 func (p People) RevokeToken(ctx context.Context, id uuid.UUID) error {
-	return p.changeRow(ctx, KindToken, "revoke a token", `UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1`, id)
+	const revoke = `
+		WITH RECURSIVE family AS (
+			SELECT id FROM tokens WHERE id = $1
+			UNION
+			SELECT t.id FROM tokens t JOIN family f ON t.parent_id = f.id)
+		UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id IN (SELECT id FROM family)`
+	return p.changeRow(ctx, KindToken, "revoke a token", revoke, id)
 }

@@ -105,7 +105,7 @@ func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces an account's password and ends its sessions but one; uuid.Nil ends all.
+// SetPassword replaces the password of whoever is signed in, and ends their other sessions.
 func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID) error {
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, `UPDATE users SET password_hash = $2, updated_at = now() WHERE id = $1`, id, hash)
@@ -121,54 +121,53 @@ func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, exce
 	})
 }
 
-// SetDisabled keeps an account from being used, or allows it again. Its sessions end. It returns ErrLastAdmin if it is the last
-// that may manage accounts.
-func (p People) SetDisabled(ctx context.Context, id uuid.UUID, isDisabled bool) error {
-	const set = `UPDATE users SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, now()) END, updated_at = now() WHERE id = $1 RETURNING is_admin`
-	return p.change(ctx, "disable an account", func(tx *sqlx.Tx) error {
-		var wasAdmin bool
-		if err := tx.GetContext(ctx, &wasAdmin, set, id, isDisabled); err != nil {
-			return db.NotFound(KindUser, pg.Classify("disable an account", err))
-		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1 AND $2`, id, isDisabled); err != nil {
-			return pg.Classify("end the sessions", err)
-		}
-		if !wasAdmin || !isDisabled {
-			return nil
-		}
-		return requireAdmin(ctx, tx)
-	})
+// Change is what changes of an account; nil leaves it.
+type Change struct {
+	// PasswordHash is a new password's, IsDisabled keeps the account from being used; either ends its sessions.
+	PasswordHash *string
+	IsDisabled   *bool
+	IsAdmin      *bool
 }
 
-// SetAdmin lets an account manage everything, or no longer. It returns ErrLastAdmin if it is the last.
-func (p People) SetAdmin(ctx context.Context, id uuid.UUID, isAdmin bool) error {
+// ChangeUser changes an account, all or nothing. It returns ErrLastAdmin if nobody would be left who may manage accounts.
+func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) error {
+	const set = `
+		UPDATE users
+		SET password_hash = coalesce($2, password_hash), is_admin = coalesce($3, is_admin),
+			disabled_at = CASE WHEN $4 THEN coalesce(disabled_at, now()) WHEN NOT $4 THEN NULL ELSE disabled_at END, updated_at = now()
+		WHERE id = $1`
 	return p.change(ctx, "change an account", func(tx *sqlx.Tx) error {
-		result, err := tx.ExecContext(ctx, `UPDATE users SET is_admin = $2, updated_at = now() WHERE id = $1`, id, isAdmin)
+		before, err := countAdmins(ctx, tx)
+		if err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, set, id, change.PasswordHash, change.IsAdmin, change.IsDisabled)
 		changed, err := pg.Affected("change an account", result, err)
 		if err == nil && changed == 0 {
 			err = &db.NotFoundError{Kind: KindUser}
 		}
-		if err != nil || isAdmin {
+		if err != nil {
 			return err
 		}
-		return requireAdmin(ctx, tx)
+		if change.PasswordHash != nil || change.IsDisabled != nil && *change.IsDisabled {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1`, id); err != nil {
+				return pg.Classify("end the sessions", err)
+			}
+		}
+		after, err := countAdmins(ctx, tx)
+		if err == nil && before > 0 && after == 0 {
+			err = ErrLastAdmin
+		}
+		return err
 	})
 }
 
-// requireAdmin fails a transaction that would leave nobody to manage accounts.
-func requireAdmin(ctx context.Context, tx *sqlx.Tx) error {
-	// Two transactions could each leave the other's administrator.
-	if _, err := tx.ExecContext(ctx, `SELECT FROM users WHERE is_admin FOR UPDATE`); err != nil {
-		return pg.Classify("lock the administrators", err)
-	}
-	var has bool
-	if err := tx.GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM users WHERE is_admin AND disabled_at IS NULL)`); err != nil {
-		return pg.Classify("look for an administrator", err)
-	}
-	if !has {
-		return ErrLastAdmin
-	}
-	return nil
+// countAdmins counts those who may manage accounts, who stay as they are until the transaction ends: two could each take the other's
+// right.
+func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
+	var ids []uuid.UUID
+	err = tx.SelectContext(ctx, &ids, `SELECT id FROM users WHERE is_admin AND disabled_at IS NULL ORDER BY id FOR UPDATE`)
+	return len(ids), pg.Classify("lock the administrators", err)
 }
 
 // Grant makes an account what its provider's groups say: its name, whether it manages everything, and its memberships. Those that

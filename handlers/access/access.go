@@ -24,6 +24,7 @@ import (
 	"wending/db/project"
 	"wending/db/quota"
 	"wending/handlers/fault"
+	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/views/paths"
 )
@@ -40,7 +41,9 @@ type Config struct {
 	Failed func(ctx context.Context, err error)
 	// Trusted are the proxies whose word on the client's address and protocol counts.
 	Trusted []netip.Prefix
-	Log     *slog.Logger
+	// SecureHost is the site's name where people come with HTTPS; empty means that it has none. A proxy may forget to say so.
+	SecureHost string
+	Log        *slog.Logger
 }
 
 // Guard checks requests.
@@ -50,6 +53,8 @@ type Guard struct {
 
 	mu   sync.Mutex
 	open map[*admitted]struct{}
+	// late are entries of the audit that could not be added at once.
+	late []audit.Entry
 }
 
 // admitted is a request that is being answered.
@@ -229,6 +234,11 @@ func (g *Guard) admit(ctx context.Context, info request.Info, asked ask) (reques
 	switch asked.rule.right {
 	case account:
 		return info, nil
+	case session:
+		if info.Who.SessionID == uuid.Nil && g.HasAccounts {
+			return info, fault.New("FORBIDDEN")
+		}
+		return info, nil
 	case installation:
 		if !info.Who.IsAdmin {
 			return info, fault.New("FORBIDDEN")
@@ -253,12 +263,12 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 	case asked.token != "":
 		token, err := g.People.TokenOf(ctx, asked.token)
 		if errors.Is(err, db.ErrNotFound) {
-			return who, errUnknown
+			return who, fault.New("UNAUTHENTICATED").WithMessage("error.token").WithCause(errUnknown)
 		}
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{TokenID: token.ID, Name: token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
+		who = request.Principal{TokenID: token.ID, Name: form.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
 		if token.UserID != nil {
 			who.UserID, who.Name = *token.UserID, *token.UserName
 		}
@@ -426,7 +436,7 @@ func pageOf(r *http.Request) string {
 
 // IsSecure reports whether a request came over TLS, to this process or to a proxy whose word counts.
 func (g *Guard) IsSecure(r *http.Request) bool {
-	if r.TLS != nil {
+	if r.TLS != nil || g.SecureHost != "" && strings.EqualFold(r.Host, g.SecureHost) {
 		return true
 	}
 	address, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -501,11 +511,8 @@ const recheckEvery = 5 * time.Second
 // Run rechecks the requests being answered whenever rights change, until ctx ends. databaseURL leads to the database itself; without
 // it changes take effect a little later.
 func (g *Guard) Run(ctx context.Context, databaseURL string) error {
-	if !g.HasAccounts {
-		return nil
-	}
 	changed := make(chan struct{}, 1)
-	if databaseURL != "" {
+	if databaseURL != "" && g.HasAccounts {
 		go func() {
 			err := people.ListenForChanges(ctx, databaseURL, func() {
 				select {
@@ -525,6 +532,7 @@ func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 	for {
 		select {
 		case <-tick.C:
+			g.addLate(ctx)
 			g.Recheck(ctx)
 		case <-changed:
 			g.Recheck(ctx)

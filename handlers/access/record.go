@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/hex"
 	"net/http"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // recordedWithin is how long an answer waits for its entry in the audit.
-const recordedWithin = 5 * time.Second
+const recordedWithin = 3 * time.Second
 
 // record returns a context in which handlers say more of what a request does. What was done is recorded just before the answer
 // begins: whoever has the answer finds the entry.
@@ -23,21 +24,61 @@ func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *audit.Entry
 	ctx := noted.With(c.Request().Context(), entry)
 	c.Response().Before(func() {
 		entry.Status = c.Response().Status
-		if entry.Action == "" || !isWorthRecording(entry.Status) && rule.right != public || entry.Actor == "" {
+		isNoted := entry.Action != rule.action // a handler says that it matters, whatever the answer
+		if entry.Action == "" || entry.Actor == "" || !isNoted && !isWorthRecording(entry.Status) {
 			return
 		}
 		adding, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordedWithin)
 		defer cancel()
-		added, err := g.Audit.Add(adding, *entry)
-		if err != nil {
+		if err := g.add(adding, *entry); err != nil {
 			g.Failed(ctx, err)
-			return
+			g.addLater(ctx, *entry)
 		}
-		// Whoever keeps the log elsewhere can tell that the database's entries are still those.
-		g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id", added.ObjectID,
-			"status", added.Status, "hash", added.Hash)
 	})
 	return ctx, entry
+}
+
+// add adds an entry. Whoever keeps the log elsewhere can tell that the database's entries are still those.
+func (g *Guard) add(ctx context.Context, entry audit.Entry) error {
+	added, err := g.Audit.Add(ctx, entry)
+	if err == nil {
+		g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id", added.ObjectID,
+			"status", added.Status, "hash", hex.EncodeToString(added.Hash))
+	}
+	return err
+}
+
+// maxLate bounds the entries that wait to be added.
+const maxLate = 100_000
+
+// addLater keeps an entry that could not be added until it can be; the log has it meanwhile.
+func (g *Guard) addLater(ctx context.Context, entry audit.Entry) {
+	g.Log.WarnContext(ctx, "an entry of the audit waits", "action", entry.Action, "actor", entry.Actor, "object", entry.Object, "object_id", entry.ObjectID,
+		"address", entry.Address, "status", entry.Status, "request_id", entry.RequestID)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.late) < maxLate {
+		g.late = append(g.late, entry)
+	}
+}
+
+// addLate adds the entries that waited, until one cannot be added yet.
+func (g *Guard) addLate(ctx context.Context) {
+	for {
+		g.mu.Lock()
+		if len(g.late) == 0 {
+			g.mu.Unlock()
+			return
+		}
+		entry := g.late[0]
+		g.mu.Unlock()
+		if err := g.add(ctx, entry); err != nil {
+			return
+		}
+		g.mu.Lock()
+		g.late = g.late[1:]
+		g.mu.Unlock()
+	}
 }
 
 // isWorthRecording holds for what was done, what was not allowed, and what may have been done before it failed.

@@ -17,6 +17,8 @@ const (
 	public right = "public"
 	// account is everybody who is signed in.
 	account right = "account"
+	// session is a browser in which somebody has signed in: no token.
+	session right = "session"
 	// installation is who may manage accounts and projects.
 	installation right = "installation"
 )
@@ -47,26 +49,24 @@ POST   /login/passkey/done                               public        -
 GET    /login/oidc                                       public        -
 GET    /login/oidc/callback                              public        -
 GET    /logout                                           public        -
-POST   /logout                                           account       -
+POST   /logout                                           session       -
 GET    /setup                                            public        -
 POST   /setup                                            public        -
 GET    /shared/:secret                                   public        -
 
-GET    /account                                          account       -
-POST   /account/password                                 account       -               user.password
-POST   /account/second                                   account       -               user.change
-POST   /account/passkeys                                 account       -
-POST   /account/passkeys/done                            account       -               passkey.create
-POST   /account/passkeys/:key/remove                     account       -               passkey.remove
-POST   /account/sessions/:session/end                    account       -               session.end
-POST   /account/sessions/end                             account       -               session.end
+GET    /account                                          session       -
+POST   /account/password                                 session       -               user.password
+POST   /account/second                                   session       -               user.change
+POST   /account/passkeys                                 session       -
+POST   /account/passkeys/done                            session       -               passkey.create
+POST   /account/passkeys/:key/remove                     session       -               passkey.remove
+POST   /account/sessions/:session/end                    session       -               session.end
+POST   /account/sessions/end                             session       -               session.end
 
 GET    /admin/users                                      installation  -
 POST   /admin/users                                      installation  -               user.create
 GET    /admin/users/:user                                installation  -
-POST   /admin/users/:user/admin                          installation  -               user.change
-POST   /admin/users/:user/disabled                       installation  -               user.change
-POST   /admin/users/:user/password                       installation  -               user.password
+POST   /admin/users/:user                                installation  -               user.change
 POST   /admin/users/:user/sessions                       installation  -               session.end
 GET    /admin/audit                                      installation  -
 GET    /api/v1/users                                     installation  -
@@ -195,7 +195,7 @@ GET    /api/v1/evaluation-tasks/:task_id/units/:unit_id/events       viewer    t
 GET    /library                                          viewer        -
 POST   /library/agents/detect                            editor        -               agent.test
 POST   /library/agents/test                              editor        -               agent.test
-POST   /library/evaluators/test                          editor        -
+POST   /library/evaluators/test                          editor        -               evaluator.test
 POST   /library/models/test                              editor        -               model.test
 POST   /library/prompts/preview                          editor        -
 POST   /library/schedules/times                          editor        -
@@ -216,7 +216,7 @@ POST   /api/v1/datasets/:id/versions                     editor        datasets 
 GET    /api/v1/datasets/:id/versions/:number             viewer        datasets
 GET    /api/v1/datasets/:id/versions/:number/file        viewer        datasets        dataset.download
 GET    /api/v1/datasets/:id/versions/:number/rows        viewer        datasets
-POST   /api/v1/evaluators/test                           editor        -
+POST   /api/v1/evaluators/test                           editor        -               evaluator.test
 GET    /api/v1/evaluators/:id/versions                   viewer        evaluators
 GET    /api/v1/evaluators/:id/versions/:number           viewer        evaluators
 POST   /api/v1/models/:id/test                           editor        models          model.test
@@ -282,7 +282,7 @@ func parse(table string) map[string]Rule {
 		if _, isTwice := all[name]; isTwice {
 			panic("two rules for " + name)
 		}
-		isRight := rule.right == public || rule.right == account || rule.right == installation || people.Role(rule.right).IsKnown()
+		isRight := rule.right == public || rule.right == account || rule.right == session || rule.right == installation || people.Role(rule.right).IsKnown()
 		if !isRight {
 			panic(fmt.Sprintf("%s has the unknown right %q", name, rule.right))
 		}

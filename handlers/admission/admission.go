@@ -24,6 +24,8 @@ type Gates struct {
 	Files *Gate
 	// Probes are tests of an agent from a page: 4 places.
 	Probes *Gate
+	// SignIns are passwords being compared: 16 places, for what takes long by design.
+	SignIns *Gate
 	// Pages are pages of results being made: 8 places.
 	Pages *Gate
 	// Exports are reports and results being read from the database: 5 places, because each holds one of the process's
@@ -59,7 +61,7 @@ func NewGates(registry prometheus.Registerer) *Gates {
 		return &Gate{places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind)}
 	}
 	return &Gates{
-		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Probes: gate("probes", 4), Pages: gate("pages", 8), Exports: gate("exports", 5),
+		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Probes: gate("probes", 4), SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
 		Followers: gate("followers", 1000), Responses: responses,
 	}
 }

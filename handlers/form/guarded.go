@@ -3,6 +3,7 @@ package form
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -22,6 +23,9 @@ func replaced(f *Upload) (names []string) {
 		if f.Value(name) != "" || f.isNull(name) {
 			names = append(names, name)
 		}
+	}
+	if strings.Contains(f.Value("url"), "?") { // its query may be one
+		names = append(names, "query")
 	}
 	return names
 }

@@ -3,11 +3,13 @@ package form
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"golang.org/x/text/unicode/norm"
 
 	"wending/db/people"
 	"wending/db/project"
@@ -37,14 +39,28 @@ func CutName(name string) string {
 	return name
 }
 
-// PersonName reads the name of an account, a project or a token.
+// TokenMark begins the name of a token that has no owner, wherever it acts: no account's name begins so.
+const TokenMark = "token:"
+
+// PersonName reads the name of an account, a project or a token. What looks the same is the same, and what cannot be seen is refused.
 func PersonName(form *Upload, field string) (name string, faults []FieldFault) {
 	c := &fields{form: form}
 	c.text(field, maxPersonName, true, &name)
-	if len(c.faults) == 0 && strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.In(r, unicode.Cf) }) {
+	name = norm.NFKC.String(name)
+	_, notAnAddress := netip.ParseAddr(name)
+	if len(c.faults) == 0 && (strings.ContainsFunc(name, isInvisible) || strings.HasPrefix(strings.ToLower(name), TokenMark) || notAnAddress == nil) {
 		c.fail(field, fault.Field(field, fault.TextUpTo(maxPersonName)))
 	}
 	return name, c.faults
+}
+
+// isInvisible reports whether a character cannot be seen, or only as a blank that is none.
+func isInvisible(r rune) bool {
+	if r == ' ' {
+		return false
+	}
+	return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
+		r == '\u2800'
 }
 
 // NewPassword reads a password for an account, and hashes it.

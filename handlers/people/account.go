@@ -40,7 +40,7 @@ func (h *handler) showAccount(c echo.Context) error {
 func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
-	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, Errors: errors}
+	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, Errors: errors}
 	var err error
 	if account.Sessions, err = h.people.Sessions(ctx, user.ID); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (h *handler) changePassword(c echo.Context) error {
 		return err
 	}
 	guesses := "password of " + user.ID.String()
-	failures, _, err := h.people.Failures(ctx, guesses)
+	wait, err := h.people.Attempt(ctx, guesses, maxGuesses)
 	if err != nil {
 		return err
 	}
@@ -73,16 +73,25 @@ func (h *handler) changePassword(c echo.Context) error {
 		return h.renderAccount(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults))
 	}
 	matches := false
-	if failures < maxGuesses {
-		if matches, err = password.Matches(ctx, submitted.Values["current"], user.PasswordHash); err != nil {
+	if wait == 0 {
+		leave, err := pages.Gates(c).SignIns.Enter(ctx)
+		if err != nil {
+			return err
+		}
+		matches, err = password.Matches(ctx, submitted.Values["current"], user.PasswordHash)
+		leave()
+		if err != nil {
 			return err
 		}
 	}
 	if !matches {
-		if err := h.people.NoteFailure(ctx, guesses); err != nil {
-			return err
-		}
+		audit.Note(ctx, func(e *audit.Entry) {
+			e.Action, e.ObjectID, e.ObjectName = "user.password_refused", user.ID.String(), user.Name
+		})
 		return refuse(form.FieldFault{Field: "current", Fault: fault.Field("current", fault.Password("wrong", 0))})
+	}
+	if err := h.people.ForgetFailures(ctx, guesses); err != nil {
+		return err
 	}
 	hash, faults, err := form.NewPassword(ctx, submitted, "password", user.Name)
 	if err != nil {

@@ -333,24 +333,12 @@ func (h *handler) registerUsers(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		noted.Made(ctx, user.ID.String(), user.Name)
-		if input.Form.Has("password") {
-			if faults, err := h.replacePassword(ctx, user, input.Form); err != nil || len(faults) > 0 {
-				if err == nil {
-					err = refused(faults)
-				}
-				return nil, err
-			}
+		faults, err := h.changeUser(ctx, user, input.Form)
+		if err == nil && len(faults) > 0 {
+			err = refused(faults)
 		}
-		if input.Form.Has("is_admin") {
-			if err := h.makeAdmin(ctx, user, input.Form.Value("is_admin") == "true"); err != nil {
-				return nil, err
-			}
-		}
-		if input.Form.Has("is_disabled") {
-			if err := h.disable(ctx, user, input.Form.Value("is_disabled") == "true"); err != nil {
-				return nil, err
-			}
+		if err != nil {
+			return nil, err
 		}
 		if user, err = h.people.User(ctx, user.ID); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package people
 
 import (
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db/audit"
+	noted "wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -91,12 +93,13 @@ func (h *handler) showAudit(c echo.Context) error {
 // auditColumns are those of the export.
 var auditColumns = []string{
 	"seq", "at", "actor", "actor_id", "token_id", "address", "via", "action", "object", "object_id", "object_name", "project_id", "project_name", "status",
-	"before", "after", "request_id",
+	"before", "after", "request_id", "hash",
 }
 
 // exportAudit sends the entries that match as CSV, the oldest first.
 func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 	ctx := c.Request().Context()
+	noted.Note(ctx, func(e *audit.Entry) { e.Action, e.Object = "audit.export", "audit" })
 	leave, err := pages.Gates(c).Exports.Enter(ctx)
 	if err != nil {
 		return err
@@ -114,7 +117,7 @@ func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 		err = h.audit.Each(ctx, filter, func(e audit.Entry) error {
 			return table.Row([]string{
 				strconv.FormatInt(e.Seq, 10), beijing.RFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action, e.Object, e.ObjectID,
-				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID,
+				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID, hex.EncodeToString(e.Hash),
 			})
 		})
 		return errors.Join(err, table.Close())

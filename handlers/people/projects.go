@@ -340,6 +340,11 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 	if info.Who.UserID != uuid.Nil {
 		token.UserID = &info.Who.UserID
 	}
+	if info.Who.TokenID != uuid.Nil {
+		if token.ParentID = &info.Who.TokenID; !info.Role.Allows(people.Admin) { // only those that manage the project make others
+			return token, "", nil, fault.New("FORBIDDEN")
+		}
+	}
 	var wrong []form.FieldFault
 	token.Name, faults = form.PersonName(submitted, "name")
 	if token.Role = people.Viewer; submitted.Value("role") != "" {

@@ -2,6 +2,7 @@ package people
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -129,6 +130,9 @@ func (h *handler) showShared(c echo.Context) error {
 		return &db.NotFoundError{Kind: people.KindShare}
 	}
 	share, err := h.people.ShareOf(ctx, secret)
+	if errors.Is(err, db.ErrNotFound) {
+		return fault.New("NOT_FOUND").WithMessage("share.gone")
+	}
 	if err != nil {
 		return err
 	}

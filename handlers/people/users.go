@@ -147,8 +147,43 @@ func (h *handler) renderUser(c echo.Context, status int, user people.User, probl
 	return pages.Render(c, status, views.UserPage(frame, view))
 }
 
-// changeUser changes an account, and says what keeps that from being done.
-func (h *handler) changeUser(c echo.Context, change func(ctx context.Context, user people.User, submitted *form.Upload) error) error {
+// changeUser takes what a form or a body changes of an account: all of it or nothing.
+func (h *handler) changeUser(ctx context.Context, user people.User, submitted *form.Upload) (faults []form.FieldFault, err error) {
+	var change people.Change
+	before, after := map[string]any{}, map[string]any{}
+	flag := func(field string, is bool, to **bool) {
+		if !submitted.Has(field) {
+			return
+		}
+		value := submitted.Value(field) == "true"
+		if !value && submitted.Value(field) != "false" {
+			faults = append(faults, form.FieldFault{Field: field, Fault: fault.Field(field, fault.Boolean())})
+		}
+		*to, before[field], after[field] = &value, is, value
+	}
+	flag("is_admin", user.IsAdmin, &change.IsAdmin)
+	flag("is_disabled", user.DisabledAt != nil, &change.IsDisabled)
+	if submitted.Has("password") {
+		if user.Subject != nil {
+			return nil, fault.New("FORBIDDEN").WithMessage("users.of_provider.only")
+		}
+		hash, wrong, err := form.NewPassword(ctx, submitted, "password", user.Name)
+		if err != nil {
+			return nil, err
+		}
+		faults = append(faults, wrong...)
+		change.PasswordHash, after["replaced_secrets"] = &hash, []string{"password"}
+	}
+	if len(faults) > 0 {
+		return faults, nil
+	}
+	audit.Made(ctx, user.ID.String(), user.Name)
+	audit.Changed(ctx, before, after)
+	return nil, h.people.ChangeUser(ctx, user.ID, change)
+}
+
+// applyUser changes an account by a form, and says what keeps that from being done.
+func (h *handler) applyUser(c echo.Context) error {
 	user, err := h.user(c)
 	if err != nil {
 		return err
@@ -157,50 +192,10 @@ func (h *handler) changeUser(c echo.Context, change func(ctx context.Context, us
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
-	audit.Made(ctx, user.ID.String(), user.Name)
-	err = change(ctx, user, submitted)
+	faults, err := h.changeUser(c.Request().Context(), user, submitted)
 	if errors.Is(err, people.ErrLastAdmin) {
 		return h.renderUser(c, http.StatusUnprocessableEntity, user, map[string]string{"": pages.Locale(c).Text("users.last_admin")})
 	}
-	if err != nil {
-		return err
-	}
-	return pages.Done(c, paths.User(user.ID), "saved")
-}
-
-func (h *handler) setAdmin(c echo.Context) error {
-	return h.changeUser(c, func(ctx context.Context, user people.User, submitted *form.Upload) error {
-		return h.makeAdmin(ctx, user, submitted.Value("is_admin") == "true")
-	})
-}
-
-func (h *handler) makeAdmin(ctx context.Context, user people.User, isAdmin bool) error {
-	audit.Changed(ctx, entryOf(map[string]any{"is_admin": user.IsAdmin}), entryOf(map[string]any{"is_admin": isAdmin}))
-	return h.people.SetAdmin(ctx, user.ID, isAdmin)
-}
-
-func (h *handler) setDisabled(c echo.Context) error {
-	return h.changeUser(c, func(ctx context.Context, user people.User, submitted *form.Upload) error {
-		return h.disable(ctx, user, submitted.Value("is_disabled") == "true")
-	})
-}
-
-func (h *handler) disable(ctx context.Context, user people.User, isDisabled bool) error {
-	audit.Changed(ctx, entryOf(map[string]any{"is_disabled": user.DisabledAt != nil}), entryOf(map[string]any{"is_disabled": isDisabled}))
-	return h.people.SetDisabled(ctx, user.ID, isDisabled)
-}
-
-func (h *handler) setPassword(c echo.Context) error {
-	user, err := h.user(c)
-	if err != nil {
-		return err
-	}
-	submitted, err := read(c)
-	if err != nil {
-		return err
-	}
-	faults, err := h.replacePassword(c.Request().Context(), user, submitted)
 	if err != nil {
 		return err
 	}
@@ -210,21 +205,14 @@ func (h *handler) setPassword(c echo.Context) error {
 	return pages.Done(c, paths.User(user.ID), "saved")
 }
 
-// replacePassword gives an account another password and ends its sessions.
-func (h *handler) replacePassword(ctx context.Context, user people.User, submitted *form.Upload) ([]form.FieldFault, error) {
-	if user.Subject != nil {
-		return nil, fault.New("FORBIDDEN")
-	}
-	hash, faults, err := form.NewPassword(ctx, submitted, "password", user.Name)
-	if err != nil || len(faults) > 0 {
-		return faults, err
-	}
-	audit.Made(ctx, user.ID.String(), user.Name)
-	return nil, h.people.SetPassword(ctx, user.ID, hash, uuid.Nil)
-}
-
 func (h *handler) endSessionsOf(c echo.Context) error {
-	return h.changeUser(c, func(ctx context.Context, user people.User, _ *form.Upload) error {
-		return h.people.EndSessions(ctx, user.ID)
-	})
+	user, err := h.user(c)
+	if err != nil {
+		return err
+	}
+	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	if err := h.people.EndSessions(c.Request().Context(), user.ID); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.User(user.ID), "ended")
 }

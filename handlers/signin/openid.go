@@ -22,6 +22,7 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/handlers/access"
+	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -128,6 +129,9 @@ func (h *handler) toProvider(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := h.mayBegin(c); err != nil {
+		return err
+	}
 	began := pending{oauth2.GenerateVerifier(), people.NewSecret(), request.LocalPath(c.QueryParam("next"), paths.Tasks)}
 	detail, err := json.Marshal(began)
 	if err != nil {
@@ -194,10 +198,14 @@ func (h *handler) fromProvider(c echo.Context) error {
 	said, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
 	if err != nil {
 		h.Log.WarnContext(ctx, "a sign-in at the provider was refused", "error", err)
+		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
 		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(err)
 	}
 	user, err := h.take(ctx, said)
 	if err != nil {
+		audit.Note(ctx, func(e *audit.Entry) {
+			e.Action, e.Actor = refusedAction, form.CutName(cmp.Or(said.Username, said.Subject))
+		})
 		return err
 	}
 	return h.enter(c, user, "oidc", began.Next)

@@ -65,6 +65,9 @@ func (p *Passkeys) IsHere(r *http.Request) bool {
 	return strings.EqualFold(host, p.site.Config.RPID)
 }
 
+// hasPasskeys reports whether people may sign in with passkeys. At a site with a provider they may not: whoever is removed there is out.
+func (h *handler) hasPasskeys(r *http.Request) bool { return h.OpenID == nil && h.Passkeys.IsHere(r) }
+
 // holder is an account as the library wants it.
 type holder struct {
 	user people.User
@@ -115,7 +118,7 @@ const keyBytes = 64 << 10
 
 // secondStep asks for the passkey of an account whose password was right.
 func (h *handler) secondStep(c echo.Context, login views.Login, user people.User) error {
-	if !h.Passkeys.IsHere(c.Request()) {
+	if !h.hasPasskeys(c.Request()) {
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
 	}
 	detail, err := json.Marshal(ceremony{User: user.ID, Next: login.Next})
@@ -138,8 +141,11 @@ type asked struct {
 // askForPasskey begins a sign-in with a passkey: alone, or after a password.
 func (h *handler) askForPasskey(c echo.Context) error {
 	ctx := c.Request().Context()
-	if !h.Passkeys.IsHere(c.Request()) || !request.From(ctx).HasAccounts {
+	if !h.hasPasskeys(c.Request()) || !request.From(ctx).HasAccounts {
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+	}
+	if err := h.mayBegin(c); err != nil {
+		return err
 	}
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -201,6 +207,9 @@ func (h *handler) takeCeremony(c echo.Context, kind string) (began ceremony, err
 // takePasskey ends a sign-in with a passkey.
 func (h *handler) takePasskey(c echo.Context) error {
 	ctx := c.Request().Context()
+	if !h.hasPasskeys(c.Request()) {
+		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+	}
 	began, err := h.takeCeremony(c, signInKind)
 	if err != nil {
 		return err
@@ -235,7 +244,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 		err = errors.New("the account is disabled")
 	}
 	if err != nil {
-		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.ObjectName = "sign-in.refused", method })
+		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.ObjectName = refusedAction, whose.user.Name })
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
 	}
 	credential, err := json.Marshal(key)
@@ -254,7 +263,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 // newPasskey begins to add a passkey to the account that is signed in.
 func (h *handler) newPasskey(c echo.Context) error {
 	ctx := c.Request().Context()
-	if !h.Passkeys.IsHere(c.Request()) {
+	if !h.hasPasskeys(c.Request()) {
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
 	}
 	if err := request.RequireFresh(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -67,11 +68,13 @@ func Register(group *echo.Group, config Config) {
 const (
 	maxFailures          = 5
 	maxFailuresOfAddress = 50
+	// maxBegun is how many sign-ins at a provider or with a passkey are begun from one address in that time.
+	maxBegun = 500
 )
 
 // page is the sign-in as a request asks for it.
 func (h *handler) page(c echo.Context, next string) views.Login {
-	return views.Login{Next: request.LocalPath(next, paths.Tasks), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.Passkeys.IsHere(c.Request())}
+	return views.Login{Next: request.LocalPath(next, paths.Tasks), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
 }
 
 func (h *handler) render(c echo.Context, status int, login views.Login) error {
@@ -108,29 +111,40 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
-	keys := h.failureKeys(c, login.Name, user)
-	if wait, err := h.mustWait(ctx, keys); err != nil {
-		return err
-	} else if wait > 0 {
-		return refuse(tooMany(c, wait))
+	keys := h.attemptKeys(c, login.Name, user)
+	for n, key := range keys {
+		wait, err := h.People.Attempt(ctx, key, []int{maxFailures, maxFailuresOfAddress}[n])
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			return refuse(tooMany(c, wait))
+		}
 	}
 	var hash *string
 	if user.DisabledAt == nil {
 		hash = user.PasswordHash
 	}
+	leave, err := pages.Gates(c).SignIns.Enter(ctx)
+	if err != nil {
+		return err
+	}
 	matches, err := password.Matches(ctx, submitted.Values["password"], hash)
+	leave()
 	if err != nil {
 		return err
 	}
 	if !matches {
-		if err := h.People.NoteFailure(ctx, keys...); err != nil {
-			return err
-		}
-		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.Actor = "sign-in.refused", login.Name })
+		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.Actor = refusedAction, form.CutName(login.Name) })
 		return refuse(fault.New("UNAUTHENTICATED").WithMessage("login.wrong"))
 	}
 	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {
 		return err
+	}
+	for _, key := range keys[1:] {
+		if err := h.People.Refund(ctx, key); err != nil {
+			return err
+		}
 	}
 	if user.NeedsPasskey {
 		return h.secondStep(c, login, user)
@@ -138,32 +152,39 @@ func (h *handler) signIn(c echo.Context) error {
 	return h.enter(c, user, "password", login.Next)
 }
 
-// failureKeys are what a failed sign-in counts under: the account, from this browser if the account is known to it and otherwise from
+// refusedAction is what the audit calls a sign-in that was refused.
+const refusedAction = "sign-in.refused"
+
+// attemptKeys are what a sign-in counts under: the account, from this browser if the account is known to it and otherwise from
 // this address; and the address. Nobody can lock an account for others than themselves.
-func (h *handler) failureKeys(c echo.Context, name string, user people.User) []string {
+func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
 	if device := h.device(c, user.ID); device != "" {
 		return []string{"device " + device}
 	}
-	address := request.From(c.Request().Context()).Actor.Address
+	address := network(request.From(c.Request().Context()).Actor.Address)
 	return []string{"account " + strings.ToLower(name) + " from " + address, "address " + address}
 }
 
-// mustWait returns how long no further attempt is taken; 0 means it is.
-func (h *handler) mustWait(ctx context.Context, keys []string) (time.Duration, error) {
-	for n, key := range keys {
-		failures, wait, err := h.People.Failures(ctx, key)
-		if err != nil {
-			return 0, err
-		}
-		most := maxFailures
-		if n > 0 {
-			most = maxFailuresOfAddress
-		}
-		if failures >= most {
-			return max(wait, time.Second), nil
-		}
+// network is an address as attempts are counted: of IPv6 the part that one customer has.
+func network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil || !ip.Is6() || ip.Is4In6() {
+		return address
 	}
-	return 0, nil
+	prefix, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return prefix.String()
+}
+
+// mayBegin refuses what is begun again and again from one address without ever ending.
+func (h *handler) mayBegin(c echo.Context) error {
+	wait, err := h.People.Attempt(c.Request().Context(), "begun from "+network(request.From(c.Request().Context()).Actor.Address), maxBegun)
+	if err == nil && wait > 0 {
+		err = tooMany(c, wait)
+	}
+	return err
 }
 
 func tooMany(c echo.Context, wait time.Duration) *fault.Fault {
@@ -280,7 +301,10 @@ func (h *handler) setup(c echo.Context, key string) error {
 			return nil
 		}
 	}
-	if err == nil || errors.Is(err, db.ErrNotFound) {
+	if has {
+		return fault.New("NOT_FOUND").WithMessage("setup.again")
+	}
+	if errors.Is(err, db.ErrNotFound) {
 		return fault.New("NOT_FOUND").WithMessage("setup.gone")
 	}
 	return err
@@ -318,6 +342,12 @@ func (h *handler) setUp(c echo.Context) error {
 	}
 	if submitted.Values["password"] != submitted.Values["again"] {
 		faults = append(faults, form.FieldFault{Field: "again", Fault: fault.Field("again", fault.Password("different", 0))})
+	}
+	if _, err := h.People.UserNamed(ctx, user.Name); len(faults) == 0 && !errors.Is(err, db.ErrNotFound) {
+		if err != nil {
+			return err
+		}
+		faults = append(faults, form.FieldFault{Field: "name", Fault: fault.Field("name", fault.Unique())})
 	}
 	if len(faults) > 0 {
 		setup.Errors = form.Messages(pages.Locale(c), faults)

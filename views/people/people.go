@@ -3,6 +3,7 @@ package people
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -204,9 +205,15 @@ func statusName(locale text.Locale, status int) string {
 
 // ActionName is an action of the audit in words.
 func ActionName(locale text.Locale, action string) string {
-	object, verb, _ := strings.Cut(action, ".")
-	if object == "sign-in" || object == "sign-out" {
+	if slices.Contains(OwnActions, action) {
 		return locale.Text("action." + action)
 	}
+	object, verb, _ := strings.Cut(action, ".")
 	return locale.Text("action.of", "Verb", locale.Text("verb."+verb), "Thing", locale.Text("thing."+object))
+}
+
+// OwnActions are the actions that have a text of their own.
+var OwnActions = []string{
+	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive", "task.extend", "task.run",
+	"task.export", "task.print", "task.sign-off", "member.set", "session.end",
 }

@@ -329,7 +329,7 @@ func ShowPage(frame ui.Frame, show Show) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			if frame.Account != nil && show.Task.HasResults {
+			if frame.Account != nil && show.Task.HasResults && ui.May(ctx, people.Editor) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<a class=\"btn\" data-variant=\"outline\" data-size=\"sm\" href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -33,6 +33,7 @@ import (
 	"wending/jobs/trend"
 	"wending/views/comparison"
 	"wending/views/library"
+	persons "wending/views/people"
 	"wending/views/results"
 	"wending/views/text"
 	"wending/views/variants"
@@ -248,8 +249,11 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("error.range.password.", "short", "long", "common", "different", "wrong")
 	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls)
-	add("action.", "sign-in", "sign-in.refused", "sign-out")
-	for _, action := range append(access.Actions(), "share.open", "backup.restore") {
+	add("action.", persons.OwnActions...)
+	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export") {
+		if slices.Contains(persons.OwnActions, action) {
+			continue
+		}
 		object, verb, _ := strings.Cut(action, ".")
 		add("thing.", object)
 		add("verb.", verb)
