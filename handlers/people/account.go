@@ -128,7 +128,7 @@ func (h *handler) setSecond(c echo.Context) error {
 		return err
 	}
 	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, entryOf(map[string]any{"needs_passkey": user.NeedsPasskey}), entryOf(map[string]any{"needs_passkey": needs}))
+	audit.Changed(ctx, map[string]any{"needs_passkey": user.NeedsPasskey}, map[string]any{"needs_passkey": needs})
 	return pages.Done(c, paths.Account, "saved")
 }
 

@@ -2,7 +2,6 @@
 package people
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -96,10 +95,4 @@ func read(c echo.Context) (*form.Upload, error) {
 // pathID reads an id of a path's parameter.
 func pathID(c echo.Context, name string, kind db.Kind) (uuid.UUID, error) {
 	return request.ID(c.Param(name), kind)
-}
-
-// entryOf is what the audit keeps of somebody's rights.
-func entryOf(values map[string]any) json.RawMessage {
-	text, _ := json.Marshal(values) // of plain values
-	return text
 }

@@ -287,7 +287,7 @@ func (h *handler) giveRole(ctx context.Context, project people.Project, submitte
 		return member, nil, err
 	}
 	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, entryOf(map[string]any{"role": before}), entryOf(map[string]any{"role": role}))
+	audit.Changed(ctx, map[string]any{"role": before}, map[string]any{"role": role})
 	members, err := h.people.Members(ctx, project.ID)
 	if at := slices.IndexFunc(members, func(m people.Member) bool { return m.UserID == user.ID }); err == nil && at >= 0 {
 		member = members[at]
@@ -362,7 +362,7 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 		return token, "", nil, err
 	}
 	audit.Made(ctx, token.ID.String(), token.Name)
-	audit.Changed(ctx, nil, entryOf(map[string]any{"role": token.Role, "project_id": projectID, "days": int(lasts.Hours() / 24)}))
+	audit.Changed(ctx, nil, map[string]any{"role": token.Role, "project_id": projectID, "days": int(lasts.Hours() / 24)})
 	token, err = h.people.Token(ctx, token.ID)
 	return token, value, nil, err
 }

@@ -32,7 +32,7 @@ func (h *handler) listShares(c echo.Context) error {
 }
 
 func (h *handler) renderShares(c echo.Context, status int, task db.Task, view views.Shares) error {
-	view.TaskID, view.TaskName, view.IsFinished = task.ID, task.Name, task.HasResults
+	view.TaskID, view.IsFinished = task.ID, task.HasResults
 	var err error
 	if view.List, err = h.people.Shares(c.Request().Context(), task.ID); err != nil {
 		return err

@@ -97,7 +97,7 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 		return user, nil, err
 	}
 	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, nil, entryOf(map[string]any{"is_admin": user.IsAdmin, "project_id": project, "role": role}))
+	audit.Changed(ctx, nil, map[string]any{"is_admin": user.IsAdmin, "project_id": project, "role": role})
 	user, err = h.people.User(ctx, user.ID)
 	return user, nil, err
 }
@@ -134,7 +134,7 @@ func (h *handler) showUser(c echo.Context) error {
 
 func (h *handler) renderUser(c echo.Context, status int, user people.User, problems map[string]string) error {
 	ctx := c.Request().Context()
-	view := views.User{User: user, Errors: problems, IsSelf: request.From(ctx).Who.UserID == user.ID}
+	view := views.User{User: user, Errors: problems}
 	var err error
 	if view.Projects, err = h.people.MembershipsOf(ctx, user.ID); err != nil {
 		return err

@@ -68,8 +68,6 @@ type User struct {
 	Projects []people.Membership
 	Sessions []people.Session
 	Errors   map[string]string
-	// IsSelf reports that it is the administrator's own.
-	IsSelf bool
 }
 
 // Projects is the list of projects.
@@ -112,13 +110,11 @@ type Audit struct {
 
 // Shares are the links to a task's report.
 type Shares struct {
-	TaskID   uuid.UUID
-	TaskName string
-	List     []people.Share
+	TaskID uuid.UUID
+	List   []people.Share
 	// Address is that of the link that was just made, shown once.
 	Address string
 	Errors  map[string]string
-	Days    string
 	// IsFinished reports that there is a report.
 	IsFinished bool
 }
