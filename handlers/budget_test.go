@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
+	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -108,4 +109,45 @@ func TestAMonthHasACeiling(t *testing.T) {
 	s.entry(t, "POST", "evaluation-tasks/"+task.TaskID+"/resume", nil, 202)
 	s.awaitDone(t, task.TaskID)
 	require.Greater(t, len(fake.Calls()), asked, "another month")
+}
+
+// What a project may cost a month holds for its own tasks, also for what deleted ones have spent, and for no other project's.
+func TestAProjectHasACeiling(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, openAIChat("Paris"))
+	model, _ := s.chatTarget(t, "priced", fake.URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "1000", "output_price": "1000", "currency": "CNY"}, 200)
+	fields := map[string]string{"task_name": "first", "models": model, "file@q.csv": "question,standard_answer\na,b\n"}
+	run := func() (id, status string, reason any) {
+		var task struct {
+			TaskID string `json:"task_id"`
+		}
+		s.post(t, api, fields).into(t, &task)
+		s.awaitDone(t, task.TaskID)
+		found := s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)
+		return task.TaskID, found["status"].(string), found["stop_reason"]
+	}
+	first, status, _ := run()
+	require.Equal(t, "SUCCEEDED", status)
+	place := "projects/" + project.Default.String()
+	dbtest.Await(t, 20*time.Second, "it is added up", func() bool {
+		return len(s.entry(t, "GET", place, nil, 200)["used"].(object)["cost_this_month"].([]any)) == 1
+	})
+	require.Equal(t, http.StatusNoContent, s.delete(t, first).StatusCode)
+	other := s.entry(t, "POST", "projects", object{"name": "别处"}, 201)["id"].(string)
+	s.entry(t, "PATCH", "projects/"+other, object{"cost_per_month": "0.001"}, 200)
+	_, status, _ = run()
+	require.Equal(t, "SUCCEEDED", status, "another project's ceiling")
+	s.entry(t, "PATCH", place, object{"cost_per_month": "0.001"}, 200)
+	asked := len(fake.Calls())
+	id, status, reason := run()
+	require.Equal(t, "STOPPED", status)
+	require.Equal(t, "BUDGET_PROJECT", reason)
+	require.Len(t, fake.Calls(), asked, "nobody is asked any more")
+	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Text(), "本空间本月的费用上限")
+	s.entry(t, "PATCH", place, object{"cost_per_month": nil}, 200)
+	s.entry(t, "POST", "evaluation-tasks/"+id+"/resume", nil, 202)
+	s.awaitDone(t, id)
+	require.Greater(t, len(fake.Calls()), asked)
 }
