@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"os"
 	"os/exec"
@@ -219,4 +220,34 @@ func TestSigningInInABrowser(t *testing.T) {
 	b.do(chromedp.Evaluate(`document.documentElement.classList.add("dark")`, nil))
 	b.requireAccessible("account in the dark")
 	require.NotContains(t, program.stopped(t), "level=ERROR")
+}
+
+// Sessions, fresh sign-ins and tokens are measured by the database's clock: a machine whose own is an hour ahead lets nobody out early.
+func TestAccountsOnAMachineWithAWrongClock(t *testing.T) {
+	if os.Getenv("WENDING_CHAOS") != "full" { // it takes a build with another clock
+		t.Skip("make chaos runs it")
+	}
+	folder := dbtest.Folder(t)
+	program := startCommand(t, exec.Command(skewedProgram(t), "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0"))
+	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--role", "editor", "--data-dir", folder)
+	require.Zero(t, code, said)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	client := http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	ask := func(method, path string, form url.Values) int {
+		t.Helper()
+		request, err := http.NewRequest(method, program.url+path, strings.NewReader(form.Encode()))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Origin", program.url)
+		answer, err := client.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		return answer.StatusCode
+	}
+	require.Equal(t, http.StatusSeeOther, ask(http.MethodPost, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}}))
+	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/tasks", nil))
+	require.Equal(t, http.StatusNotFound, ask(http.MethodPost, "/account/second", url.Values{"needs": {"true"}}), "signed in a moment ago: only the passkey is missing")
+	require.Equal(t, http.StatusSeeOther, ask(http.MethodPost, "/account/sessions/end", nil))
+	require.Equal(t, http.StatusSeeOther, ask(http.MethodGet, "/tasks", nil))
 }
