@@ -22,14 +22,12 @@ import (
 	"wending/static"
 )
 
-func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", "/api/") }
-
 // identify puts the request's language, actor and id into its context.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		actor := db.Actor{Address: c.RealIP(), Via: "page"}
-		if isAPI(r) {
+		if request.IsAPI(r) {
 			actor.Via = "api"
 		}
 		lang, theme := request.Choices(r, s.DefaultLang)
@@ -194,7 +192,7 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 		if err := protection.Check(r); err != nil {
 			return fault.New("FORBIDDEN").WithCause(err)
 		}
-		if origin := r.Header.Get(echo.HeaderOrigin); isAPI(r) && origin != "" && !isSameOrigin(origin, r.Host) {
+		if origin := r.Header.Get(echo.HeaderOrigin); request.IsAPI(r) && origin != "" && !isSameOrigin(origin, r.Host) {
 			return fault.New("FORBIDDEN").WithCause(errors.New("from a page of another site: " + origin))
 		}
 		host, _, err := net.SplitHostPort(r.Host)

@@ -317,7 +317,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	switch {
 	case r.Method == http.MethodHead:
 		failure = c.NoContent(f.Status())
-	case isAPI(r):
+	case request.IsAPI(r):
 		status, body := rest.Failure(r.Context(), err)
 		failure = c.JSON(status, body)
 	default:

@@ -61,7 +61,6 @@ type Guard struct {
 type admitted struct {
 	ask    ask
 	info   request.Info
-	since  time.Time
 	cancel context.CancelCauseFunc
 }
 
@@ -401,13 +400,13 @@ func (g *Guard) projectOf(ctx context.Context, asked ask) (kind db.Kind, of uuid
 func keepsProject(c echo.Context, asked ask, info request.Info) bool {
 	return info.HasAccounts && info.Who.SessionID != uuid.Nil && info.Project.ID != uuid.Nil && info.Project.ID.String() != asked.kept &&
 		(asked.kept != "" || asked.object != "" || asked.project != "") &&
-		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !strings.HasPrefix(c.Path(), "/api/")
+		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !request.IsAPI(c.Request())
 }
 
 // signIn answers a request that nobody has signed in for: a page leads to the sign-in and back.
 func (g *Guard) signIn(c echo.Context, err error) error {
 	r := c.Request()
-	if strings.HasPrefix(r.URL.Path+"/", "/api/") {
+	if request.IsAPI(r) {
 		c.Response().Header().Set("WWW-Authenticate", `Bearer realm="wending"`)
 		return err
 	}
@@ -469,7 +468,7 @@ var errRevoked = errors.New("the right to the request ended")
 
 // watch remembers a request until the function is called that it returns.
 func (g *Guard) watch(asked ask, info request.Info, cancel context.CancelCauseFunc) (done func()) {
-	one := &admitted{asked, info, time.Now(), cancel}
+	one := &admitted{asked, info, cancel}
 	g.mu.Lock()
 	g.open[one] = struct{}{}
 	g.mu.Unlock()

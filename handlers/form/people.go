@@ -12,15 +12,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/password"
 	"wending/views/text"
 )
-
-// DefaultProject is the project that is always there.
-var DefaultProject = project.Default
 
 // maxPersonName is how many characters names of accounts, projects and tokens have at most.
 const maxPersonName = 64

@@ -12,6 +12,7 @@ import (
 	"wending/db"
 	"wending/db/audit"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/db/quota"
 	noted "wending/handlers/audit"
 	"wending/handlers/fault"
@@ -514,7 +515,7 @@ func chosen(ctx context.Context) uuid.UUID {
 	if id := request.From(ctx).Project.ID; id != uuid.Nil {
 		return id
 	}
-	return form.DefaultProject
+	return project.Default
 }
 
 func (h *handler) registerTokens(api huma.API) {

@@ -11,6 +11,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -106,7 +107,7 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 func (h *handler) namedProject(ctx context.Context, submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
 	text := submitted.Value("project_id")
 	if text == "" {
-		return form.DefaultProject, nil, nil
+		return project.Default, nil, nil
 	}
 	project, err := h.projectByID(ctx, text)
 	if errors.Is(err, db.ErrNotFound) {

@@ -95,6 +95,9 @@ func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	return lang, theme
 }
 
+// IsAPI reports whether a request is for the API rather than for a page.
+func IsAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", "/api/") }
+
 // IsFragment reports whether htmx asks for a part of a page.
 func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 

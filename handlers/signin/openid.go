@@ -21,6 +21,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/handlers/access"
 	"wending/handlers/audit"
 	"wending/handlers/fault"
@@ -61,8 +62,6 @@ type OpenID struct {
 	// Site is where people find this site: the provider sends them back there.
 	Site   string
 	Grants []Grant
-	// Client asks the provider; nil means http.DefaultClient.
-	Client *http.Client
 
 	mu       sync.Mutex
 	provider *oidc.Provider
@@ -73,7 +72,7 @@ func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, oauth2.Config, er
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.provider == nil {
-		found, err := oidc.NewProvider(o.within(context.WithoutCancel(ctx)), o.Issuer) // it keeps the context for its keys
+		found, err := oidc.NewProvider(within(context.WithoutCancel(ctx)), o.Issuer) // it keeps the context for its keys
 		if err != nil {
 			return nil, oauth2.Config{}, fault.New("SERVICE_UNAVAILABLE").WithMessage("login.provider.silent").WithCause(err)
 		}
@@ -85,13 +84,9 @@ func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, oauth2.Config, er
 	}, nil
 }
 
-// within returns a context in which the provider is asked by the client.
-func (o *OpenID) within(ctx context.Context) context.Context {
-	client := o.Client
-	if client == nil {
-		client = &http.Client{Timeout: 15 * time.Second}
-	}
-	return oidc.ClientContext(ctx, client)
+// within returns a context in which a provider that does not answer is waited for a little only.
+func within(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, &http.Client{Timeout: 15 * time.Second})
 }
 
 func (h *handler) providerName() string {
@@ -217,7 +212,7 @@ func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said
 	if err != nil {
 		return said, err
 	}
-	ctx = o.within(ctx)
+	ctx = within(ctx)
 	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(began.Verifier))
 	if err != nil {
 		return said, err
@@ -295,7 +290,7 @@ func (h *handler) granted(ctx context.Context, groups []string) (isAdmin bool, m
 		if grant.Role == people.Admin && grant.Project == "" {
 			isAdmin = true
 		}
-		id := form.DefaultProject
+		id := project.Default
 		if grant.Project != "" {
 			project, err := h.People.ProjectNamed(ctx, grant.Project)
 			if errors.Is(err, db.ErrNotFound) { // not made yet, or renamed

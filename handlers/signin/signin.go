@@ -17,6 +17,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/handlers/access"
 	"wending/handlers/audit"
 	"wending/handlers/fault"
@@ -273,11 +274,11 @@ func (h *handler) signOut(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.Login)
 }
 
-// SetupKind is the challenge that makes the first administrator.
-const SetupKind = "setup"
+// setupKind is the challenge that makes the first administrator.
+const setupKind = "setup"
 
-// SetupLasts is how long the link to the first administrator's account is good.
-const SetupLasts = 24 * time.Hour
+// setupLasts is how long the link to the first administrator's account is good.
+const setupLasts = 24 * time.Hour
 
 // SetupLink returns a link with which the first administrator's account is made, once; empty if there is one already.
 func SetupLink(ctx context.Context, store people.People, address string) (string, error) {
@@ -285,25 +286,21 @@ func SetupLink(ctx context.Context, store people.People, address string) (string
 	if err != nil || has {
 		return "", err
 	}
-	key, err := store.PutChallenge(ctx, SetupKind, []byte("{}"), SetupLasts)
+	key, err := store.PutChallenge(ctx, setupKind, []byte("{}"), setupLasts)
 	return address + paths.Setup + "?key=" + key, err
 }
 
-// setup returns the key of a set-up that may be done.
+// setup returns an error unless the first administrator may be made with the key.
 func (h *handler) setup(c echo.Context, key string) error {
 	ctx := c.Request().Context()
 	has, err := h.People.HasAdmin(ctx)
 	if err != nil {
 		return err
 	}
-	if !has {
-		if _, err = h.People.Challenge(ctx, SetupKind, key); err == nil {
-			return nil
-		}
-	}
 	if has {
 		return fault.New("NOT_FOUND").WithMessage("setup.again")
 	}
+	_, err = h.People.Challenge(ctx, setupKind, key)
 	if errors.Is(err, db.ErrNotFound) {
 		return fault.New("NOT_FOUND").WithMessage("setup.gone")
 	}
@@ -353,11 +350,11 @@ func (h *handler) setUp(c echo.Context) error {
 		setup.Errors = form.Messages(pages.Locale(c), faults)
 		return h.renderSetup(c, http.StatusUnprocessableEntity, setup)
 	}
-	if _, err := h.People.TakeChallenge(ctx, SetupKind, setup.Key); err != nil {
+	if _, err := h.People.TakeChallenge(ctx, setupKind, setup.Key); err != nil {
 		return err
 	}
 	user.IsAdmin = true
-	if err := h.People.AddUser(ctx, user, people.Membership{ProjectID: form.DefaultProject, Role: people.Admin}); err != nil {
+	if err := h.People.AddUser(ctx, user, people.Membership{ProjectID: project.Default, Role: people.Admin}); err != nil {
 		return err
 	}
 	return h.enter(c, user, "setup", paths.Tasks)
