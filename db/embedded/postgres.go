@@ -204,7 +204,7 @@ func initialise(ctx context.Context, binaries, dir string, credential *syscall.C
 		return fmt.Errorf("give the database's folder to its account: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "initdb"), "-D", fresh, "-U", "wending", "-A", "trust",
-		"-E", "UTF8", "--locale=C.UTF-8", "--no-instructions")
+		"-E", "UTF8", "--locale=C.UTF-8")
 	cmd.Dir = "/"
 	cmd.Env = []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
