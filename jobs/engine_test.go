@@ -604,6 +604,54 @@ func TestHeadersThatCannotBeDecryptedFailTheTaskWithItsReason(t *testing.T) {
 	require.Empty(t, fake.Calls())
 }
 
+// A worker that was started before the installation's key was replaced leaves to others what it cannot open.
+func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fake := agenttest.New(t, answer)
+	current, err := tasks.NewSealer(t.Context(), b.store, secret.Keys{Current: "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk="})
+	require.NoError(t, err)
+	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) {
+		require.NoError(t, tasks.Seal(current, tasks.Target{URL: fake.URL, Headers: map[string]string{"X-Key": "k"}}, &n.Task.Targets[0]))
+	})
+	stop := b.startWorker(t, 1)
+	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
+	dbtest.Await(t, 20*time.Second, "the worker has tried", func() bool {
+		task, err := b.store.Task(t.Context(), taskID)
+		require.NoError(t, err)
+		return task.Status == db.TaskRunning
+	})
+	stop()
+	task, err := b.store.Task(t.Context(), taskID)
+	require.NoError(t, err)
+	require.Equal(t, db.TaskRunning, task.Status)
+	require.Empty(t, fake.Calls())
+	b.sealer = current
+	b.startWorker(t, 1)
+	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+}
+
+// The first process decides which key is the installation's; only one that knows that key may replace it.
+func TestAnotherSecretKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	key := func(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
+	open := func(keys secret.Keys) error {
+		_, err := tasks.NewSealer(t.Context(), b.store, keys)
+		return err
+	}
+	b.task(t, "http://127.0.0.1:1/", 1, func(n *db.NewTask) { // of a version that stored no check value
+		require.NoError(t, tasks.Seal(b.sealer, tasks.Target{URL: "http://127.0.0.1:1/", Headers: map[string]string{"X-Key": "k"}}, &n.Task.Targets[0]))
+	})
+	require.ErrorIs(t, open(secret.Keys{Current: key(5)}), tasks.ErrForeignKey, "what is stored was sealed with another")
+	require.NoError(t, open(secret.Keys{Current: dbtest.SecretKey}))
+	require.NoError(t, open(secret.Keys{Current: dbtest.SecretKey}))
+	require.ErrorIs(t, open(secret.Keys{Current: key(5)}), tasks.ErrForeignKey)
+	require.NoError(t, open(secret.Keys{Current: key(5), Previous: []string{dbtest.SecretKey}}), "the key is replaced")
+	require.NoError(t, open(secret.Keys{Current: key(5)}))
+	require.ErrorIs(t, open(secret.Keys{Current: dbtest.SecretKey}), tasks.ErrForeignKey)
+}
+
 func TestTheAgentGetsItsHeadersAndTheExtraPayload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -64,7 +64,7 @@ func (w *Worker) awaitSlot() bool {
 }
 
 // readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because its
-// secrets cannot be decrypted.
+// secrets cannot be decrypted. It returns tasks.ErrForeignKey if that is this process's fault: others have the key.
 func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, error) {
 	call, err := w.Store.LaunchCall(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
@@ -77,6 +77,13 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, er
 	for _, target := range slices.Concat(call.Task.Targets, call.Task.Judges) {
 		l.Targets[target.Number], err = tasks.Open(w.Sealer, target)
 		if errors.Is(err, secret.ErrKey) {
+			isForeign, err := tasks.IsForeign(ctx, w.Store, w.Sealer)
+			if err == nil && isForeign {
+				err = tasks.ErrForeignKey
+			}
+			if err != nil {
+				return nil, err
+			}
 			return nil, w.fail(ctx, id, FailureSecretKey)
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -187,6 +188,10 @@ func (w *Worker) startLocally(ctx context.Context) error {
 			}
 		}
 		l, err := w.readLaunch(ctx, launch.ID)
+		if errors.Is(err, tasks.ErrForeignKey) {
+			w.Log.ErrorContext(ctx, "launch left to other workers", "launch_id", launch.ID, "error", err)
+			continue
+		}
 		if err != nil {
 			return err
 		}

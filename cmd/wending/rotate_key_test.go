@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -95,6 +96,34 @@ func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
 
 	p = start(t, up...)
 	requireSecretsArrive(t, p.url, id, fake)
+}
+
+// A process with another key than the database's ends with the remedy, and changes nothing.
+func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	shared := []string{
+		"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited", "--agent-api-allowlist", "127.0.0.1",
+	}
+	web := start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dbtest.Folder(t), "--secret-key", dbtest.SecretKey}, shared)...)
+	id := createTask(t, web.url, secretive(fake.URL), twenty)
+	for _, args := range [][]string{
+		{"worker", "--data-dir", t.TempDir()}, // it makes a key of its own
+		{"worker", "--data-dir", t.TempDir(), "--secret-key", "another one"},
+		{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", t.TempDir(), "--secret-key", "another one"},
+	} {
+		code, said := command(t, slices.Concat(args, shared)...)
+		require.Equal(t, 1, code, args)
+		require.Contains(t, said, "SECRET_KEY is not the one that this database was used with", args)
+	}
+	worker := exec.Command(os.Args[0], slices.Concat([]string{"worker", "--data-dir", t.TempDir(), "--secret-key", dbtest.SecretKey}, shared)...)
+	worker.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
+	require.NoError(t, worker.Start())
+	t.Cleanup(func() {
+		require.NoError(t, worker.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, worker.Wait())
+	})
+	requireSecretsArrive(t, web.url, id, fake)
 }
 
 // With SECRET_KEY, the new and the previous key are given while processes run.

@@ -19,6 +19,32 @@ func Salt(ctx context.Context, store *db.Store) (salt []byte, err error) {
 	return salt, pg.Classify("read the installation's salt", err)
 }
 
+// Check returns the value that only the installation's secret key opens; nil means that no process has stored one yet.
+func Check(ctx context.Context, store *db.Store) (check []byte, err error) {
+	err = store.Pool().GetContext(ctx, &check, `SELECT sealed_check FROM installation`)
+	return check, pg.Classify("read the check value of the secret key", err)
+}
+
+// ReplaceCheck stores fresh as the check value if it still is was. It returns db.ErrConflict if another process was first.
+func ReplaceCheck(ctx context.Context, store *db.Store, was, fresh []byte) error {
+	const replace = `UPDATE installation SET sealed_check = $2 WHERE sealed_check IS NOT DISTINCT FROM $1`
+	const doing = "store the check value of the secret key"
+	result, err := store.Pool().ExecContext(ctx, replace, was, fresh)
+	return pg.RequireRow(doing, result, err)
+}
+
+// Heads returns the different first size bytes of all sealed values.
+func Heads(ctx context.Context, store *db.Store, size int) (heads [][]byte, err error) {
+	read := `
+		SELECT substring(unnest(ARRAY[sealed_headers, sealed_payload, sealed_query, sealed_template]) FOR $1) AS head
+		FROM task_targets`
+	for _, place := range libraryPlaces {
+		read += ` UNION SELECT substring(sealed_` + place.name + ` FOR $1) FROM ` + place.table
+	}
+	err = store.Pool().SelectContext(ctx, &heads, `SELECT head FROM (`+read+`) found WHERE head IS NOT NULL`, size)
+	return heads, pg.Classify("read which keys sealed the secrets", err)
+}
+
 // PlainSecrets are what the target of a task of an earlier version, its first, holds in clear.
 type PlainSecrets struct {
 	TaskID uuid.UUID `db:"task_id"`

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/crypto/argon2"
 )
@@ -100,6 +101,14 @@ func newAEAD(secret []byte) (cipher.AEAD, error) {
 	}
 	return cipher.NewGCMWithRandomNonce(block)
 }
+
+// Knows reports whether one of the sealer's keys made a value that begins with head.
+func (s *Sealer) Knows(head []byte) bool {
+	return slices.ContainsFunc(s.all, func(k key) bool { return bytes.Equal(k.head, head) })
+}
+
+// HasHead reports whether a value names its key: those of early versions do not.
+func HasHead(sealed []byte) bool { return bytes.HasPrefix(sealed, mark) }
 
 // Head is what every value begins with that the current key sealed.
 func (s *Sealer) Head() []byte { return s.current.head }

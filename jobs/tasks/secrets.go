@@ -1,9 +1,11 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"wending/db"
@@ -135,10 +137,73 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 	return sealed.Reseal(ctx, store, sealer.Head(), again, progress)
 }
 
-// NewSealer returns the sealer with the installation's salt.
+// ErrForeignKey means that the process has another SECRET_KEY than the installation: it could open nobody's secrets.
+var ErrForeignKey = errors.New("SECRET_KEY is not the one that this database was used with: start this process with the SECRET_KEY " +
+	"(or the secret.key in DATA_DIR) of the others; to change the key, set the one before as SECRET_KEY_PREVIOUS and run 'wending rotate-key'")
+
+// NewSealer returns the sealer with the installation's salt. It returns ErrForeignKey if none of the keys is the
+// installation's. The first process decides which key that is, and one that has it as its previous key replaces it.
 func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secret.Sealer, err error) {
 	if keys.Salt, err = sealed.Salt(ctx, store); err != nil {
 		return nil, err
 	}
-	return secret.NewSealer(keys)
+	if s, err = secret.NewSealer(keys); err != nil {
+		return nil, err
+	}
+	check, err := sealed.Check(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case check == nil:
+		err = requireKnownHeads(ctx, store, s)
+	case !opensCheck(s, check):
+		err = ErrForeignKey
+	case bytes.HasPrefix(check, s.Head()):
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := s.Seal(checkValue, checkOwner)
+	if err != nil {
+		return nil, err
+	}
+	err = sealed.ReplaceCheck(ctx, store, check, fresh)
+	if errors.Is(err, db.ErrConflict) { // another process was first: its key may be another
+		return NewSealer(ctx, store, keys)
+	}
+	return s, err
+}
+
+// What the check value holds, and whom it is sealed for.
+const (
+	checkValue = "wending"
+	checkOwner = "installation/check"
+)
+
+func opensCheck(s *secret.Sealer, check []byte) bool {
+	var value string
+	return s.Open(check, checkOwner, &value) == nil && value == checkValue
+}
+
+// requireKnownHeads returns ErrForeignKey if the database has sealed values and none names a key of s. Those of versions
+// without a check value may have been sealed with several keys.
+func requireKnownHeads(ctx context.Context, store *db.Store, s *secret.Sealer) error {
+	heads, err := sealed.Heads(ctx, store, secret.HeadSize)
+	if err != nil {
+		return err
+	}
+	heads = slices.DeleteFunc(heads, func(head []byte) bool { return !secret.HasHead(head) })
+	if len(heads) > 0 && !slices.ContainsFunc(heads, s.Knows) {
+		return ErrForeignKey
+	}
+	return nil
+}
+
+// IsForeign reports whether the installation's key has been replaced since the process started, so that what it cannot open is
+// no fault of what was sealed.
+func IsForeign(ctx context.Context, store *db.Store, s *secret.Sealer) (bool, error) {
+	check, err := sealed.Check(ctx, store)
+	return err == nil && check != nil && !opensCheck(s, check), err
 }
