@@ -8,13 +8,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
 	"wending/db/audit"
+	"wending/db/backup"
 	"wending/db/dbtest"
 	"wending/db/embedded"
 	"wending/db/people"
@@ -136,4 +139,36 @@ func TestABackupIsRestored(t *testing.T) {
 		code, said = command(t, "restore", file, "--data-dir", third)
 		require.Zero(t, code, said)
 	}
+}
+
+// Nothing is restored over what anybody has made, be it only an account or an entry of the library.
+func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
+	t.Parallel()
+	source, file := dbtest.Folder(t), filepath.Join(t.TempDir(), "backup.tar.gz")
+	program := start(t, "up", "--data-dir", source, "--listen-addr", "127.0.0.1:0")
+	code, said := command(t, "backup", file, "--data-dir", source)
+	require.Zero(t, code, said)
+	program.stopped(t)
+	fresh := dbtest.Start(t)
+	_, admin := dbtest.OpenAt(t, fresh)
+	for table, use := range map[string]string{
+		"users":         `INSERT INTO users (id, name, password_hash) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', '李雷', 'x')`,
+		"prompts":       `INSERT INTO prompts (id, name) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'p')`,
+		"projects":      `INSERT INTO projects (id, name) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'p')`,
+		"task_deletion": `CREATE TABLE task_deletion AS SELECT 1 AS n`,
+	} {
+		admin.MustExec(`CREATE SCHEMA ` + pq.QuoteIdentifier(table))
+		url := fresh + " search_path=" + table
+		_, tables := dbtest.OpenAt(t, url)
+		tables.MustExec(use)
+		err := backup.Restore(t.Context(), url, strings.NewReader(""))
+		require.ErrorIs(t, err, backup.ErrNotEmpty, table)
+		require.ErrorContains(t, err, table)
+		var rows int
+		require.NoError(t, tables.Get(&rows, `SELECT count(*) FROM `+table), table)
+		require.Positive(t, rows, table)
+	}
+	admin.MustExec(`INSERT INTO workers (id, host, process_id, lanes) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'h', 1, 1)`)
+	code, said = command(t, "restore", file, "--data-dir", dbtest.Folder(t), "--database-url", fresh) // a process has only started
+	require.Zero(t, code, said)
 }

@@ -7,19 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db/embedded"
 	"wending/db/pg"
 )
 
-// ErrNotEmpty means that the database has tasks: nothing is restored over them.
-var ErrNotEmpty = errors.New("the database has tasks; restore into an empty one")
+// ErrNotEmpty means that somebody has used the database: nothing is restored over tasks, accounts, audit or library.
+var ErrNotEmpty = errors.New("the database is in use; restore into an empty one")
 
 // Dump writes the database at url as one snapshot, also while others work with it.
 func Dump(ctx context.Context, url string, w io.Writer) error {
@@ -30,7 +32,7 @@ func Dump(ctx context.Context, url string, w io.Writer) error {
 	return tool(ctx, environment, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
-// Restore fills the database at url, which must have no tasks, with what Dump wrote: all, or nothing.
+// Restore fills the database at url, which nobody may have used, with what Dump wrote: all, or nothing.
 func Restore(ctx context.Context, url string, dump io.Reader) error {
 	if err := requireEmpty(ctx, url); err != nil {
 		return err
@@ -48,22 +50,35 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 	return tool(ctx, environment, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--dbname="+database)
 }
 
+// ofFreshSchema are the tables that may have so many rows before anybody has used the installation: what migrations insert, and
+// what processes write that only started.
+var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1, "workers": math.MaxInt, "origins": math.MaxInt}
+
+// requireEmpty returns ErrNotEmpty, with the tables that have something, unless nobody has used the database.
 func requireEmpty(ctx context.Context, url string) error {
 	pool, err := pg.Open(ctx, url, 1)
 	if err != nil {
 		return err
 	}
 	defer pool.Close() //nolint:errcheck // only read
-	var exists bool
-	if err := sqlx.GetContext(ctx, pool, &exists, `SELECT to_regclass('evaluation_tasks') IS NOT NULL`); err != nil || !exists {
+	var tables []string
+	const listTables = `SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename`
+	if err := sqlx.SelectContext(ctx, pool, &tables, listTables); err != nil {
 		return pg.Classify("look for tables", err)
 	}
-	var hasTasks bool
-	if err := sqlx.GetContext(ctx, pool, &hasTasks, `SELECT EXISTS (SELECT FROM evaluation_tasks)`); err != nil {
-		return pg.Classify("look for tasks", err)
+	var used []string
+	for _, table := range tables {
+		var hasMore bool
+		statement := `SELECT EXISTS (SELECT FROM ` + pq.QuoteIdentifier(table) + ` OFFSET $1)`
+		if err := sqlx.GetContext(ctx, pool, &hasMore, statement, ofFreshSchema[table]); err != nil {
+			return pg.Classify("look into "+table, err)
+		}
+		if hasMore {
+			used = append(used, table)
+		}
 	}
-	if hasTasks {
-		return ErrNotEmpty
+	if len(used) > 0 {
+		return fmt.Errorf("%w (there are rows in %s)", ErrNotEmpty, strings.Join(used, ", "))
 	}
 	return nil
 }
