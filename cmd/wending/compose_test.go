@@ -1,15 +1,21 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"wending/db/dbtest"
 )
 
 // notInCompose are settings that compose.yaml decides itself or has no use for: the image sets address and folder, nothing is
@@ -54,4 +60,27 @@ func TestComposePassesEverySetting(t *testing.T) {
 	for name := range web {
 		require.Contains(t, settings, name, "compose.yaml passes what no process reads")
 	}
+}
+
+// Where only the web process has the folder of the files, as in compose.yaml, it removes what nothing points to.
+func TestTheWebProcessTidiesUpItsFiles(t *testing.T) {
+	t.Parallel()
+	dir := dbtest.Folder(t)
+	serve := []string{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dir, "--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t)}
+	web := start(t, serve...)
+	dbtest.Await(t, 20*time.Second, "the mark of the store", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "assets", ".wending"))
+		return err == nil
+	})
+	web.stopped(t)
+	orphan := filepath.Join(dir, "assets", uuid.NewString(), "1-1", "p.png")
+	require.NoError(t, os.MkdirAll(filepath.Dir(orphan), 0o700))
+	require.NoError(t, os.WriteFile(orphan, []byte("p"), 0o600))
+	old := time.Now().Add(-2 * time.Hour)
+	require.NoError(t, os.Chtimes(orphan, old, old))
+	start(t, serve...)
+	dbtest.Await(t, 20*time.Second, "the orphan is gone", func() bool {
+		_, err := os.Stat(orphan)
+		return errors.Is(err, os.ErrNotExist)
+	})
 }

@@ -268,11 +268,10 @@ func (p *program) work(ctx context.Context) error {
 	announcer := &courier.Announcer{Courier: messenger}
 	quotas := quota.New(p.store)
 	keeper := &budget.Keeper{Store: p.store, Tasks: rates, Month: p.settings.MonthCost, Log: p.log}
-	events := scribe.Keeper{Journal: journal.New(p.store), Keep: time.Duration(p.settings.EventDays) * 24 * time.Hour}
-	files := collector.Keeper{Store: p.store, Files: p.assets, Keep: events.Keep, Log: p.log}
+	events := scribe.Keeper{Journal: journal.New(p.store), Keep: p.keepEvents()}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: keeper.Admits, Chores: []jobs.Chore{
-			{Name: "end lost calls of tools", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour}, {Name: "tidy up the files", Do: files.Sweep, Every: time.Hour},
+			{Name: "end lost calls of tools", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour},
 			{Name: "watch the budgets", Do: keeper.Watch}, {Name: "measure the projects", Do: quotas.MeasureAll, Every: time.Minute},
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
@@ -283,6 +282,29 @@ func (p *program) work(ctx context.Context) error {
 	group.Go(func() error { return worker.Run(ctx) })
 	group.Go(func() error { messenger.Run(ctx); return nil })
 	return group.Wait()
+}
+
+// keepEvents is how long events and previews are kept; 0 means permanently.
+func (p *program) keepEvents() time.Duration {
+	return time.Duration(p.settings.EventDays) * 24 * time.Hour
+}
+
+// tidyFiles removes, now and every hour, the files of agents that nothing points to, until ctx ends. It is for the process that
+// decides where they are kept: a worker may not see them.
+func (p *program) tidyFiles(ctx context.Context) {
+	keeper := collector.Keeper{Store: p.store, Files: p.assets, Keep: p.keepEvents(), Log: p.log}
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := keeper.Sweep(ctx); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "could not tidy up the files, will retry in an hour", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // collect copies the files that agents produce, until ctx ends. isOwner reports that this process decides where they are kept.
@@ -314,6 +336,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	group.Go(func() error { return server.Run(ctx) })
 	group.Go(func() error { p.collect(ctx, true); return nil })
+	group.Go(func() error { p.tidyFiles(ctx); return nil })
 	_, _ = fmt.Fprintf(stdout, "wending: %s\n", p.address())
 	if err := p.offerSetup(ctx, stdout); err != nil {
 		return err

@@ -254,21 +254,37 @@ type Claimed struct {
 // ClaimFor is how long a claim lasts unless it is renewed.
 const ClaimFor = 30 * time.Second
 
-// Claim claims up to limit assets that are due, previews last, and counts an attempt for each.
-func (s Assets) Claim(ctx context.Context, limit int) (claimed []Claimed, err error) {
+// Claim claims assets that are due for the free places of a process, previews last, and counts an attempt for each. held has the
+// places that tasks hold already. A task takes a place only while more are free than it holds, so that files which drip leave
+// places for those of other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
+func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (claimed []Claimed, err error) {
 	const claim = `
-		WITH picked AS (
-			SELECT id FROM assets
-			WHERE state = 'QUEUED' AND next_at <= now() AND (claimed_until IS NULL OR claimed_until <= now())
-			ORDER BY is_preview, next_at
-			LIMIT $1
-			FOR UPDATE SKIP LOCKED)
+		WITH due AS (
+			SELECT a.id, a.is_preview, a.next_at,
+				coalesce(held.places, 0) + row_number() OVER (PARTITION BY a.task_id ORDER BY a.is_preview, a.next_at) AS place
+			FROM assets a
+			LEFT JOIN unnest($3::uuid[], $4::int[]) AS held (task_id, places) ON held.task_id = a.task_id
+			WHERE a.state = 'QUEUED' AND a.next_at <= now() AND (a.claimed_until IS NULL OR a.claimed_until <= now())),
+		ordered AS (
+			SELECT id, place, row_number() OVER (ORDER BY place, is_preview, next_at) AS nth
+			FROM due),
+		picked AS (
+			SELECT a.id
+			FROM ordered
+			JOIN assets a ON a.id = ordered.id
+			WHERE place + nth <= $1 + 1
+			  AND a.state = 'QUEUED' AND (a.claimed_until IS NULL OR a.claimed_until <= now())
+			FOR UPDATE OF a SKIP LOCKED)
 		UPDATE assets a
 		SET attempts = attempts + 1, claimed_until = now() + $2 * interval '1 second'
 		FROM picked
 		WHERE a.id = picked.id
 		RETURNING ` + columns + `, a.content`
-	err = s.db.SelectContext(ctx, &claimed, claim, limit, ClaimFor.Seconds())
+	tasks, places := make(pq.StringArray, 0, len(held)), make(pq.Int64Array, 0, len(held))
+	for id, count := range held {
+		tasks, places = append(tasks, id.String()), append(places, int64(count))
+	}
+	err = s.db.SelectContext(ctx, &claimed, claim, free, ClaimFor.Seconds(), tasks, places)
 	return claimed, pg.Classify("claim files to copy", err)
 }
 

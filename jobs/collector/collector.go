@@ -32,8 +32,8 @@ type Collector struct {
 	Log     *slog.Logger
 }
 
-// So many files are copied at once.
-const atOnce = 8
+// places is how many files a process copies at once.
+const places = 16
 
 // copyFor is how long copying one file may take.
 const copyFor = 10 * time.Minute
@@ -43,25 +43,26 @@ const attempts = 8
 
 // Run copies what is due until ctx ends.
 func (c *Collector) Run(ctx context.Context) {
-	slots := make(chan struct{}, atOnce)
+	left := make(chan uuid.UUID, places) // the tasks whose files have left a place
 	var copying sync.WaitGroup
 	defer copying.Wait()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	isOurs := false
+	isOurs, free, held := false, places, map[uuid.UUID]int{}
 	for {
 		if !isOurs {
 			isOurs = c.mark(ctx)
 		}
-		if free := cap(slots) - len(slots); isOurs && free > 0 {
-			claimed, err := c.assets().Claim(ctx, free)
+		if isOurs && free > 0 {
+			claimed, err := c.assets().Claim(ctx, free, held)
 			if err != nil && ctx.Err() == nil {
 				c.Log.WarnContext(ctx, "cannot look for files to copy, will retry", "error", err)
 			}
 			for _, one := range claimed {
-				slots <- struct{}{}
+				free--
+				held[one.TaskID]++
 				copying.Go(func() {
-					defer func() { <-slots }()
+					defer func() { left <- one.TaskID }()
 					c.take(ctx, one)
 				})
 			}
@@ -70,6 +71,13 @@ func (c *Collector) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		for range len(left) {
+			id := <-left
+			free++
+			if held[id]--; held[id] == 0 {
+				delete(held, id)
+			}
 		}
 	}
 }
@@ -177,11 +185,11 @@ func (c *Collector) mark(ctx context.Context) bool {
 	return isOurs && err == nil
 }
 
-// Keeper tidies up; one process does it for all.
+// Keeper tidies up, in the processes that decide where files are kept.
 type Keeper struct {
 	Store *db.Store
 	Files blob.Store
-	// Keep is how long previews are kept after their task's end; 0 means for good.
+	// Keep is how long previews are kept after their task's end; 0 means permanently.
 	Keep time.Duration
 	Log  *slog.Logger
 }

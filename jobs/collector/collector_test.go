@@ -8,6 +8,8 @@ import (
 	"image/png"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -119,6 +121,45 @@ func TestTwoMachinesShareABucket(t *testing.T) {
 	var pointed int
 	require.NoError(t, tables.Get(&pointed, `SELECT count(DISTINCT storage_key) FROM assets`))
 	require.Equal(t, 7, pointed)
+}
+
+// A task whose files drip leaves places for those of others.
+func TestFilesThatDripLeavePlacesToOthers(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var dripping atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		dripping.Add(1)
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	store, tables := dbtest.Open(t)
+	slow, quick := dbtest.Seed(t, tables, 1, 40, 5), dbtest.Seed(t, tables, 1, 4, 5)
+	_, err := tables.Exec(`
+		INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, path, kind, is_preview, original_url)
+		SELECT gen_random_uuid(), r.task_id, r.unit_id, r.epoch, r.item_id, 1, 1, 'p.png', 'image', false, $2
+		FROM evaluation_runs r
+		WHERE r.task_id = $1`, slow, server.URL)
+	require.NoError(t, err)
+	files, err := blob.NewDisk(t.TempDir())
+	require.NoError(t, err)
+	one := newCollector(t, store, files, true)
+	reaching, err := guard.New(guard.Config{AllowLoopback: true})
+	require.NoError(t, err)
+	one.Client = collector.NewClient(reaching)
+	t.Cleanup(one.Client.Close)
+	stop := run(t, one)
+	dbtest.Await(t, 20*time.Second, "files that drip", func() bool { return dripping.Load() >= 4 })
+	count := produce(t, tables, quick, 1)
+	dbtest.Await(t, 20*time.Second, "the others' copies", func() bool { return states(t, tables, quick)["STORED"] == count })
+	require.LessOrEqual(t, int(dripping.Load()), 8, "half of the places")
+	stop()
 }
 
 // A machine with another folder leaves the files to the others.
