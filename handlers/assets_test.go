@@ -246,6 +246,25 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/tasks/"+id+"/gallery?type=x").StatusCode)
 	require.Positive(t, s.get(t, "/tasks/"+id+"/results").page(t).Find(".strip-of-files img").Length())
 
+	// A report that stands alone names the files, says why one is missing, and holds the pictures.
+	for _, address := range []string{api + "/" + id + "/export?format=html", "/tasks/" + id + "/results/print"} {
+		answer := s.get(t, address)
+		require.Contains(t, string(answer.body), "img-src data:;")
+		document := answer.page(t)
+		drawn := document.Find("#q1 .names-of-files")
+		require.Equal(t, 2, drawn.Length(), "one list a run")
+		require.Contains(t, drawn.First().Text(), "sound.wav")
+		source, _ := drawn.Find("img").First().Attr("src")
+		encoded, isPicture := strings.CutPrefix(source, "data:image/jpeg;base64,")
+		require.True(t, isPicture, "%.100s", source)
+		content, err := base64.StdEncoding.DecodeString(encoded)
+		require.NoError(t, err)
+		small, err := jpeg.Decode(bytes.NewReader(content))
+		require.NoError(t, err)
+		require.Equal(t, image.Pt(480, 320), small.Bounds().Size())
+		require.Contains(t, document.Find("#q3 .names-of-files").Text(), "the file is text/html")
+	}
+
 	csv := string(s.get(t, api+"/"+id+"/export?format=csv").body)
 	require.Contains(t, csv, "run_1_assets,run_2_assets\r\n")
 	require.Contains(t, csv, "etc/画 1.png; hopped.png; sound.wav")

@@ -220,7 +220,7 @@ func (s *Server) mount(e *echo.Echo) {
 		People: people.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	})
 	accounts := persons.Config{
-		Store: s.Store, Guard: s.guard, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
+		Store: s.Store, Files: s.Assets, Guard: s.guard, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
 		Version: s.Version, Failed: s.failed,
 	}
 	persons.RegisterPages(compressed, accounts)

@@ -90,7 +90,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	if err != nil {
 		return nil, err
 	}
-	write, err := reports.New(h.Store).Prepare(ctx, task, input.Format, input.IncludeErrors)
+	write, err := reports.New(h.Store, h.Tasks.Assets).Prepare(ctx, task, input.Format, input.IncludeErrors)
 	if err != nil {
 		return nil, err
 	}

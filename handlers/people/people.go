@@ -17,6 +17,7 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/handlers/signin"
+	"wending/jobs/blob"
 	"wending/views/paths"
 	"wending/views/ui"
 )
@@ -24,6 +25,8 @@ import (
 // Config is what the pages and endpoints need.
 type Config struct {
 	Store *db.Store
+	// Files are those that agents produced.
+	Files blob.Store
 	Guard *access.Guard
 	// Passkeys are those of this site; nil means that it cannot have any.
 	Passkeys *signin.Passkeys

@@ -149,7 +149,7 @@ func (h *handler) showShared(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	write, err := reading.New(h.Store).Document(ctx, task)
+	write, err := reading.New(h.Store, h.Files).Document(ctx, task)
 	if err != nil {
 		return err
 	}

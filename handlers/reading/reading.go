@@ -13,6 +13,7 @@ import (
 	"wending/db/asset"
 	"wending/db/report"
 	"wending/db/review"
+	"wending/jobs/blob"
 	"wending/jobs/stability"
 	"wending/views/results"
 	"wending/views/summary"
@@ -23,10 +24,13 @@ type Reader struct {
 	store  *db.Store
 	report report.Report
 	assets asset.Assets
+	files  blob.Store
 }
 
-// New returns a reader of a store.
-func New(store *db.Store) Reader { return Reader{store, report.New(store), asset.OfStore(store)} }
+// New returns a reader of a store, and of the files that agents produced.
+func New(store *db.Store, files blob.Store) Reader {
+	return Reader{store, report.New(store), asset.OfStore(store), files}
+}
 
 // Reviews are people's verdicts on a task.
 type Reviews struct {
@@ -174,6 +178,7 @@ func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.
 	if d.SignOffs, err = review.New(r.store).SignOffs(ctx, task.ID); err != nil {
 		return nil, err
 	}
+	enclosed := enclosure{files: r.files, room: documentPictures}
 	return func(ctx context.Context, w io.Writer) error {
 		if err := results.DocumentHead(d).Render(ctx, w); err != nil {
 			return err
@@ -188,6 +193,9 @@ func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.
 				return err
 			}
 			for _, card := range cards {
+				if card.Pictures, err = enclosed.picturesOf(ctx, card); err != nil {
+					return err
+				}
 				if err := results.DocumentCard(d, card).Render(ctx, w); err != nil {
 					return err
 				}

@@ -18,6 +18,7 @@ import (
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/beijing"
+	"wending/jobs/blob"
 	"wending/jobs/export"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
@@ -37,10 +38,13 @@ var Types = map[string]string{
 type Reports struct {
 	store  *db.Store
 	assets asset.Assets
+	reader reading.Reader
 }
 
-// New returns the reports of a store's tasks.
-func New(store *db.Store) Reports { return Reports{store, asset.OfStore(store)} }
+// New returns the reports of a store's tasks; files are those that agents produced.
+func New(store *db.Store, files blob.Store) Reports {
+	return Reports{store, asset.OfStore(store), reading.New(store, files)}
+}
 
 // reportWriter is a report being written, in any format.
 type reportWriter interface {
@@ -54,7 +58,7 @@ type flusher interface{ Flush() }
 // Prepare reads what a report begins with, and returns a function that writes it while the database is read.
 func (r Reports) Prepare(ctx context.Context, task db.Task, format string, includeErrors bool) (write func(context.Context, io.Writer) error, err error) {
 	if format == "html" {
-		return reading.New(r.store).Document(ctx, task)
+		return r.reader.Document(ctx, task)
 	}
 	statistics, err := r.store.TaskStatistics(ctx, task)
 	if err != nil {
@@ -71,7 +75,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, format string, inclu
 	}
 	var lines []string // the report in a few lines, for the first sheet
 	if format == "xlsx" {
-		numbers, err := reading.New(r.store).Summary(ctx, task)
+		numbers, err := r.reader.Summary(ctx, task)
 		if err != nil {
 			return nil, err
 		}

@@ -101,7 +101,7 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 	}
 	var parts []archive.Part
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
-		write, err := reports.New(h.Archiver.Store).Prepare(ctx, task, format, true)
+		write, err := reports.New(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, format, true)
 		if err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ type Pages struct {
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
 	p := &Pages{
-		config, monitor.New(config.Store), report.New(config.Store), history.New(config.Store), review.New(config.Store), reading.New(config.Store),
+		config, monitor.New(config.Store), report.New(config.Store), history.New(config.Store), review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
 		form.Keeper{Sealer: config.Sealer}, pages.Questions{Staging: config.Staging, Log: config.Log},
 	}
 	get := func(path string, handler echo.HandlerFunc) {

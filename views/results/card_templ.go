@@ -1408,7 +1408,7 @@ func runPart(report Report, card Card, run db.Run, letter string) templ.Componen
 	})
 }
 
-// producedPart is the files that a run produced; a document on its own names them.
+// producedPart is the files that a run produced; a document on its own names them and holds their pictures.
 func producedPart(report Report, card Card, run db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1431,7 +1431,7 @@ func producedPart(report Report, card Card, run db.Run) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if report.IsDocument {
-			templ_7745c5c3_Err = gallery.Names(card.Assets[run.ID]).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = gallery.Enclosed(card.Assets[run.ID], card.Pictures).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -26,13 +26,13 @@ import (
 	"wending/views/ui"
 )
 
-// DocumentPolicy is the content security policy of a report as one document: nothing but its own style and script.
+// DocumentPolicy is the content security policy of a report as one document: nothing but its own style, script and pictures.
 var DocumentPolicy = sync.OnceValue(func() string {
 	hash := func(name string) string {
 		sum := sha256.Sum256(static.Content(name))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	return "default-src 'none'; style-src " + hash("css/document.css") + " " + hash("css/summary.css") + "; script-src " + hash("js/document.js") + "; base-uri 'none'; form-action 'none'"
+	return "default-src 'none'; style-src " + hash("css/document.css") + " " + hash("css/summary.css") + "; script-src " + hash("js/document.js") + "; img-src data:; base-uri 'none'; form-action 'none'"
 })
 
 // Document is a report as one document.
@@ -849,6 +849,10 @@ func DocumentCard(d Document, card Card) templ.Component {
 			}
 		}
 		templ_7745c5c3_Err = mergedPart(d.Report, card).Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		templ_7745c5c3_Err = producedAll(d.Report, card).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
