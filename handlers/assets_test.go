@@ -315,9 +315,19 @@ func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	require.Equal(t, "STORED", stored.State)
 	require.Nil(t, stored.OriginalURL)
 
+	// Before it is copied, the next turn can have it: nobody knows yet what it is, so it is not shown.
+	waiting := `UPDATE assets SET state = 'QUEUED', storage_key = NULL, thumbnail_key = NULL, content = $2, claimed_until = now() + $3 * interval '1 second' WHERE task_id = $1`
+	_, err := s.tables.Exec(waiting, id, pngOf(t, 9, 9, 3), 3600)
+	require.NoError(t, err)
+	early := s.get(t, stored.URL)
+	require.Equal(t, http.StatusOK, early.StatusCode)
+	require.Equal(t, pngOf(t, 9, 9, 3), early.body)
+	require.Contains(t, early.Header.Get("Content-Disposition"), "attachment")
+	require.Equal(t, http.StatusNotFound, s.get(t, stored.URL+"/thumbnail").StatusCode)
+
 	// As a process leaves it that died: claimed, and never settled.
 	require.NoError(t, s.assets.Delete(t.Context(), id))
-	_, err := s.tables.Exec(`UPDATE assets SET state = 'QUEUED', storage_key = NULL, content = $2, claimed_until = now() + interval '1 second' WHERE task_id = $1`, id, pngOf(t, 9, 9, 3))
+	_, err = s.tables.Exec(waiting, id, pngOf(t, 9, 9, 3), 1)
 	require.NoError(t, err)
 	dbtest.Await(t, 20*time.Second, "another attempt", func() bool { return s.assetsOf(t, id, "")[0].State == "STORED" })
 	require.Equal(t, pngOf(t, 9, 9, 3), s.get(t, stored.URL).body)

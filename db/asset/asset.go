@@ -244,6 +244,13 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 	return asset, pg.Classify("read the asset", err)
 }
 
+// Waiting returns the content of an asset that came inline and is not copied yet, or ErrNotFound.
+func (s Assets) Waiting(ctx context.Context, taskID, id uuid.UUID) (content []byte, err error) {
+	const read = `SELECT content FROM assets WHERE id = $1 AND task_id = $2 AND state = 'QUEUED' AND content IS NOT NULL`
+	err = s.db.GetContext(ctx, &content, read, id, taskID)
+	return content, pg.Classify("read what waits to be copied", err)
+}
+
 // Claimed is an asset that this process has claimed for copying.
 type Claimed struct {
 	Asset

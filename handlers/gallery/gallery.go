@@ -2,6 +2,7 @@
 package gallery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -154,6 +155,9 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 		jpeg := "image/jpeg"
 		key, mediaType = one.ThumbnailKey, &jpeg
 	}
+	if key == nil && !isThumbnail {
+		return h.sendWaiting(ctx, one)
+	}
 	if key == nil || mediaType == nil {
 		return nil, fault.New("NOT_FOUND")
 	}
@@ -168,6 +172,18 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 		defer file.Close() //nolint:errcheck // only read
 		c := humaecho.Unwrap(ctx)
 		serve(c, file, *mediaType, path.Base(one.Path), one.HashOf()+strconv.FormatBool(isThumbnail))
+	}}, nil
+}
+
+// sendWaiting sends a file that came inline and waits to be copied: the next turn of its conversation may name it already. What it
+// is has not been looked at, so it is never shown.
+func (h *handler) sendWaiting(ctx context.Context, one asset.Asset) (*huma.StreamResponse, error) {
+	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		serve(humaecho.Unwrap(ctx), bytes.NewReader(content), "application/octet-stream", path.Base(one.Path), one.ID.String())
 	}}, nil
 }
 
