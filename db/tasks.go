@@ -56,10 +56,12 @@ type Task struct {
 	Concurrency      int        `db:"concurrency"`
 	DatasetName      string     `db:"dataset_name"`
 	DatasetExtension string     `db:"dataset_extension"`
-	// QuestionColumn and AnswerColumn are the columns of the file that take the places of question and standard_answer;
-	// empty means those of that name.
-	QuestionColumn string `db:"question_column"`
-	AnswerColumn   string `db:"answer_column"`
+	// IDColumn, QuestionColumn and AnswerColumn are the columns of the file that take the places of question_id, question and
+	// standard_answer; empty means those of that name. DatasetEncoding is a CSV file's; empty means UTF-8.
+	IDColumn        string `db:"id_column"`
+	QuestionColumn  string `db:"question_column"`
+	AnswerColumn    string `db:"answer_column"`
+	DatasetEncoding string `db:"dataset_encoding"`
 	// DatasetID and DatasetVersion are those of the saved dataset that the questions were copied from; nil means an upload.
 	DatasetID      *uuid.UUID `db:"dataset_id"`
 	DatasetVersion *int       `db:"dataset_version"`
@@ -147,7 +149,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 // taskColumns are the columns of a Task that are stored, of the table t.
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.question_column, t.answer_column, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
+		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
 		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -230,11 +232,11 @@ func (n NewTask) row() Task {
 const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
-		question_column, answer_column, dataset_id, dataset_version, variable_names, total_items, total_variants,
+		id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version, variable_names, total_items, total_variants,
 		total_conversations, on_turn_failure, project_id, schedule_id, max_cost, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
-		:question_column, :answer_column, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
+		:id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
 		:total_conversations, :on_turn_failure, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
@@ -273,7 +275,7 @@ const updateDraft = `
 	UPDATE evaluation_tasks t
 	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
-		question_column = :question_column, answer_column = :answer_column, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
+		id_column = :id_column, question_column = :question_column, answer_column = :answer_column, dataset_encoding = :dataset_encoding, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
 		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure,
 		max_cost = CAST(:max_cost AS numeric), updated_at = now()
 	WHERE t.id = :id

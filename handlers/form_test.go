@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/text/encoding/simplifiedchinese"
 
 	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
@@ -269,7 +271,7 @@ func TestColumnsMayHaveOtherNames(t *testing.T) {
 
 	// Nothing fits by its name: the reader chooses, and the file need not be sent again.
 	page = s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "x,y\n一,二\n"}).page(t)
-	require.Equal(t, 2, page.Find(".column-choice select").Length())
+	require.Equal(t, 3, page.Find(".column-choice select").Length())
 	require.Contains(t, page.Find("#preview .error").Text(), "question")
 	require.NotEmpty(t, page.Find("[name=dataset_token]").AttrOr("value", ""))
 	page = s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "x,y\n一,二\n", "column_question": "y", "column_standard_answer": "x"}).page(t)
@@ -284,4 +286,51 @@ func TestColumnsMayHaveOtherNames(t *testing.T) {
 	require.Equal(t, http.StatusCreated, cloned.StatusCode, "%s", cloned.body)
 	refused = s.post(t, api+"/"+made+"/clone", map[string]string{"start": "false", "file@q.csv": named})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "another file says its own columns")
+}
+
+// A CSV file that Excel saved in China is shown as it will be read, with the ids of its own column, and stays readable.
+func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	gbk, err := simplifiedchinese.GB18030.NewEncoder().String("编号,题目,参考答案\nQ001,逾期几日内答复？,三十日\nQ002,可以停止支付吗？,可以\n")
+	require.NoError(t, err)
+	page := s.post(t, "/tasks/preview", map[string]string{"file@q.csv": gbk}).page(t)
+	require.Equal(t, "gb18030", page.Find("[name=dataset_encoding]").AttrOr("value", ""))
+	require.Equal(t, "编号", page.Find("[name=column_question_id] [selected]").AttrOr("value", ""))
+	require.Equal(t, []string{"2", "Q001", "逾期几日内答复？", "三十日"}, page.Find("#preview tbody tr").First().Find("td").Map(func(_ int, cell *goquery.Selection) string { return cell.Text() }))
+	fields := map[string]string{"task_name": "GBK", "agent_api_url": "http://127.0.0.1:9/x", "start": "false", "dataset_token": page.Find("[name=dataset_token]").AttrOr("value", "")}
+	for _, name := range []string{"dataset_encoding", "column_question_id", "column_question", "column_standard_answer"} {
+		fields[name] = page.Find("input[name="+name+"], [name="+name+"] [selected]").AttrOr("value", "")
+	}
+	none := s.post(t, "/tasks/preview", with(fields, "column_question_id", "")).page(t)
+	require.Equal(t, "", none.Find("[name=column_question_id] [selected]").AttrOr("value", ""), "somebody has chosen none")
+	require.Equal(t, 3, none.Find("#preview tbody tr").First().Find("td").Length(), "ids that nobody has seen are not shown")
+
+	answer := s.post(t, "/tasks", fields)
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode, "%s", answer.body)
+	id := strings.TrimPrefix(strings.Split(answer.Header.Get("Location"), "?")[0], "/tasks/")
+	require.Equal(t, gbk, string(s.get(t, "/tasks/"+id+"/dataset").body), "the file stays as it came")
+	clone := s.post(t, api+"/"+id+"/clone", map[string]string{"task_name": "again", "start": "false"})
+	require.Equal(t, http.StatusCreated, clone.StatusCode, "%s", clone.body)
+
+	columns := map[string]string{"file@q.csv": gbk, "column_question_id": "编号", "column_question": "题目", "column_standard_answer": "参考答案", "start": "false"}
+	for encoding, code := range map[string]string{"": "DATASET_ENCODING_INVALID", "big5": "PARAMETER_INVALID"} {
+		refused := s.post(t, api, with(with(with(columns, "dataset_encoding", encoding), "task_name", "x"), "agent_api_url", "http://127.0.0.1:9/x"))
+		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+		require.Contains(t, string(refused.body), code)
+	}
+	made := s.create(t, "http://127.0.0.1:9/x", with(columns, "dataset_encoding", "gb18030"))
+	var items []string
+	require.NoError(t, s.tables.Select(&items, `SELECT question_id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key`, made))
+	require.Equal(t, []string{"Q001", "Q002"}, items)
+
+	saved := s.post(t, "/api/v1/datasets", map[string]string{"name": "GBK", "file@q.csv": gbk, "dataset_encoding": "gb18030", "column_question_id": "编号", "column_question": "题目", "column_standard_answer": "参考答案"})
+	require.Equal(t, http.StatusCreated, saved.StatusCode, "%s", saved.body)
+	var kept struct{ ID string }
+	saved.into(t, &kept)
+	of := s.post(t, api, map[string]string{"task_name": "of it", "agent_api_url": "http://127.0.0.1:9/x", "dataset": kept.ID, "start": "false"})
+	require.Equal(t, http.StatusCreated, of.StatusCode, "%s", of.body)
+	items = nil
+	require.NoError(t, s.tables.Select(&items, `SELECT question_id FROM evaluation_items WHERE task_id = (SELECT id FROM evaluation_tasks WHERE task_name = 'of it') ORDER BY sort_key`))
+	require.Equal(t, []string{"Q001", "Q002"}, items)
 }

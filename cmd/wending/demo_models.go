@@ -33,7 +33,7 @@ var demoModels = map[string]demoModel{
 // demoAnswers are the standard answers of the sample questions, which the demo's models know.
 var demoAnswers = sync.OnceValue(func() map[string]string {
 	answers := map[string]string{}
-	set, err := dataset.Read(context.Background(), "sample.csv", static.Content("sample.csv"), dataset.Columns{})
+	set, err := dataset.Read(context.Background(), "sample.csv", static.Content("sample.csv"), dataset.Layout{})
 	if err != nil { // it is part of the program
 		panic(err)
 	}

@@ -120,10 +120,12 @@ type DatasetVersion struct {
 	Extension string `db:"extension"`
 	Size      int    `db:"size"`
 	SHA256    []byte `db:"sha256"`
-	// QuestionColumn and AnswerColumn are the columns that take the places of question and standard_answer; empty means
-	// those of that name.
+	// IDColumn, QuestionColumn and AnswerColumn are the columns that take the places of question_id, question and
+	// standard_answer; empty means those of that name. Encoding is a CSV file's; empty means UTF-8.
+	IDColumn       string         `db:"id_column"`
 	QuestionColumn string         `db:"question_column"`
 	AnswerColumn   string         `db:"answer_column"`
+	Encoding       string         `db:"encoding"`
 	Columns        pq.StringArray `db:"columns"`
 	TotalItems     int            `db:"total_items"`
 	Note           string         `db:"note"`
@@ -217,7 +219,7 @@ const newestVersion = ` JOIN LATERAL (
 const (
 	entryColumns         = "e.id, e.name, e.created_at, e.updated_at, e.archived_at, "
 	promptVersionColumns = "v.version, v.system_template, v.user_template, v.note, v.saved_at"
-	datasetVersion       = `v.version, v.file_name, v.extension, v.size, v.sha256, v.question_column, v.answer_column, v.columns,
+	datasetVersion       = `v.version, v.file_name, v.extension, v.size, v.sha256, v.id_column, v.question_column, v.answer_column, v.encoding, v.columns,
 		v.total_items, v.note, v.saved_at`
 	evaluatorVersion = "v.version, v.kind, v.config, v.saved_at"
 	usedAsTarget     = taskUses + `(SELECT task_id FROM task_targets WHERE library_id = $1)`

@@ -18,8 +18,8 @@ const insertPromptVersion = `
 	WHERE entry_id = :id`
 
 const insertDatasetVersion = `
-	INSERT INTO dataset_versions (entry_id, version, file_name, extension, size, sha256, question_column, answer_column, columns, total_items, note)
-	VALUES (:id, :version, :file_name, :extension, :size, :sha256, :question_column, :answer_column, :columns, :total_items, :note)`
+	INSERT INTO dataset_versions (entry_id, version, file_name, extension, size, sha256, id_column, question_column, answer_column, encoding, columns, total_items, note)
+	VALUES (:id, :version, :file_name, :extension, :size, :sha256, :id_column, :question_column, :answer_column, :encoding, :columns, :total_items, :note)`
 
 const insertEvaluatorVersion = `
 	INSERT INTO evaluator_versions (entry_id, version, kind, config)

@@ -164,6 +164,7 @@ func (h *handler) registerActions(api huma.API) {
 
 type appendFields struct {
 	DatasetFile string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS with the columns of the task's own file" contentMediaType:"application/octet-stream"`
+	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
 }
 
 type appendInput struct {

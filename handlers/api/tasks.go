@@ -112,6 +112,8 @@ type taskFields struct {
 	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" doc:"Address that takes POST requests, http or https; required unless models or agents are given" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
 	DatasetFile  string `json:"dataset_file,omitempty" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" contentMediaType:"application/octet-stream"`
+	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
+	ID           string `json:"column_question_id,omitempty" doc:"Column of the file that holds the ids, if it is not question_id" example:"编号"`
 	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
 	Answer       string `json:"column_standard_answer,omitempty" doc:"Column of the file that holds the standard answers, if it is not standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty" doc:"JSON object mapping header names to values; stored encrypted, never returned" example:"{\"Authorization\": \"Bearer …\"}"`
@@ -145,6 +147,8 @@ type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
 	DatasetFile  string `json:"dataset_file,omitempty" contentMediaType:"application/octet-stream"`
+	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
+	ID           string `json:"column_question_id,omitempty" doc:"Column of the file that holds the ids, if it is not question_id" example:"编号"`
 	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
 	Answer       string `json:"column_standard_answer,omitempty" doc:"Column of the file that holds the standard answers, if it is not standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty"`

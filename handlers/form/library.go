@@ -318,7 +318,10 @@ func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n libr
 	c.entryName(&n.Name)
 	c.long("description", MaxDescription, &n.Description)
 	c.long("note", MaxDescription, &n.Note)
-	n.Columns = dataset.Columns{Question: form.Value("column_question"), Answer: form.Value("column_standard_answer")}
+	var wrong *fault.Fault
+	if n.Layout, wrong = Layout(form); wrong != nil {
+		c.fail("dataset_encoding", wrong)
+	}
 	switch {
 	case form.File == nil:
 		c.fail("file", fault.New("DATASET_REQUIRED"))
@@ -328,7 +331,7 @@ func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n libr
 		return n, c.faults
 	}
 	n.File = form.File.File
-	set, err := dataset.Read(ctx, n.File.Name, n.File.Content, n.Columns)
+	set, err := dataset.Read(ctx, n.File.Name, n.File.Content, n.Layout)
 	if err != nil {
 		c.fail("file", fault.Dataset(err))
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -160,10 +161,24 @@ func withQueryOf(typed, other string, isWanted bool) string {
 	return typed + "?" + query
 }
 
+// Layout is how the file of a form is to be read, or what is wrong with its encoding.
+func Layout(f *Upload) (layout dataset.Layout, wrong *fault.Fault) {
+	layout = dataset.Layout{
+		ID: f.Value("column_question_id"), Question: f.Value("column_question"), Answer: f.Value("column_standard_answer"), Encoding: f.Value("dataset_encoding"),
+	}
+	if !slices.Contains(dataset.Encodings, layout.Encoding) {
+		layout.Encoding, wrong = "", fault.Field("dataset_encoding", fault.OneOf(dataset.GB18030))
+	}
+	return layout, wrong
+}
+
 func (c *checker) file(ctx context.Context) {
 	if c.form.File != nil {
 		c.n.File, c.n.Dataset, c.n.DatasetID, c.n.DatasetVersion = c.form.File.File, nil, nil, nil
-		c.n.Columns = dataset.Columns{Question: c.form.Value("column_question"), Answer: c.form.Value("column_standard_answer")}
+		var wrong *fault.Fault
+		if c.n.Layout, wrong = Layout(c.form); wrong != nil {
+			c.fail("dataset_encoding", wrong)
+		}
 	}
 	switch {
 	case c.form.Refused != nil:
@@ -182,7 +197,7 @@ func (c *checker) file(ctx context.Context) {
 		c.fail("dataset_file", fault.New("DATASET_REQUIRED"))
 		return
 	}
-	set, err := dataset.Read(ctx, c.n.File.Name, c.n.File.Content, c.n.Columns)
+	set, err := dataset.Read(ctx, c.n.File.Name, c.n.File.Content, c.n.Layout)
 	if err != nil {
 		c.fail("dataset_file", fault.Dataset(err))
 		return
@@ -200,7 +215,13 @@ func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Da
 	case f.File.IsTooLarge:
 		return nil, fault.New("DATASET_TOO_LARGE")
 	}
-	set, err := dataset.Read(ctx, f.File.Name, f.File.Content, dataset.Columns{Question: task.QuestionColumn, Answer: task.AnswerColumn})
+	given, wrong := Layout(f)
+	if wrong != nil {
+		return nil, wrong
+	}
+	layout := tasks.LayoutOf(task)
+	layout.Encoding = given.Encoding
+	set, err := dataset.Read(ctx, f.File.Name, f.File.Content, layout)
 	if err != nil {
 		return nil, fault.Dataset(err)
 	}
@@ -370,7 +391,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 		}
 		if err == nil {
 			c.n.File, c.n.Dataset, err = saved.ReadDataset(ctx, found.ID, found.DatasetVersion)
-			c.n.Columns = dataset.Columns{Question: found.QuestionColumn, Answer: found.AnswerColumn}
+			c.n.Layout = library.LayoutOf(found.DatasetVersion)
 			c.n.DatasetID, c.n.DatasetVersion = &found.ID, &found.Version
 		}
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -23,9 +25,11 @@ type Questions struct {
 
 // Chosen is the file of questions that a form carries, as it was read.
 type Chosen struct {
-	File    tasks.File
-	Set     *dataset.Dataset
-	Columns dataset.Columns
+	File   tasks.File
+	Set    *dataset.Dataset
+	Layout dataset.Layout
+	// IsKept reports that the file is a saved dataset's or another task's, which were asked about when it was uploaded.
+	IsKept bool
 	// Fault is what is wrong with it; nil means nothing.
 	Fault *fault.Fault
 }
@@ -35,13 +39,19 @@ const firstRows = 5
 
 // Preview shows what a form's file contains and keeps the file for the form; nil if there is none. A file that came with
 // the form replaces the one staged before. One whose columns have other names is read again with those that probably are
-// meant: chosen then has it.
+// meant, or in GB18030: chosen then has it.
 func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *questions.Preview {
 	if chosen.File.Name == "" || f.Refused != nil {
 		return nil
 	}
 	preview := &questions.Preview{FileName: text.Cut(chosen.File.Name, 200), FileSize: len(chosen.File.Content)}
-	q.chooseColumns(c, chosen, preview)
+	if !chosen.IsKept {
+		q.chooseEncoding(c, chosen)
+		q.chooseColumns(c, f, chosen, preview)
+	}
+	if chosen.Layout.Encoding != "" && !utf8.Valid(chosen.File.Content) {
+		preview.Encoding = chosen.Layout.Encoding
+	}
 	if chosen.Fault != nil {
 		refuse(c, chosen.Fault, preview)
 		if len(preview.Choices) > 0 { // once they are chosen the file need not be sent again
@@ -51,7 +61,7 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ques
 	}
 	preview.Token = q.stage(c, f)
 	preview.Questions, preview.Columns = len(chosen.Set.Rows), chosen.Set.Columns
-	preview.Conversations = chosen.Set.Conversations()
+	preview.Conversations, preview.HasIDs = chosen.Set.Conversations(), chosen.Set.HasIDs
 	preview.VariableNames, preview.IgnoredSheets = chosen.Set.VariableNames, chosen.Set.IgnoredSheets
 	for _, row := range chosen.Set.Rows[:min(firstRows, len(chosen.Set.Rows))] {
 		preview.First = append(preview.First, questions.PreviewRow{
@@ -77,29 +87,74 @@ func refuse(c echo.Context, refused *fault.Fault, preview *questions.Preview) {
 	}
 }
 
-// chooseColumns offers the columns of a file in which question or standard_answer is missing: those that were chosen, and
-// otherwise those that probably are meant, with which the file is read again.
-func (q Questions) chooseColumns(c echo.Context, chosen *Chosen, preview *questions.Preview) {
-	if chosen.Fault == nil {
-		if chosen.Set != nil && chosen.Columns != (dataset.Columns{}) {
-			preview.Choices, preview.Chosen = chosen.Set.Columns, chosen.Columns
-		}
-		return
-	}
+// chooseEncoding reads a CSV file again that is not UTF-8 and looks like GB18030: people see in the preview whether that is right.
+func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	refused := (*dataset.Error)(nil)
-	if !errors.As(chosen.Fault, &refused) || len(refused.Columns) == 0 {
+	if chosen.Fault == nil || !errors.As(chosen.Fault, &refused) || refused.Code != dataset.CodeEncodingInvalid || chosen.Layout.Encoding != "" {
 		return
 	}
-	preview.Choices, preview.Chosen = refused.Columns, dataset.Guess(refused.Columns)
-	if slices.Contains(refused.Columns, chosen.Columns.Question) {
-		preview.Chosen.Question = chosen.Columns.Question
+	layout := chosen.Layout
+	layout.Encoding = dataset.GB18030
+	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, layout)
+	again := (*dataset.Error)(nil)
+	if errors.As(err, &again) && again.Code == dataset.CodeEncodingInvalid {
+		return // it is something else
 	}
-	if slices.Contains(refused.Columns, chosen.Columns.Answer) {
-		preview.Chosen.Answer = chosen.Columns.Answer
+	chosen.Layout, chosen.Set, chosen.Fault = layout, set, nil
+	if err != nil {
+		chosen.Fault = fault.Dataset(err)
 	}
-	if set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, preview.Chosen); err == nil {
-		chosen.Set, chosen.Columns, chosen.Fault = set, preview.Chosen, nil
+}
+
+// chooseColumns offers the columns of a file in which question, standard_answer or question_id is missing: those that were chosen,
+// and otherwise those that probably are meant, with which the file is read again.
+func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen, preview *questions.Preview) {
+	columns := q.columnsToChoose(chosen)
+	if len(columns) == 0 {
+		return
 	}
+	guess, picked := dataset.Guess(columns), chosen.Layout
+	guess.Encoding = picked.Encoding
+	for _, one := range []struct{ chosen, to *string }{{&picked.ID, &guess.ID}, {&picked.Question, &guess.Question}, {&picked.Answer, &guess.Answer}} {
+		if slices.Contains(columns, *one.chosen) {
+			*one.to = *one.chosen
+		}
+	}
+	isAnswered := f.Has("column_question_id") && slices.Contains(columns, picked.Question)
+	if isAnswered {
+		guess.ID = picked.ID // which may be none
+	}
+	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, guess)
+	if err != nil && guess.ID != "" && !isAnswered { // a column of that name may not have ids
+		guess.ID = ""
+		set, err = dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, guess)
+	}
+	if err == nil {
+		chosen.Set, chosen.Layout, chosen.Fault = set, guess, nil
+	}
+	if chosen.Fault == nil && !q.isWorthAsking(chosen) {
+		return
+	}
+	preview.Choices, preview.Chosen = columns, guess
+}
+
+// columnsToChoose are the columns of a file whose columns may have other names; none if it needs no choice.
+func (q Questions) columnsToChoose(chosen *Chosen) []string {
+	refused := (*dataset.Error)(nil)
+	switch {
+	case chosen.Fault == nil && chosen.Set != nil && !(chosen.Set.HasIDs && chosen.Layout == dataset.Layout{Encoding: chosen.Layout.Encoding}):
+		return chosen.Set.Columns
+	case chosen.Fault != nil && errors.As(chosen.Fault, &refused):
+		return refused.Columns
+	}
+	return nil
+}
+
+// isWorthAsking reports whether a file that could be read leaves a choice: columns of other names, or one that may have ids.
+func (q Questions) isWorthAsking(chosen *Chosen) bool {
+	isNamed := func(column, name string) bool { return column == "" || strings.EqualFold(column, name) }
+	return !isNamed(chosen.Layout.Question, dataset.ColumnQuestion) || !isNamed(chosen.Layout.Answer, dataset.ColumnAnswer) ||
+		!isNamed(chosen.Layout.ID, dataset.ColumnID) || dataset.Guess(chosen.Set.Columns).ID != "" && !chosen.Set.HasIDs
 }
 
 // stage keeps the file that came with a form and returns its token, or that of the file staged before. Without a

@@ -408,7 +408,7 @@ func (p *Pages) previewDataset(c echo.Context) error {
 
 // preview describes a form's file and stages it if it is sound; nil if there is none.
 func (p *Pages) preview(c echo.Context, s *submission) *questions.Preview {
-	chosen := pages.Chosen{File: s.task.File, Set: s.task.Dataset, Columns: s.task.Columns}
+	chosen := pages.Chosen{File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout, IsKept: s.task.DatasetID != nil || s.Value("dataset_token") == form.SourceToken && s.File == nil}
 	if s.File != nil {
 		chosen.File = s.File.File
 	}
@@ -420,7 +420,7 @@ func (p *Pages) preview(c echo.Context, s *submission) *questions.Preview {
 	if at >= 0 && chosen.Fault == nil {
 		s.faults = slices.Delete(s.faults, at, at+1)
 	}
-	s.task.Dataset, s.task.Columns = chosen.Set, chosen.Columns
+	s.task.Dataset, s.task.Layout = chosen.Set, chosen.Layout
 	if preview != nil && chosen.Set != nil && chosen.Fault == nil && !s.isComparison() {
 		interval, _, err := p.Tasks.CallInterval(s.task.RateLimit)
 		if err != nil {

@@ -8,10 +8,11 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// readCSV reads UTF-8 text with commas and double quotes (RFC 4180). Cells come as they stand, also
+// readCSV reads text, UTF-8 unless the layout names another encoding, with commas and double quotes (RFC 4180). Cells come as they stand, also
 // their line ends, which encoding/csv would change. A lone CR ends a row only in a file that has no LF.
 func readCSV(content []byte, c *collector) error {
-	if err := checkEncoding(content); err != nil {
+	content, err := decode(content, c.layout.Encoding)
+	if err != nil {
 		return err
 	}
 	content = bytes.TrimPrefix(content, []byte("\uFEFF"))
@@ -130,6 +131,17 @@ func (p *csvParser) quoted(number int) (string, error) {
 		}
 		return cell.String(), nil
 	}
+}
+
+// decode returns a file as UTF-8. GB18030 is read only where the content can be it: nearly any bytes decode somehow.
+func decode(content []byte, encoding string) ([]byte, error) {
+	if encoding != GB18030 || utf8.Valid(content) {
+		return content, checkEncoding(content)
+	}
+	if bytes.IndexByte(content, 0) >= 0 || !isGB18030(content) {
+		return nil, problem(CodeEncodingInvalid, "no_gb18030")
+	}
+	return simplifiedchinese.GB18030.NewDecoder().Bytes(content)
 }
 
 // checkEncoding refuses what is not UTF-8 and says what it seems to be.

@@ -70,11 +70,23 @@ var (
 	columnsTurn   = []string{"turn", "order_in_series"}
 )
 
-// Columns are the columns of a file that take the places of question and standard_answer; empty means those of that name.
-type Columns struct{ Question, Answer string }
+// Layout is how a file is to be read.
+type Layout struct {
+	// ID, Question and Answer are the columns that take the places of question_id, question and standard_answer; empty means those
+	// of that name.
+	ID, Question, Answer string
+	// Encoding is that of a CSV file: GB18030, or empty for UTF-8. Sheets have their own.
+	Encoding string
+}
 
-// Guess returns the columns that probably hold questions and standard answers, by their names; empty where none does.
-func Guess(columns []string) (guess Columns) {
+// GB18030 is the encoding in which Chinese versions of Excel save CSV files; it includes GBK.
+const GB18030 = "gb18030"
+
+// Encodings are the encodings of CSV files that are read when they are asked for.
+var Encodings = []string{"", GB18030}
+
+// Guess returns the columns that probably hold ids, questions and standard answers, by their names; empty where none does.
+func Guess(columns []string) (guess Layout) {
 	likely := func(names []string) string {
 		for _, name := range names {
 			for _, column := range columns {
@@ -88,6 +100,7 @@ func Guess(columns []string) (guess Columns) {
 	guess.Question = likely([]string{ColumnQuestion, "问题", "题目", "提问", "用户问题", "问", "prompt", "query", "questions", "input", "instruction", "question_text", "user_input", "q"})
 	guess.Answer = likely([]string{ColumnAnswer, "标准答案", "参考答案", "答案", "正确答案", "标准回答", "参考回答", "回答", "答", "answer", "reference_answer", "expected_answer", "expected",
 		"expected_output", "reference", "ground_truth", "gold", "target", "answers", "output", "response", "label", "a"})
+	guess.ID = likely([]string{ColumnID, "编号", "题号", "题目编号", "问题编号", "题目ID", "问题ID", "序号", "id", "qid", "question id", "questionid", "no", "no.", "number"})
 	return guess
 }
 
@@ -100,6 +113,8 @@ type Dataset struct {
 	// VariableNames are the columns that the product does not know, in the file's order.
 	VariableNames []string
 	Rows          []Row
+	// HasIDs reports that a column has the ids of the questions; otherwise they are made from the file.
+	HasIDs bool
 	// IgnoredSheets are further sheets of a workbook that hold data too.
 	IgnoredSheets []string
 }
@@ -159,7 +174,7 @@ func problem(code, name string, args ...any) *Error {
 var Extensions = []string{"csv", "xlsx", "xls"}
 
 // Read reads a file of at most MaxBytes. Every failure is an *Error, unless ctx ended.
-func Read(ctx context.Context, name string, content []byte, columns Columns) (set *Dataset, err error) {
+func Read(ctx context.Context, name string, content []byte, layout Layout) (set *Dataset, err error) {
 	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
 	if !slices.Contains(Extensions, extension) {
 		return nil, problem(CodeFormatUnsupported, "extension")
@@ -182,7 +197,7 @@ func Read(ctx context.Context, name string, content []byte, columns Columns) (se
 	}()
 	runtime.LockOSThread() // whose time is counted
 	defer runtime.UnlockOSThread()
-	c := &collector{set: &Dataset{Extension: extension}, budget: newBudget(ctx), columns: columns}
+	c := &collector{set: &Dataset{Extension: extension}, budget: newBudget(ctx), layout: layout}
 	switch extension {
 	case "csv":
 		err = readCSV(content, c)
@@ -247,9 +262,9 @@ func hasOLEName(content []byte, name string) bool {
 
 // collector turns rows of cells into a Dataset. Readers hand it every row, also blank ones.
 type collector struct {
-	set     *Dataset
-	budget  *budget
-	columns Columns
+	set    *Dataset
+	budget *budget
+	layout Layout
 	// columnOf tells where the known columns stand.
 	columnOf map[string]int
 	// names has every column's name, by its position; an empty name is a column without one.
@@ -335,6 +350,7 @@ func (c *collector) header(cells []string) error {
 		c.names = append(c.names, name)
 	}
 	c.set.Columns = columns
+	_, c.set.HasIDs = c.columnOf[ColumnID]
 	if c.series, c.turn = c.positionOf(columnsSeries), c.positionOf(columnsTurn); c.series < 0 || c.turn < 0 {
 		c.series, c.turn = -1, -1
 	}
@@ -343,6 +359,9 @@ func (c *collector) header(cells []string) error {
 		if _, ok := c.columnOf[name]; !ok {
 			missing = append(missing, name)
 		}
+	}
+	if _, ok := c.columnOf[ColumnID]; !ok && c.layout.ID != "" {
+		missing = append(missing, c.layout.ID)
 	}
 	if len(missing) == 0 {
 		return nil
@@ -369,15 +388,17 @@ func (c *collector) positionOf(names []string) int {
 
 // role is what a column holds, by its name in lower case; empty for a variable.
 func (c *collector) role(folded string) string {
-	question, answer := strings.ToLower(clean(c.columns.Question)), strings.ToLower(clean(c.columns.Answer))
+	id, question, answer := strings.ToLower(clean(c.layout.ID)), strings.ToLower(clean(c.layout.Question)), strings.ToLower(clean(c.layout.Answer))
 	switch {
 	case folded == "":
 		return ""
+	case folded == id:
+		return ColumnID
 	case folded == question:
 		return ColumnQuestion
 	case folded == answer:
 		return ColumnAnswer
-	case folded == ColumnQuestion && question != "", folded == ColumnAnswer && answer != "":
+	case folded == ColumnID && id != "", folded == ColumnQuestion && question != "", folded == ColumnAnswer && answer != "":
 		return "" // another column has its place
 	case slices.Contains([]string{ColumnID, ColumnQuestion, ColumnAnswer, ColumnSystem, ColumnContext}, folded):
 		return folded

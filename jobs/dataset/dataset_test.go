@@ -19,7 +19,7 @@ func readFile(t *testing.T, path string) (*dataset.Dataset, error) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
-	return dataset.Read(t.Context(), filepath.Base(path), content, dataset.Columns{})
+	return dataset.Read(t.Context(), filepath.Base(path), content, dataset.Layout{})
 }
 
 // The same rows in other containers read as the CSV does, cell by cell.
@@ -69,7 +69,7 @@ func TestEveryRealQuestionSetIsRead(t *testing.T) {
 func TestTurnsOfConversations(t *testing.T) {
 	t.Parallel()
 	read := func(content string) (*dataset.Dataset, error) {
-		return dataset.Read(t.Context(), "q.csv", []byte(content), dataset.Columns{})
+		return dataset.Read(t.Context(), "q.csv", []byte(content), dataset.Layout{})
 	}
 	for name, columns := range map[string]string{"the contract's": "series,turn", "aico's": "session_group,order_in_series", "spec/002's": "Series_Index, TURN "} {
 		set, err := read("question,standard_answer," + columns + "\nq2,a,x,2\nsingle,a,,\nq1,a,x,1.0\n")
@@ -177,7 +177,7 @@ func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			start := time.Now()
-			set, err := dataset.Read(t.Context(), filepath.Base(test.file), content, dataset.Columns{})
+			set, err := dataset.Read(t.Context(), filepath.Base(test.file), content, dataset.Layout{})
 			runtime.ReadMemStats(&after)
 			t.Logf("%v, heap from the system %+d MiB", time.Since(start), (int64(after.HeapSys)-int64(before.HeapSys))>>20)
 			if test.code == accepted {
@@ -196,7 +196,7 @@ func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 
 func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	t.Parallel()
-	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"), dataset.Columns{})
+	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"), dataset.Layout{})
 	var refused *dataset.Error
 	require.True(t, errors.As(err, &refused))
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
@@ -208,12 +208,12 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	require.Equal(t, []int{3, 5, 6, 7}, rows)
 	require.Equal(t, []string{"blank_question", "long_row", "short_row", "blank_question"}, problems)
 
-	_, err = dataset.Read(t.Context(), "both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"), dataset.Columns{})
+	_, err = dataset.Read(t.Context(), "both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"), dataset.Layout{})
 	require.True(t, errors.As(err, &refused))
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
 	require.Equal(t, []int{3, 4}, []int{refused.Details[0].Row, refused.Details[1].Row}, "repeated ids are listed with the rest")
 
-	_, err = dataset.Read(t.Context(), "many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)), dataset.Columns{})
+	_, err = dataset.Read(t.Context(), "many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)), dataset.Layout{})
 	require.True(t, errors.As(err, &refused))
 	require.Len(t, refused.Details, 20)
 	require.Equal(t, 30, refused.Args["Count"])
@@ -221,7 +221,7 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 
 func TestCellsComeAsTheyStand(t *testing.T) {
 	t.Parallel()
-	set, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer,Level \r\n\" a\r\nb\nc \"\"x\"\"\", 5\" ,\r\nq2,,hard"), dataset.Columns{})
+	set, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer,Level \r\n\" a\r\nb\nc \"\"x\"\"\", 5\" ,\r\nq2,,hard"), dataset.Layout{})
 	require.NoError(t, err)
 	require.Equal(t, " a\r\nb\nc \"x\"", set.Rows[0].Question)
 	require.Equal(t, " 5\" ", set.Rows[0].StandardAnswer)
@@ -232,22 +232,22 @@ func TestCellsComeAsTheyStand(t *testing.T) {
 func TestIDsAreStableUniqueAndInTheFilesOrder(t *testing.T) {
 	t.Parallel()
 	content := []byte("question,standard_answer\n" + strings.Repeat("same,same\n", 300))
-	first, err := dataset.Read(t.Context(), "a.csv", content, dataset.Columns{})
+	first, err := dataset.Read(t.Context(), "a.csv", content, dataset.Layout{})
 	require.NoError(t, err)
-	second, err := dataset.Read(t.Context(), "b.csv", content, dataset.Columns{})
+	second, err := dataset.Read(t.Context(), "b.csv", content, dataset.Layout{})
 	require.NoError(t, err)
 	require.Equal(t, first.Rows, second.Rows)
 	for n := 1; n < len(first.Rows); n++ {
 		require.Less(t, first.Rows[n-1].QuestionID, first.Rows[n].QuestionID)
 	}
-	other, err := dataset.Read(t.Context(), "a.csv", append(content, "more,1\n"...), dataset.Columns{})
+	other, err := dataset.Read(t.Context(), "a.csv", append(content, "more,1\n"...), dataset.Layout{})
 	require.NoError(t, err)
 	require.NotEqual(t, first.Rows[0].QuestionID, other.Rows[0].QuestionID)
 }
 
 func TestAnUnclosedQuoteIsNamedWithItsLine(t *testing.T) {
 	t.Parallel()
-	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\na,1\n\"b,2\nc,3\n"), dataset.Columns{})
+	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\na,1\n\"b,2\nc,3\n"), dataset.Layout{})
 	var refused *dataset.Error
 	require.True(t, errors.As(err, &refused))
 	require.Equal(t, "open_quote", refused.Problem)
@@ -270,7 +270,7 @@ func fuzz(f *testing.F, name string) {
 	}
 	f.Add([]byte("question_id,question,standard_answer\nq1,\"a\"\"b\",c\r\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		set, err := dataset.Read(t.Context(), name, content, dataset.Columns{})
+		set, err := dataset.Read(t.Context(), name, content, dataset.Layout{})
 		if err != nil {
 			var refused *dataset.Error
 			if !errors.As(err, &refused) || refused.Code == "" || refused.Problem == "" {
@@ -333,22 +333,74 @@ func TestLongSharedStringsOfAnXLS(t *testing.T) {
 func TestOtherColumnsTakeThePlaces(t *testing.T) {
 	t.Parallel()
 	content := []byte("question,Prompt,答案,level\nold,new,a,easy\n")
-	set, err := dataset.Read(t.Context(), "q.csv", content, dataset.Columns{Question: " prompt ", Answer: "答案"})
+	set, err := dataset.Read(t.Context(), "q.csv", content, dataset.Layout{Question: " prompt ", Answer: "答案"})
 	require.NoError(t, err)
 	require.Equal(t, "new", set.Rows[0].Question)
 	require.Equal(t, "a", set.Rows[0].StandardAnswer)
 	require.Equal(t, []string{"question", "level"}, set.VariableNames)
 	require.Equal(t, []string{"old", "easy"}, set.Rows[0].Variables)
 
-	_, err = dataset.Read(t.Context(), "q.csv", content, dataset.Columns{Answer: "nothing"})
+	_, err = dataset.Read(t.Context(), "q.csv", content, dataset.Layout{Answer: "nothing"})
 	refused := (*dataset.Error)(nil)
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, dataset.CodeSchemaInvalid, refused.Code)
 	require.Equal(t, []string{"question", "Prompt", "答案", "level"}, refused.Columns)
-	_, err = dataset.Read(t.Context(), "q.csv", content, dataset.Columns{Question: "答案", Answer: "答案"})
+	_, err = dataset.Read(t.Context(), "q.csv", content, dataset.Layout{Question: "答案", Answer: "答案"})
 	require.Error(t, err, "one column cannot have both places")
 
-	require.Equal(t, dataset.Columns{Question: "question", Answer: "答案"}, dataset.Guess(refused.Columns))
-	require.Equal(t, dataset.Columns{Question: "Query", Answer: "Expected_Output"}, dataset.Guess([]string{"id", "Expected_Output", "Query"}))
-	require.Equal(t, dataset.Columns{}, dataset.Guess([]string{"x", "y"}))
+	require.Equal(t, dataset.Layout{Question: "question", Answer: "答案"}, dataset.Guess(refused.Columns))
+	require.Equal(t, dataset.Layout{ID: "id", Question: "Query", Answer: "Expected_Output"}, dataset.Guess([]string{"id", "Expected_Output", "Query"}))
+	require.Equal(t, dataset.Layout{}, dataset.Guess([]string{"x", "y"}))
+}
+
+// A file that Excel saved in China is read where that is asked for, and what is something else is not.
+func TestGB18030IsReadWhereItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("testdata/formats/chinese_simpleqa_1000.gb18030.csv")
+	require.NoError(t, err)
+	want, err := os.ReadFile("testdata/formats/chinese_simpleqa_1000.utf8bom.csv")
+	require.NoError(t, err)
+	layout := dataset.Layout{Encoding: dataset.GB18030}
+	_, err = dataset.Read(t.Context(), "q.csv", content, dataset.Layout{})
+	requireCode(t, err, dataset.CodeEncodingInvalid)
+	got, err := dataset.Read(t.Context(), "q.csv", content, layout)
+	require.NoError(t, err)
+	plain, err := dataset.Read(t.Context(), "q.csv", want, layout) // UTF-8 stays what it is
+	require.NoError(t, err)
+	require.Len(t, got.Rows, len(plain.Rows))
+	for n, row := range got.Rows {
+		require.Equal(t, []string{plain.Rows[n].Question, plain.Rows[n].StandardAnswer}, []string{row.Question, row.StandardAnswer})
+	}
+	for _, name := range []string{"bad/mixed_utf8_and_gbk.csv", "bad/utf16_no_bom.csv", "bad/invalid_utf8.csv"} {
+		other, err := os.ReadFile("testdata/" + name)
+		require.NoError(t, err)
+		_, err = dataset.Read(t.Context(), "q.csv", other, layout)
+		requireCode(t, err, dataset.CodeEncodingInvalid)
+	}
+}
+
+// The ids of a file may stand in a column of another name; a column that is named and not there is an error.
+func TestAnotherColumnHasTheIDs(t *testing.T) {
+	t.Parallel()
+	content := []byte("编号,题目,参考答案,question_id\nQ001,a,b,x\nQ002,c,d,y\n")
+	layout := dataset.Guess([]string{"编号", "题目", "参考答案"})
+	require.Equal(t, dataset.Layout{ID: "编号", Question: "题目", Answer: "参考答案"}, layout)
+	set, err := dataset.Read(t.Context(), "q.csv", content, layout)
+	require.NoError(t, err)
+	require.True(t, set.HasIDs)
+	require.Equal(t, []string{"Q001", "Q002"}, []string{set.Rows[0].QuestionID, set.Rows[1].QuestionID})
+	require.Equal(t, []string{"question_id"}, set.VariableNames, "it is only a variable now")
+	layout.ID = "题号"
+	_, err = dataset.Read(t.Context(), "q.csv", content, layout)
+	requireCode(t, err, dataset.CodeSchemaInvalid)
+	layout.ID = "编号"
+	_, err = dataset.Read(t.Context(), "q.csv", []byte("编号,题目,参考答案\nQ1,a,b\nQ1,c,d\n"), layout)
+	requireCode(t, err, dataset.CodeDuplicateID)
+}
+
+func requireCode(t *testing.T, err error, code string) {
+	t.Helper()
+	refused := (*dataset.Error)(nil)
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, code, refused.Code)
 }

@@ -75,7 +75,7 @@ func TestTheEdgesOfCSV(t *testing.T) {
 		"a tab between columns":                       {"question\tstandard_answer\nq\ta\n", "DATASET_SCHEMA_INVALID separator map[Separator:Tab]", 0, ""},
 		"text that begins like a program":             {"MZ,question,standard_answer\nx,q,a\n", "", 1, "q"},
 	} {
-		set, err := dataset.Read(t.Context(), "q.csv", []byte(test.content), dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.csv", []byte(test.content), dataset.Layout{})
 		if test.refusal != "" {
 			require.Equal(t, test.refusal, refusal(t, err), name)
 			continue
@@ -84,7 +84,7 @@ func TestTheEdgesOfCSV(t *testing.T) {
 		require.Len(t, set.Rows, test.rows, name)
 		require.Equal(t, test.last, set.Rows[len(set.Rows)-1].Question, name)
 	}
-	_, err := dataset.Read(t.Context(), "q.csv", []byte("question_id,question,standard_answer\n"+strings.Repeat("长", 256)+",q,a\nx,q\nx,q,a,b\n"), dataset.Columns{})
+	_, err := dataset.Read(t.Context(), "q.csv", []byte("question_id,question,standard_answer\n"+strings.Repeat("长", 256)+",q,a\nx,q\nx,q,a,b\n"), dataset.Layout{})
 	refused := (*dataset.Error)(nil)
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, []dataset.RowError{
@@ -125,7 +125,7 @@ func TestTheEdgesOfNumbersInSheets(t *testing.T) {
 			"xl/styles.xml":              datasettest.XMLHead + `<styleSheet` + ns + `><cellXfs>` + xfs.String() + `</cellXfs></styleSheet>`,
 			"xl/worksheets/sheet1.xml":   datasettest.SheetHead + datasettest.HeaderRow + `<row r="2"><c r="A2" t="inlineStr"><is><t>q</t></is></c>` + cell + `</row>` + datasettest.SheetTail,
 		})
-		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Layout{})
 		require.NoError(t, err, cell)
 		return set.Rows[0].StandardAnswer
 	}
@@ -196,7 +196,7 @@ func TestTheEdgesOfNumbersInXLS(t *testing.T) {
 	read := func(globals []byte, cell []byte) string {
 		t.Helper()
 		sheet := append(append(append(label(0, 0, "question"), label(0, 1, "standard_answer")...), label(1, 0, "q")...), cell...)
-		set, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, globals, sheet), dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, globals, sheet), dataset.Layout{})
 		require.NoError(t, err)
 		return set.Rows[0].StandardAnswer
 	}
@@ -224,7 +224,7 @@ func TestTheEdgesOfNumbersInXLS(t *testing.T) {
 	}
 	for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		sheet := append(append(append(label(0, 0, "question"), label(0, 1, "standard_answer")...), label(1, 0, "q")...), number(0, value)...)
-		_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, globals, sheet), dataset.Columns{})
+		_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, globals, sheet), dataset.Layout{})
 		require.Contains(t, refusal(t, err), "DATASET_ROW_INVALID", "what no number is, is an error of the sheet")
 	}
 }
@@ -254,7 +254,7 @@ func TestTheEdgesOfSheets(t *testing.T) {
 		"row 0":                             {question(2) + row(0), "DATASET_UNREADABLE"},
 		"a text that is not there":          {question(2) + `<row r="3"><c r="A3" t="s"><v>0</v></c></row>`, "DATASET_UNREADABLE"},
 	} {
-		set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+test.rows), dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+test.rows), dataset.Layout{})
 		if test.refusal != "" {
 			require.True(t, strings.HasPrefix(refusal(t, err), test.refusal), "%s: %v", name, err)
 			continue
@@ -264,7 +264,7 @@ func TestTheEdgesOfSheets(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("q%d", set.Rows[len(set.Rows)-1].Number), set.Rows[len(set.Rows)-1].Question, name)
 	}
 	// Without references cells follow one another, and rows too.
-	set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+`<row><c t="inlineStr"><is><t>first</t></is></c><c t="str"><v>x</v></c></row><row r="5"/><row><c t="str"><v>second</v></c></row>`), dataset.Columns{})
+	set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+`<row><c t="inlineStr"><is><t>first</t></is></c><c t="str"><v>x</v></c></row><row r="5"/><row><c t="str"><v>second</v></c></row>`), dataset.Layout{})
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 6}, []int{set.Rows[0].Number, set.Rows[1].Number})
 	require.Equal(t, "second", set.Rows[1].Question)
@@ -273,7 +273,7 @@ func TestTheEdgesOfSheets(t *testing.T) {
 	for n, rows := range []string{datasettest.HeaderRow + question(2), row(1, text("A1", " ")) + row(20, text("C20", "x")), row(21, text("A21", "x")), ""} {
 		parts["xl/worksheets/"+sheets[n]] = datasettest.SheetHead + rows + datasettest.SheetTail
 	}
-	set, err = dataset.Read(t.Context(), "q.xlsx", datasettest.Workbook(t, sheets, parts), dataset.Columns{})
+	set, err = dataset.Read(t.Context(), "q.xlsx", datasettest.Workbook(t, sheets, parts), dataset.Layout{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"S2"}, set.IgnoredSheets, "with something in its first twenty rows")
 }
@@ -325,7 +325,7 @@ func TestTheCellsOfXLS(t *testing.T) {
 		formula(1, 6, binary.LittleEndian.AppendUint64(nil, math.Float64bits(2.5))...),
 		record(0x027E, join(little(1, 7, 0), binary.LittleEndian.AppendUint32(nil, uint32(math.Float64bits(-0.5)>>32)&^3))...),
 	)
-	set, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(second, first, sheet)), dataset.Columns{})
+	set, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(second, first, sheet)), dataset.Layout{})
 	require.NoError(t, err)
 	require.Len(t, set.Rows, 2)
 	require.Equal(t, names[2:], set.VariableNames)
@@ -337,7 +337,7 @@ func TestTheCellsOfXLS(t *testing.T) {
 
 	for code, name := range map[byte]string{0x00: "#NULL!", 0x07: "#DIV/0!", 0x0F: "#VALUE!", 0x17: "#REF!", 0x1D: "#NAME?", 0x24: "#NUM!", 0x2A: "#N/A"} {
 		for _, cell := range [][]byte{record(0x0205, append(little(1, 0, 0), code, 1)...), formula(1, 0, 2, 0, code, 0, 0, 0, 0xFF, 0xFF)} {
-			_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(sheet, cell, label(1, 1, "a"))), dataset.Columns{})
+			_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(sheet, cell, label(1, 1, "a"))), dataset.Layout{})
 			refused := (*dataset.Error)(nil)
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, "error_cell", refused.Details[0].Problem)
@@ -351,7 +351,7 @@ func TestTheCellsOfXLS(t *testing.T) {
 		"a text that is cut":         record(0x0204, append(little(1, 0, 0, 9), 0, 'x')...),
 		"a column beyond the last":   label(1, 256, "x"),
 	} {
-		_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(sheet, cell)), dataset.Columns{})
+		_, err := dataset.Read(t.Context(), "q.xls", datasettest.BIFF(t, 1, nil, join(sheet, cell)), dataset.Layout{})
 		require.Contains(t, refusal(t, err), "DATASET_UNREADABLE", what)
 	}
 }

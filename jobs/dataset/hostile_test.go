@@ -37,7 +37,7 @@ func TestHostileFilesAreRefusedWithinTheirBudget(t *testing.T) {
 		t.Run(file.Name, func(t *testing.T) {
 			var err error
 			start := time.Now()
-			grown := peak(func() { _, err = dataset.Read(t.Context(), file.Name, file.Content, dataset.Columns{}) }) >> 20
+			grown := peak(func() { _, err = dataset.Read(t.Context(), file.Name, file.Content, dataset.Layout{}) }) >> 20
 			var refused *dataset.Error
 			require.True(t, errors.As(err, &refused), "%v", err)
 			t.Logf("%7d bytes: %v, heap %+d MiB: %v", len(file.Content), time.Since(start).Round(time.Millisecond), grown, refused)
@@ -78,7 +78,7 @@ func peak(work func()) (grown int64) {
 // A file that takes too long is left, with the reason. Not parallel: it changes the limit.
 func TestReadingEndsAfterItsTime(t *testing.T) {
 	defer dataset.LimitTime(dataset.LimitTime(time.Millisecond))
-	_, err := dataset.Read(t.Context(), "junk.xlsx", datasettest.Sheet(t, strings.Repeat("<x/>", 1<<20)), dataset.Columns{})
+	_, err := dataset.Read(t.Context(), "junk.xlsx", datasettest.Sheet(t, strings.Repeat("<x/>", 1<<20)), dataset.Layout{})
 	var refused *dataset.Error
 	require.True(t, errors.As(err, &refused), "%v", err)
 	require.Equal(t, "complex_seconds", refused.Problem)
@@ -126,7 +126,7 @@ func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 			require.Len(t, set.Rows[0].Question, 1_000_000)
 		}},
 	} {
-		set, err := dataset.Read(t.Context(), test.name, test.content, dataset.Columns{})
+		set, err := dataset.Read(t.Context(), test.name, test.content, dataset.Layout{})
 		require.NoError(t, err, test.name)
 		require.Len(t, set.Rows, test.rows, test.name)
 		test.check(set)
@@ -138,7 +138,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := dataset.Read(ctx, "junk.xlsx", datasettest.Sheet(t, strings.Repeat("<x/>", 1<<20)), dataset.Columns{})
+	_, err := dataset.Read(ctx, "junk.xlsx", datasettest.Sheet(t, strings.Repeat("<x/>", 1<<20)), dataset.Layout{})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -151,7 +151,7 @@ func TestWorkbooksReadAsTheLibraryReadsThem(t *testing.T) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
-		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Layout{})
 		if err != nil {
 			continue // whether it should be refused is another test's question
 		}
@@ -196,7 +196,7 @@ func TestNumbersAreShownInTheirFormats(t *testing.T) {
 	}
 	var file bytes.Buffer
 	require.NoError(t, book.Write(&file))
-	set, err := dataset.Read(t.Context(), "q.xlsx", file.Bytes(), dataset.Columns{})
+	set, err := dataset.Read(t.Context(), "q.xlsx", file.Bytes(), dataset.Layout{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"0.3", "12.50%", "3.14", "2023-03-15 12:00", "1,234.50 元", "TRUE", "45000"}, set.Rows[0].Variables)
 }
@@ -211,7 +211,7 @@ func TestAFlippedByteIsFoundOut(t *testing.T) {
 	for _, name := range []string{"formats/chinese_simpleqa_20.gnumeric.xlsx", "bad/two_sheets_both_with_data.xlsx"} {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
 		require.NoError(t, err)
-		whole, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Columns{})
+		whole, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Layout{})
 		require.NoError(t, err)
 		places := placesOf(t, content)
 		refused := 0
@@ -220,7 +220,7 @@ func TestAFlippedByteIsFoundOut(t *testing.T) {
 			place := places[random.IntN(len(places))]
 			damaged := slices.Clone(content)
 			damaged[place] ^= byte(1 + random.IntN(255))
-			set, err := dataset.Read(t.Context(), "q.xlsx", damaged, dataset.Columns{})
+			set, err := dataset.Read(t.Context(), "q.xlsx", damaged, dataset.Layout{})
 			if err != nil {
 				refused++
 				continue
@@ -265,7 +265,7 @@ func FuzzSheet(f *testing.F) {
 			"xl/worksheets/sheet1.xml": datasettest.SheetHead + sheet + datasettest.SheetTail,
 			"xl/sharedStrings.xml":     datasettest.XMLHead + `<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">` + shared + `</sst>`,
 		})
-		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Layout{})
 		if err != nil {
 			return
 		}
@@ -313,7 +313,7 @@ func TestOddButHonestWorkbooksAreRead(t *testing.T) {
 			"xl/worksheets/sheet1.xml":   datasettest.SheetHead + datasettest.OneRow + datasettest.HeaderRow + datasettest.SheetTail,
 		}, "q1", "a1"},
 	} {
-		set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Workbook(t, []string{"sheet1.xml"}, test.parts), dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Workbook(t, []string{"sheet1.xml"}, test.parts), dataset.Layout{})
 		require.NoError(t, err, name)
 		require.Len(t, set.Rows, 1, name)
 		require.Equal(t, test.question, set.Rows[0].Question, name)

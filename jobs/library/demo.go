@@ -41,7 +41,7 @@ type DemoPrompt struct{ Name, System, User string }
 
 // CreateDemo saves what the demo compares, unless it is there, and creates the task that compares it.
 func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.UUID, error) {
-	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Columns{})
+	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {
 		return uuid.Nil, err
 	}

@@ -495,7 +495,7 @@ func datasetKey(id uuid.UUID, version int, extension string) string {
 type NewDataset struct {
 	Name, Description, Note string
 	File                    tasks.File
-	Columns                 dataset.Columns
+	Layout                  dataset.Layout
 	Set                     *dataset.Dataset
 }
 
@@ -505,7 +505,7 @@ func (n NewDataset) row(id uuid.UUID) entries.Dataset {
 		Entry: entries.Entry{ID: id, Name: n.Name}, Description: n.Description,
 		DatasetVersion: entries.DatasetVersion{
 			FileName: tasks.StorableName(n.File.Name), Extension: n.Set.Extension, Size: len(n.File.Content), SHA256: sum[:],
-			QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer, Columns: n.Set.Columns, TotalItems: len(n.Set.Rows), Note: n.Note,
+			IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, Encoding: n.Layout.Encoding, Columns: n.Set.Columns, TotalItems: len(n.Set.Rows), Note: n.Note,
 		},
 	}
 }
@@ -535,6 +535,11 @@ func (s *Service) DatasetFile(ctx context.Context, id uuid.UUID, version entries
 	return s.Files.Open(ctx, datasetKey(id, version.Version, version.Extension))
 }
 
+// LayoutOf is how the file of a dataset's version is read.
+func LayoutOf(version entries.DatasetVersion) dataset.Layout {
+	return dataset.Layout{ID: version.IDColumn, Question: version.QuestionColumn, Answer: version.AnswerColumn, Encoding: version.Encoding}
+}
+
 // ReadDataset reads a version of a dataset.
 func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error) {
 	file, err := s.DatasetFile(ctx, id, version)
@@ -546,7 +551,7 @@ func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID, version entries
 	if err != nil {
 		return tasks.File{}, nil, fmt.Errorf("read a dataset: %w", err)
 	}
-	set, err := dataset.Read(ctx, version.FileName, content, dataset.Columns{Question: version.QuestionColumn, Answer: version.AnswerColumn})
+	set, err := dataset.Read(ctx, version.FileName, content, LayoutOf(version))
 	return tasks.File{Name: version.FileName, Content: content}, set, err
 }
 

@@ -13,7 +13,7 @@ import (
 func TestChangesOfADataset(t *testing.T) {
 	t.Parallel()
 	read := func(content string) *dataset.Dataset {
-		set, err := dataset.Read(t.Context(), "q.csv", []byte(content), dataset.Columns{})
+		set, err := dataset.Read(t.Context(), "q.csv", []byte(content), dataset.Layout{})
 		require.NoError(t, err)
 		return set
 	}

@@ -30,7 +30,12 @@ func pending(key string) string { return path.Join(pendingKey, key) }
 // Questions tells what a file of a task's questions is.
 type Questions struct {
 	Name, Extension string
-	Columns         dataset.Columns
+	Layout          dataset.Layout
+}
+
+// LayoutOf is how the file of a task's questions is read.
+func LayoutOf(task db.Task) dataset.Layout {
+	return dataset.Layout{ID: task.IDColumn, Question: task.QuestionColumn, Answer: task.AnswerColumn, Encoding: task.DatasetEncoding}
 }
 
 // DatasetFile returns a file of a task's questions: the one that it was made from, or a CSV file of all, if some were appended or
@@ -39,7 +44,7 @@ func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekClo
 	if task.AppendedItems > 0 {
 		return s.allQuestions(ctx, task)
 	}
-	questions := Questions{task.DatasetName, task.DatasetExtension, dataset.Columns{Question: task.QuestionColumn, Answer: task.AnswerColumn}}
+	questions := Questions{task.DatasetName, task.DatasetExtension, LayoutOf(task)}
 	key := datasetKey(task.ID, task.DatasetExtension)
 	file, err := s.Files.Open(ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {

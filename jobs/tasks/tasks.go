@@ -126,8 +126,8 @@ type New struct {
 	// IsDraft keeps the task from starting.
 	IsDraft bool
 	File    File
-	// Columns are those of the file that hold questions and standard answers.
-	Columns dataset.Columns
+	// Layout is how the file is read.
+	Layout  dataset.Layout
 	Dataset *dataset.Dataset
 	// DatasetID and DatasetVersion are those of the saved dataset that the file is of; nil means that it was uploaded.
 	DatasetID      *uuid.UUID
@@ -281,7 +281,7 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
 		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
-		QuestionColumn: n.Columns.Question, AnswerColumn: n.Columns.Answer,
+		IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, DatasetEncoding: n.Layout.Encoding,
 		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
 	}}
 	for _, target := range n.AllTargets() {
@@ -587,11 +587,11 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	if n.File.Content, err = io.ReadAll(file); err != nil {
 		return n, fmt.Errorf("read the dataset: %w", err)
 	}
-	n.File.Name, n.Columns = questions.Name, questions.Columns
+	n.File.Name, n.Layout = questions.Name, questions.Layout
 	if source.AppendedItems > 0 { // no longer those of the saved dataset
 		n.DatasetID, n.DatasetVersion = nil, nil
 	}
-	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content, n.Columns)
+	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content, n.Layout)
 	if refused := (*dataset.Error)(nil); errors.As(err, &refused) { // an earlier version took it
 		n.File, n.Dataset, err = File{}, nil, nil
 	}
@@ -613,7 +613,7 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 		n.Channels = channels
 	}
 	n.File.Name = source.DatasetName
-	n.Columns = dataset.Columns{Question: source.QuestionColumn, Answer: source.AnswerColumn}
+	n.Layout = LayoutOf(source)
 	n.Dataset = &dataset.Dataset{Extension: source.DatasetExtension, VariableNames: source.VariableNames}
 	for _, item := range items {
 		row := dataset.Row{
@@ -635,7 +635,7 @@ func (s *Service) Channels(ctx context.Context, taskID uuid.UUID) ([]uuid.UUID, 
 
 // CreateDemo creates a task of the given questions for the demo agent, whose answers vary.
 func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL string, questions File) (uuid.UUID, error) {
-	set, err := dataset.Read(ctx, questions.Name, questions.Content, dataset.Columns{})
+	set, err := dataset.Read(ctx, questions.Name, questions.Content, dataset.Layout{})
 	if err != nil {
 		return uuid.Nil, err
 	}

@@ -411,6 +411,8 @@ type datasetFields struct {
 	Name        string `json:"name" maxLength:"64" example:"法律问答"`
 	Description string `json:"description,omitempty"`
 	File        string `json:"file" doc:"As dataset_file of a task" contentMediaType:"application/octet-stream"`
+	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
+	ID          string `json:"column_question_id,omitempty"`
 	Question    string `json:"column_question,omitempty"`
 	Answer      string `json:"column_standard_answer,omitempty"`
 	Note        string `json:"note,omitempty" doc:"What the version is for"`

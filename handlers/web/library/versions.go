@@ -304,10 +304,9 @@ func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *view
 	if submitted.File == nil {
 		return nil
 	}
-	chosen := pages.Chosen{
-		File: submitted.File.File, Columns: dataset.Columns{Question: submitted.Value("column_question"), Answer: submitted.Value("column_standard_answer")},
-	}
-	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, chosen.Columns)
+	chosen := pages.Chosen{File: submitted.File.File}
+	chosen.Layout, _ = form.Layout(submitted) // an encoding that is not known is the form's error
+	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, chosen.Layout)
 	if chosen.Set = set; err != nil {
 		chosen.Fault = fault.Dataset(err)
 	}
