@@ -334,3 +334,18 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	require.NoError(t, s.tables.Select(&items, `SELECT question_id FROM evaluation_items WHERE task_id = (SELECT id FROM evaluation_tasks WHERE task_name = 'of it') ORDER BY sort_key`))
 	require.Equal(t, []string{"Q001", "Q002"}, items)
 }
+
+// Beside the field for concurrency stands what it comes to: the lanes of all workers.
+func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	hint := func(path string) string { return s.get(t, path).page(t).Find(".field-row:has(#concurrency) .hint").Text() }
+	require.Contains(t, hint("/"), "没有执行节点")
+	_, err := s.tables.Exec(`INSERT INTO workers (id, host, process_id, lanes) VALUES (gen_random_uuid(), 'a', 1, 1)`)
+	require.NoError(t, err)
+	require.Contains(t, hint("/"), "现在共有 1 条通道：同时最多 1 次调用")
+	require.Contains(t, hint("/compare"), "现在共有 1 条通道")
+	_, err = s.tables.Exec(`INSERT INTO workers (id, host, process_id, lanes, beat_at) VALUES (gen_random_uuid(), 'b', 1, 8, now()), (gen_random_uuid(), 'c', 1, 8, now() - interval '1 hour')`)
+	require.NoError(t, err)
+	require.Contains(t, hint("/"), "现在共有 9 条通道", "those that are gone do not count")
+}

@@ -25,6 +25,13 @@ type Worker struct {
 	IsAlive       bool    `db:"is_alive"`
 }
 
+// Lanes returns how many calls the living workers make at once.
+func (m Monitor) Lanes(ctx context.Context) (lanes int, err error) {
+	const sum = `SELECT coalesce(sum(lanes), 0) FROM workers WHERE beat_at > now() - $1 * interval '1 second'`
+	err = m.db.GetContext(ctx, &lanes, sum, db.WorkerDeadAfter.Seconds())
+	return lanes, pg.Classify("count the lanes", err)
+}
+
 // Workers returns every worker that has not left, the living ones first.
 func (m Monitor) Workers(ctx context.Context) ([]Worker, error) {
 	const query = `

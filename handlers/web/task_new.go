@@ -337,6 +337,10 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) 
 	if err := p.addSaved(c.Request().Context(), pages.Locale(c), s, &view); err != nil {
 		return view, err
 	}
+	var err error
+	if view.Lanes, err = p.monitor.Lanes(c.Request().Context()); err != nil {
+		return view, err
+	}
 	values := s.Values
 	view.Name, view.URL, view.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
 	view.Headers, view.Payload, view.ProbeQuestion = values["agent_api_headers"], values["extra_payload"], values["probe_question"]

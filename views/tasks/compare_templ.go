@@ -410,7 +410,7 @@ func compareForm(compare Compare) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Input(numberField(compare.Form, "concurrency", text.T(ctx, "create.concurrency"), compare.Concurrency, "1", "64")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Input(concurrency(text.LocaleOf(ctx), compare.Form)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
