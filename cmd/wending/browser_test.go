@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"fmt"
@@ -170,6 +171,16 @@ func TestAReviewersStory(t *testing.T) {
 		require.Equal(t, "HTTP_503", rows[2][8])
 		b.evaluate(`document.querySelectorAll(".toast-note").forEach(n => n.remove())`, nil)
 	}
+
+	// What is larger than a page should hold is a plain download, under the same name.
+	large := filepath.Join(downloads, "A模型V1.2稳定性测试_评测报告.jsonl")
+	b.evaluate(`document.querySelector('[data-export][href*="format=jsonl"]').dataset.most = 100`, nil)
+	b.do(chromedp.Click(`[data-export][href*="format=jsonl"]`))
+	b.sees(".toast-note", "已交给浏览器下载")
+	dbtest.Await(t, 20*time.Second, "the large download", func() bool {
+		content, err := os.ReadFile(large)
+		return err == nil && bytes.Count(content, []byte("\n")) == 2
+	})
 
 	b.follows(`button[name="lang"]`)
 	b.sees("h1", "Report: A模型V1.2稳定性测试")

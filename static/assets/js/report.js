@@ -194,7 +194,31 @@
     CSS.highlights.set("hit", new Highlight(...hits));
   }
 
-  // An export is fetched, so that its button can show that it is being written and what came of it.
+  function save(address, name) {
+    const anchor = document.createElement("a");
+    anchor.href = address;
+    anchor.download = name;
+    anchor.click();
+  }
+
+  // collected is a response's content; null if it is larger than a page should hold.
+  async function collected(response, most) {
+    const reader = response.body.getReader();
+    const parts = [];
+    for (let size = 0; ;) {
+      const { done, value } = await reader.read();
+      if (done) return new Blob(parts, { type: response.headers.get("Content-Type") });
+      size += value.length;
+      if (size > most) {
+        reader.cancel().catch(() => {});
+        return null;
+      }
+      parts.push(value);
+    }
+  }
+
+  // An export is fetched, so that its button can show that it is being written and what came of it. A large one is left to the
+  // browser, once it is known that the server can write it.
   document.querySelectorAll("[data-export]").forEach((link) => {
     const label = link.querySelector("span");
     const words = label.textContent;
@@ -214,16 +238,19 @@
         const encoded = /filename\*=UTF-8''([^;]+)/.exec(response.headers.get("Content-Disposition") || "");
         let content;
         try {
-          content = await response.blob();
+          content = await collected(response, Number(link.dataset.most));
         } catch { // it broke off on the way
           toast(link.dataset.failed, true);
           return;
         }
+        const name = encoded ? decodeURIComponent(encoded[1]) : "report";
+        if (content === null) {
+          save(link.href, name);
+          toast(link.dataset.large, false);
+          return;
+        }
         const address = URL.createObjectURL(content);
-        const anchor = document.createElement("a");
-        anchor.href = address;
-        anchor.download = encoded ? decodeURIComponent(encoded[1]) : "report";
-        anchor.click();
+        save(address, name);
         setTimeout(() => URL.revokeObjectURL(address), 60000);
         toast(link.dataset.done, false);
       } catch { // no answer at all
