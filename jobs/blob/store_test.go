@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/blob"
@@ -83,6 +85,30 @@ func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 }
 
 // A service that vanishes in the middle of an upload leaves no file, and the next try stores it.
+// Who opens a file in the bucket itself is told what it is, unless a browser might run it.
+func TestABucketKnowsWhatItsFilesAre(t *testing.T) {
+	t.Parallel()
+	endpoint := blobtest.Start(t)
+	store := blobtest.Open(t, endpoint, "typed")
+	client, err := minio.New(strings.TrimPrefix(endpoint, "http://"), &minio.Options{
+		Creds: credentials.NewStaticV4(blobtest.Credentials.AccessKeyID, blobtest.Credentials.SecretAccessKey, ""), Region: "us-east-1",
+	})
+	require.NoError(t, err)
+	for content, want := range map[string]string{
+		"\x89PNG\r\n\x1a\n" + strings.Repeat("x", 1000): "image/png",
+		"GIF89a": "image/gif",
+		"<!DOCTYPE html><script>alert(1)</script>":  "application/octet-stream",
+		"<svg xmlns='http://www.w3.org/2000/svg'/>": "application/octet-stream",
+		"": "application/octet-stream",
+	} {
+		require.NoError(t, store.Put(t.Context(), "f", strings.NewReader(content), int64(len(content))))
+		found, err := client.StatObject(t.Context(), blobtest.Bucket, "typed/f", minio.StatObjectOptions{})
+		require.NoError(t, err)
+		require.Equal(t, want, found.ContentType, content)
+		require.EqualValues(t, len(content), found.Size)
+	}
+}
+
 func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 	t.Parallel()
 	endpoint := blobtest.Start(t)

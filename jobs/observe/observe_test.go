@@ -72,6 +72,23 @@ func TestTheSameFileIsToldOfOnce(t *testing.T) {
 }
 
 // Paths stay within their folder and can be written anywhere.
+// A member that is named for a film or a sound announces one, whatever its address looks like.
+func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	list := watch(t, `{"event":"tool_finished","data":{"tool":"speak","output":{"audioUrl":"https://x/a/42"}}}`)
+	watcher := observe.New("default", &list, func(text string) string { return text })
+	status, isJSON := wire.Parse([]byte(`{"status":"done","result":{"video_url":"https://x/v/42?sign=1"}}`))
+	require.True(t, isJSON)
+	watcher.Polled("done", status)
+	var found []string
+	for _, one := range list {
+		if one.Type == event.Asset {
+			found = append(found, one.Data.Kind+" "+one.Data.URL)
+		}
+	}
+	require.Equal(t, []string{"audio https://x/a/42", "video https://x/v/42?sign=1"}, found)
+}
+
 func TestPathsAreCleaned(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{

@@ -182,7 +182,22 @@ func (w *Watcher) files(v wire.Value) {
 				w.fileOf(item, strings.TrimSuffix(name, "s"))
 			}
 		}
+		for _, one := range namedFiles {
+			if address := firstText(within, one.names...); address != "" {
+				w.file(false, event.Data{Kind: one.kind, URL: address})
+			}
+		}
 	}
+}
+
+// namedFiles are the members that are the address of one file each, and the kind that they announce. Their addresses may say nothing
+// of it. A picture's is a preview until the work is done.
+var namedFiles = []struct {
+	kind  string
+	names []string
+}{
+	{event.Video, []string{"video_url", "videoUrl"}},
+	{event.Audio, []string{"audio_url", "audioUrl"}},
 }
 
 // fileOf tells of the file that an object describes; group is what its list is called.
