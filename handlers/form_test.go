@@ -339,7 +339,9 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	hint := func(path string) string { return s.get(t, path).page(t).Find(".field-row:has(#concurrency) .hint").Text() }
+	hint := func(path string) string {
+		return s.get(t, path).page(t).Find(".field-row:has(#concurrency) .hint").Text()
+	}
 	require.Contains(t, hint("/"), "没有执行节点")
 	_, err := s.tables.Exec(`INSERT INTO workers (id, host, process_id, lanes) VALUES (gen_random_uuid(), 'a', 1, 1)`)
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -148,6 +149,12 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, before.Succeeded+5, state.Statistics.Succeeded)
 	require.Equal(t, 2, state.Progress.Processed)
 
+	// The page of a run leads to all runs of its question, those that the retry replaced included.
+	run := s.runs(t, id)["q1"][0]
+	repeats := s.get(t, "/tasks/"+id+"/runs/"+run.id()).page(t).Find("#repeats tbody tr")
+	require.Equal(t, 10, repeats.Length(), "five of each launch")
+	require.Equal(t, 5, repeats.FilterFunction(func(_ int, row *goquery.Selection) bool { return strings.Contains(row.Text(), "HTTP_502") }).Length())
+	require.Equal(t, 1, repeats.Filter("[aria-current]").Length())
 	status, _ := s.act(t, id, "retry")
 	require.Equal(t, http.StatusAccepted, status)
 	s.awaitDone(t, id)

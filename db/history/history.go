@@ -133,6 +133,40 @@ func (h History) Runs(ctx context.Context, launchID uuid.UUID, limit int, page d
 	return runs, total, pg.Classify("list the launch's runs", err)
 }
 
+// Repeat is one of the runs of a question that the launches of its task made.
+type Repeat struct {
+	ID       int64 `db:"id"`
+	RunIndex int   `db:"run_index"`
+	// Launch is the number of the launch, from 1.
+	Launch    int          `db:"launch"`
+	Status    db.RunStatus `db:"status"`
+	ErrorCode *string      `db:"error_code"`
+	LatencyMS *int         `db:"latency_ms"`
+	Attempts  int          `db:"attempts"`
+	CreatedAt time.Time    `db:"created_at"`
+	// IsCurrent reports that no later launch has repeated the run.
+	IsCurrent bool `db:"is_current"`
+}
+
+const listRepeats = `
+	SELECT r.id, r.run_index, l.number AS launch, r.status, r.error_code, r.latency_ms, r.attempts, r.created_at, r.is_current
+	FROM (
+		SELECT * FROM evaluation_runs WHERE item_id = $1 AND variant = $2 AND is_current
+		UNION ALL
+		SELECT * FROM evaluation_runs WHERE item_id = $1 AND variant = $2 AND NOT is_current) r
+	JOIN launches l ON l.id = r.launch_id
+	ORDER BY l.number DESC, r.run_index
+	LIMIT $3`
+
+// maxRepeats is how many runs of a question are listed.
+const maxRepeats = 200
+
+// Repeats returns the runs of a question in one variant over all launches, the newest launch first.
+func (h History) Repeats(ctx context.Context, itemID int64, variant int) (repeats []Repeat, err error) {
+	err = h.db.SelectContext(ctx, &repeats, listRepeats, itemID, variant, maxRepeats)
+	return repeats, pg.Classify("list the runs of a question", err)
+}
+
 const listNewestRuns = `
 	SELECT ` + report.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
 		i.question_id, i.question,

@@ -326,6 +326,9 @@ func (p *Pages) showRun(c echo.Context) error {
 	if view.Said, err = evaluation.New(p.Store).Of(c.Request().Context(), run.ID); err != nil {
 		return err
 	}
+	if view.Repeats, err = p.history.Repeats(c.Request().Context(), run.ItemID, run.Variant); err != nil {
+		return err
+	}
 	if run.Turn != nil {
 		turn, _, err := conversation.New(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID, prompt.MaxRendered)
 		if err != nil {
