@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-	_ "github.com/lib/pq" // registers the driver "postgres"
+	"wending/db/pg"
 )
 
 // ErrNoPostgres means that the machine has no PostgreSQL server binaries.
@@ -135,16 +134,11 @@ func (p *Postgres) Stop() {
 func (p *Postgres) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	pool, err := sqlx.Open("postgres", p.URL())
-	if err != nil {
-		return err
-	}
-	defer pool.Close() //nolint:errcheck // a probe
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if err := pool.PingContext(ctx); err == nil {
-			return nil
+		if pool, err := pg.Open(ctx, p.URL(), 1); err == nil {
+			return pool.Close()
 		}
 		select {
 		case <-p.child.exited:

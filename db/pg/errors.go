@@ -3,8 +3,11 @@ package pg
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 
 	"github.com/lib/pq"
@@ -46,8 +49,20 @@ func Classify(doing string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	// Anything that is not an answer of the server is a broken connection.
-	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+	if isConnection(err) {
+		return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// isConnection reports whether an error is the connection's, so that another attempt may succeed, and not that of a statement or of a
+// value that does not fit into what it is scanned into.
+func isConnection(err error) bool {
+	var network net.Error
+	var unconnected connectError
+	return errors.As(err, &network) || errors.As(err, &unconnected) || slices.ContainsFunc([]error{
+		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+	}, func(known error) bool { return errors.Is(err, known) })
 }
 
 // transientClasses are the SQLSTATE classes that do not indicate a fault in the statement itself: connection

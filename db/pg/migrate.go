@@ -3,11 +3,9 @@ package pg
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 
-	"github.com/lib/pq"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -20,9 +18,9 @@ func Migrate(ctx context.Context, url string, files fs.FS) error {
 	if err != nil {
 		return err
 	}
-	connector, err := pq.NewConnectorConfig(config)
+	connector, err := open(config, nil)
 	if err != nil {
-		return errors.New("DATABASE_URL cannot be used")
+		return err
 	}
 	database := sql.OpenDB(connector)
 	defer database.Close() //nolint:errcheck // nothing to flush

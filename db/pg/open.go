@@ -32,11 +32,10 @@ func Open(ctx context.Context, url string, maxConnections int) (*Pool, error) {
 	// Statement and arguments travel together: half the round trips, and no prepared statement that a pooler
 	// would look for on another connection.
 	config.BinaryParameters = true
-	connector, err := pq.NewConnectorConfig(config)
+	connector, err := open(config, &patientDialer{Dialer: net.Dialer{Timeout: patience, KeepAlive: patience}})
 	if err != nil {
-		return nil, errors.New("DATABASE_URL cannot be used")
+		return nil, err
 	}
-	connector.Dialer(&patientDialer{Dialer: net.Dialer{Timeout: patience, KeepAlive: patience}})
 	pool := &Pool{sqlx.NewDb(sql.OpenDB(connector), "postgres")}
 	pool.SetMaxOpenConns(maxConnections)
 	pool.SetMaxIdleConns(maxConnections)

@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strconv"
 	"time"
 
@@ -31,7 +32,11 @@ func (p *Pool) InBareTx(ctx context.Context, doing string, work func(*sqlx.Tx) e
 		_ = tx.Rollback()
 		return err
 	}
-	return Classify(doing, tx.Commit())
+	err = tx.Commit()
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // rolled back when ctx ended
+		err = ctx.Err()
+	}
+	return Classify(doing, err)
 }
 
 // PreferIndexes keeps the planner from scanning or sorting whole tables for the rest of the transaction. Its
