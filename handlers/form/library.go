@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -23,12 +22,8 @@ import (
 	"wending/views/text"
 )
 
-// Limits of texts in the library, in characters.
-const (
-	MaxEntryName   = 64
-	MaxDescription = 1000
-	MaxTemplate    = 100_000
-)
+// MaxDescription is how many characters a description or a note in the library may have.
+const MaxDescription = 1000
 
 // entryName takes an entry's name.
 func (c *fields) entryName(to *string) {
@@ -36,7 +31,7 @@ func (c *fields) entryName(to *string) {
 		*to = visibleName(c.form.Values["name"])
 	}
 	c.form.Values["name"] = *to
-	c.text("name", MaxEntryName, true, to)
+	c.text("name", tasks.MaxEntryName, true, to)
 }
 
 // texts are the choices of a type as a form has them.
@@ -172,11 +167,6 @@ func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (
 	return p, c.faults
 }
 
-var (
-	price    = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.[0-9]{1,8})?$`)
-	currency = regexp.MustCompile(`^[A-Z]{3}$`)
-)
-
 // Model checks a form for a model. find returns a provider.
 func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provider, error)) (m library.Model, faults []FieldFault, err error) {
 	c, m := fields{form: form}, base
@@ -192,7 +182,7 @@ func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provi
 	if err != nil || provider.ArchivedAt != nil && m.ProviderID != base.ProviderID {
 		c.fail("provider_id", fault.Field("provider_id", fault.Saved()))
 	}
-	c.text("model_id", 200, true, &m.ModelID)
+	c.text("model_id", tasks.MaxModelLength, true, &m.ModelID)
 	if m.Name == "" && !form.Has("name") {
 		m.Name = m.ModelID
 	}
@@ -202,14 +192,14 @@ func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provi
 		if form.Has(field) {
 			*to = form.Value(field)
 		}
-		if *to != "" && !price.MatchString(*to) {
+		if *to != "" && !tasks.IsPrice(*to) {
 			c.fail(field, fault.Field(field, fault.Price()))
 		}
 	}
 	if form.Has("currency") {
 		m.Currency = strings.ToUpper(form.Value("currency"))
 	}
-	if m.Currency != "" && !currency.MatchString(m.Currency) || m.Currency == "" && (m.InputPrice != "" || m.OutputPrice != "") && form.Has("currency") {
+	if m.Currency != "" && !tasks.IsCurrency(m.Currency) || m.Currency == "" && (m.InputPrice != "" || m.OutputPrice != "") && form.Has("currency") {
 		c.fail("currency", fault.Field("currency", fault.OneOf("CNY", "USD", "EUR", "…")))
 	}
 	return m, c.faults, nil
@@ -232,9 +222,6 @@ func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a libr
 	return a, c.faults
 }
 
-// maxPollInterval is how many seconds may lie between two questions for a status.
-const maxPollInterval = 600
-
 // poll takes how an agent is polled, an object in JSON.
 func (c *fields) poll(to **protocol.Poll) {
 	var given json.RawMessage
@@ -249,10 +236,10 @@ func (c *fields) poll(to **protocol.Poll) {
 	decoder := json.NewDecoder(bytes.NewReader(given))
 	decoder.DisallowUnknownFields()
 	switch err := decoder.Decode(poll); {
-	case err != nil, poll.URLPath == "", poll.DonePath == "", poll.ResultPath == "", len(poll.DoneValues) == 0:
+	case err != nil, !tasks.IsPoll(*poll):
 		c.fail("poll", fault.Field("poll", fault.Poll()))
-	case poll.IntervalSeconds < 1 || poll.IntervalSeconds > maxPollInterval:
-		c.fail("poll", fault.Field("poll.interval_seconds", fault.Between(1, maxPollInterval)))
+	case poll.IntervalSeconds < 1 || poll.IntervalSeconds > tasks.MaxPollInterval:
+		c.fail("poll", fault.Field("poll.interval_seconds", fault.Between(1, tasks.MaxPollInterval)))
 	}
 	*to = poll
 }
@@ -304,8 +291,8 @@ func PromptVersion(form *Upload, base entries.Prompt) (p entries.Prompt, faults 
 }
 
 func (c *fields) templates(p *entries.Prompt) {
-	c.long("system", MaxTemplate, &p.System)
-	c.long("user", MaxTemplate, &p.User)
+	c.long("system", tasks.MaxTemplate, &p.System)
+	c.long("user", tasks.MaxTemplate, &p.User)
 	c.long("note", MaxDescription, &p.Note)
 	if strings.TrimSpace(p.System) == "" && strings.TrimSpace(p.User) == "" && !c.hasFault("system", "user") {
 		c.fail("user", fault.Field("user", fault.NonEmpty()))

@@ -143,7 +143,7 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 // parseAddress reads an address that may be called; nil if it is none.
 func parseAddress(text string) *url.URL {
 	u, err := url.Parse(text)
-	if err != nil || !tasks.IsAgentURL(u) || len(text) > 2048 || hasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
+	if err != nil || !tasks.IsAgentURL(u) || len(text) > tasks.MaxAddress || hasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
 		return nil
 	}
 	return u
@@ -228,14 +228,12 @@ func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Da
 	return set, nil
 }
 
-const maxModelLength = 200
-
 func (c *checker) model() {
 	if typed, isThere := c.form.Values["agent_model"]; isThere {
 		c.n.AgentModel = strings.TrimSpace(typed)
 	}
-	if utf8.RuneCountInString(c.n.AgentModel) > maxModelLength || hasControl(c.n.AgentModel) {
-		c.fail("agent_model", fault.Field("agent_model", fault.TextUpTo(maxModelLength)))
+	if utf8.RuneCountInString(c.n.AgentModel) > tasks.MaxModelLength || hasControl(c.n.AgentModel) {
+		c.fail("agent_model", fault.Field("agent_model", fault.TextUpTo(tasks.MaxModelLength)))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 const (
 	// maxTokens is how many XML tokens, records or cells are looked at.
 	maxTokens = 4_000_000
-	// maxText is how many bytes the cells of a dataset have together: a text that many cells of a workbook share
+	// MaxText is how many bytes the cells of a dataset have together: a text that many cells of a workbook share
 	// counts for each of them.
-	maxText = 32 << 20
+	MaxText = 32 << 20
 	// maxRowCells is how many cells a row of a CSV file may have.
 	maxRowCells = 65_536
 	// maxSheets is how many sheets a workbook may have.
@@ -37,7 +37,7 @@ type budget struct {
 	tokens, text int
 }
 
-func newBudget(ctx context.Context) *budget { return &budget{ctx: ctx, began: processorTime()} }
+func newBudget(ctx context.Context) *budget { return &budget{ctx: ctx, began: ProcessorTime()} }
 
 // spend pays for one token. It fails if too many were spent, the time is over, or the request has ended.
 func (b *budget) spend() error {
@@ -52,7 +52,7 @@ func (b *budget) spend() error {
 }
 
 func (b *budget) checkTime() error {
-	if processorTime()-b.began > maxTime {
+	if ProcessorTime()-b.began > maxTime {
 		return tooComplex("complex_seconds", int(maxTime.Seconds()))
 	}
 	return b.ctx.Err()
@@ -63,8 +63,8 @@ func (b *budget) spendText(cells []string) error {
 	for _, cell := range cells {
 		b.text += len(cell)
 	}
-	if b.text > maxText {
-		return tooComplex("complex_text_mib", maxText>>20)
+	if b.text > MaxText {
+		return tooComplex("complex_text_mib", MaxText>>20)
 	}
 	return nil
 }

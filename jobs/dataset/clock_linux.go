@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// processorTime returns how long the calling thread has run: on a busy machine a file must not count as complex only
+// ProcessorTime returns how long the calling thread has run: on a busy machine a file must not count as complex only
 // because others were served in between.
-func processorTime() time.Duration {
+func ProcessorTime() time.Duration {
 	const thread = 1 // RUSAGE_THREAD of getrusage(2), which package syscall lacks
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(thread, &usage); err != nil {

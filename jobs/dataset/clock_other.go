@@ -6,5 +6,5 @@ import "time"
 
 var started = time.Now()
 
-// processorTime returns the time since the program's start, where that of a thread is not known.
-func processorTime() time.Duration { return time.Since(started) }
+// ProcessorTime returns the time since the program's start, where that of a thread is not known.
+func ProcessorTime() time.Duration { return time.Since(started) }

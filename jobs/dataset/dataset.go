@@ -24,10 +24,11 @@ import (
 const (
 	MaxBytes = 5 << 20
 	MaxRows  = 1000
-	// maxColumns is far above any real file; a file beyond it is damaged or hostile.
-	maxColumns = 256
-	// MaxColumnName is how many characters a column's name may have.
+	// MaxColumns is far above any real file; a file beyond it is damaged or hostile.
+	MaxColumns = 256
+	// MaxColumnName is how many characters a column's name may have, MaxID how many a question_id or the name of a conversation.
 	MaxColumnName = 255
+	MaxID         = 255
 	// maxBlankRows is how many blank rows in a row are looked through: a sheet formatted down to its last
 	// row has a million, and reading them all takes seconds.
 	maxBlankRows = 100_000
@@ -317,8 +318,8 @@ func (c *collector) header(cells []string) error {
 	for len(cells) > 0 && clean(cells[len(cells)-1]) == "" {
 		cells = cells[:len(cells)-1]
 	}
-	if len(cells) > maxColumns {
-		return problem(CodeSchemaInvalid, "columns", "Max", maxColumns, "Count", len(cells))
+	if len(cells) > MaxColumns {
+		return problem(CodeSchemaInvalid, "columns", "Max", MaxColumns, "Count", len(cells))
 	}
 	c.columnOf = map[string]int{}
 	c.names = make([]string, 0, len(cells))
@@ -470,8 +471,8 @@ func (c *collector) row(number int, cells []string) {
 	}
 	row := Row{Number: number, QuestionID: clean(cell(ColumnID)), Question: cell(ColumnQuestion), StandardAnswer: cell(ColumnAnswer),
 		SystemPrompt: optional(ColumnSystem), UserContext: optional(ColumnContext)}
-	if len([]rune(row.QuestionID)) > 255 {
-		fail(ColumnID, "long_id", "Max", 255)
+	if len([]rune(row.QuestionID)) > MaxID {
+		fail(ColumnID, "long_id", "Max", MaxID)
 		return
 	}
 	if c.series >= 0 {
@@ -493,8 +494,8 @@ func (c *collector) row(number int, cells []string) {
 		case !isTurn:
 			fail(c.names[c.turn], "turn_invalid", "Turn", shorten(turn, 20))
 			return
-		case len([]rune(series)) > 255:
-			fail(c.names[c.series], "long_series", "Max", 255)
+		case len([]rune(series)) > MaxID:
+			fail(c.names[c.series], "long_series", "Max", MaxID)
 			return
 		default:
 			row.Series, row.Turn = series, number
@@ -520,10 +521,10 @@ func turnOf(text string) (turn int, isTurn bool) {
 	return turn, err == nil && turn > 0 && strings.Trim(fraction, "0") == ""
 }
 
-// checkTurns reports repeated and missing turns.
-func (c *collector) checkTurns() (wrong []RowError) {
+// WrongTurns reports repeated and missing turns of conversations. column is the one that has the turns.
+func WrongTurns(rows []Row, column string) (wrong []RowError) {
 	turns := map[string]map[int]int{} // series → turn → row
-	for _, row := range c.set.Rows {
+	for _, row := range rows {
 		if row.Series == "" {
 			continue
 		}
@@ -531,18 +532,18 @@ func (c *collector) checkTurns() (wrong []RowError) {
 			turns[row.Series] = map[int]int{}
 		}
 		if first, isThere := turns[row.Series][row.Turn]; isThere {
-			wrong = append(wrong, RowError{Row: row.Number, Column: c.names[c.turn], Problem: "turn_repeated",
+			wrong = append(wrong, RowError{Row: row.Number, Column: column, Problem: "turn_repeated",
 				Args: map[string]any{"Series": shorten(row.Series, 80), "Turn": row.Turn, "First": first}})
 			continue
 		}
 		turns[row.Series][row.Turn] = row.Number
 	}
-	for _, row := range c.set.Rows {
+	for _, row := range rows {
 		if row.Turn < 2 {
 			continue
 		}
 		if _, follows := turns[row.Series][row.Turn-1]; !follows {
-			wrong = append(wrong, RowError{Row: row.Number, Column: c.names[c.turn], Problem: "turn_gap",
+			wrong = append(wrong, RowError{Row: row.Number, Column: column, Problem: "turn_gap",
 				Args: map[string]any{"Series": shorten(row.Series, 80), "Turn": row.Turn, "Missing": row.Turn - 1}})
 		}
 	}
@@ -569,8 +570,8 @@ func (c *collector) finish(content []byte) error {
 		}
 		rowOf[row.QuestionID] = row.Number
 	}
-	if len(c.invalid) == 0 { // otherwise turns may be missing because their rows are invalid
-		c.invalid = c.checkTurns()
+	if len(c.invalid) == 0 && c.turn >= 0 { // otherwise turns may be missing because their rows are invalid
+		c.invalid = WrongTurns(c.set.Rows, c.names[c.turn])
 	}
 	var e *Error
 	switch {

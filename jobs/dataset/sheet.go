@@ -19,7 +19,7 @@ const (
 	// which of them are blank.
 	maxHeldRows = 4 * MaxRows
 	// maxHeldCells is how many cells those rows may have: twice those of the widest dataset.
-	maxHeldCells = 2 * maxColumns * MaxRows
+	maxHeldCells = 2 * MaxColumns * MaxRows
 	// sheetRows and sheetColumns are how large a sheet can be (ECMA-376 18.3.1.73, 18.3.1.13).
 	sheetRows, sheetColumns = 1 << 20, 16_384
 )
@@ -339,8 +339,8 @@ func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
 			if err != nil {
 				return err
 			}
-			if bytes += len(text); bytes > maxText {
-				return tooComplex("complex_text_mib", maxText>>20)
+			if bytes += len(text); bytes > MaxText {
+				return tooComplex("complex_text_mib", MaxText>>20)
 			}
 			texts = append(texts, unescape(text))
 			return nil

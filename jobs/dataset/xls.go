@@ -257,8 +257,8 @@ func (b *biffBook) sharedStrings(parts [][]byte) error {
 		if err != nil {
 			return err
 		}
-		if bytes += len(text); bytes > maxText {
-			return tooComplex("complex_text_mib", maxText>>20)
+		if bytes += len(text); bytes > MaxText {
+			return tooComplex("complex_text_mib", MaxText>>20)
 		}
 		b.strings = append(b.strings, text)
 	}

@@ -36,7 +36,7 @@ const Overall = "overall"
 const (
 	MaxVotes       = 9
 	maxDimensions  = 20
-	maxDimension   = 40 // characters
+	MaxDimension   = 40 // characters
 	maxTemperature = 2
 	// MaxRating is the best rating.
 	MaxRating = 100
@@ -81,8 +81,8 @@ func Parse(config json.RawMessage) (j Judge, err error) {
 		dimension = strings.TrimSpace(dimension)
 		j.Dimensions[n] = dimension
 		switch {
-		case dimension == "" || utf8.RuneCountInString(dimension) > maxDimension || strings.ContainsAny(dimension, "\"\\\n\r\t"):
-			return wrong("dimensions", fmt.Sprintf("a name has 1 to %d characters, without quotes", maxDimension))
+		case dimension == "" || utf8.RuneCountInString(dimension) > MaxDimension || strings.ContainsAny(dimension, "\"\\\n\r\t"):
+			return wrong("dimensions", fmt.Sprintf("a name has 1 to %d characters, without quotes", MaxDimension))
 		case dimension == "reason" || slices.Contains(j.Dimensions[:n], dimension):
 			return wrong("dimensions", "a name stands twice: "+dimension)
 		}

@@ -68,6 +68,11 @@ func ReadPoll(text *string) (*protocol.Poll, error) {
 	return poll, json.Unmarshal([]byte(*text), poll)
 }
 
+// IsPoll reports whether a poll says all that it must.
+func IsPoll(poll protocol.Poll) bool {
+	return poll.URLPath != "" && poll.DonePath != "" && poll.ResultPath != "" && len(poll.DoneValues) > 0
+}
+
 // PollText writes how a target is polled.
 func PollText(poll *protocol.Poll) (*string, error) {
 	if poll == nil {

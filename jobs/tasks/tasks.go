@@ -185,11 +185,19 @@ func Host(address string) string {
 	return u.Host
 }
 
-// cost is a decimal number above 0.
-var cost = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.[0-9]{1,8})?$`)
+var (
+	amount   = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.[0-9]{1,8})?$`)
+	currency = regexp.MustCompile(`^[A-Z]{3}$`)
+)
+
+// IsPrice reports whether a text is a price: a decimal number that is not negative.
+func IsPrice(text string) bool { return amount.MatchString(text) }
 
 // IsCost reports whether a text is what something may cost: a decimal number above 0.
-func IsCost(text string) bool { return cost.MatchString(text) && strings.Trim(text, "0.") != "" }
+func IsCost(text string) bool { return amount.MatchString(text) && strings.Trim(text, "0.") != "" }
+
+// IsCurrency reports whether a text is a currency's code: three letters.
+func IsCurrency(text string) bool { return currency.MatchString(text) }
 
 // ParseRate reads a rate: N/s, N/m or unlimited. It returns the least time between two calls; zero means
 // unlimited.

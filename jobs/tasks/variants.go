@@ -22,6 +22,16 @@ const (
 	MaxRetries     = 5
 )
 
+// Limits of what tasks copy from the library: characters of a name, of a template, of a model's id and of an address, and seconds between
+// two questions for the status of a job.
+const (
+	MaxEntryName    = 64
+	MaxTemplate     = 100_000
+	MaxModelLength  = 200
+	MaxAddress      = 2048
+	MaxPollInterval = 600
+)
+
 // NewTarget is whom a new task calls, with its secrets.
 type NewTarget struct {
 	db.Target

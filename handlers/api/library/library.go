@@ -28,6 +28,7 @@ import (
 	"wending/jobs/library"
 	"wending/jobs/prompt"
 	"wending/jobs/protocol"
+	"wending/jobs/tasks"
 	"wending/views/paths"
 )
 
@@ -583,8 +584,8 @@ func (h *handler) registerTests(api huma.API) {
 		}
 		system, user := input.Form.Values["system"], input.Form.Values["user"]
 		for field, template := range map[string]string{"system": system, "user": user} {
-			if utf8.RuneCountInString(template) > form.MaxTemplate {
-				return nil, fault.Field(field, fault.LongTextUpTo(form.MaxTemplate))
+			if utf8.RuneCountInString(template) > tasks.MaxTemplate {
+				return nil, fault.Field(field, fault.LongTextUpTo(tasks.MaxTemplate))
 			}
 		}
 		output := &previewOutput{}
