@@ -125,7 +125,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"UnassessedTask", func() error { _, err := report.New(store).UnassessedTask(ctx); return err }},
 		{"Whole", func() error { _, err := report.New(store).Whole(ctx, items, 20); return err }},
 		{"EachAnsweredRun", func() error {
-			return report.New(store).EachAnsweredRun(ctx, items, 100, func(report.AnsweredRun) error { return nil })
+			return report.New(store).Assessor().EachAnsweredRun(ctx, items, 100, func(report.AnsweredRun) error { return nil })
 		}},
 		{"ReturnUnits", func() error { return store.ReturnUnits(ctx, claim.Units[32:48]) }},
 		{"ReleaseStrays", func() error {

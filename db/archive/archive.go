@@ -4,8 +4,8 @@ package archive
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +13,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/report"
 )
 
 // EachRun calls yield with the current runs of a task as JSON objects, one at a time: with the question_id of their questions and
@@ -43,14 +44,59 @@ func EachRun(ctx context.Context, store *db.Store, taskID uuid.UUID, yield func(
 	})
 }
 
-// Ended is how and when an imported task ended.
-type Ended struct {
-	Status                            db.TaskStatus
-	CreatedAt, StartedAt, CompletedAt *time.Time
+// Run is one that an archive has, with every value within its bounds.
+type Run struct {
+	QuestionID    string       `json:"question_id"`
+	Variant       int          `json:"variant"`
+	RunIndex      int          `json:"run_index"`
+	Status        db.RunStatus `json:"status"`
+	ResponseBody  *string      `json:"response_body"`
+	ResponseBytes []byte       `json:"response_bytes"`
+	Reasoning     *string      `json:"reasoning"`
+	// AnswerKey is in hexadecimal.
+	AnswerKey       *string      `json:"answer_key"`
+	LatencyMS       *int         `json:"latency_ms"`
+	Attempts        *int         `json:"attempts"`
+	ErrorCode       *string      `json:"error_code"`
+	ErrorMessage    *string      `json:"error_message"`
+	CreatedAt       *time.Time   `json:"created_at"`
+	InputTokens     *int         `json:"input_tokens"`
+	OutputTokens    *int         `json:"output_tokens"`
+	ReasoningTokens *int         `json:"reasoning_tokens"`
+	TotalTokens     *int         `json:"total_tokens"`
+	Cost            *string      `json:"cost"`
+	FirstTokenMS    *int         `json:"first_token_ms"`
+	Passed          *bool        `json:"passed"`
+	Score           *float64     `json:"score"`
+	ConversationID  *string      `json:"conversation_id"`
+	Evaluations     []Evaluation `json:"evaluations"`
 }
 
-// batch is how many runs one statement stores.
-const batch = 500
+// Evaluation is what an evaluator says of a run of an archive.
+type Evaluation struct {
+	Evaluator    int                `json:"evaluator"`
+	Status       string             `json:"status"`
+	Score        *float64           `json:"score"`
+	Passed       *bool              `json:"passed"`
+	Reason       *string            `json:"reason"`
+	ErrorCode    *string            `json:"error_code"`
+	ErrorMessage *string            `json:"error_message"`
+	Ratings      map[string]float64 `json:"ratings"`
+	IsDefault    *bool              `json:"is_default"`
+	Raw          *string            `json:"raw"`
+	LatencyMS    *int               `json:"latency_ms"`
+	InputTokens  *int               `json:"input_tokens"`
+	OutputTokens *int               `json:"output_tokens"`
+	TotalTokens  *int               `json:"total_tokens"`
+	Cost         *string            `json:"cost"`
+	Version      *int               `json:"version"`
+}
+
+// batch is how many runs one statement stores, batchBytes about how much.
+const (
+	batch      = 500
+	batchBytes = 8 << 20
+)
 
 const insertRuns = `
 	WITH line AS (
@@ -87,9 +133,21 @@ const insertRuns = `
 		JOIN task_evaluators known ON known.task_id = $2 AND known.number = e.evaluator)
 	SELECT count(*) FROM stored`
 
-// Import stores a task that has ended elsewhere, with its results, all or nothing. next returns its runs, as EachRun made them, and
-// false after the last. It returns ErrInvalid if they do not fit the task.
-func Import(ctx context.Context, store *db.Store, n db.NewTask, ended Ended, next func() (json.RawMessage, bool, error)) error {
+// Imported is a task that has ended elsewhere.
+type Imported struct {
+	Task   db.NewTask
+	Status db.TaskStatus
+	// CreatedAt and the others are nil where they are not known.
+	CreatedAt, StartedAt, CompletedAt *time.Time
+	// Next returns the next run and about how many bytes it has, and nil after the last. Its runs belong to questions and variants of
+	// the task, each once.
+	Next func() (run *Run, size int, err error)
+	// Assess assesses items of the task, by their ids.
+	Assess func(ctx context.Context, results report.Assessor, itemIDs []int64) error
+}
+
+// Import stores a task with its results and statistics, all or nothing.
+func Import(ctx context.Context, store *db.Store, imported Imported) error {
 	const insertLaunch = `
 		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via, created_at, started_at, finished_at, is_settled)
 		SELECT $1, id, 1, 'SUBMIT', $3, concurrency, $4, $5, $6,
@@ -98,35 +156,25 @@ func Import(ctx context.Context, store *db.Store, n db.NewTask, ended Ended, nex
 		WHERE id = $2`
 	const end = `
 		UPDATE evaluation_tasks
-		SET status = $2, created_at = coalesce($3, created_at), started_at = coalesce($4, $3, now()), completed_at = coalesce($5, now()), is_assessed = false
+		SET status = $2, created_at = coalesce($3, created_at), started_at = coalesce($4, $3, now()), completed_at = coalesce($5, now()), is_assessed = true
 		WHERE id = $1`
-	task, launchID := n.Task, uuid.New()
+	n, task, launchID := imported.Task, imported.Task.Task, uuid.New()
 	return store.Pool().InTx(ctx, "import a task", func(tx *sqlx.Tx) error {
 		if _, err := db.CreateTaskIn(ctx, tx, n); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, end, task.ID, ended.Status, ended.CreatedAt, ended.StartedAt, ended.CompletedAt); err != nil {
+		if _, err := tx.ExecContext(ctx, end, task.ID, imported.Status, imported.CreatedAt, imported.StartedAt, imported.CompletedAt); err != nil {
 			return pg.Classify("end the task", err)
 		}
 		total := len(n.Items) * task.RunsPerItem * len(task.Variants)
-		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, ended.Status, total, n.By.Who(), n.By.Via); err != nil {
+		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, imported.Status, total, n.By.Who(), n.By.Via); err != nil {
 			return pg.Classify("store the launch", err)
 		}
-		for isDone := false; !isDone; {
-			lines := []json.RawMessage{}
-			for size := 0; len(lines) < batch && size < batchBytes; {
-				line, isThere, err := next()
-				if err != nil {
-					return err
-				}
-				if isDone = !isThere; isDone {
-					break
-				}
-				lines, size = append(lines, line), size+len(line)
-			}
-			if err := storeRuns(ctx, tx, task.ID, launchID, lines); err != nil {
-				return err
-			}
+		if err := storeAll(ctx, tx, task.ID, launchID, imported.Next); err != nil {
+			return err
+		}
+		if err := assess(ctx, tx, task.ID, imported.Assess); err != nil {
+			return err
 		}
 		if err := db.StoreStatistics(ctx, tx, launchID, task.ID); err != nil {
 			return err
@@ -135,29 +183,53 @@ func Import(ctx context.Context, store *db.Store, n db.NewTask, ended Ended, nex
 	})
 }
 
-// batchBytes is about how much one statement stores.
-const batchBytes = 8 << 20
-
-// ErrInvalid means that runs do not fit their task: a question, a variant or a repeat that it does not have, or one twice.
-var ErrInvalid = errors.New("the runs do not fit the task")
-
-func storeRuns(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID, lines []json.RawMessage) error {
-	if len(lines) == 0 {
-		return nil
-	}
-	text, err := json.Marshal(lines)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	var stored int
-	if err := tx.GetContext(ctx, &stored, insertRuns, string(text), taskID, launchID); err != nil {
-		if pg.IsInput(err) {
-			return fmt.Errorf("%w: %w", ErrInvalid, err)
+func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID, next func() (*Run, int, error)) error {
+	for isDone := false; !isDone; {
+		runs := []*Run{}
+		for size := 0; len(runs) < batch && size < batchBytes; {
+			run, bytes, err := next()
+			if err != nil {
+				return err
+			}
+			if isDone = run == nil; isDone {
+				break
+			}
+			runs, size = append(runs, run), size+bytes
 		}
-		return pg.Classify("store runs", err)
+		if len(runs) == 0 {
+			return nil
+		}
+		text, err := json.Marshal(runs)
+		if err != nil {
+			return fmt.Errorf("write the runs: %w", err)
+		}
+		if _, err := tx.ExecContext(ctx, insertRuns, text, taskID, launchID); err != nil {
+			return pg.Classify("store runs", err)
+		}
 	}
-	if stored != len(lines) {
-		return ErrInvalid
+	return nil
+}
+
+// assessedAtOnce is how many questions are assessed between two statements: the server ends transactions that are idle for long.
+const assessedAtOnce = 10
+
+func assess(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, work func(context.Context, report.Assessor, []int64) error) error {
+	const find = `
+		SELECT id
+		FROM evaluation_items i
+		WHERE task_id = $1 AND EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current)
+		ORDER BY id`
+	var ids []int64
+	if err := pg.PreferIndexes(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.SelectContext(ctx, &ids, find, taskID); err != nil {
+		return pg.Classify("find the questions", err)
+	}
+	for some := range slices.Chunk(ids, assessedAtOnce) {
+		if err := work(ctx, report.AssessorIn(tx), some); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -91,9 +91,3 @@ func RequireRow(doing string, result sql.Result, err error) error {
 	}
 	return err
 }
-
-// IsInput reports whether the server refused values: their form (22) or what they break (23).
-func IsInput(err error) bool {
-	var refused *pq.Error
-	return errors.As(err, &refused) && (refused.Code.Class() == "22" || refused.Code.Class() == "23")
-}

@@ -136,6 +136,32 @@ func (q Quotas) TakeUpload(ctx context.Context, projectID uuid.UUID) error {
 	return nil
 }
 
+// TakeDisk counts bytes that a project is about to store, or returns an ExceededError; a negative number returns what was counted. The
+// next measurement corrects the sum.
+func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) error {
+	const take = `
+		WITH taken AS (
+			UPDATE projects
+			SET used_bytes = greatest(0, used_bytes + $2)
+			WHERE id = $1 AND ($2 < 0 OR disk_bytes IS NULL OR used_bytes + $2 <= disk_bytes)
+			RETURNING id)
+		SELECT (SELECT id FROM taken) IS NOT NULL AS is_taken, disk_bytes, used_bytes
+		FROM projects
+		WHERE id = $1`
+	var found struct {
+		IsTaken   bool   `db:"is_taken"`
+		DiskBytes *int64 `db:"disk_bytes"`
+		UsedBytes int64  `db:"used_bytes"`
+	}
+	if err := q.store.Pool().GetContext(ctx, &found, take, projectID, bytes); err != nil {
+		return pg.Classify("count what a project stores", err)
+	}
+	if !found.IsTaken && found.DiskBytes != nil {
+		return &ExceededError{Disk, fmt.Sprint(*found.DiskBytes>>20, " MB"), fmt.Sprint(found.UsedBytes>>20, " + ", bytes>>20, " MB")}
+	}
+	return nil
+}
+
 // measureAge is how old a measurement gets before it is made again.
 const measureAge = 10 * time.Minute
 

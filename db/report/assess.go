@@ -5,12 +5,22 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
 	"wending/db"
 	"wending/db/pg"
 	"wending/jobs/stability"
 )
+
+// Assessor reads answers and stores how alike they are, each in a statement of its own or all in its caller's transaction.
+type Assessor struct{ db sqlx.ExtContext }
+
+// Assessor returns one that works outside of transactions.
+func (r Report) Assessor() Assessor { return Assessor{r.db} }
+
+// AssessorIn returns one that works within a transaction.
+func AssessorIn(tx *sqlx.Tx) Assessor { return Assessor{tx} }
 
 // Assessed is how alike the answers to an item are.
 type Assessed struct {
@@ -48,8 +58,8 @@ const readAnswers = `
 
 // EachAnsweredRun calls yield with the current runs of items, item by item, in order of variant and run_index. limit is how
 // many characters of a text are read.
-func (r Report) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit int, yield func(AnsweredRun) error) error {
-	return pg.EachRow(ctx, r.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
+func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit int, yield func(AnsweredRun) error) error {
+	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
 // Whole returns those of the items that have all their runs, so many of each.
@@ -79,20 +89,20 @@ const storeAssessed = `
 	WHERE (q.newest_run_id, q.runs) <> (excluded.newest_run_id, excluded.runs)`
 
 // Store stores what was assessed. It skips items that were deleted in the meantime.
-func (r Report) Store(ctx context.Context, assessed []Assessed) error {
+func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	var ids, variants, newest, runs, answers pq.Int64Array
 	var levels, letters, differences pq.StringArray
 	var agreements, consensuses, similarities []*float64
-	for _, a := range assessed {
-		shared := joinDifferences(a.Differences)
-		for n, q := range a.Variants {
-			ids, variants, newest, runs = append(ids, a.ItemID), append(variants, int64(n+1)), append(newest, a.NewestRunID), append(runs, int64(a.Runs))
+	for _, one := range assessed {
+		shared := joinDifferences(one.Differences)
+		for n, q := range one.Variants {
+			ids, variants, newest, runs = append(ids, one.ItemID), append(variants, int64(n+1)), append(newest, one.NewestRunID), append(runs, int64(one.Runs))
 			answers, levels, letters, differences = append(answers, int64(q.Distinct)), append(levels, string(q.Level)), append(letters, q.Letters), append(differences, shared)
 			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus), append(similarities, q.Similarity)
 			shared = "" // it stands once
 		}
 	}
-	_, err := r.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
+	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
 		answers, letters, differences)
 	return pg.Classify("store how alike answers are", err)
 }

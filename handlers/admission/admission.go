@@ -22,6 +22,8 @@ const Patience = 3 * time.Second
 type Gates struct {
 	// Files is reading uploaded files: a place for each core.
 	Files *Gate
+	// Imports is storing tasks of archives, with their upload: 2 places.
+	Imports *Gate
 	// Probes are tests of an agent from a page: 4 places.
 	Probes *Gate
 	// SignIns are passwords being compared: 16 places, for what takes long by design.
@@ -61,7 +63,7 @@ func NewGates(registry prometheus.Registerer) *Gates {
 		return &Gate{places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind)}
 	}
 	return &Gates{
-		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Probes: gate("probes", 4), SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
+		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Probes: gate("probes", 4), SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
 		Followers: gate("followers", 1000), Responses: responses,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -20,6 +21,7 @@ import (
 	"wending/db/review"
 	"wending/handlers/admission"
 	"wending/handlers/request"
+	"wending/jobs/archive"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
 	"wending/views/text"
@@ -102,8 +104,9 @@ type Fault struct {
 	limit *Limit
 	// rows are what is wrong with single rows of a dataset.
 	rows []dataset.RowError
-	// field is the one that is wrong; empty means that the code says which.
+	// field is the one that is wrong; empty means that the code says which. row is its line in an archive.
 	field string
+	row   int
 	// others are about further fields.
 	others []*Fault
 	status int
@@ -202,8 +205,8 @@ type RowDetail struct {
 
 // Details returns what is wrong with rows, and how many rows are wrong, listed or not.
 func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
-	if f.field != "" {
-		details = append(details, RowDetail{Column: f.field, Message: f.Message(locale)})
+	if f.field != "" || f.row > 0 {
+		details = append(details, RowDetail{Row: f.row, Column: f.field, Message: f.Message(locale)})
 	}
 	for _, other := range f.others {
 		details = append(details, RowDetail{Column: other.field, Message: other.Message(locale)})
@@ -362,6 +365,24 @@ func Dataset(err error) *Fault {
 	return f
 }
 
+// Archive returns the fault of an archive that is wrong.
+func Archive(wrong *archive.Error) *Fault {
+	f := New("ARCHIVE_INVALID").WithMessage("archive." + wrong.Problem).WithCause(wrong)
+	f.args = map[string]any{"File": wrong.File, "Line": strconv.Itoa(wrong.Line), "Member": wrong.Member}
+	maps.Copy(f.args, wrong.Args)
+	switch {
+	case wrong.Want != "" && wrong.Member == "":
+		f.key = "archive.line"
+	case wrong.File == "":
+		f.key = "error.ARCHIVE_INVALID"
+	}
+	if wrong.Want != "" {
+		f.limit = &Limit{"error.range." + wrong.Want, wrong.Args}
+	}
+	f.field, f.row = wrong.Member, wrong.Line
+	return f
+}
+
 // Of classifies any error that a handler returns.
 func Of(err error) *Fault {
 	var known *Fault
@@ -371,7 +392,10 @@ func Of(err error) *Fault {
 	var missing *db.NotFoundError
 	var conflict *review.ConflictError
 	var exceeded *quota.ExceededError
+	var invalid *archive.Error
 	switch {
+	case errors.As(err, &invalid):
+		return Archive(invalid)
 	case errors.As(err, &missing):
 		return notFound(missing.Kind).WithCause(err)
 	case errors.Is(err, report.ErrSearchTooSlow):

@@ -15,6 +15,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/project"
+	"wending/db/quota"
 	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
@@ -129,11 +131,14 @@ func (h *handler) post(ctx context.Context, input *importInput) (*importedOutput
 // is read from its end.
 func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) (uuid.UUID, error) {
 	info := request.From(ctx)
-	leave, err := info.Gates.Files.Enter(ctx)
+	leave, err := info.Gates.Imports.Enter(ctx)
 	if err != nil {
 		return uuid.Nil, err
 	}
 	defer leave()
+	if err := info.TakeUpload(ctx); err != nil {
+		return uuid.Nil, err
+	}
 	body, err := bodyOf(w, r)
 	if err != nil {
 		return uuid.Nil, err
@@ -150,11 +155,24 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return uuid.Nil, fault.New("REQUEST_INVALID").WithCause(err)
 	}
-	id, err := h.Archiver.Read(ctx, info.Actor, file, size)
-	if errors.Is(err, archive.ErrInvalid) {
-		err = fault.New("ARCHIVE_INVALID").WithCause(err)
-	}
+	id, err := h.read(ctx, file, size)
 	audit.Made(ctx, id.String(), "")
+	return id, err
+}
+
+// read imports an archive, if the project's quota has room for it.
+func (h *handler) read(ctx context.Context, file io.ReaderAt, size int64) (uuid.UUID, error) {
+	quotas, projectID, taken := quota.New(h.Archiver.Store), project.Of(ctx), int64(0)
+	id, err := h.Archiver.Read(ctx, request.From(ctx).Actor, file, size, func(bytes int64) error {
+		err := quotas.TakeDisk(ctx, projectID, bytes)
+		if err == nil {
+			taken = bytes
+		}
+		return err
+	})
+	if err != nil && taken > 0 {
+		err = errors.Join(err, quotas.TakeDisk(context.WithoutCancel(ctx), projectID, -taken))
+	}
 	return id, err
 }
 

@@ -15,8 +15,7 @@ import (
 const assessedAtOnce = 100
 
 // Assess stores how alike the answers to questions of a task are, by their current runs.
-func Assess(ctx context.Context, store *db.Store, task db.Task, itemIDs []int64) error {
-	results := report.New(store)
+func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs []int64) error {
 	for len(itemIDs) > 0 {
 		some := itemIDs[:min(len(itemIDs), assessedAtOnce)]
 		itemIDs = itemIDs[len(some):]
@@ -77,7 +76,7 @@ func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []i
 	if err != nil {
 		return err
 	}
-	return Assess(ctx, store, task, whole)
+	return Assess(ctx, report.New(store).Assessor(), task, whole)
 }
 
 // AssessTask assesses all questions of a task that have runs by which they were not assessed yet.
@@ -91,7 +90,7 @@ func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
 		if err != nil || len(items) == 0 {
 			return err
 		}
-		if err := Assess(ctx, store, task, items); err != nil {
+		if err := Assess(ctx, report.New(store).Assessor(), task, items); err != nil {
 			return err
 		}
 	}

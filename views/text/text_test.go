@@ -23,6 +23,7 @@ import (
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
+	"wending/jobs/archive"
 	"wending/jobs/evaluate"
 	"wending/jobs/event"
 	"wending/jobs/judge"
@@ -248,6 +249,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("error.range.password.", "short", "long", "common", "different", "wrong")
+	add("archive.", archive.Problems...)
+	add("error.range.", archive.Wanted...)
 	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls)
 	add("action.", persons.OwnActions...)
 	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export") {

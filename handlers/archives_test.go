@@ -1,0 +1,450 @@
+package handlers_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// archived makes a task that has all that archives may hold, and returns the parts of its archive by their names: a rule and a judge, a
+// conversation, answers that are no text, and failures.
+func (s *site) archived(t *testing.T) (parts map[string]string) {
+	t.Helper()
+	judging := agenttest.New(t, chatting(func(prompt string) string {
+		if strings.Contains(prompt, "answer to 单") {
+			return "no comment"
+		}
+		return `{"overall": 90, "accuracy": 80, "reason": "right"}`
+	}))
+	model, _ := s.chatTarget(t, "judge", judging.URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "2", "output_price": "10", "currency": "CNY"}, 200)
+	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
+	rule := s.evaluator(t, "规则", "regex", object{"pattern": "answer"})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		switch call.Question {
+		case "坏":
+			w.WriteHeader(http.StatusBadGateway)
+		case "字节":
+			agenttest.Stream(w, "a\x00b")
+		default:
+			agenttest.Stream(w, "answer to "+call.Question)
+		}
+	})
+	id := s.create(t, fake.URL, map[string]string{
+		"evaluators": rule + "," + judge, "runs_per_item": "2", "rate_limit": "unlimited", "concurrency": "4", "max_cost": "12.5",
+		"file@q.csv": "question_id,question,standard_answer,系列,series,turn\nq1,一,a,x,s,1\nq2,二,b,y,s,2\nq3,单,c,z,,\nq4,坏,d,z,,\nq5,字节,e,z,,\n",
+	})
+	s.awaitDone(t, id)
+	whole := s.get(t, api+"/"+id+"/archive").body
+	parts = map[string]string{}
+	files, err := zip.NewReader(bytes.NewReader(whole), int64(len(whole)))
+	require.NoError(t, err)
+	for _, one := range files.File {
+		if strings.HasPrefix(one.Name, "report.") || strings.HasPrefix(one.Name, "dataset.") {
+			continue // reading them takes the test time, and imports none
+		}
+		content, err := one.Open()
+		require.NoError(t, err)
+		text, err := io.ReadAll(content)
+		require.NoError(t, err)
+		parts[one.Name] = string(text)
+	}
+	return parts
+}
+
+// packed makes an archive of parts.
+func packed(t *testing.T, parts map[string]string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	writer := zip.NewWriter(&out)
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		file, err := writer.Create(strings.TrimPrefix(name, "another "))
+		require.NoError(t, err)
+		_, err = io.WriteString(file, parts[name])
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.Close())
+	return out.Bytes()
+}
+
+// altered sets the member at a path, such as targets.0.kind, of a JSON object to a JSON value.
+func altered(t *testing.T, text, path, value string) string {
+	t.Helper()
+	var whole any
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	require.NoError(t, decoder.Decode(&whole))
+	steps := strings.Split(path, ".")
+	at := whole
+	for _, step := range steps[:len(steps)-1] {
+		if index, err := strconv.Atoi(step); err == nil {
+			at = at.([]any)[index]
+		} else {
+			at = at.(map[string]any)[step]
+		}
+	}
+	last := steps[len(steps)-1]
+	if index, err := strconv.Atoi(last); err == nil {
+		at.([]any)[index] = json.RawMessage(value)
+	} else {
+		at.(map[string]any)[last] = json.RawMessage(value)
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	if strings.Contains(strings.TrimSpace(text), "\n") {
+		encoder.SetIndent("", "  ")
+	}
+	require.NoError(t, encoder.Encode(whole))
+	return out.String()
+}
+
+// wrongValue is a value that no archive may have at a place, and column is what is said to be wrong; empty means the path.
+type wrongValue struct {
+	file   string
+	line   int
+	path   string
+	value  string
+	column string
+}
+
+var index = regexp.MustCompile(`\.(\d+)`)
+
+// member is the path as errors name it: lists count from 1.
+func (w wrongValue) member() string {
+	if w.column != "" {
+		return w.column
+	}
+	return index.ReplaceAllStringFunc(w.path, func(step string) string {
+		n, _ := strconv.Atoi(step[1:])
+		return fmt.Sprintf("[%d]", n+1)
+	})
+}
+
+func quotedText(n int, char string) string { return `"` + strings.Repeat(char, n) + `"` }
+
+func listOf(n int, value string) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]"
+}
+
+// wrongValues are values that broke pages, or would, and values beyond the bounds of forms.
+func wrongValues() (all []wrongValue) {
+	header := func(path string, values ...string) {
+		for _, value := range values {
+			all = append(all, wrongValue{file: "task.json", path: path, value: value})
+		}
+	}
+	header("name", `""`, `"  "`, quotedText(65, "长"), `"a\u0000b"`, `7`)
+	header("status", `"RUNNING"`, `"GREAT"`, `null`)
+	header("runs_per_item", `0`, `21`, `99999999999`, `"5"`, `1.5`)
+	header("timeout_seconds", `0`, `3601`)
+	header("max_retries", `-1`, `6`)
+	header("concurrency", `0`, `65`)
+	header("use_stream", `"yes"`)
+	header("max_cost", `"-1"`, `"abc"`, `"NaN"`, `"0"`, `"1e400"`, `12`, quotedText(40_000, "7"))
+	header("on_turn_failure", `"explode"`)
+	header("dataset_name", `"a\u0000.csv"`)
+	header("dataset_extension", `"exe"`)
+	header("question_column", quotedText(256, "长"), `"\u0000"`)
+	header("variable_names.0", `""`, `"\u0000"`, quotedText(256, "长"))
+	header("variable_names.1", `"系列"`)
+	header("created_at", `"infinity"`, `"never"`, `"1969-12-31T23:59:59Z"`, `"9999-12-31T23:59:59-05:00"`, `12`)
+	header("completed_at", `"-infinity"`)
+	header("secret", `1`)
+	header("targets", `null`)
+	header("targets.0.number", `2`)
+	header("targets.0.kind", `"zzz"`)
+	header("targets.0.name", quotedText(65, "a"), `"\u0000"`)
+	header("targets.0.protocol", `"gopher"`)
+	header("targets.0.url", `"gopher://a/"`, `"http://u:p@a/"`, `"http://a/`+strings.Repeat("a", 2048)+`"`, `""`)
+	header("targets.0.model", quotedText(201, "m"))
+	header("targets.0.rate_limit", `"often"`, `"1.`+strings.Repeat("0", 40_000)+`/s"`)
+	header("targets.0.retry_on", `["never"]`)
+	header("targets.1.input_price", `"x"`, `"-1"`, `"NaN"`, `"1e400"`, quotedText(40_000, "1"))
+	header("targets.1.output_price", `"1e60000"`)
+	header("targets.1.currency", quotedText(100_000, "X"), `"cny"`)
+	header("targets.0.poll", `{}`, `{"url_path":"a","interval_seconds":0,"done_path":"b","done_values":["c"],"result_path":"d"}`,
+		`{"url_path":"\u0000","interval_seconds":5,"done_path":"b","done_values":["c"],"result_path":"d"}`)
+	header("targets.0.key", `"secret"`)
+	header("variants", `[]`, listOf(21, `{"number":1,"target":1,"name":"","system":null,"user":null}`))
+	header("variants.0.number", `2`)
+	header("variants.0.target", `7`, `2`, `0`, `-1`)
+	header("variants.0.system", quotedText(100_001, "s"), `"\u0000"`)
+	header("evaluators.0.number", `2`)
+	header("evaluators.0.kind", `"zzz"`)
+	header("evaluators.0.id", `"7"`)
+	header("evaluators.0.version", `0`)
+	header("evaluators.0.name", quotedText(65, "n"), `""`)
+	header("evaluators.0.config", `{"pattern":"("}`, `{"pattern":"a","more":1}`, `[]`, `{"pattern":`+quotedText(70_000, "p")+`}`, `{"pattern":"a\u0000b"}`)
+	header("evaluators.0.target", `2`)
+	header("evaluators.1.target", `1`, `null`)
+	header("evaluators.1.config", `{"model_id":"m","votes":2}`)
+	header("evaluators", listOf(11, `{"number":1}`))
+
+	item := func(line int, path string, values ...string) {
+		for _, value := range values {
+			all = append(all, wrongValue{file: "items.jsonl", line: line, path: path, value: value})
+		}
+	}
+	item(3, "question_id", `""`, `"q1"`, quotedText(256, "长"), quotedText(1_000_000, "q"), `"q\u0000"`, `3`)
+	item(4, "question", `""`, `" "`, `"a\u0000b"`, `null`, `["a"]`)
+	item(5, "standard_answer", `"\u0000"`)
+	item(5, "system_prompt", `"\u0000"`, `{}`)
+	item(1, "variables", `[]`, `null`, `["a"]`, `["a","b","c","d"]`, `["a","b","c",""]`)
+	item(1, "variables.1", `"\u0000"`, `7`)
+	item(2, "series", `""`, quotedText(256, "s"), `"\u0000"`)
+	item(2, "turn", `null`, `0`, `3`, `1`, `"2"`, `99999999999`)
+	item(1, "answer", `"yes"`)
+
+	run := func(path string, values ...string) {
+		for _, value := range values {
+			all = append(all, wrongValue{file: "runs.jsonl", line: 2, path: path, value: value})
+		}
+	}
+	digits := strings.Repeat("7", 40_000)
+	run("question_id", `"q9"`, `7`, quotedText(40_000, "q"))
+	run("variant", `0`, `2`)
+	run("run_index", `0`, `3`, `1`, `99999999999`)
+	run("status", `"STOPPED"`, `"GREAT"`, `null`)
+	run("response_body", `null`, `"a\u0000b"`, `7`, quotedText(8<<20+2000, "a"))
+	run("response_bytes", `"%%%"`, `[1,2]`)
+	run("reasoning", `"\u0000"`)
+	run("latency_ms", digits, `"`+digits+`"`, `-1`, `2147483648`, `1.5`)
+	run("attempts", `-1`, `99999999999`)
+	run("error_code", quotedText(65, "X"), `"\u0000"`)
+	run("error_message", quotedText(1<<20+1, "x"))
+	run("conversation_id", `"\u0000"`)
+	run("created_at", `"infinity"`, `"1969-01-01T00:00:00Z"`, `"`+digits+`"`, `7`)
+	run("input_tokens", `-1`, `3000000000`)
+	run("total_tokens", `-1`, digits)
+	run("first_token_ms", `-1`)
+	run("cost", `"1e60000"`, `"1e400"`, `"NaN"`, `"-1"`, `"`+digits+`"`, `1`)
+	run("score", `"NaN"`, `"Infinity"`, `1e308`, `-0.1`, `1e400`)
+	run("passed", `"yes"`)
+	run("surprise", `1`)
+	run("evaluations", `7`, `"a"`, listOf(257, `{"evaluator":1,"status":"SKIPPED"}`))
+	run("evaluations.0.evaluator", `0`, `3`)
+	run("evaluations.1.evaluator", `1`)
+	run("evaluations.0.status", `"GREAT"`)
+	run("evaluations.0.score", `"NaN"`, `2`, `1e308`)
+	run("evaluations.0.reason", `"\u0000"`)
+	run("evaluations.0.cost", `"1e60000"`)
+	run("evaluations.0.latency_ms", `-1`, digits)
+	run("evaluations.0.version", `0`)
+	run("evaluations.0.more", `1`)
+	run("evaluations.1.ratings", `[1]`, `"good"`, `{"overall":101}`, `{"overall":-1}`, `{"overall":"NaN"}`, `{"\u0000":1}`, `{"overall":1e400}`,
+		`{"a":`+digits+`}`)
+	run("evaluations.1.raw", `"\u0000"`)
+	return all
+}
+
+// Every value of an archive is checked before it is stored: one that no export makes is refused with its file and line, and nobody else
+// notices.
+func TestWrongValuesOfArchivesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	parts := s.archived(t)
+	whole := s.importArchive(t, packed(t, parts))
+	require.Equal(t, http.StatusCreated, whole.StatusCode, string(whole.body))
+	var imported struct {
+		TaskID string `json:"task_id"`
+	}
+	whole.into(t, &imported)
+	id := imported.TaskID
+	var before int
+	require.NoError(t, s.tables.Get(&before, `SELECT count(*) FROM evaluation_tasks`))
+	for _, one := range wrongValues() {
+		name := fmt.Sprintf("%s line %d: %s %.60s", one.file, one.line, one.path, one.value)
+		changed := maps.Clone(parts)
+		if one.line == 0 {
+			changed[one.file] = altered(t, parts[one.file], one.path, one.value)
+		} else {
+			lines := strings.SplitAfter(parts[one.file], "\n")
+			lines[one.line-1] = altered(t, lines[one.line-1], one.path, one.value)
+			changed[one.file] = strings.Join(lines, "")
+		}
+		answer := s.importArchive(t, packed(t, changed))
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%s: %.300s", name, answer.body)
+		var refused struct {
+			Code, Message string
+			Details       []struct {
+				Row             int
+				Column, Message string
+			}
+		}
+		answer.into(t, &refused)
+		require.Equal(t, "ARCHIVE_INVALID", refused.Code, name)
+		require.Contains(t, refused.Message, one.file, name)
+		require.Len(t, refused.Details, 1, name)
+		require.Equal(t, refused.Message, refused.Details[0].Message)
+		require.Regexp(t, `^`+regexp.QuoteMeta(one.member())+`($|[.\[])`, refused.Details[0].Column, name)
+		if one.line > 0 {
+			require.Equal(t, one.line, refused.Details[0].Row, name)
+		} else {
+			require.Positive(t, refused.Details[0].Row, name)
+		}
+		require.Less(t, len(answer.body), 2000, name)
+	}
+	var after int
+	require.NoError(t, s.tables.Get(&after, `SELECT count(*) FROM evaluation_tasks`))
+	require.Equal(t, before, after)
+	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", api + "/" + id + "/statistics"} {
+		require.Equal(t, http.StatusOK, s.get(t, path).StatusCode, path)
+	}
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// Files that are missing, damaged, too large or not what they should be are refused, too, with the part that is at fault.
+func TestArchivesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	parts := s.archived(t)
+	lineOf := func(name string, number int) string { return strings.SplitAfter(parts[name], "\n")[number-1] }
+	question := func(id, text string) string {
+		return fmt.Sprintf(`{"question_id":%q,"question":%q,"standard_answer":"","variables":["","",""]}`+"\n", id, text)
+	}
+	many := func(n, size int) string {
+		var all strings.Builder
+		for place := range n {
+			all.WriteString(question(strconv.Itoa(place), strings.Repeat("a", size)))
+		}
+		return all.String()
+	}
+	whole := packed(t, parts)
+	damaged := bytes.Clone(whole)
+	damaged[bytes.Index(damaged, []byte("runs.jsonl"))+60] ^= 0xff
+	for name, one := range map[string]struct {
+		content []byte
+		file    string
+		text    string
+		// says is what the message has.
+		says []string
+	}{
+		"text":              {content: []byte("no archive")},
+		"empty":             {content: []byte{}},
+		"half":              {content: whole[:len(whole)/2]},
+		"damaged":           {content: damaged, says: []string{"runs.jsonl"}},
+		"no manifest":       {file: "manifest.json", says: []string{"manifest.json"}},
+		"another format":    {file: "manifest.json", text: `{"kind":"wending-task","format":99}`, says: []string{"manifest.json", "99"}},
+		"another kind":      {file: "manifest.json", text: `{"kind":"cake","format":1}`, says: []string{"manifest.json", "cake"}},
+		"a manifest more":   {file: "manifest.json", text: `{"kind":"wending-task","format":1,"more":1}`, says: []string{"manifest.json", "第 1 行", "more"}},
+		"no task":           {file: "task.json", says: []string{"task.json"}},
+		"a task twice":      {file: "another task.json", text: parts["task.json"], says: []string{"task.json"}},
+		"a list":            {file: "task.json", text: "[]", says: []string{"task.json", "第 1 行"}},
+		"half a task":       {file: "task.json", text: parts["task.json"][:200], says: []string{"task.json"}},
+		"two tasks":         {file: "task.json", text: parts["task.json"] + parts["task.json"], says: []string{"task.json"}},
+		"a long task":       {file: "task.json", text: strings.Repeat(" ", 33<<20), says: []string{"task.json", "32 MB"}},
+		"no items":          {file: "items.jsonl", says: []string{"items.jsonl"}},
+		"no questions":      {file: "items.jsonl", text: "\n", says: []string{"items.jsonl", "第 1 行"}},
+		"half a question":   {file: "items.jsonl", text: lineOf("items.jsonl", 1) + lineOf("items.jsonl", 2)[:20], says: []string{"items.jsonl", "第 2 行"}},
+		"two in a line":     {file: "items.jsonl", text: strings.TrimSpace(lineOf("items.jsonl", 1)) + lineOf("items.jsonl", 3), says: []string{"items.jsonl", "第 1 行"}},
+		"a number":          {file: "items.jsonl", text: "7\n", says: []string{"items.jsonl", "第 1 行"}},
+		"brackets":          {file: "items.jsonl", text: strings.Repeat("[", 1<<20), says: []string{"items.jsonl", "第 1 行"}},
+		"1,001 questions":   {file: "items.jsonl", text: many(1001, 1), says: []string{"items.jsonl", "第 1001 行", "1,000"}},
+		"33 MB of text":     {file: "items.jsonl", text: many(33, 1<<20), says: []string{"items.jsonl", "32 MB"}},
+		"a line of 17 MB":   {file: "items.jsonl", text: parts["items.jsonl"] + many(1, 17<<20), says: []string{"items.jsonl", "第 6 行", "16 MB"}},
+		"130 MB of members": {file: "items.jsonl", text: strings.Repeat(strings.TrimSuffix(question("q", "a"), "}\n")+strings.Repeat(" ", 15<<20)+"}\n", 9), says: []string{"items.jsonl"}},
+		"no runs":           {file: "runs.jsonl", says: []string{"runs.jsonl"}},
+		"a run twice":       {file: "runs.jsonl", text: parts["runs.jsonl"] + lineOf("runs.jsonl", 1), says: []string{"runs.jsonl", "第 11 行", "run_index"}},
+		"no JSON":           {file: "runs.jsonl", text: "[" + parts["runs.jsonl"], says: []string{"runs.jsonl", "第 1 行"}},
+		"a run of 25 MB":    {file: "runs.jsonl", text: lineOf("runs.jsonl", 1) + `{"reasoning":"` + strings.Repeat("a", 25<<20), says: []string{"runs.jsonl", "第 2 行", "24 MB"}},
+		"empty evaluations": {file: "runs.jsonl", text: `{"evaluations":[` + strings.Repeat("{},", 5<<20) + `{}]}`, says: []string{"runs.jsonl", "第 1 行", "evaluations"}},
+	} {
+		if one.content == nil {
+			changed := maps.Clone(parts)
+			if changed[one.file] = one.text; one.text == "" {
+				delete(changed, one.file)
+			}
+			one.content = packed(t, changed)
+		}
+		answer := s.importArchive(t, one.content)
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%s: %.300s", name, answer.body)
+		require.Contains(t, string(answer.body), "ARCHIVE_INVALID", name)
+		for _, part := range one.says {
+			require.Contains(t, string(answer.body), part, name)
+		}
+	}
+	var tasks int
+	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
+	require.Equal(t, 1, tasks)
+
+	// A page says it, too, and in the reader's language.
+	changed := maps.Clone(parts)
+	changed["runs.jsonl"] = altered(t, lineOf("runs.jsonl", 1), "score", "7")
+	for lang, message := range map[string]string{"zh-CN": "runs.jsonl 第 1 行的 score 应为：0 到 1 的数", "en": "runs.jsonl, line 1, score: expected a number from 0 to 1"} {
+		page := s.importForm(t, "/tasks/import", packed(t, changed), &http.Cookie{Name: "lang", Value: lang})
+		require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode)
+		require.Contains(t, string(page.body), message)
+	}
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// What an archive has is what the archive of the imported task has.
+func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	parts := s.archived(t)
+	answer := s.importArchive(t, packed(t, parts))
+	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
+	var created struct {
+		TaskID string `json:"task_id"`
+	}
+	answer.into(t, &created)
+	again := s.get(t, api+"/"+created.TaskID+"/archive").body
+	files, err := zip.NewReader(bytes.NewReader(again), int64(len(again)))
+	require.NoError(t, err)
+	for _, name := range []string{"task.json", "items.jsonl", "runs.jsonl"} {
+		file, err := files.Open(name)
+		require.NoError(t, err)
+		text, err := io.ReadAll(file)
+		require.NoError(t, err)
+		require.Equal(t, strings.ReplaceAll(parts[name], "+00:00", "Z"), strings.ReplaceAll(string(text), "+00:00", "Z"), name)
+	}
+	require.Contains(t, parts["runs.jsonl"], `"response_bytes":"YQBi"`)
+	require.Contains(t, parts["runs.jsonl"], `"ratings" : {"`)
+	require.Contains(t, parts["runs.jsonl"], `"is_default" : true`)
+	require.Contains(t, parts["items.jsonl"], `"turn":2`)
+	statistics := s.entry(t, "GET", "evaluation-tasks/"+created.TaskID, nil, 200)["statistics"].(object)
+	require.NotNil(t, statistics["agreement"], "complete at once")
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// Imports count as uploads, and are refused where the disk's quota has no room for what they unpack to.
+func TestImportsKeepToQuotas(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	content := packed(t, s.archived(t))
+	used := func() (bytes int64) {
+		require.NoError(t, s.tables.Get(&bytes, `SELECT used_bytes FROM projects`))
+		return bytes
+	}
+	before := used()
+	require.Equal(t, http.StatusCreated, s.importArchive(t, content).StatusCode)
+	size := used() - before
+	require.Positive(t, size, "what is imported counts before it is measured")
+	s.tables.MustExec(`UPDATE projects SET disk_bytes = used_bytes + $1`, size-1)
+	refused := s.importArchive(t, content)
+	require.Equal(t, http.StatusTooManyRequests, refused.StatusCode, string(refused.body))
+	require.Contains(t, string(refused.body), "QUOTA_EXCEEDED")
+	s.tables.MustExec(`UPDATE projects SET disk_bytes = used_bytes + $1`, size)
+	require.Equal(t, http.StatusCreated, s.importArchive(t, content).StatusCode)
+
+	var uploads int
+	require.NoError(t, s.tables.Get(&uploads, `SELECT sum(uploads) FROM project_uploads`))
+	s.tables.MustExec(`UPDATE projects SET disk_bytes = NULL, uploads_per_day = $1`, uploads+1)
+	require.Equal(t, http.StatusUnprocessableEntity, s.importArchive(t, []byte("no archive")).StatusCode)
+	require.Equal(t, http.StatusTooManyRequests, s.importArchive(t, content).StatusCode)
+	require.Equal(t, http.StatusTooManyRequests, s.importForm(t, "/tasks/import", content).StatusCode)
+}

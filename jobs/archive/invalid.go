@@ -1,0 +1,300 @@
+package archive
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Error says what is wrong with an archive, and where.
+type Error struct {
+	// File is the archive's file that is at fault; empty means the archive as a whole.
+	File string
+	// Line counts from 1; 0 means the whole file.
+	Line int
+	// Member is the one that is at fault, such as evaluations[2].score; empty means the whole line.
+	Member string
+	// Problem, with Args, names the message in the catalogues: one of Problems.
+	Problem string
+	// Want, with Args, names what a member may be, of ProblemValue: one of Wanted.
+	Want string
+	Args map[string]any
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	return fmt.Sprintf("archive: %s, line %d: %s: %s %s %v", e.File, e.Line, e.Member, e.Problem, e.Want, e.Args)
+}
+
+// What may be wrong with an archive.
+const (
+	ProblemFormat  = "format"
+	ProblemMissing = "missing"
+	ProblemTwice   = "twice"
+	ProblemDamaged = "damaged"
+	ProblemLarge   = "large"
+	ProblemLong    = "long"
+	ProblemSlow    = "slow"
+	ProblemEmpty   = "empty"
+	ProblemMany    = "many"
+	ProblemValue   = "value"
+)
+
+// Problems are all of them.
+var Problems = []string{
+	ProblemFormat, ProblemMissing, ProblemTwice, ProblemDamaged, ProblemLarge, ProblemLong, ProblemSlow, ProblemEmpty, ProblemMany, ProblemValue,
+}
+
+// What the members of an archive may be. Some of them parameters of a request may be, too.
+const (
+	wantAddress  = "address"
+	wantAmount   = "amount"
+	wantBoolean  = "boolean"
+	wantBytes    = "bytes"
+	wantChoice   = "choice"
+	wantCost     = "cost"
+	wantCount    = "count"
+	wantJSON     = "json"
+	wantKnown    = "known"
+	wantList     = "list"
+	wantMember   = "member"
+	wantNumber   = "number"
+	wantOnce     = "once"
+	wantPoll     = "poll"
+	wantPrice    = "price"
+	wantRate     = "rate"
+	wantRequired = "required"
+	wantRule     = "rule"
+	wantShare    = "share"
+	wantStorable = "storable"
+	wantString   = "string"
+	wantText     = "text"
+	wantTime     = "time"
+	wantTurn     = "turn"
+	wantUUID     = "uuid"
+)
+
+// Wanted are all of them.
+var Wanted = []string{
+	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList, wantMember, wantNumber, wantOnce,
+	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime, wantTurn, wantUUID,
+}
+
+// checker checks the values of one line and keeps the first that is wrong.
+type checker struct{ wrong *Error }
+
+// err is what is wrong; nil means nothing.
+func (c *checker) err() error {
+	if c.wrong == nil {
+		return nil
+	}
+	return c.wrong
+}
+
+// require notes that a member is not what is wanted unless it is. arguments are names and values for the message.
+func (c *checker) require(is bool, member, want string, arguments ...any) {
+	if is || c.wrong != nil {
+		return
+	}
+	c.wrong = valueError(member, want, arguments...)
+}
+
+func valueError(member, want string, arguments ...any) *Error {
+	e := &Error{Member: member, Problem: ProblemValue, Want: want, Args: map[string]any{}}
+	for n := 0; n+1 < len(arguments); n += 2 {
+		e.Args[arguments[n].(string)] = arguments[n+1]
+	}
+	return e
+}
+
+// name checks a text of one line.
+func (c *checker) name(member, text string, most int) {
+	c.require(utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unicode.IsControl), member, wantText, "Max", most)
+}
+
+// text checks a text of several lines.
+func (c *checker) text(member string, text *string, most int) {
+	if text != nil {
+		c.require(utf8.RuneCountInString(*text) <= most && !strings.ContainsRune(*text, 0), member, wantStorable, "Max", most)
+	}
+}
+
+func (c *checker) present(member, text string) {
+	c.require(strings.TrimSpace(text) != "", member, wantRequired)
+}
+
+func (c *checker) number(member string, number *int, least, most int) {
+	if number != nil {
+		c.require(*number >= least && *number <= most, member, wantNumber, "Min", least, "Max", most)
+	}
+}
+
+func (c *checker) share(member string, number *float64) {
+	if number != nil {
+		c.require(*number >= 0 && *number <= 1, member, wantShare)
+	}
+}
+
+func (c *checker) time(member string, m *moment) {
+	c.require(m == nil || !m.isWrong, member, wantTime)
+}
+
+func choose[T ~string](c *checker, member string, choice T, choices ...T) {
+	c.require(slices.Contains(choices, choice), member, wantChoice, "Choices", strings.Join(texts(choices), ", "))
+}
+
+func texts[T ~string](list []T) []string {
+	all := make([]string, len(list))
+	for place, one := range list {
+		all[place] = string(one)
+	}
+	return all
+}
+
+// moment is a time from 1970 to 9999. One that is not is found when its line is checked.
+type moment struct {
+	time.Time
+	isWrong bool
+}
+
+func momentOf(t *time.Time) *moment {
+	if t == nil {
+		return nil
+	}
+	return &moment{Time: *t}
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *moment) UnmarshalJSON(text []byte) error {
+	err := json.Unmarshal(text, &m.Time)
+	year := m.UTC().Year()
+	m.isWrong = err != nil || year < 1970 || year > 9999
+	return nil
+}
+
+func (m *moment) time() *time.Time {
+	if m == nil {
+		return nil
+	}
+	return &m.Time
+}
+
+// list is a list of at most maxList values: a line of empty ones would take many times its size in memory.
+type list[T listed] []T
+
+// listed are values that know by which name an object has a list of them.
+type listed interface{ listName() string }
+
+const maxList = 256
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *list[T]) UnmarshalJSON(text []byte) error {
+	*l = nil
+	if string(text) == "null" {
+		return nil
+	}
+	var one T
+	decoder := strict(text)
+	if opening, err := decoder.Token(); err != nil || opening != json.Delim('[') {
+		return valueError(one.listName(), wantList, "Max", maxList)
+	}
+	for ; decoder.More(); one = *new(T) {
+		if len(*l) == maxList {
+			return valueError(one.listName(), wantList, "Max", maxList)
+		}
+		if err := decoder.Decode(&one); err != nil {
+			wrong := explain(err)
+			wrong.Member = strings.TrimSuffix(one.listName()+"["+strconv.Itoa(len(*l)+1)+"]."+wrong.Member, ".")
+			return wrong
+		}
+		*l = append(*l, one)
+	}
+	return nil
+}
+
+// listOf makes a list of texts.
+func listOf[T interface {
+	~string
+	listed
+}](texts []string) list[T] {
+	all := list[T]{}
+	for _, text := range texts {
+		all = append(all, T(text))
+	}
+	return all
+}
+
+// textsOf returns a list's texts.
+func textsOf[T interface {
+	~string
+	listed
+}](all list[T]) []string {
+	return texts(all)
+}
+
+func strict(text []byte) *json.Decoder {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder
+}
+
+// decode reads a line that is one JSON object without unknown members. Its error is an *Error.
+func decode(line []byte, into any) error {
+	decoder := strict(line)
+	if err := decoder.Decode(into); err != nil {
+		return explain(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return valueError("", wantJSON)
+	}
+	return nil
+}
+
+// explain says what an error of the decoder means.
+func explain(err error) *Error {
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	if unquoted, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field "); isUnknown {
+		if name, err := strconv.Unquote(unquoted); err == nil {
+			return valueError(shorten(name), wantMember)
+		}
+	}
+	var mistyped *json.UnmarshalTypeError
+	if !errors.As(err, &mistyped) {
+		return valueError("", wantJSON)
+	}
+	member := mistyped.Field[strings.LastIndex(mistyped.Field, ".")+1:] // what is before it is the name of an embedded type
+	switch mistyped.Type.Kind() {
+	case reflect.String:
+		return valueError(member, wantString)
+	case reflect.Bool:
+		return valueError(member, wantBoolean)
+	case reflect.Int:
+		return valueError(member, wantNumber, "Min", 0, "Max", maxInt)
+	case reflect.Float64:
+		return valueError(member, wantAmount)
+	}
+	return valueError(member, wantJSON)
+}
+
+// shorten is the beginning of a text for a message.
+func shorten(text string) string {
+	runes := []rune(strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, string(runes[:min(len(runes), 80)]))
+}

@@ -1,0 +1,494 @@
+package archive
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/archive"
+	"wending/db/report"
+	"wending/jobs/agent"
+	"wending/jobs/dataset"
+	"wending/jobs/evaluate"
+	"wending/jobs/judge"
+	"wending/jobs/protocol"
+	"wending/jobs/stability"
+	"wending/jobs/tasks"
+)
+
+// Bounds of what forms do not limit. Texts are in characters.
+const (
+	maxInt         = math.MaxInt32
+	maxTokens      = 1_000_000_000
+	maxAttempts    = 10_000
+	maxVersion     = 1_000_000
+	maxVariantName = 400
+	maxRate        = 32
+	maxCode        = 64
+	maxMessage     = 1 << 20
+	maxSaid        = 1 << 20
+	maxPoll        = 64 << 10
+	maxRatings     = 16 << 10
+	// maxAnswer has room for the note on an answer that was cut.
+	maxAnswer = protocol.MaxText + 1000
+)
+
+// Read stores the task of an archive under a new id, which it returns: with its results, without secrets, told to nobody. admit is asked
+// whether the task may take so many bytes, before it is stored. What is wrong with the archive is an *Error.
+func (a *Archiver) Read(ctx context.Context, by db.Actor, file io.ReaderAt, size int64, admit func(bytes int64) error) (uuid.UUID, error) {
+	runtime.LockOSThread() // whose time is counted
+	defer runtime.UnlockOSThread()
+	r, err := newReader(ctx, file, size)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	var about manifest
+	if _, err := r.object(manifestName, maxManifest, &about); err != nil {
+		return uuid.Nil, err
+	}
+	if about.Kind != kind || about.Format != format {
+		return uuid.Nil, &Error{File: manifestName, Problem: ProblemFormat, Args: map[string]any{"Format": fmt.Sprint(shorten(about.Kind), " ", about.Format)}}
+	}
+	var h header
+	content, err := r.object(taskName, maxHeader, &h)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	n, err := h.task(by)
+	if err != nil {
+		return uuid.Nil, in(taskName, content, err)
+	}
+	if n.Items, err = r.items(len(h.VariableNames)); err != nil {
+		return uuid.Nil, err
+	}
+	if err := admit(int64(len(content)) + r.sizeOf(itemsName) + r.sizeOf(runsName)); err != nil {
+		return uuid.Nil, err
+	}
+	runs, err := r.runs(n)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer runs.close()
+	task := n.Task
+	task.TotalItems, task.TotalVariants = len(n.Items), len(task.Variants)
+	err = archive.Import(ctx, a.Store, archive.Imported{
+		Task: n, Status: h.Status, CreatedAt: h.CreatedAt.time(), StartedAt: h.StartedAt.time(), CompletedAt: h.CompletedAt.time(), Next: runs.next,
+		Assess: func(ctx context.Context, results report.Assessor, itemIDs []int64) error {
+			return tasks.Assess(ctx, results, task, itemIDs)
+		},
+	})
+	return task.ID, err
+}
+
+// sizeOf is how many bytes a file says to have unpacked: reading ends with an error if that is not so.
+func (r *reader) sizeOf(name string) (size int64) {
+	for _, one := range r.files.File {
+		if one.Name == name {
+			size += int64(min(one.UncompressedSize64, maxRuns))
+		}
+	}
+	return size
+}
+
+// task checks a header and returns the task that it describes.
+func (h header) task(by db.Actor) (db.NewTask, error) {
+	c := &checker{}
+	c.present("name", h.Name)
+	c.name("name", h.Name, tasks.MaxNameLength)
+	choose(c, "status", h.Status, db.TaskSucceeded, db.TaskStopped, db.TaskFailed)
+	c.number("runs_per_item", &h.RunsPerItem, 1, tasks.MaxRuns)
+	c.number("timeout_seconds", &h.TimeoutSeconds, 1, tasks.MaxTimeout)
+	c.number("max_retries", &h.MaxRetries, 0, tasks.MaxRetries)
+	c.number("concurrency", &h.Concurrency, 1, tasks.MaxConcurrency)
+	choose(c, "on_turn_failure", h.OnTurnFailure, db.TurnFailureStops, db.TurnFailureContinues)
+	c.require(h.MaxCost == nil || tasks.IsCost(*h.MaxCost), "max_cost", wantCost)
+	c.text("dataset_name", &h.DatasetName, tasks.MaxAddress)
+	choose(c, "dataset_extension", h.Extension, dataset.Extensions...)
+	c.text("question_column", &h.QuestionColumn, dataset.MaxColumnName)
+	c.text("answer_column", &h.AnswerColumn, dataset.MaxColumnName)
+	h.checkVariables(c)
+	c.time("created_at", h.CreatedAt)
+	c.time("started_at", h.StartedAt)
+	c.time("completed_at", h.CompletedAt)
+	n := db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
+		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, UseStream: h.UseStream,
+		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
+		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn, VariableNames: textsOf(h.VariableNames),
+	}}
+	h.addTargets(c, &n.Task)
+	h.addVariants(c, &n.Task)
+	h.addEvaluators(c, &n.Task)
+	return n, c.err()
+}
+
+func (h header) checkVariables(c *checker) {
+	seen := map[string]bool{}
+	for place, name := range h.VariableNames {
+		member, folded := fmt.Sprintf("variable_names[%d]", place+1), strings.ToLower(string(name))
+		c.present(member, string(name))
+		c.text(member, (*string)(&name), dataset.MaxColumnName)
+		c.require(!seen[folded], member, wantOnce)
+		seen[folded] = true
+	}
+}
+
+func (h header) addTargets(c *checker, task *db.Task) {
+	c.require(len(h.Targets) >= 1 && len(h.Targets) <= tasks.MaxVariants+tasks.MaxEvaluators, "targets", wantList, "Max", tasks.MaxVariants+tasks.MaxEvaluators)
+	for place, one := range h.Targets {
+		member := fmt.Sprintf("targets[%d].", place+1)
+		one.check(c, member)
+		c.number(member+"number", &one.Number, place+1, place+1)
+		stored := db.Target{
+			TaskID: task.ID, Number: one.Number, Kind: one.Kind, Name: one.Name, Protocol: one.Protocol, URL: one.URL, Model: one.Model, RateLimit: one.RateLimit,
+			RetryOn: textsOf(one.RetryOn), InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: one.Currency, Poll: tasks.Given(string(one.Poll)),
+		}
+		if one.Kind == db.TargetJudge {
+			task.Judges = append(task.Judges, stored)
+		} else {
+			task.Targets = append(task.Targets, stored)
+		}
+	}
+}
+
+func (t *target) check(c *checker, member string) {
+	choose(c, member+"kind", t.Kind, db.TargetURL, db.TargetAgent, db.TargetModel, db.TargetJudge)
+	c.name(member+"name", t.Name, tasks.MaxEntryName)
+	_, isKnown := protocol.Of(t.Protocol)
+	c.require(isKnown, member+"protocol", wantChoice, "Choices", strings.Join(protocolNames(), ", "))
+	c.name(member+"url", t.URL, tasks.MaxAddress)
+	address, err := url.Parse(t.URL)
+	c.require(err == nil && tasks.IsAgentURL(address), member+"url", wantAddress)
+	if t.Model != nil {
+		c.name(member+"model", *t.Model, tasks.MaxModelLength)
+	}
+	_, err = tasks.ParseRate(t.RateLimit)
+	c.require(err == nil && len(t.RateLimit) <= maxRate, member+"rate_limit", wantRate)
+	for _, kind := range t.RetryOn {
+		choose(c, member+"retry_on", string(kind), agent.RetryKinds...)
+	}
+	c.require(t.InputPrice == nil || tasks.IsPrice(*t.InputPrice), member+"input_price", wantPrice)
+	c.require(t.OutputPrice == nil || tasks.IsPrice(*t.OutputPrice), member+"output_price", wantPrice)
+	c.require(t.Currency == nil || tasks.IsCurrency(*t.Currency), member+"currency", wantChoice, "Choices", "CNY, USD, EUR, …")
+	if string(t.Poll) == "null" {
+		t.Poll = nil
+	}
+	if t.Poll != nil {
+		var poll protocol.Poll
+		isPoll := len(t.Poll) <= maxPoll && decode(t.Poll, &poll) == nil && tasks.IsPoll(poll) && !hasNUL(t.Poll)
+		c.require(isPoll && poll.IntervalSeconds >= 1 && poll.IntervalSeconds <= tasks.MaxPollInterval, member+"poll", wantPoll)
+	}
+}
+
+// hasNUL reports whether a text of valid JSON has the character NUL, which is escaped there.
+func hasNUL(text json.RawMessage) bool { return escapedNUL.Match(text) }
+
+// escapedNUL is \u0000 after an even number of backslashes.
+var escapedNUL = regexp.MustCompile(`(^|[^\\])(\\\\)*\\u0000`)
+
+func protocolNames() (names []string) {
+	for _, one := range protocol.All {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+func (h header) addVariants(c *checker, task *db.Task) {
+	c.require(len(h.Variants) >= 1 && len(h.Variants) <= tasks.MaxVariants, "variants", wantList, "Max", tasks.MaxVariants)
+	for place, one := range h.Variants {
+		member := fmt.Sprintf("variants[%d].", place+1)
+		c.number(member+"number", &one.Number, place+1, place+1)
+		c.name(member+"name", one.Name, maxVariantName)
+		c.text(member+"system", one.System, tasks.MaxTemplate)
+		c.text(member+"user", one.User, tasks.MaxTemplate)
+		// Requests find the target of a variant by its place.
+		c.require(one.Target >= 1 && one.Target <= len(task.Targets) && task.Targets[max(one.Target, 1)-1].Number == one.Target, member+"target", wantKnown)
+		if c.wrong != nil {
+			return
+		}
+		task.Variants = append(task.Variants, db.Variant{
+			TaskID: task.ID, Number: one.Number, Target: one.Target, Name: one.Name, SystemTemplate: one.System, UserTemplate: one.User,
+		})
+	}
+}
+
+func (h header) addEvaluators(c *checker, task *db.Task) {
+	c.require(len(h.Evaluators) <= tasks.MaxEvaluators, "evaluators", wantList, "Max", tasks.MaxEvaluators)
+	if c.wrong != nil {
+		return
+	}
+	for place, one := range h.Evaluators {
+		member := fmt.Sprintf("evaluators[%d].", place+1)
+		c.number(member+"number", &one.Number, place+1, place+1)
+		id, err := uuid.Parse(one.ID)
+		c.require(err == nil, member+"id", wantUUID)
+		c.number(member+"version", &one.Version, 1, maxVersion)
+		c.present(member+"name", one.Name)
+		c.name(member+"name", one.Name, tasks.MaxEntryName)
+		choose(c, member+"kind", evaluate.Kind(one.Kind), evaluate.Kinds...)
+		isOfJudge := one.Target != nil && slices.ContainsFunc(task.Judges, func(judge db.Target) bool { return judge.Number == *one.Target })
+		isJudge := evaluate.Kind(one.Kind) == evaluate.Judge
+		c.require(isOfJudge && isJudge || one.Target == nil && !isJudge, member+"target", wantKnown)
+		if c.wrong == nil {
+			c.checkConfig(member+"config", isJudge, one)
+		}
+		task.Evaluators = append(task.Evaluators, db.Evaluator{
+			TaskID: task.ID, Number: one.Number, EvaluatorID: id, Version: one.Version, Name: one.Name, Kind: one.Kind, Config: one.Config, Target: one.Target,
+		})
+	}
+}
+
+func (c *checker) checkConfig(member string, isJudge bool, one evaluator) {
+	var err error
+	if isJudge {
+		_, err = judge.Parse(one.Config)
+	} else {
+		_, err = evaluate.Compile(evaluate.Kind(one.Kind), one.Config)
+	}
+	if err != nil {
+		c.require(false, member, wantRule, "Detail", shorten(err.Error()))
+	}
+	c.require(len(one.Config) > 0 && !hasNUL(one.Config), member, wantJSON)
+}
+
+// items reads the questions. Each has so many variables.
+func (r *reader) items(variables int) (items []db.NewItem, err error) {
+	l, err := r.lines(itemsName, maxItems, maxItem)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	seen, size, rows := map[string]bool{}, 0, []dataset.Row{}
+	for {
+		line, err := l.next()
+		if err != nil {
+			return nil, err
+		}
+		if line == nil {
+			break
+		}
+		if len(items) == dataset.MaxRows {
+			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemMany, Args: map[string]any{"Max": dataset.MaxRows}}
+		}
+		var one item
+		if err := decode(line, &one); err != nil {
+			return nil, l.at(err)
+		}
+		if err := one.check(variables, seen); err != nil {
+			return nil, l.at(err)
+		}
+		if size += one.size(); size > dataset.MaxText {
+			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemLarge, Args: map[string]any{"Max": dataset.MaxText >> 20}}
+		}
+		stored := one.stored()
+		items = append(items, stored)
+		rows = append(rows, dataset.Row{Number: l.number, Series: stored.Series, Turn: stored.Turn})
+	}
+	if len(items) == 0 {
+		return nil, &Error{File: itemsName, Problem: ProblemEmpty}
+	}
+	if wrong := dataset.WrongTurns(rows, "turn"); len(wrong) > 0 {
+		l.number = wrong[0].Row
+		return nil, l.at(valueError("turn", wantTurn))
+	}
+	return items, nil
+}
+
+// check checks one question. seen are the ids of those before it.
+func (i *item) check(variables int, seen map[string]bool) error {
+	c := &checker{}
+	c.present("question_id", i.QuestionID)
+	c.text("question_id", &i.QuestionID, dataset.MaxID)
+	c.require(!seen[i.QuestionID], "question_id", wantOnce)
+	seen[i.QuestionID] = true
+	c.present("question", i.Question)
+	c.text("question", &i.Question, dataset.MaxText)
+	c.text("standard_answer", &i.StandardAnswer, dataset.MaxText)
+	c.text("system_prompt", i.SystemPrompt, dataset.MaxText)
+	c.text("user_context", i.UserContext, dataset.MaxText)
+	c.require((i.Series == nil) == (i.Turn == nil), "turn", wantTurn)
+	if i.Series != nil {
+		c.present("series", *i.Series)
+		c.text("series", i.Series, dataset.MaxID)
+	}
+	c.number("turn", i.Turn, 1, dataset.MaxRows)
+	c.require(len(i.Variables) == variables, "variables", wantCount, "Want", variables)
+	for place := range i.Variables {
+		c.text(fmt.Sprintf("variables[%d]", place+1), (*string)(&i.Variables[place]), dataset.MaxText)
+	}
+	return c.err()
+}
+
+func (i *item) size() (size int) {
+	size = len(i.QuestionID) + len(i.Question) + len(i.StandardAnswer) + len(tasks.TextOf(i.SystemPrompt)) + len(tasks.TextOf(i.UserContext))
+	for _, value := range i.Variables {
+		size += len(value)
+	}
+	return size
+}
+
+func (i *item) stored() db.NewItem {
+	stored := db.NewItem{
+		QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
+		Series: tasks.TextOf(i.Series), Variables: textsOf(i.Variables),
+	}
+	if i.Turn != nil {
+		stored.Turn = *i.Turn
+	}
+	return stored
+}
+
+// runs reads the runs of a task.
+type runs struct {
+	*lines
+	// places are those of the task's questions, by their ids; isThere are the runs that were read, by places, variants and repeats.
+	places            map[string]int
+	isThere           []bool
+	variants, repeats int
+	evaluators        int
+}
+
+func (r *reader) runs(n db.NewTask) (*runs, error) {
+	l, err := r.lines(runsName, maxRuns, maxRun)
+	if err != nil {
+		return nil, err
+	}
+	all := &runs{lines: l, places: map[string]int{}, variants: len(n.Task.Variants), repeats: n.Task.RunsPerItem, evaluators: len(n.Task.Evaluators)}
+	for place, item := range n.Items {
+		all.places[item.QuestionID] = place
+	}
+	all.isThere = make([]bool, len(n.Items)*all.variants*all.repeats)
+	return all, nil
+}
+
+// next returns the next run with the size of its line, and nil after the last.
+func (r *runs) next() (*archive.Run, int, error) {
+	text, err := r.lines.next()
+	if err != nil || text == nil {
+		return nil, 0, err
+	}
+	var one runLine
+	if err := decode(text, &one); err != nil {
+		return nil, 0, r.at(err)
+	}
+	c := &checker{}
+	r.checkPlace(c, one)
+	one.check(c, r.evaluators)
+	return one.stored(), len(text), r.at(c.err())
+}
+
+// checkPlace checks to which question, variant and repeat a run belongs.
+func (r *runs) checkPlace(c *checker, one runLine) {
+	place, isKnown := r.places[one.QuestionID]
+	c.require(isKnown, "question_id", wantKnown)
+	c.number("variant", &one.Variant, 1, r.variants)
+	c.number("run_index", &one.RunIndex, 1, r.repeats)
+	if c.wrong != nil {
+		return
+	}
+	at := (place*r.variants+one.Variant-1)*r.repeats + one.RunIndex - 1
+	c.require(!r.isThere[at], "run_index", wantOnce)
+	r.isThere[at] = true
+}
+
+// runLine is a line of runsName.
+type runLine struct {
+	archive.Run
+	CreatedAt *moment `json:"created_at"`
+	// ResponseBytes is in base64.
+	ResponseBytes *string              `json:"response_bytes"`
+	Evaluations   list[evaluationLine] `json:"evaluations"`
+}
+
+type evaluationLine struct {
+	archive.Evaluation
+	Ratings json.RawMessage `json:"ratings"`
+}
+
+// costOfRun is a cost as the database computes it.
+var costOfRun = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,40})?$`)
+
+func (r *runLine) check(c *checker, evaluators int) {
+	choose(c, "status", r.Status, db.RunSucceeded, db.RunFailed, db.RunTimeout)
+	c.text("response_body", r.ResponseBody, maxAnswer)
+	c.require(r.Status != db.RunSucceeded || r.ResponseBody != nil, "response_body", wantString)
+	if r.ResponseBytes != nil {
+		var err error
+		r.Run.ResponseBytes, err = base64.StdEncoding.DecodeString(*r.ResponseBytes)
+		c.require(err == nil && len(r.Run.ResponseBytes) <= maxAnswer, "response_bytes", wantBytes)
+	}
+	c.text("reasoning", r.Reasoning, maxAnswer)
+	c.text("error_code", r.ErrorCode, maxCode)
+	c.text("error_message", r.ErrorMessage, maxMessage)
+	c.text("conversation_id", r.ConversationID, maxMessage)
+	c.number("latency_ms", r.LatencyMS, 0, maxInt)
+	c.number("attempts", r.Attempts, 0, maxAttempts)
+	c.number("first_token_ms", r.FirstTokenMS, 0, maxInt)
+	c.number("input_tokens", r.InputTokens, 0, maxTokens)
+	c.number("output_tokens", r.OutputTokens, 0, maxTokens)
+	c.number("reasoning_tokens", r.ReasoningTokens, 0, maxTokens)
+	c.number("total_tokens", r.TotalTokens, 0, 2*maxTokens)
+	c.require(r.Cost == nil || costOfRun.MatchString(*r.Cost), "cost", wantPrice)
+	c.share("score", r.Score)
+	c.time("created_at", r.CreatedAt)
+	seen := map[int]bool{}
+	for place := range r.Evaluations {
+		one, member := &r.Evaluations[place], fmt.Sprintf("evaluations[%d].", place+1)
+		c.require(one.Evaluator >= 1 && one.Evaluator <= evaluators, member+"evaluator", wantKnown)
+		c.require(!seen[one.Evaluator], member+"evaluator", wantOnce)
+		seen[one.Evaluator] = true
+		one.check(c, member)
+	}
+}
+
+func (e *evaluationLine) check(c *checker, member string) {
+	choose(c, member+"status", evaluate.Status(e.Status), evaluate.Succeeded, evaluate.Failed, evaluate.Skipped)
+	c.share(member+"score", e.Score)
+	c.text(member+"reason", e.Reason, maxMessage)
+	c.text(member+"error_code", e.ErrorCode, maxCode)
+	c.text(member+"error_message", e.ErrorMessage, maxMessage)
+	c.text(member+"raw", e.Raw, maxSaid)
+	c.number(member+"latency_ms", e.LatencyMS, 0, maxInt)
+	c.number(member+"input_tokens", e.InputTokens, 0, maxTokens)
+	c.number(member+"output_tokens", e.OutputTokens, 0, maxTokens)
+	c.number(member+"total_tokens", e.TotalTokens, 0, 2*maxTokens)
+	c.require(e.Cost == nil || costOfRun.MatchString(*e.Cost), member+"cost", wantPrice)
+	c.number(member+"version", e.Version, 1, maxVersion)
+	if e.Ratings == nil {
+		return
+	}
+	c.require(len(e.Ratings) <= maxRatings && json.Unmarshal(e.Ratings, &e.Evaluation.Ratings) == nil, member+"ratings", wantJSON)
+	for dimension, rating := range e.Evaluation.Ratings {
+		c.name(member+"ratings", dimension, judge.MaxDimension)
+		c.require(rating >= 0 && rating <= judge.MaxRating, member+"ratings", wantNumber, "Min", 0, "Max", judge.MaxRating)
+	}
+}
+
+// stored is the run as it is stored. Its key follows from the answer.
+func (r *runLine) stored() *archive.Run {
+	run := &r.Run
+	run.CreatedAt, run.AnswerKey = r.CreatedAt.time(), nil
+	if run.Status == db.RunSucceeded && run.ResponseBody != nil {
+		answer := run.ResponseBytes
+		if r.ResponseBytes == nil {
+			answer = []byte(*run.ResponseBody)
+		}
+		key := hex.EncodeToString(stability.Key(answer))
+		run.AnswerKey = &key
+	}
+	for _, one := range r.Evaluations {
+		run.Evaluations = append(run.Evaluations, one.Evaluation)
+	}
+	return run
+}

@@ -1,0 +1,236 @@
+package archive
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"wending/jobs/dataset"
+)
+
+// Limits of reading an archive, beside those of forms and datasets. Bytes are those of unpacked files.
+const (
+	// maxDirectory is how many bytes the ZIP file's list of files has: about 70,000 files.
+	maxDirectory = 8 << 20
+	maxManifest  = 64 << 10
+	maxHeader    = 32 << 20
+	// maxItems and maxRuns are how many bytes the questions and the runs have, maxItem and maxRun how many one line has: an answer and
+	// its reasoning have 8 MiB each.
+	maxItems = 128 << 20
+	maxRuns  = 2 << 30
+	maxItem  = 16 << 20
+	maxRun   = 24 << 20
+	// maxTime is how much of the processor's time reading may take, and bytesPerSecond for how many bytes there is a second more.
+	maxTime        = 2 * time.Second
+	bytesPerSecond = 16 << 20
+)
+
+// reader reads the files of an archive. It belongs to one thread, whose time is counted.
+type reader struct {
+	ctx   context.Context
+	files *zip.Reader
+	began time.Duration
+	read  int64
+}
+
+func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, error) {
+	directory := &boundedReader{file, maxDirectory}
+	files, err := zip.NewReader(directory, size)
+	if err != nil {
+		return nil, &Error{Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
+	}
+	directory.left = math.MaxInt64 // what is read from here on is counted unpacked
+	return &reader{ctx: ctx, files: files, began: dataset.ProcessorTime()}, nil
+}
+
+// boundedReader ends reading after so many bytes.
+type boundedReader struct {
+	io.ReaderAt
+	left int64
+}
+
+var errDirectory = errors.New("its list of files is too long")
+
+// ReadAt implements io.ReaderAt.
+func (r *boundedReader) ReadAt(into []byte, at int64) (int, error) {
+	if r.left -= int64(len(into)); r.left < 0 {
+		return 0, errDirectory
+	}
+	return r.ReaderAt.ReadAt(into, at)
+}
+
+// open opens a file that has at most so many bytes unpacked. Its errors are *Error, unless the context ended.
+func (r *reader) open(name string, most int64) (io.ReadCloser, error) {
+	var found *zip.File
+	for _, one := range r.files.File {
+		if one.Name != name {
+			continue
+		}
+		if found != nil {
+			return nil, &Error{File: name, Problem: ProblemTwice}
+		}
+		found = one
+	}
+	if found == nil {
+		return nil, &Error{File: name, Problem: ProblemMissing}
+	}
+	file, err := found.Open()
+	if err != nil {
+		return nil, damaged(name, err)
+	}
+	return &meteredFile{file, r, name, most, most}, nil
+}
+
+func damaged(name string, err error) *Error {
+	return &Error{File: name, Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
+}
+
+// check returns an error if reading took too much of the processor's time or the context has ended.
+func (r *reader) check(name string) error {
+	if dataset.ProcessorTime()-r.began > maxTime+time.Duration(r.read)*(time.Second/bytesPerSecond) {
+		return &Error{File: name, Problem: ProblemSlow}
+	}
+	return r.ctx.Err()
+}
+
+// meteredFile counts what it unpacks.
+type meteredFile struct {
+	io.ReadCloser
+	reader *reader
+	name   string
+	most   int64
+	left   int64
+}
+
+// Read implements io.Reader.
+func (f *meteredFile) Read(into []byte) (int, error) {
+	if err := f.reader.check(f.name); err != nil {
+		return 0, err
+	}
+	n, err := f.ReadCloser.Read(into)
+	f.reader.read += int64(n)
+	if f.left -= int64(n); f.left < 0 {
+		return 0, &Error{File: f.name, Problem: ProblemLarge, Args: map[string]any{"Max": f.most >> 20}}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, damaged(f.name, err)
+	}
+	return n, err
+}
+
+// object reads a file that is one JSON object.
+func (r *reader) object(name string, most int64, into any) (content []byte, err error) {
+	file, err := r.open(name, most)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	if content, err = io.ReadAll(file); err != nil {
+		return nil, err
+	}
+	return content, in(name, content, decode(content, into))
+}
+
+// in adds to an *Error which file, of one JSON object, it is about, and the line of its member.
+func in(name string, content []byte, err error) error {
+	wrong := (*Error)(nil)
+	if errors.As(err, &wrong) {
+		wrong.File, wrong.Line = name, lineOf(content, wrong.Member)
+	}
+	return err
+}
+
+// lineOf returns the line of a member, such as targets[2].url, or of what encloses it if it is not there.
+func lineOf(content []byte, member string) int {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	path := strings.FieldsFunc(member, func(r rune) bool { return strings.ContainsRune(".[]", r) })
+	offset := int64(0)
+	for _, step := range path {
+		opening, err := decoder.Token()
+		if err != nil || !isAt(decoder, opening, step) {
+			break
+		}
+		offset = decoder.InputOffset()
+	}
+	at := min(int(offset), len(content))
+	at += len(content[at:]) - len(bytes.TrimLeft(content[at:], " \t\r\n,:"))
+	return 1 + bytes.Count(content[:at], []byte("\n"))
+}
+
+// isAt moves a decoder within an object or a list to the value of a step, and reports whether it is there.
+func isAt(decoder *json.Decoder, opening json.Token, step string) bool {
+	for place := 1; decoder.More(); place++ {
+		name := strconv.Itoa(place)
+		if opening == json.Delim('{') {
+			token, err := decoder.Token()
+			if err != nil {
+				return false
+			}
+			name, _ = token.(string)
+		}
+		if name == step {
+			return true
+		}
+		var skipped json.RawMessage
+		if decoder.Decode(&skipped) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// lines reads a file line by line.
+type lines struct {
+	reader  *reader
+	name    string
+	file    io.ReadCloser
+	scanner *bufio.Scanner
+	// number is that of the line that was read last.
+	number  int
+	maxLine int
+}
+
+func (r *reader) lines(name string, most int64, maxLine int) (*lines, error) {
+	file, err := r.open(name, most)
+	if err != nil {
+		return nil, err
+	}
+	l := &lines{reader: r, name: name, file: file, scanner: bufio.NewScanner(file), maxLine: maxLine}
+	l.scanner.Buffer(make([]byte, 64<<10), maxLine)
+	return l, nil
+}
+
+func (l *lines) close() { _ = l.file.Close() }
+
+// next returns the next line, which is good until the next call, and nil after the last. Its errors are *Error, unless the context ended.
+func (l *lines) next() ([]byte, error) {
+	if err := l.reader.check(l.name); err != nil {
+		return nil, err
+	}
+	if !l.scanner.Scan() {
+		err := l.scanner.Err()
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = &Error{File: l.name, Line: l.number + 1, Problem: ProblemLong, Args: map[string]any{"Max": l.maxLine >> 20}}
+		}
+		return nil, err
+	}
+	l.number++
+	return l.scanner.Bytes(), nil
+}
+
+// at adds to an *Error in which line it is.
+func (l *lines) at(err error) error {
+	wrong := (*Error)(nil)
+	if errors.As(err, &wrong) {
+		wrong.File, wrong.Line = l.name, l.number
+	}
+	return err
+}
