@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,10 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -447,4 +451,36 @@ func TestImportsKeepToQuotas(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.importArchive(t, []byte("no archive")).StatusCode)
 	require.Equal(t, http.StatusTooManyRequests, s.importArchive(t, content).StatusCode)
 	require.Equal(t, http.StatusTooManyRequests, s.importForm(t, "/tasks/import", content).StatusCode)
+}
+
+// Imports have places of their own: slow ones keep nobody from uploading, and leave their places when their clients do.
+func TestImportsHaveTheirOwnPlaces(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	content := packed(t, s.archived(t))
+	var slow sync.WaitGroup
+	var bodies []*io.PipeWriter
+	for range 2 {
+		body, write := io.Pipe()
+		slow.Go(func() {
+			answer, err := http.Post(s.URL+api+"/import", "application/zip", body)
+			if err == nil {
+				_ = answer.Body.Close()
+			}
+		})
+		_, err := write.Write(content[:100])
+		require.NoError(t, err)
+		bodies = append(bodies, write)
+	}
+	dbtest.Await(t, 20*time.Second, "both places are taken", func() bool {
+		answer := s.importArchive(t, content)
+		return answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") != ""
+	})
+	s.create(t, "http://127.0.0.1:9/", map[string]string{"start": "false"})
+	for _, body := range bodies {
+		_ = body.CloseWithError(context.Canceled) // the connection breaks
+	}
+	slow.Wait()
+	dbtest.Await(t, 20*time.Second, "a place is free", func() bool { return s.importArchive(t, content).StatusCode == http.StatusCreated })
+	require.Zero(t, s.reports.Load(), s.told.String())
 }

@@ -35,6 +35,7 @@ import (
 func TestHostile(t *testing.T) {
 	s := newSiege(t, os.Getenv("WENDING_HOSTILE") == "full")
 	s.files()
+	s.archives()
 	s.agents()
 	s.floods()
 	s.readers()
