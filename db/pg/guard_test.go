@@ -95,7 +95,7 @@ func copied(ctx context.Context, tx *sqlx.Tx, values ...string) (int64, error) {
 	if _, err := tx.ExecContext(ctx, `CREATE TEMPORARY TABLE copied (n int) ON COMMIT DROP`); err != nil {
 		return 0, err
 	}
-	statement, err := tx.PrepareContext(ctx, pq.CopyIn("copied", "n"))
+	statement, err := tx.PrepareContext(ctx, `COPY copied (n) FROM STDIN`)
 	if err != nil {
 		return 0, err
 	}
@@ -199,6 +199,7 @@ func TestGuardedConnectionsDoWhatTheDriverDoes(t *testing.T) {
 
 	rows, err := pool.QueryContext(t.Context(), `SELECT 1 AS one; SELECT CAST('a' AS varchar(7)) AS two`)
 	require.NoError(t, err)
+	defer rows.Close()
 	require.True(t, rows.Next())
 	require.False(t, rows.Next(), "the first statement has one row")
 	require.True(t, rows.NextResultSet())
@@ -206,7 +207,8 @@ func TestGuardedConnectionsDoWhatTheDriverDoes(t *testing.T) {
 	require.NoError(t, err)
 	length, hasLength := types[0].Length()
 	require.Equal(t, []any{"VARCHAR", int64(7), true, "string"}, []any{types[0].DatabaseTypeName(), length, hasLength, types[0].ScanType().String()})
-	require.NoError(t, rows.Close())
+	require.NoError(t, rows.Err())
+	require.NoError(t, rows.Close(), "the one connection is needed below")
 
 	var array pq.StringArray
 	require.NoError(t, pool.GetContext(t.Context(), &array, `SELECT CAST($1 AS text[])`, []string{"a", "b"}), "slices are arrays")

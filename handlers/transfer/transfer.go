@@ -79,7 +79,7 @@ type importedOutput struct{ Body imported }
 
 // RegisterAPI adds the endpoints.
 func RegisterAPI(api huma.API, config Config) {
-	h := &handler{config}
+	h, binary := &handler{config}, huma.Schema{Type: "string", Format: "binary"}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks", Summary: "Download a task with its results",
 		Description: "A ZIP file: settings without secrets, questions, current runs with their evaluations, the report in every format, and the files that agents produced. Another installation imports it, without those files.",
@@ -87,9 +87,14 @@ func RegisterAPI(api huma.API, config Config) {
 	}, h.get)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks", Status: http.StatusCreated, Summary: "Import a task with its results",
-		Description: "What archive gave, as the body or as the field archive of a form. The task has a new id, no secrets and no channels.",
-		Faults:      []string{"ARCHIVE_INVALID", "REQUEST_TOO_LARGE"},
-		Body:        &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/zip": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}},
+		Description: "What archive gave, as the body or as the field archive of a form. The task has a new id, no secrets and no channels. What is wrong is named with its file, line and member.",
+		Faults:      []string{"ARCHIVE_INVALID", "REQUEST_TOO_LARGE", "QUOTA_EXCEEDED"},
+		Body: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/zip": {Schema: &binary},
+			"multipart/form-data": {Schema: &huma.Schema{
+				Type: "object", Required: []string{"archive"}, Properties: map[string]*huma.Schema{"archive": &binary},
+			}},
+		}},
 	}, h.post)
 }
 

@@ -175,9 +175,7 @@ func momentOf(t *time.Time) *moment {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *moment) UnmarshalJSON(text []byte) error {
-	err := json.Unmarshal(text, &m.Time)
-	year := m.UTC().Year()
-	m.isWrong = err != nil || year < 1970 || year > 9999
+	m.isWrong = json.Unmarshal(text, &m.Time) != nil || m.UTC().Year() < 1970 || m.UTC().Year() > 9999
 	return nil
 }
 
