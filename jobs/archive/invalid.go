@@ -175,7 +175,8 @@ func momentOf(t *time.Time) *moment {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *moment) UnmarshalJSON(text []byte) error {
-	m.isWrong = json.Unmarshal(text, &m.Time) != nil || m.UTC().Year() < 1970 || m.UTC().Year() > 9999
+	isTime := json.Unmarshal(text, &m.Time) == nil
+	m.isWrong = !isTime || m.UTC().Year() < 1970 || m.UTC().Year() > 9999
 	return nil
 }
 
