@@ -28,7 +28,7 @@ func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() 
 		}
 		q.Protocol = queue[n]
 		got := c.Ask(ctx, q)
-		if got.Status == protocol.Succeeded {
+		if got.IsRead() {
 			return queue[n], got
 		}
 		if n == 0 || got.LooksLike != "" && answer.LooksLike == "" {

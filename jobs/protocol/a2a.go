@@ -121,8 +121,13 @@ func (r *a2aReader) state(status wire.Value, isFinal bool) {
 			}
 		}
 		r.replace(text)
+		r.finishAs(state)
 		r.close()
-	case "failed", "canceled", "cancelled", "rejected", "auth-required":
+	case "rejected": // the agent decided not to do it: what it says is why
+		r.replace(r.said)
+		r.finishAs("refusal")
+		r.close()
+	case "failed", "canceled", "cancelled", "auth-required":
 		if len(r.said) > 0 {
 			r.failWith(Excerpt(r.said))
 		} else {

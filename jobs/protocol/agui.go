@@ -45,6 +45,8 @@ func (r *agUIReader) take(e wire.Event) {
 	case "RUN_ERROR":
 		r.isOwn = true
 		r.fail(v)
+	case "TOOL_CALL_START", "TOOL_CALL_CHUNK":
+		r.isOwn, r.calledTools = true, true
 	default:
 		r.isOwn = r.isOwn || hasPrefixAny(kind, "RUN_", "TEXT_MESSAGE_", "REASONING_", "THINKING_", "TOOL_CALL_", "STATE_", "STEP_", "ACTIVITY_", "MESSAGES_")
 	}

@@ -26,6 +26,9 @@ const (
 	CodeParse             = "PARSE_ERROR"
 	CodeIncomplete        = "INCOMPLETE_RESPONSE"
 	CodeTooLarge          = "RESPONSE_TOO_LARGE"
+	CodeRefused           = "REFUSED"
+	CodeFiltered          = "CONTENT_FILTERED"
+	CodeNoAnswer          = "NO_ANSWER"
 	// CodeInterrupted is of a call that another worker continues: it has no outcome.
 	CodeInterrupted = "CALL_INTERRUPTED"
 )
@@ -117,7 +120,10 @@ type Answer struct {
 	// ErrorCode and ErrorMessage are empty when Status is Succeeded.
 	ErrorCode, ErrorMessage string
 	Latency                 time.Duration
-	// FirstToken is when the first piece of a streamed answer came; zero means that it was not streamed.
+	// Finish is why the answer ended, as the agent says.
+	Finish Finish
+	// FirstToken is when the first piece of a streamed answer came, its reasoning not counted; zero means that the answer was
+	// not streamed.
 	FirstToken time.Duration
 	Usage      Usage
 	// ConversationID is by which the agent knows the conversation from now on; empty means that it has not said.
@@ -133,6 +139,11 @@ type Answer struct {
 	IsSilent bool
 	// Raw is the beginning of the body, as far as the request's RawLimit goes.
 	Raw []byte
+}
+
+// IsRead reports whether the answer came whole and was understood, also where the agent did not answer the question.
+func (a Answer) IsRead() bool {
+	return a.Status == Succeeded || a.ErrorCode == CodeRefused || a.ErrorCode == CodeFiltered || a.ErrorCode == CodeNoAnswer
 }
 
 // Failure is the answer of a call that failed.

@@ -4,7 +4,7 @@ import "wending/jobs/wire"
 
 // anthropic is the protocol of Anthropic's Messages API. Source: docs.anthropic.com/en/api/messages.
 var anthropic = Protocol{
-	Name: "anthropic", Label: "Anthropic Messages", path: "/messages", paths: []string{"/v1/messages"},
+	Name: "anthropic", Label: "Anthropic Messages", path: "/v1/messages", paths: []string{"/v1/messages"},
 	headers: map[string]string{"anthropic-version": "2023-06-01"}, keyHeader: "x-api-key",
 	body: func(q Request) map[string]any {
 		body := map[string]any{
@@ -28,16 +28,18 @@ func (r *anthropicReader) take(e wire.Event) {
 	switch v.TextOf("type") {
 	case "message_start":
 		r.isOwn = true
-		r.usage.set(v.At("message", "usage"), "input_tokens", "output_tokens", "")
+		r.usage.setAnthropic(v.At("message", "usage"))
 	case "content_block_start":
 		r.text(bytesOf(v.At("content_block"), "text"))
+		r.calledTools = r.calledTools || v.At("content_block").TextOf("type") == "tool_use"
 	case "content_block_delta":
 		delta := v.At("delta")
 		r.text(bytesOf(delta, "text"))
 		r.think(bytesOf(delta, "thinking"))
 	case "message_delta":
 		r.isOwn = true
-		r.usage.set(v.At("usage"), "input_tokens", "output_tokens", "") // cumulative
+		r.finishIn(v.At("delta"), "stop_reason")
+		r.usage.setAnthropic(v.At("usage")) // cumulative
 	case "message_stop":
 		r.close()
 	case "error":
@@ -52,13 +54,31 @@ func (r *anthropicReader) take(e wire.Event) {
 			switch block.TextOf("type") {
 			case "text":
 				text = append(text, bytesOf(block, "text")...)
+			case "tool_use":
+				r.calledTools = true
 			case "thinking":
 				thinking = append(thinking, bytesOf(block, "thinking")...)
 			}
 		}
-		r.usage.set(v.At("usage"), "input_tokens", "output_tokens", "")
+		r.finishIn(v, "stop_reason")
+		r.usage.setAnthropic(v.At("usage"))
 		r.replace(text)
 		r.replaceReasoning(thinking)
 		r.close()
 	}
+}
+
+// setAnthropic takes a usage whose input tokens leave out those that were read from a cache or written into one.
+func (u *Usage) setAnthropic(usage wire.Value) {
+	u.set(usage, "input_tokens", "output_tokens", "")
+	if numberOf(usage, "input_tokens") == nil {
+		return
+	}
+	input := *u.Input
+	for _, name := range []string{"cache_read_input_tokens", "cache_creation_input_tokens"} {
+		if cached := numberOf(usage, name); cached != nil {
+			input += *cached
+		}
+	}
+	u.Input = &input
 }

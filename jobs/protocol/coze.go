@@ -56,6 +56,9 @@ func (r *cozeReader) take(e wire.Event) {
 		if v.TextOf("type") == "answer" {
 			r.replace(bytesOf(v, "content"))
 		}
+		if v.TextOf("type") == "verbose" {
+			r.takeVerbose(bytesOf(v, "content"))
+		}
 	case "conversation.chat.completed":
 		r.usage.set(v.At("usage"), "input_count", "output_count", "token_count")
 		r.close()
@@ -64,7 +67,8 @@ func (r *cozeReader) take(e wire.Event) {
 		r.fail(v.At("last_error"))
 	case "conversation.chat.requires_action":
 		r.isOwn = true
-		r.failWith("The bot waits for the result of a plugin that only the caller can give")
+		r.finishAs("tool_calls")
+		r.failAs(CodeNoAnswer, "The bot waits for the result of a plugin that only the caller can give")
 	case "error":
 		r.isOwn = true
 		r.fail(v)
@@ -73,6 +77,19 @@ func (r *cozeReader) take(e wire.Event) {
 	default:
 		r.isOwn = r.isOwn || hasPrefixAny(e.Name, "conversation.")
 	}
+}
+
+// takeVerbose takes why a bot's answer ended: 0 is its own end, and no other number is described.
+func (r *cozeReader) takeVerbose(content []byte) {
+	said, _ := wire.Parse(content)
+	if said.TextOf("msg_type") != "generate_answer_finish" {
+		return
+	}
+	data, _ := wire.Parse(bytesOf(said, "data"))
+	if reason := numberOf(data, "finish_reason"); reason != nil && *reason == 0 {
+		r.finishAs("stop")
+	}
+	r.finishIn(data, "finish_reason")
 }
 
 type cozeWorkflowReader struct{ strict }

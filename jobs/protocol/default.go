@@ -39,11 +39,13 @@ func (d *defaultReader) take(e wire.Event) {
 	case eventName == "llm_chunk":
 		d.sawChunk = true
 		d.add(&d.chunks, chunkText(v))
+		d.takeMeta(v)
 	case eventName == "reasoning_chunk":
 		d.sawChunk = true
 		d.add(&d.reasoning, chunkText(v))
 	case eventName == "node_finished":
 		text := finalText(v)
+		d.takeMeta(v)
 		if len(text) == 0 && d.IsPassedOver() { // it may be in what was not kept
 			d.TooLarge = true
 			return
@@ -75,6 +77,7 @@ func isErrorEvent(name string) bool {
 // takeEnvelope looks at a value that is not one of our events: an answer as one JSON, or {code, msg} of a
 // failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
 func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
+	d.takeMeta(v)
 	if text, ok := envelopeText(v, 0); ok && (!isFailureCode(v) || !isOnlyData(v)) {
 		if !isPrefixed {
 			d.sawEnvelope = true
@@ -87,6 +90,27 @@ func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 		return
 	}
 	d.TooLarge = d.TooLarge || d.IsPassedOver()
+}
+
+// takeMeta takes what an event or a body says beside its text: why the answer ended, and what it took. Both stand at the
+// top, under data, or under the output.
+func (d *defaultReader) takeMeta(v wire.Value) {
+	for _, of := range []wire.Value{v, v.At("data"), v.At("output"), v.At("data", "output"), v.At("data", "data")} {
+		d.finishIn(of, "finish_reason")
+		if choice, ok := firstChoice(of); ok {
+			d.finishIn(choice, "finish_reason")
+			for _, said := range []wire.Value{choice.At("delta"), choice.At("message")} {
+				d.called(said)
+				if refusal := bytesOf(said, "refusal"); len(refusal) > 0 {
+					d.add(&d.chunks, refusal)
+					d.finish = FinishRefusal
+				}
+			}
+		}
+		usage := of.At("usage")
+		d.usage.set(usage, "input_tokens", "output_tokens", "total_tokens")
+		d.usage.set(usage, "prompt_tokens", "completion_tokens", "")
+	}
 }
 
 // chunkText returns the text of an llm_chunk or reasoning_chunk: in content, text, delta, output or
@@ -228,7 +252,7 @@ func envelopeText(v wire.Value, depth int) ([]byte, bool) {
 		}
 		if choice, ok := firstChoice(v); ok {
 			message, _ := choice.Get("message")
-			if text, ok := namedText(message, 0, "content"); ok {
+			if text, ok := namedText(message, 0, "content", "refusal"); ok {
 				return text, true
 			}
 		}
@@ -282,10 +306,18 @@ func (d *defaultReader) answer(broken error) Answer {
 		return d.withoutEnd(text, "its final event")
 	case d.isOneEnvelope():
 		return Answer{Status: Succeeded, Text: text}
+	case d.endedWithoutText():
+		return Answer{Status: Succeeded, Text: []byte{}} // its reason makes a failure of it
 	case d.sawEnvelope && d.looksLike == "":
 		return Failure(CodeParse, "The response holds several values, none of which is marked as the whole answer: "+Excerpt(d.Begin()))
 	}
 	return d.unread()
+}
+
+// endedWithoutText reports whether the body is one JSON value that holds no text, but says why there is none.
+func (d *defaultReader) endedWithoutText() bool {
+	hasReason := d.finish != "" && d.finish != FinishStop || d.calledTools
+	return hasReason && !d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.foreign() == ""
 }
 
 // isOneEnvelope reports whether the body is one JSON value that holds an answer, and of no other protocol. If the body

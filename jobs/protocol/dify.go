@@ -65,6 +65,7 @@ func (r *difyChatReader) take(e wire.Event) {
 		}
 	case "message_replace": // by moderation
 		r.isOwn, r.hasMessage = true, true
+		r.finishAs("content_filter")
 		r.chunks = r.whole(bytesOf(v, "answer"))
 		r.tellWhole(r.chunks)
 	case "reasoning_chunk":
@@ -75,6 +76,9 @@ func (r *difyChatReader) take(e wire.Event) {
 		if r.hasMessage { // there always is one
 			r.close()
 		}
+	case "node_finished":
+		r.isOwn = r.isOwn || holdsAny(v, "conversation_id")
+		r.finishNode(v.At("data"))
 	case "error":
 		r.isOwn = true
 		r.fail(v)
@@ -91,6 +95,7 @@ func (r *difyChatReader) take(e wire.Event) {
 }
 
 func (r *difyChatReader) difyUsage(v wire.Value) {
+	r.finishIn(v.At("metadata"), "finish_reason")
 	r.usage.set(v.At("metadata", "usage"), "prompt_tokens", "completion_tokens", "total_tokens")
 }
 
@@ -113,14 +118,17 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 	switch v.TextOf("event") {
 	case "text_chunk":
 		r.text(bytesOf(data, "text"))
+	case "node_finished":
+		r.isOwn = r.isOwn || holdsAny(v, "workflow_run_id")
+		r.finishNode(data)
 	case "workflow_finished":
-		r.finish(data)
+		r.takeEnd(data)
 	case "error":
 		r.isOwn = true
 		r.fail(v)
 	case "":
 		if holdsAny(v, "workflow_run_id") && holdsAny(data, "outputs", "status") && r.body(e) {
-			r.finish(data)
+			r.takeEnd(data)
 			return
 		}
 		r.failEnvelope(e)
@@ -129,8 +137,11 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 	}
 }
 
-// finish takes the workflow's end: its only output is the answer, or all of them as JSON.
-func (r *difyWorkflowReader) finish(data wire.Value) {
+// finishNode takes why the model of a node ended its text: the last one gave the answer.
+func (s *strict) finishNode(data wire.Value) { s.finishIn(data.At("outputs"), "finish_reason") }
+
+// takeEnd takes the workflow's end: its only output is the answer, or all of them as JSON.
+func (r *difyWorkflowReader) takeEnd(data wire.Value) {
 	r.isOwn = true
 	r.usage.set(data, "", "", "total_tokens")
 	if status := data.TextOf("status"); status != "succeeded" && status != "partial-succeeded" {
@@ -142,6 +153,7 @@ func (r *difyWorkflowReader) finish(data wire.Value) {
 		return
 	}
 	outputs := data.At("outputs")
+	r.finishNode(data)
 	if text := outputText(outputs); text != nil {
 		r.replace(text)
 	} else if len(r.chunks) == 0 {

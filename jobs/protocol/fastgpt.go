@@ -17,7 +17,11 @@ var fastGPT = Protocol{
 	},
 }
 
-type fastGPTReader struct{ openAIReader }
+type fastGPTReader struct {
+	openAIReader
+	// flow is what the nodes of the run took.
+	flow Usage
+}
 
 func (r *fastGPTReader) take(e wire.Event) {
 	switch e.Name {
@@ -42,18 +46,57 @@ func (r *fastGPTReader) take(e wire.Event) {
 	}
 }
 
-// takeFlow sums the tokens of the nodes that tell theirs.
+// takeFlow takes the nodes of a run, which are its whole account: the usage beside them is no measurement.
 func (r *fastGPTReader) takeFlow(nodes wire.Value) {
+	flow := flowUsage{finish: func(word string) { r.finishAs(word) }}
+	flow.add(nodes, 0)
+	if flow.input != nil || flow.output != nil {
+		r.flow = Usage{Input: flow.input, Output: flow.output}
+	}
+}
+
+func (r *fastGPTReader) answer(broken error) Answer {
+	if r.flow != (Usage{}) {
+		r.usage = r.flow
+	}
+	return r.openAIReader.answer(broken)
+}
+
+// flowUsage sums the tokens of the nodes that report theirs, those within other nodes included.
+type flowUsage struct {
+	input, output *int
+	finish        func(word string)
+}
+
+// maxFlowDepth is how deep nodes lie within others at most.
+const maxFlowDepth = 8
+
+func (f *flowUsage) add(nodes wire.Value, depth int) {
+	if depth > maxFlowDepth {
+		return
+	}
 	for _, node := range nodes.Items {
-		for name, into := range map[string]**int{"inputTokens": &r.usage.Input, "outputTokens": &r.usage.Output} {
-			number := numberOf(node, name)
-			if number == nil {
-				continue
+		for _, within := range []string{"toolDetail", "pluginDetail", "loopDetail"} {
+			f.add(node.At(within), depth+1)
+		}
+		// A node that calls tools has its own tokens under other names.
+		sum(&f.input, node, "inputTokens", "toolCallInputTokens")
+		sum(&f.output, node, "outputTokens", "toolCallOutputTokens")
+		if depth == 0 {
+			f.finish(node.TextOf("finishReason"))
+		}
+	}
+}
+
+// sum adds the first count that v holds under one of the names.
+func sum(to **int, v wire.Value, names ...string) {
+	for _, name := range names {
+		if number := numberOf(v, name); number != nil {
+			if *to != nil {
+				*number += **to
 			}
-			if *into != nil {
-				*number += **into
-			}
-			*into = number
+			*to = number
+			return
 		}
 	}
 }

@@ -35,6 +35,7 @@ func (r *langGraphReader) take(e wire.Event) {
 		if len(v.Items) > 0 && isOfAssistant(v.Items[0]) {
 			r.text(contentText(v.Items[0].At("content")))
 			r.usage.setLangChain(v.Items[0])
+			r.finishLangChain(v.Items[0])
 		}
 		r.isOwn = true
 	case "messages/partial", "messages/complete":
@@ -71,6 +72,7 @@ func (r *langGraphReader) last(messages wire.Value) {
 		if message := messages.Items[n]; isOfAssistant(message) {
 			r.replace(contentText(message.At("content")))
 			r.usage.setLangChain(message)
+			r.finishLangChain(message)
 			return
 		}
 	}

@@ -21,12 +21,14 @@ func (r *langServeReader) take(e wire.Event) {
 	case "data":
 		r.text(messageText(v))
 		r.usage.setLangChain(v)
+		r.finishLangChain(v)
 	case "error":
 		r.isOwn = true
 		r.fail(v)
 	case "":
 		if output, ok := v.Get("output"); ok && r.body(e) { // of /invoke
 			r.usage.setLangChain(output)
+			r.finishLangChain(output)
 			text := messageText(output)
 			if text == nil {
 				text = outputText(output)

@@ -27,7 +27,9 @@ func (r *ollamaReader) take(e wire.Event) {
 	}
 	r.think(bytesOf(message, "thinking"))
 	r.text(bytesOf(message, "content"))
+	r.called(message)
 	if done.IsTrue() {
+		r.finishIn(v, "done_reason")
 		r.usage.set(v, "prompt_eval_count", "eval_count", "")
 		r.close()
 	}

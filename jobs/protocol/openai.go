@@ -1,6 +1,10 @@
 package protocol
 
-import "wending/jobs/wire"
+import (
+	"slices"
+
+	"wending/jobs/wire"
+)
 
 // openAI is the protocol of OpenAI's chat completions, which many servers speak.
 // Source: platform.openai.com/docs/api-reference/chat.
@@ -53,12 +57,33 @@ func (r *openAIReader) takeChat(e wire.Event) {
 		delta := choice.At("delta")
 		r.think(reasoningOf(delta))
 		r.text(contentText(delta.At("content")))
+		r.refuse(bytesOf(delta, "refusal"))
+		r.called(delta)
 		if message := choice.At("message"); message.Kind == wire.Object && r.body(e) {
 			r.replaceReasoning(reasoningOf(message))
-			r.replace(contentText(message.At("content")))
+			text := contentText(message.At("content"))
+			if refusal := bytesOf(message, "refusal"); len(refusal) > 0 {
+				text, r.finish = slices.Concat(text, refusal), FinishRefusal
+			}
+			r.called(message)
+			r.replace(text)
 			r.close()
 		}
+		r.finishIn(choice, "finish_reason")
 	}
+}
+
+// refuse takes a piece of a refusal: it is the text that is kept.
+func (s *strict) refuse(piece []byte) {
+	if len(piece) > 0 {
+		s.text(piece)
+		s.finish = FinishRefusal
+	}
+}
+
+// called notes that a message calls tools.
+func (t *transcript) called(message wire.Value) {
+	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0 || message.At("function_call").Kind == wire.Object
 }
 
 // reasoningOf returns the reasoning under the names that servers give it.

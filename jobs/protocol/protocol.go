@@ -75,8 +75,14 @@ func (p Protocol) IsOfModels() bool { return p.path != "" }
 // NamesContext reports whether the row's context has a place of its own beside the question.
 func (p Protocol) NamesContext() bool { return p.namesContext }
 
-// ModelURL is the address of a model at a provider's base URL.
-func (p Protocol) ModelURL(base string) string { return strings.TrimSuffix(base, "/") + p.path }
+// ModelURL is the address of a model at a provider's base URL. A base that ends with the path's version says it already.
+func (p Protocol) ModelURL(base string) string {
+	base, path := strings.TrimSuffix(base, "/"), p.path
+	if version, rest, isVersioned := strings.Cut(strings.TrimPrefix(path, "/"), "/"); isVersioned && version == "v1" && strings.HasSuffix(base, "/v1") {
+		path = "/" + rest
+	}
+	return base + path
+}
 
 // SetKey puts a provider's API key where the protocol has it, unless the headers say otherwise.
 func (p Protocol) SetKey(headers map[string]string, key string) {
@@ -109,6 +115,9 @@ func (u *Usage) set(v wire.Value, input, output, total string) {
 // setLangChain takes the usage of a message of LangChain.
 func (u *Usage) setLangChain(message wire.Value) {
 	u.set(message.At("usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
+	if reasoning := numberOf(message.At("usage_metadata", "output_token_details"), "reasoning"); reasoning != nil {
+		u.Reasoning = reasoning
+	}
 }
 
 // sum is the usage with the total that follows where none was given.
@@ -502,6 +511,7 @@ func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason fun
 	if tap != nil && !t.toldReasoning && len(t.reasoning) > 0 {
 		tap.Reasoning(t.reasoning)
 	}
+	answer = t.concluded(answer)
 	answer.Usage, answer.ConversationID = t.usage.sum(), t.conversationID
 	if answer.Status != Succeeded {
 		answer.LooksLike = t.looksLike

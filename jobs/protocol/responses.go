@@ -27,6 +27,8 @@ func (r *responsesReader) take(e wire.Event) {
 	switch kind {
 	case "response.output_text.delta":
 		r.text(bytesOf(v, "delta"))
+	case "response.refusal.delta":
+		r.refuse(bytesOf(v, "delta"))
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		r.think(bytesOf(v, "delta"))
 	case "response.completed", "response.incomplete":
@@ -72,11 +74,21 @@ func (r *responsesReader) takeResponse(response wire.Value) {
 	if reasoning := numberOf(response.At("usage", "output_tokens_details"), "reasoning_tokens"); reasoning != nil {
 		r.usage.Reasoning = reasoning
 	}
+	if r.finishIn(response, "status"); response.TextOf("status") == "incomplete" {
+		r.finishIn(response.At("incomplete_details"), "reason")
+	}
 	var text, reasoning []byte
 	for _, item := range response.At("output").Items {
 		switch item.TextOf("type") {
 		case "message":
 			text = append(text, contentText(item.At("content"))...)
+			for _, part := range item.At("content").Items {
+				if refusal := bytesOf(part, "refusal"); len(refusal) > 0 {
+					text, r.finish = append(text, refusal...), FinishRefusal
+				}
+			}
+		case "function_call", "custom_tool_call":
+			r.calledTools = true
 		case "reasoning":
 			for _, part := range item.At("summary").Items {
 				reasoning = append(reasoning, bytesOf(part, "text")...)

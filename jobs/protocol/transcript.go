@@ -47,9 +47,9 @@ type transcript struct {
 	protocol Protocol
 	reader   reader
 
-	chunks    []byte // pieces of the answer
-	reasoning []byte // pieces of the reasoning
-	firstAt   time.Time
+	chunks    []byte    // pieces of the answer
+	reasoning []byte    // pieces of the reasoning
+	firstAt   time.Time // when the first piece of the answer came
 	usage     Usage
 	// conversationID is by which the agent knows the conversation.
 	conversationID string
@@ -69,8 +69,14 @@ type transcript struct {
 	isEnvelope bool
 	looksLike  string // the protocol that the values belong to; "" means none that we know of
 
+	// finish is why the answer ended; calledTools reports that the agent called tools on the way.
+	finish      Finish
+	calledTools bool
+
 	failure   string // the agent's own error message
 	hasFailed bool
+	// failureCode is that of the failure.
+	failureCode string
 }
 
 // newTranscript returns an empty transcript of an answer in a protocol.
@@ -124,17 +130,19 @@ func (t *transcript) TakeText(event string, text []byte) {
 
 func (t *transcript) fail(v wire.Value) { t.failWith(failureMessage(v)) }
 
-// failWith notes a failure; the first one counts.
-func (t *transcript) failWith(message string) {
+// failWith and failAs note a failure; the first one counts.
+func (t *transcript) failWith(message string) { t.failAs(CodeAgent, message) }
+
+func (t *transcript) failAs(code, message string) {
 	if !t.hasFailed {
-		t.failure = message
+		t.failureCode, t.failure = code, message
 	}
 	t.hasFailed = true
 }
 
 // add appends text to chunks or reasoning as far as MaxText goes for both, never cutting a character.
 func (t *transcript) add(to *[]byte, text []byte) {
-	if len(text) > 0 && t.firstAt.IsZero() {
+	if len(text) > 0 && t.firstAt.IsZero() && to != &t.reasoning {
 		t.firstAt = time.Now()
 	}
 	switch {
@@ -197,7 +205,7 @@ func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
 			ErrorMessage: BrokenBefore + broken.Error()}, true
 	case t.hasFailed:
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeAgent, ErrorMessage: t.failure}, true
+		return Answer{Status: Failed, Text: text, ErrorCode: t.failureCode, ErrorMessage: t.failure}, true
 	case t.Incomplete:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: "The answer ends inside a JSON value"}, true
 	}
