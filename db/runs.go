@@ -43,6 +43,9 @@ type Run struct {
 	Attempts       int     `db:"attempts"`
 	ErrorCode      *string `db:"error_code"`
 	ErrorMessage   *string `db:"error_message"`
+	// FinishReason is why the answer ended: stop, length, content_filter, refusal or tool_calls; nil means that the agent
+	// did not say.
+	FinishReason *string `db:"finish_reason"`
 	Usage
 	// Passed and Score are those of the whole run: nil until every evaluator of the task has a verdict, or while none has a
 	// score.
@@ -53,6 +56,11 @@ type Run struct {
 	CreatedAt   time.Time   `db:"created_at"`
 }
 
+// IsTruncated reports whether the run has an answer that ran out of length.
+func (r Run) IsTruncated() bool {
+	return r.Status == RunSucceeded && r.FinishReason != nil && *r.FinishReason == "length"
+}
+
 // Usage is what a call took, as the agent says; nil means that it does not say.
 type Usage struct {
 	InputTokens     *int `db:"input_tokens"`
@@ -61,7 +69,7 @@ type Usage struct {
 	TotalTokens     *int `db:"total_tokens"`
 	// Cost is a decimal number in the currency of the target, by its prices; nil means that they or the tokens are unknown.
 	Cost *string `db:"cost"`
-	// FirstTokenMS is when the first piece of a streamed answer came.
+	// FirstTokenMS is when the first piece of a streamed answer came; its reasoning does not count.
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 

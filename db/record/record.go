@@ -34,6 +34,8 @@ type Result struct {
 	Attempts     int
 	ErrorCode    string
 	ErrorMessage string
+	// FinishReason is why the answer ended; empty means that the agent did not say.
+	FinishReason string
 	// InputTokens and the others are what the agent says of the call; nil means that it does not say.
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
@@ -101,10 +103,10 @@ const ofUnits = `
 			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:statuses AS text[]),
 			CAST(:bodies AS text[]), CAST(:has_body AS bool[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
 			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
-			CAST(:codes AS text[]), CAST(:messages AS text[]),
+			CAST(:codes AS text[]), CAST(:messages AS text[]), CAST(:finishes AS text[]),
 			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]), CAST(:silences AS int[]),
 			CAST(:passed AS bool[]), CAST(:scores AS float8[]))
-		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
+		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
 			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score)),`
 
 const doneUnits = `
@@ -139,11 +141,11 @@ const doneTurns = `
 const insertRuns = `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
-		answer_key, latency_ms, attempts, error_code, error_message,
+		answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
 		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score, conversation_id)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
-		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
+		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''), nullif(g.finish_reason, ''),
 		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms, g.longest_silence_ms,
 		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id
 	FROM given g
@@ -195,7 +197,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	var ofTurns turns
 	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
-	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages, finishes := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
 	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
 	inputs, outputs, thoughts, totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
 	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
@@ -210,7 +212,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 		}
 		reasonings[n], keys[n] = pg.StorableText(string(result.Reasoning)), result.AnswerKey
 		latencies[n], attempts[n] = int64(result.LatencyMS), int64(result.Attempts)
-		codes[n], messages[n] = result.ErrorCode, pg.StorableText(result.ErrorMessage)
+		codes[n], messages[n], finishes[n] = result.ErrorCode, pg.StorableText(result.ErrorMessage), result.FinishReason
 		passed[n], scores[n] = result.Passed, result.Score
 		judged.add(result)
 		ofTurns.add(result)
@@ -218,7 +220,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	arguments := map[string]any{
 		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
 		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
-		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages,
+		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes,
 		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first), "silences": pq.Array(silences),
 		"passed": pq.Array(passed), "scores": pq.Array(scores),
 	}

@@ -38,6 +38,8 @@ type Filter struct {
 	Variant int
 	// Statuses keeps items of which a run has one of them; STOPPED is that of a run that never took place.
 	Statuses []db.RunStatus
+	// FinishReasons and ErrorCodes keep items of which a run ended for one of these reasons, or with one of these codes.
+	FinishReasons, ErrorCodes []string
 	// Passed keeps items of which a run passed, or did not pass, MinScore and MaxScore those of which a run has such a score:
 	// all of the same run, as Statuses. nil takes any.
 	Passed             *bool
@@ -83,17 +85,19 @@ func (f Filter) where() string {
 		where += `
 		  AND EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.answers > 1 AND (:variant = 0 OR q.variant = :variant))`
 	}
-	if len(f.Statuses) > 0 || f.judges() {
+	if len(f.Statuses)+len(f.FinishReasons)+len(f.ErrorCodes) > 0 || f.judges() {
 		where += `
 		  AND (EXISTS (
 				SELECT FROM evaluation_runs r
 				` + f.joinVerdicts() + `
 				WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant)
 				  AND (cardinality(CAST(:statuses AS text[])) IS NULL OR cardinality(CAST(:statuses AS text[])) = 0 OR r.status = ANY (:statuses))
+				  AND (coalesce(cardinality(CAST(:finishes AS text[])), 0) = 0 OR r.finish_reason = ANY (:finishes))
+				  AND (coalesce(cardinality(CAST(:codes AS text[])), 0) = 0 OR r.error_code = ANY (:codes))
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
 				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score))`
-		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() { // what never took place has no verdict
+		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && len(f.FinishReasons)+len(f.ErrorCodes) == 0 { // what never took place has none of these
 			where += `
 			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))
 				< (SELECT runs_per_item * CASE WHEN :variant = 0 THEN total_variants ELSE 1 END FROM evaluation_tasks WHERE id = :task)`
@@ -107,6 +111,7 @@ func (f Filter) where() string {
 func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (items []db.Item, total int, err error) {
 	arguments := map[string]any{
 		"task": taskID, "question": filter.QuestionID, "assessed": filter.OnlyAssessed, "variant": filter.Variant, "statuses": pq.Array(filter.Statuses),
+		"finishes": pq.Array(filter.FinishReasons), "codes": pq.Array(filter.ErrorCodes),
 		"passed": filter.Passed, "min_score": filter.MinScore, "max_score": filter.MaxScore, "evaluator": filter.Evaluator,
 		"size": page.Size, "offset": page.Offset(),
 	}

@@ -22,6 +22,9 @@ type VariantStatistics struct {
 	Succeeded    int `db:"succeeded" json:"succeeded" example:"493"`
 	Failed       int `db:"failed" json:"failed" example:"5"`
 	TimedOut     int `db:"timed_out" json:"timed_out" example:"2"`
+	Refused      int `db:"refused" json:"refused" doc:"Of those that failed: the agent refused to answer" example:"2"`
+	Filtered     int `db:"filtered" json:"filtered" doc:"Of those that failed: a content filter stopped the answer" example:"1"`
+	Truncated    int `db:"truncated" json:"truncated" doc:"Of those that succeeded: the answer ran out of length" example:"3"`
 	Missing      int `db:"missing" json:"missing" doc:"runs_expected − runs" example:"0"`
 	Attempts     int `db:"attempts" json:"attempts" doc:"Calls made, retries included" example:"509"`
 
@@ -37,8 +40,8 @@ type VariantStatistics struct {
 	LatencyP50      *float64 `db:"latency_p50_ms" json:"latency_p50_ms" example:"640"`
 	LatencyP90      *float64 `db:"latency_p90_ms" json:"latency_p90_ms" example:"1730.5"`
 	LatencyP99      *float64 `db:"latency_p99_ms" json:"latency_p99_ms" example:"4210"`
-	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Over streamed answers" example:"210"`
-	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of output tokens / (latency − first token)" example:"48.2"`
+	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Over streamed answers; reasoning does not count" example:"210"`
+	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of the answer's own output tokens / (latency − first token); runs whose reasoning is not counted apart are left out" example:"48.2"`
 	// LongestSilenceP50MS and LongestSilenceMaxMS are of the longest time of each call in which nothing came.
 	LongestSilenceP50MS *float64 `db:"longest_silence_p50_ms" json:"longest_silence_p50_ms" doc:"Of the longest time of each call in which nothing came: the median" example:"850"`
 	LongestSilenceMaxMS *int     `db:"longest_silence_max_ms" json:"longest_silence_max_ms" doc:"And the maximum" example:"4200"`
@@ -56,6 +59,7 @@ type VariantStatistics struct {
 const readVariantStatistics = `
 	SELECT v.number, v.name, t.runs_per_item, t.total_items AS items, t.total_items * t.runs_per_item AS runs_expected,
 		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed, coalesce(r.timed_out, 0) AS timed_out,
+		coalesce(r.refused, 0) AS refused, coalesce(r.filtered, 0) AS filtered, coalesce(r.truncated, 0) AS truncated,
 		t.total_items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.succeeded, 0) / nullif(t.total_items * t.runs_per_item, 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, q.agreement_se, q.consensus, q.distinct_mean, q.similarity,
@@ -70,13 +74,17 @@ const readVariantStatistics = `
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 			count(*) FILTER (WHERE status = 'FAILED') AS failed,
 			count(*) FILTER (WHERE status = 'TIMEOUT') AS timed_out,
+			count(*) FILTER (WHERE error_code = 'REFUSED') AS refused,
+			count(*) FILTER (WHERE error_code = 'CONTENT_FILTERED') AS filtered,
+			count(*) FILTER (WHERE status = 'SUCCEEDED' AND finish_reason = 'length') AS truncated,
 			avg(latency_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS latency_avg_ms,
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p50_ms,
 			percentile_cont(0.9) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p90_ms,
 			percentile_cont(0.99) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p99_ms,
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS first_token_p50_ms,
-			percentile_cont(0.5) WITHIN GROUP (ORDER BY output_tokens * 1000.0 / nullif(latency_ms - first_token_ms, 0))
-				FILTER (WHERE status = 'SUCCEEDED' AND latency_ms > first_token_ms) AS tokens_per_second,
+			-- what was thought before the first token is not part of the answer's speed: unknown where its tokens are not counted apart
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY (output_tokens - coalesce(reasoning_tokens, 0)) * 1000.0 / nullif(latency_ms - first_token_ms, 0))
+				FILTER (WHERE status = 'SUCCEEDED' AND latency_ms > first_token_ms AND (reasoning IS NULL OR reasoning_tokens IS NOT NULL)) AS tokens_per_second,
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_p50_ms,
 			max(longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_max_ms,
 			sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(reasoning_tokens) AS reasoning_tokens,

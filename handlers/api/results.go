@@ -19,6 +19,7 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/export"
+	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
@@ -38,6 +39,7 @@ type Run struct {
 	Attempts        *int                `json:"attempts" example:"1"`
 	ErrorCode       *string             `json:"error_code" example:"HTTP_502"`
 	ErrorMessage    *string             `json:"error_message"`
+	FinishReason    *string             `json:"finish_reason" enum:"stop,length,content_filter,refusal,tool_calls" doc:"Why the answer ended; null: the agent did not say" example:"stop"`
 	CreatedAt       *rest.Moment        `json:"created_at"`
 	InputTokens     *int                `json:"input_tokens" doc:"As the agent says; null: it does not" example:"120"`
 	OutputTokens    *int                `json:"output_tokens" example:"35"`
@@ -74,7 +76,8 @@ func newRun(r db.Run, task db.Task, turn turn) Run {
 		turn: turn, SessionID: session, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
 		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: tasks.Verdicts(r.Evaluations, task.Evaluators), Variant: r.Variant,
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
-		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, CreatedAt: rest.MomentOf(&r.CreatedAt),
+		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, FinishReason: r.FinishReason,
+		CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
 }
 
@@ -174,6 +177,8 @@ type resultsInput struct {
 	QuestionID string   `query:"question_id" doc:"Only the question with this id" example:"q1"`
 	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only this variant's runs" example:"2"`
 	Status     []string `query:"status,explode" doc:"Only questions of which a run has one of these; repeatable or comma-separated" example:"FAILED"`
+	Finish     []string `query:"finish_reason,explode" doc:"Only questions of which a run ended for one of these reasons: stop, length, content_filter, refusal, tool_calls; repeatable or comma-separated" example:"length"`
+	ErrorCode  []string `query:"error_code,explode" doc:"Only questions of which a run ended with one of these codes; repeatable or comma-separated" example:"REFUSED"`
 	Unstable   bool     `query:"unstable" doc:"Only questions that a variant answered in more than one way"`
 	Passed     string   `query:"passed" enum:"true,false" doc:"Only questions of which a run passed, or did not pass" example:"false"`
 	Evaluator  string   `query:"evaluator" doc:"The id of an evaluator of the task: passed and scores are then its own; alone, it keeps what it has a verdict on"`
@@ -191,13 +196,17 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 	if err := request.HasVariant(task, i.Variant); err != nil {
 		return filter, err
 	}
-	for _, list := range i.Status {
-		for name := range strings.SplitSeq(list, ",") {
-			if status := db.RunStatus(strings.TrimSpace(name)); slices.Contains(db.RunStatuses, status) {
-				filter.Statuses = append(filter.Statuses, status)
-			} else if status != "" {
-				return filter, fault.Parameter("status", fault.OneOf("SUCCEEDED", "FAILED", "TIMEOUT", "STOPPED"))
-			}
+	for _, name := range listed(i.Status) {
+		if !slices.Contains(db.RunStatuses, db.RunStatus(name)) {
+			return filter, fault.Parameter("status", fault.OneOf("SUCCEEDED", "FAILED", "TIMEOUT", "STOPPED"))
+		}
+		filter.Statuses = append(filter.Statuses, db.RunStatus(name))
+	}
+	filter.ErrorCodes = listed(i.ErrorCode)
+	filter.FinishReasons = listed(i.Finish)
+	for _, reason := range filter.FinishReasons {
+		if !slices.Contains(protocol.Finishes, reason) {
+			return filter, fault.Parameter("finish_reason", fault.OneOf(protocol.Finishes...))
 		}
 	}
 	if err := i.verdicts(task, &filter); err != nil {
@@ -207,6 +216,18 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 		return filter, fault.Parameter("sort", fault.OneOf(report.Sorts...))
 	}
 	return filter, nil
+}
+
+// listed are the values of a parameter that is repeated, or holds several separated by commas.
+func listed(given []string) (values []string) {
+	for _, list := range given {
+		for value := range strings.SplitSeq(list, ",") {
+			if value = strings.TrimSpace(value); value != "" {
+				values = append(values, value)
+			}
+		}
+	}
+	return values
 }
 
 // verdicts are the parts of the filter about what evaluators say.

@@ -291,7 +291,7 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 		}
 		item.Runs = append(item.Runs, export.Run{
 			Index: run.RunIndex, ID: run.ID, SessionID: session, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
-			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
+			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage, FinishReason: run.FinishReason,
 			Usage: export.Usage{
 				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,

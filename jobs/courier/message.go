@@ -257,6 +257,7 @@ type pushedRun struct {
 	Output       *string             `json:"output"`
 	ErrorCode    *string             `json:"error_code"`
 	ErrorMessage *string             `json:"error_message"`
+	FinishReason *string             `json:"finish_reason"`
 	LatencyMS    *int                `json:"latency_ms"`
 	FirstTokenMS *int                `json:"first_token_ms"`
 	Attempts     int                 `json:"attempts"`
@@ -281,7 +282,8 @@ func (c *Courier) results(ctx context.Context, d outbox.Delivery, task db.Task, 
 	err = c.report().EachWholeRun(ctx, ids, func(run report.WholeRun) error {
 		one := pushedRun{
 			RunID: run.ID, QuestionID: run.QuestionID, Question: run.Question, Series: run.Series, Turn: run.Turn, Variant: run.Variant, RunIndex: run.RunIndex,
-			Status: run.Status, Output: run.Response, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage, LatencyMS: run.LatencyMS,
+			Status: run.Status, Output: run.Response, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
+			FinishReason: run.FinishReason, LatencyMS: run.LatencyMS,
 			FirstTokenMS: run.FirstTokenMS, Attempts: run.Attempts, InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, TotalTokens: run.TotalTokens,
 			Cost: run.Cost, Passed: run.Passed, Score: run.Score, Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators), CompletedAt: beijing.RFC3339(run.CreatedAt),
 		}

@@ -207,7 +207,7 @@ func newResult(unit db.Unit, answer protocol.Answer, attempts int) record.Result
 	result := record.Result{
 		Unit: unit, Status: db.RunStatus(answer.Status), Response: answer.Text, Reasoning: answer.Reasoning,
 		LatencyMS: int(answer.Latency.Milliseconds()), Attempts: attempts,
-		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage,
+		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage, FinishReason: string(answer.Finish),
 		InputTokens: answer.Usage.Input, OutputTokens: answer.Usage.Output, ReasoningTokens: answer.Usage.Reasoning, TotalTokens: answer.Usage.Total,
 	}
 	if answer.FirstToken > 0 {

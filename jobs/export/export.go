@@ -112,6 +112,8 @@ type Run struct {
 	LatencyMS    *int
 	ErrorCode    *string
 	ErrorMessage *string
+	// FinishReason is why the answer ended; nil means that the agent did not say.
+	FinishReason *string
 	Usage
 	Evaluations []Evaluation
 	// Assets are the files that the agent produced.
@@ -178,6 +180,11 @@ func (r Report) columns() []string {
 			columns = append(columns, fmt.Sprintf("run_%d_assets", n))
 		}
 	}
+	if r.hasFinish() {
+		for n := 1; n <= r.RunsPerItem; n++ {
+			columns = append(columns, fmt.Sprintf("run_%d_finish_reason", n))
+		}
+	}
 	if r.HasReviews {
 		columns = append(columns, "_verdict", "_verdict_note", "_verdict_by")
 	}
@@ -191,6 +198,9 @@ func (r Report) runColumns() []string {
 	}
 	return names
 }
+
+// hasFinish reports whether the report has the columns of why answers ended: that of a plain task is as spec/004 has it.
+func (r Report) hasFinish() bool { return len(r.Variants) > 0 }
 
 // stopped is the status of a run that never took place.
 const stopped = "STOPPED"
@@ -251,6 +261,11 @@ func (r Report) cells(item Item) []string {
 	if r.HasAssets {
 		for _, run := range r.runs(item) {
 			cells = append(cells, assetCell(run))
+		}
+	}
+	if r.hasFinish() {
+		for _, run := range r.runs(item) {
+			cells = append(cells, deref(run.FinishReason))
 		}
 	}
 	if r.HasReviews {

@@ -80,6 +80,7 @@ type jsonRun struct {
 	Status          string  `json:"status"`
 	LatencyMS       *int    `json:"latency_ms"`
 	*jsonError              // nil leaves the columns out
+	FinishReason    *string `json:"finish_reason"`
 	InputTokens     *int    `json:"input_tokens"`
 	OutputTokens    *int    `json:"output_tokens"`
 	ReasoningTokens *int    `json:"reasoning_tokens"`
@@ -134,7 +135,8 @@ func (j *JSONL) Write(item Item) error {
 		out := jsonRun{
 			SessionID: run.SessionID,
 			Variant:   variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
-			InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
+			FinishReason: run.FinishReason,
+			InputTokens:  run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...), Assets: run.Assets,
 		}
 		if run.Cost != nil && variant.Currency != "" {

@@ -20,7 +20,7 @@ const (
 )
 
 // Finishes are all reasons.
-var Finishes = []Finish{FinishStop, FinishLength, FinishFilter, FinishRefusal, FinishTools}
+var Finishes = []string{string(FinishStop), string(FinishLength), string(FinishFilter), string(FinishRefusal), string(FinishTools)}
 
 // finishes are the agents' words for the reasons, in lower case. Sources: the descriptions that the protocols name, and
 // those of the models behind them (DeepSeek, Gemini, Mistral, Qwen, vLLM, Zhipu).
