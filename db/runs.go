@@ -56,11 +56,6 @@ type Run struct {
 	CreatedAt   time.Time   `db:"created_at"`
 }
 
-// IsTruncated reports whether the run has an answer that ran out of length.
-func (r Run) IsTruncated() bool {
-	return r.Status == RunSucceeded && r.FinishReason != nil && *r.FinishReason == "length"
-}
-
 // Usage is what a call took, as the agent says; nil means that it does not say.
 type Usage struct {
 	InputTokens     *int `db:"input_tokens"`
@@ -72,6 +67,10 @@ type Usage struct {
 	// FirstTokenMS is when the first piece of a streamed answer came; its reasoning does not count.
 	FirstTokenMS *int `db:"first_token_ms"`
 }
+
+// AnswerTokens are the output tokens of a run's answer alone, without those of its reasoning; NULL where these are not
+// counted apart.
+const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
 // WithMissing returns the runs of a question of a task in order of variant and run_index; runs that never took place are
 // STOPPED and have only these.

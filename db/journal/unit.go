@@ -79,14 +79,16 @@ type Outcome struct {
 	Question  string       `db:"question"`
 	Turn      *int         `db:"turn"`
 	FirstMS   *int         `db:"first_token_ms"`
-	Tokens    *int         `db:"output_tokens"`
-	SilenceMS *int         `db:"longest_silence_ms"`
-	ErrorCode *string      `db:"error_code"`
-	CreatedAt time.Time    `db:"created_at"`
+	// AnswerTokens are those of the answer without its reasoning.
+	AnswerTokens *int      `db:"answer_tokens"`
+	SilenceMS    *int      `db:"longest_silence_ms"`
+	ErrorCode    *string   `db:"error_code"`
+	FinishReason *string   `db:"finish_reason"`
+	CreatedAt    time.Time `db:"created_at"`
 }
 
 const outcomeColumns = `r.id, r.unit_id, r.epoch, r.item_id, r.run_index, r.variant, r.status, r.latency_ms,
-		r.first_token_ms, r.output_tokens, r.longest_silence_ms, r.error_code, r.created_at, left(i.question, 2000) AS question, i.turn`
+		r.first_token_ms, ` + db.AnswerTokens + ` AS answer_tokens, r.longest_silence_ms, r.error_code, r.finish_reason, r.created_at, left(i.question, 2000) AS question, i.turn`
 
 // OutcomesOf returns the runs of a unit, in the order in which they ended.
 func (j Journal) OutcomesOf(ctx context.Context, taskID uuid.UUID, unitID int64) (outcomes []Outcome, err error) {

@@ -120,6 +120,8 @@ type CommonAnswer struct {
 	Key []byte `db:"answer_key"`
 	// Length is the whole answer's in characters, also where Text was cut.
 	Length int `db:"length"`
+	// FinishReason is why it ended; nil means that the agent did not say.
+	FinishReason *string `db:"finish_reason"`
 }
 
 // IsCut reports whether Text is only the answer's beginning.
@@ -128,7 +130,7 @@ func (a CommonAnswer) IsCut() bool { return a.Length > utf8.RuneCountInString(a.
 // CommonAnswers returns a variant's most common answers to items with at most limit characters of each, by the items' ids.
 func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, variant, limit int) (map[int64]CommonAnswer, error) {
 	const read = `
-		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key
+		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key, r.finish_reason
 		FROM evaluation_runs r
 		JOIN question_statistics q ON q.item_id = r.item_id AND q.variant = r.variant
 		WHERE r.item_id = ANY ($1) AND r.is_current AND r.variant = $3 AND r.response_body IS NOT NULL

@@ -57,6 +57,30 @@ func (f Filter) judges() bool {
 	return f.Passed != nil || f.MinScore != nil || f.MaxScore != nil || f.Evaluator != 0
 }
 
+// Outcome is how runs of an item ended; empty fields are unknown, or of runs without an error.
+type Outcome struct {
+	ItemID       int64  `db:"item_id"`
+	FinishReason string `db:"finish_reason"`
+	ErrorCode    string `db:"error_code"`
+}
+
+// Outcomes returns how the current runs of a task's items ended, of one variant or of all if it is 0, each kind once an item.
+func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (byItem map[int64][]Outcome, err error) {
+	const read = `
+		SELECT DISTINCT item_id, coalesce(finish_reason, '') AS finish_reason, coalesce(error_code, '') AS error_code
+		FROM evaluation_runs
+		WHERE task_id = $1 AND is_current AND ($2 = 0 OR variant = $2) AND coalesce(finish_reason, error_code) IS NOT NULL`
+	var rows []Outcome
+	if err := r.db.SelectContext(ctx, &rows, read, taskID, variant); err != nil {
+		return nil, pg.Classify("read how runs ended", err)
+	}
+	byItem = map[int64][]Outcome{}
+	for _, row := range rows {
+		byItem[row.ItemID] = append(byItem[row.ItemID], row)
+	}
+	return byItem, nil
+}
+
 // sorts are what items may be ordered by.
 var sorts = map[string]string{
 	"question_id": "i.sort_key",

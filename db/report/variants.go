@@ -82,9 +82,8 @@ const readVariantStatistics = `
 			percentile_cont(0.9) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p90_ms,
 			percentile_cont(0.99) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p99_ms,
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS first_token_p50_ms,
-			-- what was thought before the first token is not part of the answer's speed: unknown where its tokens are not counted apart
-			percentile_cont(0.5) WITHIN GROUP (ORDER BY (output_tokens - coalesce(reasoning_tokens, 0)) * 1000.0 / nullif(latency_ms - first_token_ms, 0))
-				FILTER (WHERE status = 'SUCCEEDED' AND latency_ms > first_token_ms AND (reasoning IS NULL OR reasoning_tokens IS NOT NULL)) AS tokens_per_second,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY ` + db.AnswerTokens + ` * 1000.0 / nullif(latency_ms - first_token_ms, 0))
+				FILTER (WHERE status = 'SUCCEEDED' AND latency_ms > first_token_ms) AS tokens_per_second,
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_p50_ms,
 			max(longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_max_ms,
 			sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(reasoning_tokens) AS reasoning_tokens,

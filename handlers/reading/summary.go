@@ -120,7 +120,7 @@ func Rank(task db.Task, matrix [][]comparison.Question) map[string]comparison.Ra
 		if measure.Name == "cost" && !sameCurrency(task.Targets) {
 			continue
 		}
-		if ranking, isKnown := comparison.Rank(matrix, measure.Of, measure.IsLessBetter); isKnown {
+		if ranking, isKnown := comparison.Rank(matrix, measure.By); isKnown {
 			rankings[measure.Name] = ranking
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/prompt"
+	"wending/jobs/protocol"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
@@ -126,6 +127,10 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 			return query, fault.Parameter(parameter.name, fault.OneOf(parameter.choices[1:]...))
 		}
 	}
+	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
+	if query.FinishReason != "" && !slices.Contains(protocol.Finishes, query.FinishReason) {
+		return query, fault.Parameter("finish_reason", fault.OneOf(protocol.Finishes...))
+	}
 	return query, nil
 }
 
@@ -150,6 +155,9 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		if report.Unpassed, err = p.report.Unpassed(ctx, report.Task.ID, report.Variant); err != nil {
 			return reviews, err
 		}
+	}
+	if report.Outcomes, err = p.report.Outcomes(ctx, report.Task.ID, report.Variant); err != nil {
+		return reviews, err
 	}
 	if report.Statistics, err = p.Store.TaskStatistics(ctx, report.Task); err != nil {
 		return reviews, err

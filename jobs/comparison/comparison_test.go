@@ -149,11 +149,47 @@ func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 		"better by the same on each": {[][]Question{variant(.1, .1), variant(.9, .9)}, false, Ranking{Leader: 1, Each: []int{0}}, false},
 		"the other is not known":     {[][]Question{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}, false, Ranking{Unknown: []int{1}}, false},
 	} {
-		ranking, isKnown := Rank(test.variants, agreement, test.isLessBetter)
+		ranking, isKnown := Rank(test.variants, By{Of: agreement, IsLessBetter: test.isLessBetter})
 		require.True(t, isKnown, name)
 		require.Equal(t, test.want, ranking, name)
 		require.Equal(t, test.isBest, ranking.IsBest(), name)
 	}
-	_, isKnown := Rank([][]Question{{{ID: 1}}, {{ID: 1}}}, agreement, false)
+	_, isKnown := Rank([][]Question{{{ID: 1}}, {{ID: 1}}}, By{Of: agreement})
 	require.False(t, isKnown, "nothing is known")
+}
+
+// Who answers little is not praised for being fast with what it answers: neither a refuser, nor one that fails often.
+func TestWhoAnswersLittleDoesNotLeadByItsAnswers(t *testing.T) {
+	t.Parallel()
+	variant := func(success []float64, latency ...float64) (questions []Question) {
+		for n := range success {
+			one := Question{ID: int64(n), SuccessRate: &success[n]}
+			if success[n] > 0 {
+				one.LatencyMS = &latency[n]
+			}
+			questions = append(questions, one)
+		}
+		return questions
+	}
+	all := []float64{1, 1, 1, 1}
+	slow, slower := variant(all, 500, 510, 490, 505), variant(all, 900, 920, 880, 910)
+	latency := By{Of: func(q Question) *float64 { return q.LatencyMS }, IsLessBetter: true, IsOfAnswers: true}
+	for name, test := range map[string]struct {
+		variants [][]Question
+		want     Ranking
+	}{
+		"who never answers":                {[][]Question{variant([]float64{0, 0, 0, 0}), slow, slower}, Ranking{Leader: 1, Worse: []int{2}, Unknown: []int{0}, Seldom: []int{0}}},
+		"who answers one in five":          {[][]Question{variant([]float64{.2, .2, .2, .2}, 5, 6, 5, 6), slow, slower}, Ranking{Leader: 1, Worse: []int{2}, Unknown: []int{0}, Seldom: []int{0}}},
+		"who answers clearly less":         {[][]Question{slow, variant([]float64{.4, .6, .4, .2}, 5, 6, 5, 6), slower}, Ranking{Leader: 0, Worse: []int{2}, Unknown: []int{1}, Seldom: []int{1}}},
+		"who answers less and is slower":   {[][]Question{slow, variant([]float64{.4, .6, .4, .2}, 905, 910, 900, 890)}, Ranking{Leader: 0, Worse: []int{1}, Seldom: []int{1}}},
+		"one failure may be chance":        {[][]Question{variant([]float64{1, .8, 1, 1}, 5, 6, 5, 6), slow}, Ranking{Leader: 0, Worse: []int{1}}},
+		"only who answers can be compared": {[][]Question{variant([]float64{0, 0, 0, 0}), slow}, Ranking{Leader: 1, Unknown: []int{0}, Seldom: []int{0}}},
+	} {
+		ranking, isKnown := Rank(test.variants, latency)
+		require.True(t, isKnown, name)
+		require.Equal(t, test.want, ranking, name)
+	}
+	success := By{Of: func(q Question) *float64 { return q.SuccessRate }}
+	ranking, _ := Rank([][]Question{slow, variant([]float64{.4, .6, .4, .2}, 5, 6, 5, 6)}, success)
+	require.Equal(t, Ranking{Leader: 0, Worse: []int{1}}, ranking, "how often a variant answers is no number of answers")
 }

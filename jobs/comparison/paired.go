@@ -27,6 +27,9 @@ type Change struct {
 // IsShown reports whether the data show a difference: the interval does not contain 0.
 func (c Change) IsShown() bool { return c.Low != nil && (*c.Low > 0 || *c.High < 0) }
 
+// IsConstant reports whether the number differs by the same on each of several questions, which has no interval.
+func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
+
 const (
 	// confidence is that of intervals.
 	confidence = 0.95

@@ -107,8 +107,8 @@ func seconds(ms int) string { return fmt.Sprintf("%.2f s", float64(ms)/1000) }
 // perSecond is how many tokens came in a second once the first had come; empty if it is not known.
 func perSecond(track Track) string {
 	run := track.Run
-	if run == nil || run.Tokens == nil || run.LatencyMS == nil || run.FirstMS == nil || *run.LatencyMS <= *run.FirstMS {
+	if run == nil || run.AnswerTokens == nil || run.LatencyMS == nil || run.FirstMS == nil || *run.LatencyMS <= *run.FirstMS {
 		return ""
 	}
-	return fmt.Sprintf("%.1f", float64(*run.Tokens)*1000/float64(*run.LatencyMS-*run.FirstMS))
+	return fmt.Sprintf("%.1f", float64(*run.AnswerTokens)*1000/float64(*run.LatencyMS-*run.FirstMS))
 }

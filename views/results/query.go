@@ -19,6 +19,8 @@ import (
 type Query struct {
 	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
 	Filter, Review, Sort, Search string
+	// FinishReason and ErrorCode keep questions of which a run ended for that reason and with that code; empty means any.
+	FinishReason, ErrorCode string
 	// Series names the conversation whose turns are asked for; empty means all questions.
 	Series string
 	// Variant is the number of the one whose runs count; 0 means all.
@@ -30,7 +32,8 @@ type Query struct {
 // Values are the query's parameters.
 func (q Query) Values() url.Values {
 	values := url.Values{}
-	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.Sort, "search": q.Search, "series": q.Series} {
+	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.Sort, "search": q.Search, "series": q.Series,
+		"finish_reason": q.FinishReason, "error_code": q.ErrorCode} {
 		if value != "" {
 			values.Set(name, value)
 		}
@@ -153,6 +156,16 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 	return string(level) == filter
 }
 
+// passesOutcome reports whether a run of an item ended as the query asks.
+func (r Report) passesOutcome(item report.Summary, query Query) bool {
+	if query.FinishReason == "" && query.ErrorCode == "" {
+		return true
+	}
+	return slices.ContainsFunc(r.Outcomes[item.ID], func(one report.Outcome) bool {
+		return (query.FinishReason == "" || one.FinishReason == query.FinishReason) && (query.ErrorCode == "" || one.ErrorCode == query.ErrorCode)
+	})
+}
+
 func (r Report) passesReview(item report.Summary, filter string) bool {
 	switch filter {
 	case "":
@@ -169,7 +182,7 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 		if query.Series != "" && (item.Series == nil || *item.Series != query.Series) {
 			continue
 		}
-		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) && r.passesReview(item, query.Review) {
+		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) && r.passesOutcome(item, query) && r.passesReview(item, query.Review) {
 			shown = append(shown, item)
 		}
 	}

@@ -90,7 +90,7 @@ func (s Summary) said(locale text.Locale) (said []string) {
 			key, alike = "summary.tied", s.listed(locale, append([]int{ranking.Leader}, ranking.Tied...))
 		case len(ranking.Alike) > 0:
 			key = "summary.leads"
-		case len(ranking.Each) > 0:
+		case len(ranking.Each)+len(ranking.Unknown) > 0:
 			key = "summary.above"
 		}
 		said = append(said, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
@@ -136,6 +136,9 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	}
 	if proved := stability.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 {
 		unsaid = append(unsaid, locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)))
+	}
+	if seldom := s.Rankings["latency"].Seldom; len(seldom) > 0 {
+		unsaid = append(unsaid, locale.Text("summary.seldom", "Variants", s.listed(locale, seldom)))
 	}
 	failures, missing, faults, unjudged := 0, 0, 0, 0
 	for _, row := range s.Numbers {
@@ -200,11 +203,20 @@ func (s Summary) rated(locale text.Locale) (lines []string) {
 
 // resultsHref leads to the report with one variant's runs.
 func (s Summary) resultsHref(variant int, filter, sort string) string {
-	query := results.Query{Filter: filter, Sort: sort}
+	return s.queryHref(variant, results.Query{Filter: filter, Sort: sort})
+}
+
+// queryHref leads to the questions of one variant that a query asks for.
+func (s Summary) queryHref(variant int, query results.Query) string {
 	if len(s.Numbers) > 1 {
 		query.Variant = variant
 	}
 	return paths.WithQuery(paths.Results(s.Task.ID), query.Values())
+}
+
+// hasTruncated reports whether an answer ran out of length.
+func (s Summary) hasTruncated() bool {
+	return slices.ContainsFunc(s.Numbers, func(row report.VariantStatistics) bool { return row.Truncated > 0 })
 }
 
 // costOfPass is what a run that passed cost, on average: all that the variant cost by its passes.

@@ -37,6 +37,7 @@ import (
 	persons "wending/views/people"
 	"wending/views/results"
 	"wending/views/text"
+	"wending/views/ui"
 	"wending/views/variants"
 )
 
@@ -237,7 +238,11 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("asset.kind.", event.Image, event.Audio, event.Video, event.File)
 	add("event.state.", event.Started, event.Generating, event.Completed, event.Failed)
 	add("run.error.", db.TurnNotReachedCode, protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
-		protocol.CodeIncomplete, protocol.CodeTooLarge, db.WorkerLostCode, "INTERNAL_ERROR")
+		protocol.CodeIncomplete, protocol.CodeTooLarge, protocol.CodeRefused, protocol.CodeFiltered, protocol.CodeNoAnswer, db.WorkerLostCode, "INTERNAL_ERROR")
+	add("results.finish.", protocol.Finishes...)
+	for _, ended := range []string{ui.EndedTruncated, ui.EndedRefused, ui.EndedFiltered} {
+		add("ended."+ended, "", ".title")
+	}
 	for _, action := range []string{"run", "stop", "resume", "retry"} {
 		add("do."+action, "", ".title")
 		add("done.", action)

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"wending/db"
+	"wending/jobs/protocol"
 	"wending/views/text"
 )
 
@@ -31,6 +32,27 @@ func (f Failure) ShownCode() string {
 		return "TIMEOUT_ERROR"
 	}
 	return f.Code
+}
+
+// The ways in which a call can end that readers must see beside its status.
+const (
+	EndedTruncated = "truncated"
+	EndedRefused   = "refused"
+	EndedFiltered  = "filtered"
+)
+
+// EndedOf returns which of these ways a run ended in, by its status, its error code and why its answer ended; empty means
+// none of them.
+func EndedOf(status db.RunStatus, code, finish *string) string {
+	switch {
+	case status == db.RunSucceeded && finish != nil && *finish == string(protocol.FinishLength):
+		return EndedTruncated
+	case code != nil && *code == protocol.CodeRefused:
+		return EndedRefused
+	case code != nil && *code == protocol.CodeFiltered:
+		return EndedFiltered
+	}
+	return ""
 }
 
 // Text explains the code in the locale's words.
