@@ -1,0 +1,132 @@
+package handlers_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// chunks answers in OpenAI's protocol with these deltas, the last of which ends for a reason.
+func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest.Call) {
+	return func(w http.ResponseWriter, _ agenttest.Call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, delta := range deltas {
+			_, _ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":` + delta + "}]}\n\n"))
+		}
+		_, _ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"` + reason + "\"}]}\n\ndata: [DONE]\n\n"))
+	}
+}
+
+// Why answers ended is stored, shown, filtered, counted and exported; a refuser is no success, and nobody praises it.
+func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var models []string
+	for _, one := range []struct {
+		name   string
+		script func(http.ResponseWriter, agenttest.Call)
+	}{
+		{"honest", chunks("stop", `{"content":"Paris"}`)},
+		{"refuser", chunks("stop", `{"refusal":"I can't "}`, `{"refusal":"help."}`)},
+		{"filtered", chunks("content_filter", `{"content":"Well"}`)},
+		{"short", chunks("length", `{"content":"Par"}`)},
+		{"tools", chunks("tool_calls", `{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]}`)},
+	} {
+		model, _ := s.chatTarget(t, one.name, agenttest.New(t, one.script).URL)
+		models = append(models, model)
+	}
+	rule := s.evaluator(t, "提到首都", "contains", object{"values": []string{"Par"}})
+	id := s.create(t, "", map[string]string{"models": strings.Join(models, ","), "evaluators": rule, "runs_per_item": "2", "max_retries": "2"})
+	s.awaitDone(t, id)
+	path := "evaluation-tasks/" + id
+
+	item := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)[0].(object)
+	runs := item["runs"].([]any)
+	require.Len(t, runs, 10)
+	for n, want := range []struct {
+		status, reason string
+		code, text     any
+		isJudged       bool
+	}{
+		{"SUCCEEDED", "stop", nil, "Paris", true}, {"FAILED", "refusal", "REFUSED", "I can't help.", false}, {"FAILED", "content_filter", "CONTENT_FILTERED", "Well", false},
+		{"SUCCEEDED", "length", nil, "Par", true}, {"FAILED", "tool_calls", "NO_ANSWER", nil, false},
+	} {
+		run := runs[2*n].(object)
+		require.Equal(t, []any{want.status, want.reason, want.code, want.text}, []any{run["status"], run["finish_reason"], run["error_code"], run["response_body"]})
+		require.Equal(t, want.isJudged, len(run["evaluations"].([]any)) > 0, "what failed is not judged")
+		require.EqualValues(t, 1, run["attempts"], "an answer that came is not asked for again")
+	}
+	launch := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)[0].(object)["launch_id"].(string)
+	for _, one := range s.entry(t, "GET", path+"/launches/"+launch+"/runs", nil, 200)["items"].([]any) {
+		require.NotNil(t, one.(object)["finish_reason"])
+	}
+
+	count := func(query string) int {
+		return len(s.entry(t, "GET", path+"/results?"+query, nil, 200)["items"].([]any))
+	}
+	require.Equal(t, 2, count("finish_reason=refusal"))
+	require.Equal(t, 2, count("finish_reason=tool_calls,length&variant=4"))
+	require.Zero(t, count("finish_reason=refusal&variant=1"))
+	require.Equal(t, 2, count("error_code=CONTENT_FILTERED&finish_reason=content_filter"))
+	require.Zero(t, count("error_code=REFUSED&finish_reason=length"), "of the same run")
+	require.Zero(t, count("error_code=HTTP_500"))
+	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "GET", path+"/results?finish_reason=whim", nil, 422)["code"])
+
+	variants := s.entry(t, "GET", path+"/statistics", nil, 200)["variants"].([]any)
+	for n, want := range [][3]float64{{0, 0, 0}, {4, 0, 0}, {0, 4, 0}, {0, 0, 4}, {0, 0, 0}} {
+		of := variants[n].(object)
+		require.Equal(t, want, [3]float64{of["refused"].(float64), of["filtered"].(float64), of["truncated"].(float64)}, n)
+	}
+
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body, []byte("\uFEFF")))).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, []string{"run_1_finish_reason", "run_2_finish_reason"}, rows[0][len(rows[0])-2:])
+	require.Equal(t, []string{"refusal", "refusal"}, rows[2][len(rows[2])-2:])
+	var line struct{ Runs []object }
+	first, _, _ := strings.Cut(string(s.get(t, api+"/"+id+"/export?format=jsonl").body), "\n")
+	require.NoError(t, json.Unmarshal([]byte(first), &line))
+	require.Equal(t, "length", line.Runs[6]["finish_reason"])
+
+	for view, want := range map[string][]string{"columns": {"截断", "拒答", "被过滤", "I can't help."}, "merged": {"截断", "拒答", "被过滤", "I can't help."}} {
+		shown := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find("#main, main").Text()
+		for _, text := range want {
+			require.Contains(t, shown, text, view)
+		}
+	}
+	filtered := s.get(t, "/tasks/"+id+"/results?error_code=REFUSED&variant=2").page(t)
+	require.Equal(t, 2, filtered.Find("article.result").Length())
+	require.Equal(t, "REFUSED", filtered.Find("select[name=error_code] option[selected]").AttrOr("value", ""))
+	require.Zero(t, s.get(t, "/tasks/"+id+"/results?finish_reason=length&variant=1").page(t).Find("article.result").Length())
+	require.Equal(t, 422, s.get(t, "/tasks/"+id+"/results?finish_reason=whim").StatusCode)
+
+	report := s.get(t, "/tasks/"+id+"/report").page(t)
+	said := report.Find(".sentences").First().Text()
+	require.NotContains(t, said, "2 refuser 优于")
+	require.Contains(t, report.Find(".sentences").Text(), "对比组 2、3、5 得到回答的比例明显低于其他组")
+	for _, code := range []string{"REFUSED", "CONTENT_FILTERED", "NO_ANSWER", "截断"} {
+		require.Contains(t, report.Find("main").Text(), code)
+	}
+}
+
+// A plain task's CSV stays as it is; its JSONL says why answers ended.
+func TestAPlainReportKeepsItsColumns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		_, _ = w.Write([]byte(`{"output":"北","finish_reason":"length","usage":{"prompt_tokens":3,"completion_tokens":4}}`))
+	})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1"})
+	s.awaitDone(t, id)
+	require.NotContains(t, string(s.get(t, api+"/"+id+"/export?format=csv").body), "finish_reason")
+	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"finish_reason":"length"`)
+	require.Contains(t, s.get(t, "/tasks/"+id+"/results").page(t).Find("article.result .tag-truncated").Text(), "截断")
+	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
+	require.EqualValues(t, 7, run["total_tokens"], "the default protocol's usage is read")
+}
