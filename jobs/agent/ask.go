@@ -28,6 +28,10 @@ import (
 	"wending/jobs/protocol"
 )
 
+// idleTime is how long a connection is kept that is not used: less than the five seconds after which common servers close
+// theirs, because a call on a connection that closes fails.
+const idleTime = 4 * time.Second
+
 // Client calls agents through a Guard. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
@@ -39,7 +43,7 @@ type Client struct {
 // NewClient returns a client that reaches only what allowed allows. apiKey, when it is not empty, is sent
 // as a bearer token to agents that the guard's allowlist names.
 func NewClient(allowed *guard.Guard, apiKey string) *Client {
-	return &Client{guard: allowed, apiKey: apiKey, http: allowed.Client(64)}
+	return &Client{guard: allowed, apiKey: apiKey, http: allowed.Client(64, func(transport *http.Transport) { transport.IdleConnTimeout = idleTime })}
 }
 
 // Close drops idle connections.
@@ -134,6 +138,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	if err != nil {
 		return protocol.Failure(protocol.CodeNetwork, "The agent's URL cannot be used")
 	}
+	request.GetBody = nil // or net/http would send the body again on another connection, past the rate limit's slot
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "wending")
 	request.Header.Set("Accept", "application/json")

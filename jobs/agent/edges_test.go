@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,4 +107,32 @@ func TestAFailureTellsNoSecretOfItsRequest(t *testing.T) {
 	require.Equal(t, "HTTP_403", answer.ErrorCode)
 	require.Contains(t, answer.ErrorMessage, "denied: ***")
 	require.NotContains(t, answer.ErrorMessage+string(answer.Raw), "canary")
+}
+
+// A connection that dies while it is used again fails the call: net/http must not send the question a second time by itself, for
+// which the rate limit has no slot.
+func TestADeadConnectionRepeatsNoCall(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if calls.Add(1) == 1 {
+			_, _ = io.WriteString(w, `{"output":"first"}`)
+			return
+		}
+		connection, _, err := w.(http.Hijacker).Hijack() // it has read the question, and says nothing
+		if err == nil {
+			_ = connection.Close()
+		}
+	}))
+	t.Cleanup(server.Close)
+	allowed, err := guard.New(guard.Config{AllowLoopback: true})
+	require.NoError(t, err)
+	client := NewClient(allowed, "")
+	request := protocol.Request{Protocol: protocol.Default, URL: server.URL, Question: "q", IdempotencyKey: "k", Timeout: 10 * time.Second}
+	require.Equal(t, "first", string(client.Ask(t.Context(), request).Text))
+	answer := client.Ask(t.Context(), request)
+	require.Equal(t, protocol.CodeNetwork, answer.ErrorCode, answer.ErrorMessage)
+	require.True(t, MayRetry(answer, RetryTyped), "a retry takes a slot of its own")
+	require.EqualValues(t, 2, calls.Load())
 }
