@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -129,4 +133,65 @@ func TestAPlainReportKeepsItsColumns(t *testing.T) {
 	require.Contains(t, s.get(t, "/tasks/"+id+"/results").page(t).Find("article.result .tag-truncated").Text(), "截断")
 	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
 	require.EqualValues(t, 7, run["total_tokens"], "the default protocol's usage is read")
+}
+
+// A saved agent has prices as models have: its tokens cost something, and a budget on its task bites.
+func TestAnAgentsTokensCostWhatItsPricesSay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var calls atomic.Int64
+	released := make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		if calls.Add(1) > 8 { // until the budget is found to be spent
+			<-released
+		}
+		_, _ = w.Write([]byte(`data: {"event":"node_finished","data":{"output":"北京","usage":{"prompt_tokens":200,"completion_tokens":50}}}` + "\n\n"))
+	})
+	t.Cleanup(release)
+	saved := s.entry(t, "POST", "agents", object{
+		"name": "priced", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited", "input_price": "2.50", "output_price": 10, "currency": "cny",
+	}, 201)
+	require.Equal(t, []any{"2.5", "10", "CNY"}, []any{saved["input_price"], saved["output_price"], saved["currency"]})
+	agent := saved["id"].(string)
+	id := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "2"})
+	s.awaitDone(t, id)
+	s.entry(t, "PATCH", "agents/"+agent, object{"input_price": "1000000", "output_price": "1000000"}, 200)
+	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
+	require.Equal(t, []any{"0.001", "CNY"}, []any{run["cost"], run["currency"]}, "200 × 2.5 + 50 × 10, a millionth of it, by the prices of then")
+	variant := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)[0].(object)
+	require.Equal(t, "0.004", variant["cost"])
+
+	capped := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "20", "concurrency": "1", "max_cost": "250"})
+	dbtest.Await(t, 30*time.Second, "the budget bites", func() bool {
+		return s.entry(t, "GET", "evaluation-tasks/"+capped, nil, 200)["stop_reason"] == "BUDGET_TASK"
+	})
+	release()
+	s.awaitDone(t, capped)
+
+	page := s.get(t, "/library/agents/"+agent).page(t)
+	require.Equal(t, "1000000", page.Find("#input_price").AttrOr("value", ""))
+	require.Equal(t, "CNY", page.Find("#currency").AttrOr("value", ""))
+	for field, value := range map[string]any{"input_price": "-1", "output_price": "1e3", "currency": "euro"} {
+		require.Equal(t, "PARAMETER_INVALID", s.entry(t, "PATCH", "agents/"+agent, object{field: value}, 422)["code"], field)
+	}
+}
+
+// The form of a provider shows an address as the chosen protocol's documents write it; without scripts it lists all.
+func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	page := s.get(t, "/library/providers/new").page(t)
+	field := page.Find("#base_url")
+	require.Equal(t, "https://api.openai.com/v1", field.AttrOr("placeholder", ""))
+	var examples map[string]string
+	require.NoError(t, json.Unmarshal([]byte(field.AttrOr("data-placeholders", "")), &examples))
+	require.Equal(t, map[string]string{
+		"openai": "https://api.openai.com/v1", "openai-responses": "https://api.openai.com/v1",
+		"anthropic": "https://api.anthropic.com", "ollama": "http://127.0.0.1:11434",
+	}, examples)
+	require.Contains(t, page.Find("noscript").Text(), "Anthropic Messages: https://api.anthropic.com")
+
+	saved := s.entry(t, "POST", "providers", object{"name": "claude", "protocol": "anthropic", "base_url": "https://api.anthropic.com"}, 201)
+	require.Equal(t, "https://api.anthropic.com", s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
 }

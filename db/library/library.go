@@ -55,6 +55,14 @@ type Provider struct {
 	RetryOn   pq.StringArray `db:"retry_on"`
 }
 
+// Prices are what a target's tokens cost.
+type Prices struct {
+	// InputPrice and OutputPrice are decimal numbers, per million tokens; nil means unknown.
+	InputPrice  *string `db:"input_price"`
+	OutputPrice *string `db:"output_price"`
+	Currency    *string `db:"currency"`
+}
+
 // Model is a row of models.
 type Model struct {
 	Entry
@@ -63,10 +71,7 @@ type Model struct {
 	ModelID string `db:"model_id"`
 	// SealedParameters is a JSON object merged into every request, encrypted; nil means there is none.
 	SealedParameters []byte `db:"sealed_parameters"`
-	// InputPrice and OutputPrice are decimal numbers, per million tokens; nil means unknown.
-	InputPrice  *string `db:"input_price"`
-	OutputPrice *string `db:"output_price"`
-	Currency    *string `db:"currency"`
+	Prices
 	// ProviderName and ProviderProtocol are the provider's; they are only read.
 	ProviderName     string `db:"provider_name"`
 	ProviderProtocol string `db:"provider_protocol"`
@@ -86,6 +91,7 @@ type Agent struct {
 	Poll           *string        `db:"poll"` // how accepted jobs are polled, as JSON; nil means that the agent answers directly
 	RateLimit      *string        `db:"rate_limit"`
 	RetryOn        pq.StringArray `db:"retry_on"`
+	Prices
 	Test
 }
 
@@ -243,15 +249,19 @@ func (t table[T]) keptWhile(condition string) table[T] {
 	return t
 }
 
+const pricesOf = `trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency`
+
 var (
 	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
 		`SELECT id, name, created_at FROM models WHERE provider_id = $1`)
 	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
-		`e.provider_id, e.model_id, e.sealed_parameters, trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency,
+		`e.provider_id, e.model_id, e.sealed_parameters, `+pricesOf+`,
 			e.tested_at, e.test_code, p.name AS provider_name, p.protocol AS provider_protocol`, " JOIN providers p ON p.id = e.provider_id", usedAsTarget).
 		keptWhile(`EXISTS (SELECT FROM evaluator_versions WHERE kind = 'judge' AND config ->> 'model_id' = CAST($1 AS text))`)
 	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "poll", "rate_limit", "retry_on",
-		"tested_at", "test_code"}, "", "", usedAsTarget)
+		"input_price", "output_price", "currency", "tested_at", "test_code"},
+		`e.protocol, e.url, e.sealed_query, e.sealed_headers, e.sealed_payload, e.sealed_template, e.poll, e.rate_limit, e.retry_on, `+pricesOf+`,
+			e.tested_at, e.test_code`, "", usedAsTarget)
 	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
 		taskUses+`(SELECT task_id FROM task_variants WHERE prompt_id = $1)`)
 	datasets = newTable[Dataset]("datasets", []string{"description"}, "e.description, "+datasetVersion, strings.ReplaceAll(newestVersion, "%s", "dataset_versions"),

@@ -188,21 +188,26 @@ func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provi
 	}
 	c.entryName(&m.Name)
 	c.object("parameters", &m.Parameters)
-	for field, to := range map[string]*string{"input_price": &m.InputPrice, "output_price": &m.OutputPrice} {
-		if form.Has(field) {
-			*to = form.Value(field)
+	c.prices(&m.Prices)
+	return m, c.faults, nil
+}
+
+// prices takes what a target's tokens cost.
+func (c *fields) prices(p *library.Prices) {
+	for field, to := range map[string]*string{"input_price": &p.InputPrice, "output_price": &p.OutputPrice} {
+		if c.form.Has(field) {
+			*to = c.form.Value(field)
 		}
 		if *to != "" && !tasks.IsPrice(*to) {
 			c.fail(field, fault.Field(field, fault.Price()))
 		}
 	}
-	if form.Has("currency") {
-		m.Currency = strings.ToUpper(form.Value("currency"))
+	if c.form.Has("currency") {
+		p.Currency = strings.ToUpper(c.form.Value("currency"))
 	}
-	if m.Currency != "" && !tasks.IsCurrency(m.Currency) || m.Currency == "" && (m.InputPrice != "" || m.OutputPrice != "") && form.Has("currency") {
+	if p.Currency != "" && !tasks.IsCurrency(p.Currency) || p.Currency == "" && (p.InputPrice != "" || p.OutputPrice != "") && c.form.Has("currency") {
 		c.fail("currency", fault.Field("currency", fault.OneOf("CNY", "USD", "EUR", "…")))
 	}
-	return m, c.faults, nil
 }
 
 // Agent checks a form for an agent. Secrets of base stay with its origin.
@@ -219,6 +224,7 @@ func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a libr
 	c.poll(&a.Poll)
 	c.rate(&a.RateLimit)
 	c.retryOn(&a.RetryOn)
+	c.prices(&a.Prices)
 	return a, c.faults
 }
 

@@ -178,7 +178,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 	}
 	for _, one := range models {
 		detail := one.ModelID
-		if price := libraryviews.PriceText(one); price != "" {
+		if price := libraryviews.PriceText(one.Prices); price != "" {
 			detail += " · " + price
 		}
 		view.Models = append(view.Models, targetChoice(one.Entry, detail, one.Test, s.List("models")))
@@ -188,7 +188,11 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		return err
 	}
 	for _, one := range agents {
-		view.Agents = append(view.Agents, targetChoice(one.Entry, protocol.LabelOf(one.Protocol), one.Test, s.List("agents")))
+		detail := protocol.LabelOf(one.Protocol)
+		if price := libraryviews.PriceText(one.Prices); price != "" {
+			detail += " · " + price
+		}
+		view.Agents = append(view.Agents, targetChoice(one.Entry, detail, one.Test, s.List("agents")))
 	}
 	for _, choices := range [][]taskviews.TargetChoice{view.Models, view.Agents} {
 		slices.SortStableFunc(choices, func(a, b taskviews.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })

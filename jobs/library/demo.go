@@ -64,7 +64,7 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		return ensure(ctx, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
 			return s.SaveModel(ctx, row.ID, Model{
 				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
-				InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency,
+				Prices: Prices{InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency},
 			})
 		}, func(row entries.Model) bool { return row.ProviderID == provider.ID || row.ModelID != one.ID })
 	}

@@ -69,8 +69,21 @@ type Model struct {
 	ModelID    string
 	// Parameters is a JSON object; nil means there are none.
 	Parameters json.RawMessage
+	Prices
+}
+
+// Prices are what a target's tokens cost.
+type Prices struct {
 	// InputPrice and OutputPrice are decimal numbers per million tokens; empty means unknown.
 	InputPrice, OutputPrice, Currency string
+}
+
+func (p Prices) row() entries.Prices {
+	return entries.Prices{InputPrice: tasks.Given(p.InputPrice), OutputPrice: tasks.Given(p.OutputPrice), Currency: tasks.Given(p.Currency)}
+}
+
+func pricesOf(row entries.Prices) Prices {
+	return Prices{InputPrice: tasks.TextOf(row.InputPrice), OutputPrice: tasks.TextOf(row.OutputPrice), Currency: tasks.TextOf(row.Currency)}
 }
 
 // Agent is an agent with its secrets.
@@ -85,6 +98,7 @@ type Agent struct {
 	Poll      *protocol.Poll
 	RateLimit string
 	RetryOn   []string
+	Prices
 }
 
 // Each secret is sealed for its entry and its place.
@@ -162,8 +176,7 @@ func (s *Service) SaveModel(ctx context.Context, id uuid.UUID, m Model) (uuid.UU
 		id = uuid.New()
 	}
 	row := entries.Model{
-		Entry: entries.Entry{ID: id, Name: m.Name}, ProviderID: m.ProviderID, ModelID: m.ModelID,
-		InputPrice: tasks.Given(m.InputPrice), OutputPrice: tasks.Given(m.OutputPrice), Currency: tasks.Given(m.Currency),
+		Entry: entries.Entry{ID: id, Name: m.Name}, ProviderID: m.ProviderID, ModelID: m.ModelID, Prices: m.row(),
 	}
 	if err := s.seal(m.Parameters != nil, m.Parameters, id, parametersPlace, &row.SealedParameters); err != nil {
 		return uuid.Nil, err
@@ -173,10 +186,7 @@ func (s *Service) SaveModel(ctx context.Context, id uuid.UUID, m Model) (uuid.UU
 
 // OpenModel opens what a model has sealed.
 func (s *Service) OpenModel(row entries.Model) (m Model, err error) {
-	m = Model{
-		Name: row.Name, ProviderID: row.ProviderID, ModelID: row.ModelID, InputPrice: tasks.TextOf(row.InputPrice), OutputPrice: tasks.TextOf(row.OutputPrice),
-		Currency: tasks.TextOf(row.Currency),
-	}
+	m = Model{Name: row.Name, ProviderID: row.ProviderID, ModelID: row.ModelID, Prices: pricesOf(row.Prices)}
 	return m, s.Sealer.Open(row.SealedParameters, row.ID.String()+parametersPlace, &m.Parameters)
 }
 
@@ -187,7 +197,9 @@ func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UU
 		id = uuid.New()
 	}
 	address, query, hasQuery := strings.Cut(a.URL, "?")
-	row := entries.Agent{Entry: entries.Entry{ID: id, Name: a.Name}, Protocol: a.Protocol, URL: address, RateLimit: tasks.Given(a.RateLimit), RetryOn: a.RetryOn}
+	row := entries.Agent{
+		Entry: entries.Entry{ID: id, Name: a.Name}, Protocol: a.Protocol, URL: address, RateLimit: tasks.Given(a.RateLimit), RetryOn: a.RetryOn, Prices: a.row(),
+	}
 	err := errors.Join(
 		s.seal(hasQuery, query, id, queryPlace, &row.SealedQuery), s.seal(len(a.Headers) > 0, a.Headers, id, headersPlace, &row.SealedHeaders),
 		s.seal(a.ExtraPayload != nil, a.ExtraPayload, id, payloadPlace, &row.SealedPayload), s.seal(a.Template != nil, a.Template, id, templatePlace, &row.SealedTemplate))
@@ -203,7 +215,9 @@ func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UU
 // OpenAgent opens an agent's secrets.
 func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 	owner := row.ID.String()
-	a = Agent{Name: row.Name, Protocol: row.Protocol, URL: row.URL, RateLimit: tasks.TextOf(row.RateLimit), RetryOn: row.RetryOn}
+	a = Agent{
+		Name: row.Name, Protocol: row.Protocol, URL: row.URL, RateLimit: tasks.TextOf(row.RateLimit), RetryOn: row.RetryOn, Prices: pricesOf(row.Prices),
+	}
 	var query *string
 	err = errors.Join(
 		s.Sealer.Open(row.SealedQuery, owner+queryPlace, &query), s.Sealer.Open(row.SealedHeaders, owner+headersPlace, &a.Headers),
@@ -219,8 +233,12 @@ func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 
 // agentTarget is an agent as a task keeps it.
 func (s *Service) agentTarget(a Agent) tasks.NewTarget {
+	prices := a.row()
 	return tasks.NewTarget{
-		Target:  db.Target{Kind: db.TargetAgent, Name: a.Name, Protocol: a.Protocol, RateLimit: s.rate(a.RateLimit), RetryOn: a.RetryOn},
+		Target: db.Target{
+			Kind: db.TargetAgent, Name: a.Name, Protocol: a.Protocol, RateLimit: s.rate(a.RateLimit), RetryOn: a.RetryOn,
+			InputPrice: prices.InputPrice, OutputPrice: prices.OutputPrice, Currency: prices.Currency,
+		},
 		Secrets: tasks.Target{URL: a.URL, Headers: a.Headers, Payload: a.ExtraPayload, Template: a.Template, Poll: a.Poll},
 	}
 }
@@ -248,10 +266,11 @@ func (s *Service) modelTarget(ctx context.Context, m Model) (tasks.NewTarget, er
 	if p.APIKey != "" {
 		spoken.SetKey(headers, p.APIKey)
 	}
+	prices := m.row()
 	return tasks.NewTarget{
 		Target: db.Target{
 			Kind: db.TargetModel, Name: m.Name, Protocol: p.Protocol, Model: &m.ModelID, RateLimit: s.rate(p.RateLimit), RetryOn: p.RetryOn,
-			InputPrice: tasks.Given(m.InputPrice), OutputPrice: tasks.Given(m.OutputPrice), Currency: tasks.Given(m.Currency),
+			InputPrice: prices.InputPrice, OutputPrice: prices.OutputPrice, Currency: prices.Currency,
 		},
 		Secrets: tasks.Target{URL: spoken.ModelURL(p.BaseURL), Headers: headers, Payload: m.Parameters},
 	}, nil

@@ -9,7 +9,7 @@ import (
 // openAI is the protocol of OpenAI's chat completions, which many servers speak.
 // Source: platform.openai.com/docs/api-reference/chat.
 var openAI = Protocol{
-	Name: "openai", Label: "OpenAI chat completions", path: "/chat/completions", paths: []string{"/chat/completions"},
+	Name: "openai", Label: "OpenAI chat completions", path: "/chat/completions", exampleBase: "https://api.openai.com/v1", paths: []string{"/chat/completions"},
 	body: func(q Request) map[string]any {
 		body := map[string]any{"messages": q.chat(), "stream": q.Stream}
 		if q.Stream {

@@ -24,8 +24,9 @@ const Default = "default"
 type Protocol struct {
 	// Name is what the API and the database call it, Label what people do.
 	Name, Label string
-	// path follows the base URL of a provider of models; empty means that providers cannot have the protocol.
-	path string
+	// path follows the base URL of a provider of models, such as exampleBase; empty means that providers cannot have the
+	// protocol.
+	path, exampleBase string
 	// paths are what URLs of the protocol contain, for recognising it.
 	paths []string
 	// body returns the members of the request's JSON, headers those that every request has.
@@ -71,6 +72,9 @@ func LabelOf(name string) string {
 
 // IsOfModels reports whether providers of models can have the protocol.
 func (p Protocol) IsOfModels() bool { return p.path != "" }
+
+// ExampleBase is the base URL that a provider's documents give, as an example; empty if providers cannot have the protocol.
+func (p Protocol) ExampleBase() string { return p.exampleBase }
 
 // NamesContext reports whether the row's context has a place of its own beside the question.
 func (p Protocol) NamesContext() bool { return p.namesContext }

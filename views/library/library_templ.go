@@ -83,14 +83,14 @@ var columns = map[Kind][]string{
 	Schedules:  {"schedule.when", "trend.next", "schedule.task"},
 }
 
-// PriceText are a model's prices; empty unless both are known.
-func PriceText(m library.Model) string {
-	if m.InputPrice == nil || m.OutputPrice == nil {
+// PriceText are the prices of a model or an agent; empty unless both are known.
+func PriceText(p library.Prices) string {
+	if p.InputPrice == nil || p.OutputPrice == nil {
 		return ""
 	}
-	price := *m.InputPrice + " / " + *m.OutputPrice
-	if m.Currency != nil {
-		price += " " + *m.Currency
+	price := *p.InputPrice + " / " + *p.OutputPrice
+	if p.Currency != nil {
+		price += " " + *p.Currency
 	}
 	return price
 }

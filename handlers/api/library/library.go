@@ -59,13 +59,18 @@ type Provider struct {
 // Model is a model of a provider.
 type Model struct {
 	EntryHead
-	ProviderID  uuid.UUID       `json:"provider_id"`
-	ModelID     string          `json:"model_id" doc:"What the provider calls it" example:"gpt-4.1"`
-	Parameters  json.RawMessage `json:"parameters" doc:"JSON object merged into every request; null: none"`
-	InputPrice  *string         `json:"input_price" doc:"Decimal number, per million tokens; null: unknown" example:"2.5"`
-	OutputPrice *string         `json:"output_price" example:"10"`
-	Currency    *string         `json:"currency" example:"USD"`
+	ProviderID uuid.UUID       `json:"provider_id"`
+	ModelID    string          `json:"model_id" doc:"What the provider calls it" example:"gpt-4.1"`
+	Parameters json.RawMessage `json:"parameters" doc:"JSON object merged into every request; null: none"`
+	Prices
 	LastTest
+}
+
+// Prices are what a target's tokens cost.
+type Prices struct {
+	InputPrice  *string `json:"input_price" doc:"Decimal number, per million tokens; null: unknown" example:"2.5"`
+	OutputPrice *string `json:"output_price" example:"10"`
+	Currency    *string `json:"currency" example:"USD"`
 }
 
 // Agent is a saved agent. Its headers and the query of its URL are never returned.
@@ -80,6 +85,7 @@ type Agent struct {
 	Poll         *protocol.Poll  `json:"poll" doc:"How it is polled if it accepts jobs; null: it answers at once"`
 	RateLimit    *string         `json:"rate_limit"`
 	RetryOn      []string        `json:"retry_on"`
+	Prices
 	LastTest
 }
 
@@ -166,7 +172,7 @@ func namesOf(headers map[string]string) []string {
 
 func (h *handler) viewModel(row entries.Model) (Model, error) {
 	m, err := form.Opened(h.Library.OpenModel(row))
-	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters), row.InputPrice, row.OutputPrice, row.Currency, lastTest(row.Test)}, err
+	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
 }
 
 // nullable writes JSON that is not there as null.
@@ -181,7 +187,7 @@ func (h *handler) viewAgent(row entries.Agent) (Agent, error) {
 	a, err := form.Opened(h.Library.OpenAgent(row))
 	return Agent{
 		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload), nullable(a.Template), a.Poll, row.RateLimit,
-		append([]string{}, row.RetryOn...), lastTest(row.Test),
+		append([]string{}, row.RetryOn...), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test),
 	}, err
 }
 
@@ -362,13 +368,18 @@ type providerFields struct {
 }
 
 type modelFields struct {
-	ProviderID  string         `json:"provider_id"`
-	Name        string         `json:"name,omitempty" maxLength:"64" doc:"model_id unless it is given"`
-	ModelID     string         `json:"model_id" example:"gpt-4.1"`
-	Parameters  map[string]any `json:"parameters,omitempty" doc:"Merged into every request"`
-	InputPrice  string         `json:"input_price,omitempty" doc:"Decimal number, per million tokens" example:"2.5"`
-	OutputPrice string         `json:"output_price,omitempty" example:"10"`
-	Currency    string         `json:"currency,omitempty" example:"USD"`
+	ProviderID string         `json:"provider_id"`
+	Name       string         `json:"name,omitempty" maxLength:"64" doc:"model_id unless it is given"`
+	ModelID    string         `json:"model_id" example:"gpt-4.1"`
+	Parameters map[string]any `json:"parameters,omitempty" doc:"Merged into every request"`
+	PriceFields
+}
+
+// PriceFields are what a target's tokens cost, as they are given.
+type PriceFields struct {
+	InputPrice  string `json:"input_price,omitempty" doc:"Decimal number, per million tokens" example:"2.5"`
+	OutputPrice string `json:"output_price,omitempty" example:"10"`
+	Currency    string `json:"currency,omitempty" example:"USD"`
 }
 
 type agentFields struct {
@@ -381,6 +392,7 @@ type agentFields struct {
 	Poll         *protocol.Poll    `json:"poll,omitempty" doc:"How it is polled if it accepts jobs"`
 	RateLimit    string            `json:"rate_limit,omitempty"`
 	RetryOn      []string          `json:"retry_on,omitempty"`
+	PriceFields
 }
 
 type promptFields struct {

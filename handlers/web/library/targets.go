@@ -35,10 +35,10 @@ func (h *handler) agents() kind[entries.Agent] {
 	}
 }
 
-func (h *handler) fillAgent(_ echo.Context, view *views.Form, row *entries.Agent) error {
+func (h *handler) fillAgent(c echo.Context, view *views.Form, row *entries.Agent) error {
 	view.Protocols, view.RetryKinds = protocols(false), agent.RetryKinds
 	if row == nil {
-		put(view, map[string]string{"retry_on": strings.Join(agent.RetryKinds, ",")})
+		put(view, map[string]string{"retry_on": strings.Join(agent.RetryKinds, ","), "currency": pages.Locale(c).Text("library.currency.default")})
 		return nil
 	}
 	a, err := form.Opened(h.Library.OpenAgent(*row))
@@ -56,6 +56,7 @@ func (h *handler) fillAgent(_ echo.Context, view *views.Form, row *entries.Agent
 		"poll": tasks.TextOf(row.Poll),
 		"name": row.Name, "protocol": row.Protocol, "url": row.URL, "extra_payload": string(a.ExtraPayload), "body_template": string(a.Template),
 		"rate_limit": tasks.TextOf(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
+		"input_price": a.InputPrice, "output_price": a.OutputPrice, "currency": a.Currency,
 	})
 	return nil
 }
@@ -69,7 +70,7 @@ func (h *handler) models() kind[entries.Model] {
 }
 
 func modelCells(c echo.Context, m entries.Model) []views.Cell {
-	price := views.PriceText(m)
+	price := views.PriceText(m.Prices)
 	if price == "" {
 		price = "–"
 	}

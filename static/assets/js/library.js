@@ -24,6 +24,13 @@
   document.querySelectorAll("[data-toggles]").forEach((list) => {
     list.addEventListener("change", () => { document.getElementById(list.dataset.toggles).hidden = list.value !== ""; });
   });
+  document.querySelectorAll("[data-placeholders]").forEach((field) => {
+    const examples = JSON.parse(field.dataset.placeholders);
+    const choice = document.getElementById(field.dataset.placeholderOf);
+    const show = () => { field.placeholder = examples[choice.value] || ""; };
+    choice.addEventListener("change", show);
+    show();
+  });
   const areas = [...document.querySelectorAll("[data-template]")];
   for (const area of areas) {
     area.addEventListener("input", () => paint(area));
