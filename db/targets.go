@@ -53,6 +53,8 @@ type Target struct {
 	InputPrice  *string `db:"input_price"`
 	OutputPrice *string `db:"output_price"`
 	Currency    *string `db:"currency"`
+	// IsUnstreamed reports that the target refused to stream: it is asked without.
+	IsUnstreamed bool `db:"is_unstreamed"`
 }
 
 // SecretsOwner is what the target's secrets are sealed for. The first target's are the task's, as they were when a task
@@ -121,7 +123,7 @@ func insertTargets(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, targets [
 func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
 	const read = `
 		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
-			poll, rate_limit, retry_on, input_price, output_price, currency
+			poll, rate_limit, retry_on, input_price, output_price, currency, is_unstreamed
 		FROM task_targets
 		WHERE task_id = ANY ($1)
 		ORDER BY task_id, number`
@@ -152,6 +154,16 @@ func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUI
 		task.Variants = append(task.Variants, variant)
 	}
 	return readEvaluators(ctx, db, tasks)
+}
+
+// NoteUnstreamed notes that a target of a task does not stream.
+func (s *Store) NoteUnstreamed(ctx context.Context, taskID uuid.UUID, target int) error {
+	const note = `
+		UPDATE task_targets
+		SET is_unstreamed = true
+		WHERE task_id = $1 AND number = $2`
+	_, err := s.db.ExecContext(ctx, note, taskID, target)
+	return pg.Classify("note that a target does not stream", err)
 }
 
 // LaunchTarget is the rate limit of one target of a launch.

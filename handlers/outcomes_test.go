@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,4 +195,83 @@ func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
 
 	saved := s.entry(t, "POST", "providers", object{"name": "claude", "protocol": "anthropic", "base_url": "https://api.anthropic.com"}, 201)
 	require.Equal(t, "https://api.anthropic.com", s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
+}
+
+// An agent that does not stream is asked once more without streaming, in a rate-limit slot of its own and besides the retries. The
+// task remembers that, and says so.
+func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var last atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		last.Store(time.Now().UnixNano())
+		if call.Body["stream"] == true {
+			http.Error(w, `{"error":"streaming is not supported"}`, http.StatusBadRequest)
+			return
+		}
+		_, _ = w.Write([]byte(`{"output":"北京"}`))
+	})
+	begun := time.Now()
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "max_retries": "0", "use_stream": "true", "concurrency": "1", "rate_limit": "4/s"})
+	s.awaitDone(t, id)
+	streamed := func() (count int) {
+		for _, call := range fake.Calls() {
+			if call.Body["stream"] == true {
+				count++
+			}
+		}
+		return count
+	}
+	refused, calls := streamed(), len(fake.Calls())
+	require.Positive(t, refused)
+	require.GreaterOrEqual(t, time.Unix(0, last.Load()).Sub(begun), time.Duration(calls-1)*250*time.Millisecond, "each call has a slot")
+	fellBack := 0
+	for _, item := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any) {
+		run := item.(object)["runs"].([]any)[0].(object)
+		require.Equal(t, []any{"SUCCEEDED", "北京", nil}, []any{run["status"], run["response_body"], run["error_code"]})
+		path := "evaluation-tasks/" + id + "/runs/" + strconv.Itoa(int(run["run_id"].(float64)))
+		if run["attempts"].(float64) == 2 {
+			fellBack++
+		}
+		dbtest.Await(t, 10*time.Second, "the events say so", func() bool {
+			return strings.Contains(string(s.get(t, libraryAPI+path+"/events").body), `"name":"not_streamed"`)
+		})
+		require.Equal(t, false, s.entry(t, "GET", path+"/input", nil, 200)["body"].(object)["stream"], "what was sent in the end")
+	}
+	require.Equal(t, refused, fellBack)
+	require.Equal(t, 2+refused, calls)
+	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Find("#live .note").Text(), "智能体不支持流式，已改为非流式")
+
+	s.entry(t, "POST", "evaluation-tasks/"+id+"/extend", object{"runs_per_item": 2}, 202)
+	s.awaitDone(t, id)
+	require.Equal(t, refused, streamed(), "a later launch knows")
+	require.Len(t, fake.Calls(), calls+2)
+
+	var clone struct {
+		TaskID string `json:"task_id"`
+	}
+	s.send(t, "POST", api+"/"+id+"/clone", object{"runs_per_item": 1}).into(t, &clone)
+	s.awaitDone(t, clone.TaskID)
+	require.Greater(t, streamed(), refused, "another task tries again: agents learn")
+}
+
+// A refusal to stream that streaming has nothing to do with stays the failure that it is, in one call.
+func TestAFailureIsNotRepeatedWithoutStreaming(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if call.Question == "中国的首都是哪里？" {
+			http.Error(w, `{"error":"boom while streaming: not supported"}`, http.StatusInternalServerError)
+			return
+		}
+		http.Error(w, `{"error":"streaming is not supported"}`, http.StatusBadRequest) // without streaming, too
+	})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "max_retries": "0", "use_stream": "true"})
+	s.awaitDone(t, id)
+	require.Len(t, fake.Calls(), 3, "one of the first question, two of the second")
+	items := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)
+	for n, code := range []string{"HTTP_500", "HTTP_400"} {
+		require.Equal(t, code, items[n].(object)["runs"].([]any)[0].(object)["error_code"])
+	}
+	require.NotContains(t, s.get(t, "/tasks/"+id).page(t).Find("#live").Text(), "不支持流式", "nothing was gained by it")
 }

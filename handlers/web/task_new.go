@@ -489,10 +489,11 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 		return ui.Probe{}, err
 	}
 	defer leave()
-	if err := p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, admission.Patience); err != nil {
+	awaitSlot := func() error { return p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, admission.Patience) }
+	if err := awaitSlot(); err != nil {
 		return ui.Probe{}, err
 	}
-	return pages.Probe(p.Agents.Ask(ctx, question)), nil
+	return pages.Probe(p.Agents.AskEither(ctx, question, func() bool { return awaitSlot() == nil })), nil
 }
 
 // startDemo creates a task of 20 questions for the demo agent, whose answers vary; to the first it paints a picture.

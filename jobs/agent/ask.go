@@ -164,6 +164,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	}
 	watcher := c.watch(q)
 	answer := read(response, spoken, q.RawLimit, start, watcher)
+	answer.RefusesStream = q.Stream && (answer.RefusesStream || isStreamRefused(answer))
 	tellFiles(watcher, answer)
 	return answer
 }
@@ -262,6 +263,7 @@ func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader,
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		begin, _ := io.ReadAll(io.LimitReader(decodedBody(response, body), 16<<10))
 		answer := protocol.Failure(fmt.Sprintf("HTTP_%d", response.StatusCode), httpMessage(response.StatusCode, begin))
+		answer.RefusesStream = refusesStream(response.StatusCode, begin)
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 			answer.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
 		}

@@ -15,7 +15,7 @@ const maxDetect = 5
 // Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an answer. It
 // returns that protocol with the answer. If none does, it returns the one that the address suggests, where something is
 // there, with its failure; the name is empty if nothing suggests any. Before each
-// call but the first it waits for mayGoOn, which may end the search.
+// call but the first, also one that is repeated without streaming, it waits for mayGoOn, which may end the search.
 func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)
 	suggested := len(queue)
@@ -27,7 +27,7 @@ func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() 
 			break
 		}
 		q.Protocol = queue[n]
-		got := c.Ask(ctx, q)
+		got := c.AskEither(ctx, q, mayGoOn)
 		if got.IsRead() {
 			return queue[n], got
 		}

@@ -74,7 +74,10 @@ func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
-	if !agent.MayRetry(answer, target.RetryOn) || unit.attempt > c.Task.MaxRetries {
+	if c.fallsBack(unit, answer) {
+		return nil, true
+	}
+	if !agent.MayRetry(answer, target.RetryOn) || unit.retries() >= c.Task.MaxRetries {
 		if unit.judging != nil {
 			return c.vote(*unit, answer)
 		}
@@ -169,6 +172,10 @@ func (c *crew) ask(ctx context.Context, unit *claimed) (answer protocol.Answer, 
 		c.refer(ctx, unit, &request)
 	}
 	request.Events = unit.call
+	if c.Task.UseStream && (unit.isUnstreamed || c.unstreamed.has(unit.Target)) {
+		request.Stream = false
+		unit.call.Emit(event.Other, event.Data{Name: event.NotStreamed, Attempt: unit.attempt})
+	}
 	if request.Poll != nil {
 		c.followJob(unit, &request)
 	}

@@ -95,6 +95,9 @@ type crew struct {
 	calls context.Context
 	cut   context.CancelFunc
 
+	// unstreamed are the targets that do not stream.
+	unstreamed *unstreamed
+
 	gate     *gate
 	supply   *supply
 	recorder *recorder
@@ -123,6 +126,7 @@ func (s *Crews) join(launch Launch, lease db.Lease) *crew {
 		return c
 	}
 	c := &crew{Config: s.config, Launch: launch, lease: lease, gate: newGate(), closing: make(chan struct{}), recorded: make(chan struct{})}
+	c.unstreamed = newUnstreamed(launch.Task.Targets)
 	c.Log = s.config.Log.With("task_id", launch.TaskID, "launch_id", launch.LaunchID)
 	c.calls, c.cut = context.WithCancel(c.Calls)
 	c.supply = newSupply(slices.Sorted(maps.Keys(launch.Targets)))

@@ -33,6 +33,9 @@ var Types = []Type{
 	TaskStarted, Text, Reasoning, Node, Tool, ProgressUpdate, ImagePreview, Asset, ErrorOccurred, Retry, TaskCompleted, Other,
 }
 
+// NotStreamed is the name of the Other event of a call that is made without streaming, because the agent does not stream.
+const NotStreamed = "not_streamed"
+
 // The states of nodes and tools.
 const (
 	Started    = "started"

@@ -327,10 +327,12 @@ func (s *Service) TestModel(ctx context.Context, row entries.Model, question str
 }
 
 func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.NewTarget, question string) (Tested, error) {
-	if err := s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience); err != nil {
+	awaitSlot := func() error { return s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience) }
+	if err := awaitSlot(); err != nil {
 		return Tested{}, err
 	}
-	return Tested{target.Protocol, client.Ask(ctx, testRequest(target, question))}, nil
+	answer := client.AskEither(ctx, testRequest(target, question), func() bool { return awaitSlot() == nil })
+	return Tested{target.Protocol, answer}, nil
 }
 
 // slotPatience is how long a test waits for the target's rate limit.

@@ -130,6 +130,8 @@ type Answer struct {
 	ConversationID string
 	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
 	RetryAfter time.Duration
+	// RefusesStream reports that the agent does not stream, and said so instead of answering.
+	RefusesStream bool
 	// HTTPStatus is zero when no response came.
 	HTTPStatus  int
 	ContentType string

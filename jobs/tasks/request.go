@@ -44,7 +44,7 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 	request := protocol.Request{
 		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload, Poll: secrets.Poll,
 		Question: item.Question, StandardAnswer: item.StandardAnswer, SystemPrompt: item.SystemPrompt, UserContext: item.UserContext,
-		Variables: values, Stream: task.UseStream, Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
+		Variables: values, Stream: task.UseStream && !target.IsUnstreamed, Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
 	}
 	if target.Kind == db.TargetModel {
 		request.Model = TextOf(target.Model)

@@ -86,7 +86,11 @@ func says(locale text.Locale, e event.Event) string {
 	case event.Asset, event.ImagePreview:
 		add(d.Path)
 	}
-	add(d.Name)
+	if e.Type == event.Other && d.Name == event.NotStreamed {
+		add(locale.Text("task.notstreamed"))
+	} else {
+		add(d.Name)
+	}
 	add(d.Message)
 	add(text.Cut(string(d.Input), shownText))
 	add(text.Cut(string(d.Output), shownText))

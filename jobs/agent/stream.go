@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+
+	"wending/jobs/protocol"
+)
+
+// refusals are the statuses with which agents refuse how they are asked.
+var refusals = []int{
+	http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType,
+	http.StatusUnprocessableEntity, http.StatusNotImplemented,
+}
+
+// What a refusal to stream says: it names streaming, and in the same sentence that there is none. Names that merely contain
+// the word, such as upstream and stream_options, do not count.
+var (
+	namesStreaming  = regexp.MustCompile(`(?i)\b(stream|streams|streaming|streamed|event-stream|sse)\b|流式`)
+	refusesToStream = regexp.MustCompile(`(?i)` +
+		`(\b(stream|streams|streaming|streamed|event-stream|sse)\b|流式)[^.;。；\n]{0,80}` + refusal +
+		`|` + refusal + `[^.;。；\n]{0,40}(\b(stream|streams|streaming|event-stream|sse)\b|流式)`)
+)
+
+const refusal = `(not (currently |yet |be )?(supported|available|implemented|enabled|allowed)|n't (support|available|enabled)|not support|` +
+	`unsupported|disabled|(must|should) be false|unable to|cannot|can't|不支持|暂不|未开启|未启用|已关闭)`
+
+// refusesStream reports whether an agent answers with this status and this text that it does not stream. 406 and 501 refuse by
+// themselves; their text has to say what.
+func refusesStream(status int, text []byte) bool {
+	if status == http.StatusNotAcceptable || status == http.StatusNotImplemented {
+		return namesStreaming.Match(text)
+	}
+	return slices.Contains(refusals, status) && refusesToStream.Match(text)
+}
+
+// isStreamRefused reports whether a call that asked for a stream failed because the agent does not stream, with nothing of an
+// answer there.
+func isStreamRefused(answer protocol.Answer) bool {
+	return answer.ErrorCode == protocol.CodeAgent && len(answer.Text) == 0 && refusesToStream.MatchString(answer.ErrorMessage)
+}
+
+// AskEither asks, and asks once more without streaming if the agent answers that it does not stream. Before that second call it
+// waits for mayGoOn, which may prevent it.
+func (c *Client) AskEither(ctx context.Context, q protocol.Request, mayGoOn func() bool) protocol.Answer {
+	answer := c.Ask(ctx, q)
+	if answer.RefusesStream && mayGoOn() {
+		q.Stream = false
+		answer = c.Ask(ctx, q)
+	}
+	return answer
+}

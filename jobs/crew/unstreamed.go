@@ -1,0 +1,65 @@
+package crew
+
+import (
+	"sync"
+
+	"wending/db"
+	"wending/jobs/event"
+	"wending/jobs/protocol"
+)
+
+// unstreamed are the targets of a launch that are known not to stream, by their numbers.
+type unstreamed struct {
+	mu      sync.Mutex
+	targets map[int]bool
+}
+
+func newUnstreamed(targets []db.Target) *unstreamed {
+	u := &unstreamed{targets: map[int]bool{}}
+	for _, target := range targets {
+		u.targets[target.Number] = target.IsUnstreamed
+	}
+	return u
+}
+
+func (u *unstreamed) has(target int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.targets[target]
+}
+
+// add reports whether the target was not known before.
+func (u *unstreamed) add(target int) (isNew bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	isNew = !u.targets[target]
+	u.targets[target] = true
+	return isNew
+}
+
+// fallsBack parks a unit whose target refused to stream, so that it is asked without: once, with a rate-limit slot of its own,
+// and besides the retries. A target that answers such a call is asked so from then on.
+func (c *crew) fallsBack(unit *claimed, answer protocol.Answer) bool {
+	switch {
+	case answer.RefusesStream && !unit.isUnstreamed:
+		tellEnd(*unit, answer)
+		unit.isUnstreamed = true
+		unit.attempt++
+		unit.call.Emit(event.Retry, event.Data{Attempt: unit.attempt})
+		c.supply.park(*unit, 0)
+		return true
+	case unit.isUnstreamed && answer.IsRead() && c.unstreamed.add(unit.Target):
+		if err := c.Store.NoteUnstreamed(c.calls, c.TaskID, unit.Target); err != nil {
+			c.Log.WarnContext(c.calls, "could not note that a target does not stream, other workers will find out", "error", err)
+		}
+	}
+	return false
+}
+
+// retries is how many of the unit's attempts were retries.
+func (c claimed) retries() int {
+	if c.isUnstreamed {
+		return c.attempt - 2
+	}
+	return c.attempt - 1
+}
