@@ -72,3 +72,15 @@ func TestRecognisingAProtocolKeepsTheRateLimit(t *testing.T) {
 	require.Equal(t, protocol.CodeParse, answer.ErrorCode)
 	require.Len(t, server.Calls(), 3, "the default protocol is tried too")
 }
+
+// An agent that refuses the question of the test speaks its protocol all the same.
+func TestAProtocolIsRecognisedByARefusal(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		_, _ = w.Write([]byte(`{"type":"message","role":"assistant","stop_reason":"refusal","content":[]}`))
+	})
+	name, answer := newClient(t).Detect(t.Context(), protocol.Request{URL: fake.URL + "/v1/messages", Question: "q", Timeout: 20 * time.Second}, atOnce)
+	require.Equal(t, "anthropic", name)
+	require.Equal(t, protocol.CodeRefused, answer.ErrorCode)
+	require.Len(t, fake.Calls(), 1)
+}
