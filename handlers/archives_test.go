@@ -229,6 +229,7 @@ func wrongValues() (all []wrongValue) {
 	run("attempts", `-1`, `99999999999`)
 	run("error_code", quotedText(65, "X"), `"\u0000"`)
 	run("error_message", quotedText(1<<20+1, "x"))
+	run("finish_reason", `"tired"`)
 	run("conversation_id", `"\u0000"`)
 	run("created_at", `"infinity"`, `"1969-01-01T00:00:00Z"`, `"`+digits+`"`, `7`)
 	run("input_tokens", `-1`, `3000000000`)

@@ -59,6 +59,7 @@ type Run struct {
 	Attempts        *int         `json:"attempts"`
 	ErrorCode       *string      `json:"error_code"`
 	ErrorMessage    *string      `json:"error_message"`
+	FinishReason    *string      `json:"finish_reason"`
 	CreatedAt       *time.Time   `json:"created_at"`
 	InputTokens     *int         `json:"input_tokens"`
 	OutputTokens    *int         `json:"output_tokens"`

@@ -431,6 +431,9 @@ func (r *runLine) check(c *checker, evaluators int) {
 	c.text("reasoning", r.Reasoning, maxAnswer)
 	c.text("error_code", r.ErrorCode, maxCode)
 	c.text("error_message", r.ErrorMessage, maxMessage)
+	if r.FinishReason != nil {
+		choose(c, "finish_reason", *r.FinishReason, protocol.Finishes...)
+	}
 	c.text("conversation_id", r.ConversationID, maxMessage)
 	c.number("latency_ms", r.LatencyMS, 0, maxInt)
 	c.number("attempts", r.Attempts, 0, maxAttempts)
