@@ -66,6 +66,11 @@ type TaskStatistics struct {
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
 	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
+	// What all evaluators together say, over all variants; nil without evaluators, or while nothing is judged.
+	PassRate  *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
+	Passes    *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
+	Failures  *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
+	ScoreMean *float64 `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -152,9 +157,21 @@ var computeTaskStatistics = `
 			JOIN evaluation_runs r ON r.task_id = e.task_id AND r.is_current AND r.status = 'SUCCEEDED'
 			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 			WHERE e.task_id = $1 AND e.target IS NOT NULL)
+		|| (` + computeVerdicts + `)
 		|| ` + spent("$1") + `
 	FROM evaluation_runs r
 	WHERE r.task_id = $1 AND r.is_current`
+
+const computeVerdicts = `
+	SELECT CASE WHEN EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
+		THEN jsonb_build_object('passes', coalesce(sum(passes), 0), 'failures', coalesce(sum(judged - passes), 0),
+			'pass_rate', CAST(sum(passes) AS float8) / nullif(sum(judged), 0), 'score_mean', avg(score))
+		ELSE '{}' END
+	FROM (
+		SELECT count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score
+		FROM evaluation_runs
+		WHERE task_id = $1 AND is_current AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
+		GROUP BY item_id, variant) q`
 
 // Of several variants each has its own.
 const computeStability = `

@@ -118,21 +118,29 @@ func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, ev
 	return pg.Classify("announce "+string(event), err)
 }
 
-// Ended announces how a launch has ended, which its state tells.
+// Ended announces how a launch has ended, which its state tells. While it has results to push, PushBatch announces it after the
+// last of them.
 func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 	const read = `
-		SELECT CASE status WHEN 'SUCCEEDED' THEN 'finished' WHEN 'STOPPED' THEN 'stopped' ELSE 'failed' END
+		SELECT CASE status WHEN 'SUCCEEDED' THEN 'finished' WHEN 'STOPPED' THEN 'stopped' ELSE 'failed' END AS event, pushes_results
 		FROM launches
 		WHERE id = $1`
-	var event Event
-	if err := sqlx.GetContext(ctx, tx, &event, read, launchID); err != nil {
+	var launch struct {
+		Event         Event `db:"event"`
+		PushesResults bool  `db:"pushes_results"`
+	}
+	if err := sqlx.GetContext(ctx, tx, &launch, read, launchID); err != nil {
 		return pg.Classify("read how the launch ended", err)
 	}
-	return Announce(ctx, tx, launchID, event, 0, nil)
+	if launch.PushesResults {
+		return nil
+	}
+	return Announce(ctx, tx, launchID, launch.Event, 0, nil)
 }
 
 // Claim takes up to limit deliveries that are due, of one channel no more than perChannel at once, and counts the attempt.
-// They are the caller's for a minute.
+// They are the caller's for a minute. How a launch ended waits until the first attempt at each of its results has ended: a
+// receiver that closes its file then has them all, and one that fails does not hold it back.
 func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Delivery, err error) {
 	const claim = `
 		WITH free AS (
@@ -148,6 +156,11 @@ func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Del
 				SELECT d.id
 				FROM deliveries d
 				WHERE d.channel_id = free.id AND d.state = 'PENDING' AND d.next_at <= now() AND (d.claimed_until IS NULL OR d.claimed_until <= now())
+				  AND (d.event NOT IN ('finished', 'stopped', 'failed') OR NOT EXISTS (
+					SELECT
+					FROM deliveries r
+					WHERE r.launch_id = d.launch_id AND r.channel_id = d.channel_id AND r.event = 'result' AND r.state = 'PENDING'
+					  AND (r.attempts = 0 OR r.attempts = 1 AND r.claimed_until > now())))
 				ORDER BY d.next_at, d.id
 				LIMIT free.slots
 				FOR UPDATE SKIP LOCKED) due

@@ -35,17 +35,24 @@ func (o Outbox) Pushing(ctx context.Context) (launches []uuid.UUID, err error) {
 	return launches, pg.Classify("look for results to push", err)
 }
 
-// PushBatch makes the next runs of a launch that have ended a delivery for each channel that wants results. It returns how many
-// runs those are; of a launch that has ended and has no more, it is not asked again. Each run is in one batch: a second
-// process that pushes it at the same time changes nothing.
+// PushBatch makes the next runs of a launch that have ended, and that judges have rated, a delivery for each channel that wants
+// results. It returns how many runs those are. If the launch has ended and has no more, its end is announced, and it is not
+// pushed any more. Each run is in one batch: a second process that pushes it at the same time changes nothing.
 func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
 	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`
-	// Runs become visible out of the order of their ids, so that no position in it tells which are new.
+	// Runs become visible out of the order of their ids, so that no position in it tells which are new. A judge's unit is made in
+	// the transaction that stores its run.
 	const find = `
 		SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
 		FROM evaluation_runs r
 		LEFT JOIN pushed_runs p ON p.run_id = r.id
 		WHERE r.launch_id = $1 AND p.run_id IS NULL
+		  AND NOT EXISTS (
+			SELECT
+			FROM task_evaluators e
+			JOIN units u ON u.launch_id = $1 AND u.item_id = r.item_id AND u.variant = r.variant AND u.run_index = r.run_index
+				AND u.evaluator = e.number AND u.state IN ('QUEUED', 'RUNNING')
+			WHERE e.task_id = r.task_id AND e.target IS NOT NULL)
 		ORDER BY r.id
 		LIMIT $2`
 	const push = `
@@ -77,8 +84,10 @@ func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, er
 			if !hasEnded {
 				return nil
 			}
-			_, err := tx.ExecContext(ctx, end, launchID)
-			return pg.Classify("note that all results are pushed", err)
+			if _, err := tx.ExecContext(ctx, end, launchID); err != nil {
+				return pg.Classify("note that all results are pushed", err)
+			}
+			return Ended(ctx, tx, launchID)
 		}
 		var batches []int
 		if err := tx.SelectContext(ctx, &batches, push, ids, launchID); err != nil {

@@ -30,6 +30,8 @@ type compared struct {
 	FirstTokenMS *float64         `db:"first_token_ms"`
 	TotalTokens  *float64         `db:"total_tokens"`
 	Cost         *float64         `db:"cost"`
+	Judged       int              `db:"judged"`
+	Passes       int              `db:"passes"`
 	PassShare    *float64         `db:"pass_share"`
 	Score        *float64         `db:"score"`
 }
@@ -38,7 +40,8 @@ const readComparable = `
 	SELECT i.id, i.number, i.question_id, i.text, v.variant,
 		q.level, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
-		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost, r.pass_share, r.score
+		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
+		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
 	FROM (
 		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
 			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item
@@ -54,7 +57,7 @@ const readComparable = `
 			avg(first_token_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS first_token_ms,
 			avg(total_tokens::float8) FILTER (WHERE status = 'SUCCEEDED') AS total_tokens,
 			avg(cost::float8) FILTER (WHERE status = 'SUCCEEDED') AS cost,
-			count(*) FILTER (WHERE passed) / nullif(count(passed), 0)::float8 AS pass_share, avg(score) AS score
+			count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current AND variant = ANY ($2)
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
@@ -99,7 +102,7 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Level: stability.Unknown,
 			Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, SuccessRate: &row.SuccessRate,
 			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
-			PassShare: row.PassShare, Score: row.Score,
+			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
 		}
 		if row.Level != nil {
 			question.Level, question.Letters = *row.Level, *row.Letters
@@ -109,6 +112,34 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 		return nil
 	})
 	return questions, err
+}
+
+// Asked is a question to a variant.
+type Asked struct {
+	ItemID  int64
+	Variant int
+}
+
+// AnswerKeys returns the keys of the answers of a task's current runs, which are equal for equal answers, in the order of the runs;
+// empty for a run without an answer.
+func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID) (map[Asked][]string, error) {
+	const read = `
+		SELECT item_id, variant, coalesce(answer_key, '') AS answer_key
+		FROM evaluation_runs
+		WHERE task_id = $1 AND is_current
+		ORDER BY item_id, variant, run_index`
+	type row struct {
+		ItemID    int64  `db:"item_id"`
+		Variant   int    `db:"variant"`
+		AnswerKey []byte `db:"answer_key"`
+	}
+	keys := map[Asked][]string{}
+	err := pg.EachRow(ctx, r.db, "read the keys of answers", read, []any{taskID}, func(one row) error {
+		asked := Asked{one.ItemID, one.Variant}
+		keys[asked] = append(keys[asked], string(one.AnswerKey))
+		return nil
+	})
+	return keys, err
 }
 
 // CommonAnswer is the first run that gave its question's most common answer.

@@ -218,19 +218,17 @@ func (s Schedules) Unsummed(ctx context.Context, limit int) (found []Unsummed, e
 	return found, pg.Classify("look for firings to summarise", err)
 }
 
-// Summarise stores the summary of a firing with the alerts that follow from it, each told once.
-func (s Schedules) Summarise(ctx context.Context, f Unsummed, summary json.RawMessage, alerts []json.RawMessage) error {
+// Summarise stores the summary of a firing and announces the alert that follows from it; nil means that there is none.
+func (s Schedules) Summarise(ctx context.Context, f Unsummed, summary, alert json.RawMessage) error {
 	const store = `UPDATE firings SET summary = $2, launch_id = $3 WHERE id = $1 AND launch_id IS DISTINCT FROM $3`
 	return s.db.InTx(ctx, "summarise a firing", func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, store, f.ID, string(summary), f.NewestLaunch)
 		if err := pg.RequireRow("store the summary", result, err); err != nil {
 			return err
 		}
-		for n, alert := range alerts {
-			if err := outbox.Announce(ctx, tx, f.NewestLaunch, outbox.Alert, n, alert); err != nil {
-				return err
-			}
+		if alert == nil {
+			return nil
 		}
-		return nil
+		return outbox.Announce(ctx, tx, f.NewestLaunch, outbox.Alert, 0, alert)
 	})
 }

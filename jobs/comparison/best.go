@@ -48,22 +48,13 @@ func Rank(variants [][]Question, by By) (ranking Ranking, isKnown bool) {
 	if by.IsOfAnswers {
 		ranking.Seldom = seldom(variants)
 	}
-	var highest float64
-	means := make([]float64, len(variants))
-	for n, questions := range variants {
-		var known []float64
-		for _, question := range questions {
-			if value := number(question); value != nil {
-				known = append(known, sign**value)
-			}
-		}
-		means[n] = stat.Mean(known, nil) // not a number if none is known
-		if len(known) > 0 && !slices.Contains(ranking.Seldom, n) && (!isKnown || means[n] > highest) {
-			ranking.Leader, highest, isKnown = n, means[n], true
-		}
+	means := meansOf(variants, number, sign)
+	leading := slices.Clone(means)
+	for _, n := range ranking.Seldom {
+		leading[n] = math.NaN()
 	}
-	if !isKnown {
-		return ranking, false
+	if ranking.Leader = highest(leading); ranking.Leader < 0 {
+		return Ranking{Seldom: ranking.Seldom}, false
 	}
 	for n, questions := range variants {
 		if n == ranking.Leader {
@@ -83,7 +74,7 @@ func Rank(variants [][]Question, by By) (ranking Ranking, isKnown bool) {
 		}
 	}
 	for _, n := range ranking.Alike {
-		if math.Abs(means[n]-highest) < noDeviation {
+		if math.Abs(means[n]-means[ranking.Leader]) < noDeviation {
 			ranking.Tied = append(ranking.Tied, n)
 		}
 	}
@@ -105,11 +96,89 @@ func seldom(variants [][]Question) (places []int) {
 	return places
 }
 
-// pairsOf pairs the questions of two variants of one task.
+// meansOf are the variants' means of a number, turned so that more is better; not a number where none is known.
+func meansOf(variants [][]Question, number func(Question) *float64, sign float64) []float64 {
+	means := make([]float64, len(variants))
+	for n, questions := range variants {
+		var known []float64
+		for _, question := range questions {
+			if value := number(question); value != nil {
+				known = append(known, sign**value)
+			}
+		}
+		means[n] = stat.Mean(known, nil)
+	}
+	return means
+}
+
+// highest is the place of the first of the highest numbers; -1 if there is none.
+func highest(numbers []float64) int {
+	best := -1
+	for n, number := range numbers {
+		if !math.IsNaN(number) && (best < 0 || number > numbers[best]) {
+			best = n
+		}
+	}
+	return best
+}
+
+// pairsOf pairs the questions of two variants, which have the same questions in the same order.
 func pairsOf(a, b []Question) []Pair {
 	pairs := make([]Pair, len(a))
 	for n := range a {
 		pairs[n] = Pair{A: a[n], B: b[n]}
 	}
 	return pairs
+}
+
+// Winner is the variant that is better than every other, beyond chance, and by how much it is better than the next best.
+type Winner struct {
+	// Leader and RunnerUp are places of variants, from 0.
+	Leader, RunnerUp int
+	// Change is from the runner-up to the leader, Adjusted its p-value, adjusted for all pairs of variants (metrics.md, family a).
+	Change   Change
+	Adjusted float64
+}
+
+// Win finds the winner by a number of which more is better among variants that all have the same questions in the same order; nil if
+// the data show none.
+func Win(variants [][]Question, number func(Question) *float64) *Winner {
+	means := meansOf(variants, number, 1)
+	winner := Winner{Leader: highest(means)}
+	if winner.Leader < 0 {
+		return nil
+	}
+	others := slices.Clone(means)
+	others[winner.Leader] = math.NaN()
+	if winner.RunnerUp = highest(others); winner.RunnerUp < 0 {
+		return nil
+	}
+	var p []*float64
+	var beaten []int // places of the leader's pairs
+	var isBetter []bool
+	for a := range variants {
+		for b := range a {
+			change := changeOf(pairsOf(variants[a], variants[b]), number)
+			if a == winner.Leader || b == winner.Leader {
+				beaten = append(beaten, len(p))
+				isBetter = append(isBetter, change.Mean != nil && (*change.Mean > 0) == (b == winner.Leader))
+			}
+			p = append(p, change.P)
+		}
+	}
+	adjusted := Adjust(p)
+	for n, place := range beaten {
+		if !isBetter[n] || adjusted[place] == nil || *adjusted[place] > Significance {
+			return nil
+		}
+	}
+	winner.Change = changeOf(pairsOf(variants[winner.RunnerUp], variants[winner.Leader]), number)
+	winner.Adjusted = *adjusted[placeOfPair(winner.Leader, winner.RunnerUp)]
+	return &winner
+}
+
+// placeOfPair is the place of a pair among (1, 0), (2, 0), (2, 1), (3, 0) …
+func placeOfPair(one, other int) int {
+	one, other = max(one, other), min(one, other)
+	return one*(one-1)/2 + other
 }

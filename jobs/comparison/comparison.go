@@ -22,6 +22,8 @@ type Question struct {
 	// SuccessRate is the share of its runs that succeeded; the others are means of those runs, TotalTokens and Cost of those
 	// that tell them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
+	// Judged is how many of its runs have a verdict, Passes how many of these passed.
+	Judged, Passes int
 	// PassShare is the share of its judged runs that pass, Score the mean score of its runs.
 	PassShare, Score *float64
 	// Letters has one letter a run, as stability.Question has.

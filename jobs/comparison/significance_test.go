@@ -157,3 +157,31 @@ func relabelled(a, b []string) float64 {
 	}
 	return float64(hits) / float64(len(ways))
 }
+
+// A winner is better than each of the others beside all other pairs, and is measured against the next best.
+func TestTheWinnerIsMeasuredAgainstTheRunnerUp(t *testing.T) {
+	t.Parallel()
+	variant := func(shares ...float64) (questions []comparison.Question) {
+		for n := range shares {
+			questions = append(questions, comparison.Question{ID: int64(n), PassShare: &shares[n]})
+		}
+		return questions
+	}
+	share := func(q comparison.Question) *float64 { return q.PassShare }
+	low, middle, high := variant(.1, .2, .1, .2, .1, .3), variant(.5, .4, .5, .6, .5, .4), variant(.8, .9, .9, .9, .8, .9)
+	won := comparison.Win([][]comparison.Question{middle, high, low}, share)
+	require.Equal(t, 1, won.Leader)
+	require.Equal(t, 0, won.RunnerUp)
+	require.InDelta(t, 2.3/6, *won.Change.Mean, 1e-9)
+	require.InDelta(t, 0.87-0.4833, *won.Change.MeanB-*won.Change.MeanA, 0.01)
+	require.Less(t, won.Adjusted, 0.01)
+	require.GreaterOrEqual(t, won.Adjusted, *won.Change.P)
+	swapped := comparison.Win([][]comparison.Question{low, middle, high}, share)
+	require.Equal(t, won.Change, swapped.Change)
+	require.Equal(t, 2, swapped.Leader)
+	require.Equal(t, 1, swapped.RunnerUp)
+	near := variant(.8, .9, .8, .9, .9, .9)
+	require.Nil(t, comparison.Win([][]comparison.Question{low, high, near}, share), "the next best may be as good")
+	require.Nil(t, comparison.Win([][]comparison.Question{high}, share), "alone")
+	require.Nil(t, comparison.Win([][]comparison.Question{{{ID: 1}}, {{ID: 1}}}, share), "nothing is known")
+}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"wending/jobs/beijing"
 )
 
 // Kind is what a channel leads to.
@@ -66,7 +68,7 @@ type Message struct {
 func Body(kind Kind, m Message) ([]byte, error) {
 	switch kind {
 	case Webhook:
-		return json.Marshal(map[string]any{"type": m.Type, "timestamp": m.At.UTC().Format(time.RFC3339Nano), "data": m.Data})
+		return json.Marshal(map[string]any{"type": m.Type, "timestamp": beijing.RFC3339(m.At), "data": m.Data})
 	case DingTalk: // https://open.dingtalk.com/document/robots/custom-robot-access
 		return json.Marshal(map[string]any{
 			"msgtype": "markdown", "markdown": map[string]any{"title": plain(m.Title), "text": "#### " + plain(m.Title) + "\n\n" + m.list("- ", plain, markdownLink)},

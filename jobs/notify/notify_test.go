@@ -35,7 +35,7 @@ func newSender(t *testing.T, smtp string) *notify.Sender {
 }
 
 var message = notify.Message{
-	Type: "task.finished", At: time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC), Title: "已完成：<script>[x](http://evil) *夜间* `回归`", Tone: notify.Good,
+	Type: "task.finished", At: time.Date(2026, 11, 22, 2, 0, 0, 123_456_789, time.UTC), Title: "已完成：<script>[x](http://evil) *夜间* `回归`", Tone: notify.Good,
 	Facts: []notify.Fact{{Name: "一致率", Value: "82.0 %"}}, Worse: []string{"q1：100 % → 40 %"}, WorseTitle: "变差的问题", Colon: "：",
 	Link: "https://wending.example/tasks/1", LinkText: "查看结果", Data: map[string]any{"task_id": "1"},
 }
@@ -75,7 +75,7 @@ func TestMessagesHaveTheFormatsOfTheirVendors(t *testing.T) {
 	require.Contains(t, slack["text"], "<https://wending.example/tasks/1|查看结果>")
 	hook := written(notify.Webhook)
 	require.Equal(t, "task.finished", hook["type"])
-	require.Equal(t, "2026-11-22T02:00:00Z", hook["timestamp"])
+	require.Equal(t, "2026-11-22T10:00:00+08:00", hook["timestamp"], "as the API writes times")
 	require.Equal(t, "1", member(hook, "data", "task_id"))
 
 	long := message

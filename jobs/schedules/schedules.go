@@ -2,7 +2,6 @@
 package schedules
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +17,6 @@ import (
 	"wending/db/schedule"
 	"wending/jobs/beijing"
 	"wending/jobs/comparison"
-	"wending/jobs/courier"
 	"wending/jobs/cron"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -171,50 +169,50 @@ func (s *Scheduler) summarise(ctx context.Context, firing schedule.Unsummed) err
 			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: trend.PointsOf(matrix[n], variant.Cost),
 		})
 	}
-	alerts, err := s.alerts(ctx, entry, task, summary, matrix)
-	if err != nil {
-		return err
+	if entry.AlertMetric != nil {
+		if summary.Alerts, err = s.findings(ctx, entry, task, summary, matrix); err != nil {
+			return err
+		}
+	}
+	var alert json.RawMessage
+	if len(summary.Alerts) > 0 {
+		alert, err = json.Marshal(trend.Alert{
+			ScheduleID: entry.ID, ScheduleName: entry.Name, Metric: trend.Metric(*entry.AlertMetric), Finding: summary.Alerts[0], Findings: summary.Alerts,
+		})
+		if err != nil {
+			return err
+		}
 	}
 	text, err := json.Marshal(summary)
 	if err != nil {
 		return err
 	}
-	return schedule.New(s.Store).Summarise(ctx, firing, text, alerts)
+	return schedule.New(s.Store).Summarise(ctx, firing, text, alert)
 }
 
-// alerts says what is reason for an alert, as deliveries keep it.
-func (s *Scheduler) alerts(
+// findings are what is reason for an alert at a firing.
+func (s *Scheduler) findings(
 	ctx context.Context, entry library.Schedule, task db.Task, summary trend.Summary, matrix [][]comparison.Question,
-) (alerts []json.RawMessage, err error) {
-	if entry.AlertMetric == nil {
-		return nil, nil
-	}
+) ([]trend.Finding, error) {
 	watch := trend.Watch{Metric: trend.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse}
 	var before [][][]comparison.Question // by firing, then by variant
 	if watch.IfWorse {
+		var err error
 		if before, err = s.before(ctx, task); err != nil {
 			return nil, err
 		}
 	}
-	for n, variant := range summary.Variants {
-		var own [][]comparison.Question
+	var variants []trend.Watched
+	for n, points := range summary.Variants {
+		variant := trend.Watched{VariantPoints: points, Now: matrix[n]}
 		for _, firing := range before {
 			if n < len(firing) {
-				own = append(own, firing[n])
+				variant.Before = append(variant.Before, firing[n])
 			}
 		}
-		for _, found := range watch.Look(variant.Points, matrix[n], own) {
-			text, err := json.Marshal(courier.Alert{
-				ScheduleID: entry.ID, ScheduleName: entry.Name, Variant: variant.Name, Metric: watch.Metric, Value: found.Value, Below: found.Below,
-				Baseline: found.Baseline, Firings: found.Firings,
-			})
-			if err != nil {
-				return nil, err
-			}
-			alerts = append(alerts, text)
-		}
+		variants = append(variants, variant)
 	}
-	return alerts, nil
+	return watch.Look(variants), nil
 }
 
 // before reads what the last firings before a task said of each question.
@@ -239,47 +237,3 @@ func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]com
 	}
 	return firings, nil
 }
-
-// Change is a question whose most common answer, or whose verdict, is not what it was at the firing before.
-type Change struct {
-	Before, Now comparison.Question
-	// BeforeAnswer and NowAnswer are the most common answers, with at most excerpt characters.
-	BeforeAnswer, NowAnswer string
-	IsAnswer, IsVerdict     bool
-}
-
-// excerpt is how many characters of an answer a change has.
-const excerpt = 2000
-
-// Changed returns the questions that changed from one task to another, by the first variant of each.
-func Changed(ctx context.Context, store *db.Store, before, now uuid.UUID) (changes []Change, err error) {
-	results := report.New(store)
-	compared, err := results.Compare(ctx, report.Side{TaskID: before, Variant: 1}, report.Side{TaskID: now, Variant: 1})
-	if err != nil {
-		return nil, err
-	}
-	var ids [2][]int64
-	for _, pair := range compared.Pairs {
-		ids[0], ids[1] = append(ids[0], pair.A.ID), append(ids[1], pair.B.ID)
-	}
-	var answers [2]map[int64]report.CommonAnswer
-	for side := range ids {
-		if answers[side], err = results.CommonAnswers(ctx, ids[side], 1, excerpt); err != nil {
-			return nil, err
-		}
-	}
-	for _, pair := range compared.Pairs {
-		earlier, hadOne := answers[0][pair.A.ID]
-		later, hasOne := answers[1][pair.B.ID]
-		change := Change{Before: pair.A, Now: pair.B, BeforeAnswer: earlier.Text, NowAnswer: later.Text}
-		change.IsAnswer = hadOne != hasOne || hadOne && !bytes.Equal(earlier.Key, later.Key)
-		change.IsVerdict = pair.A.PassShare != nil && pair.B.PassShare != nil && passes(*pair.A.PassShare) != passes(*pair.B.PassShare)
-		if change.IsAnswer || change.IsVerdict {
-			changes = append(changes, change)
-		}
-	}
-	return changes, nil
-}
-
-// passes reports whether more than half of a question's runs pass.
-func passes(share float64) bool { return share > 0.5 }

@@ -5,6 +5,7 @@ package trend
 import (
 	"strconv"
 
+	"github.com/google/uuid"
 	"gonum.org/v1/gonum/stat"
 
 	"wending/jobs/comparison"
@@ -62,6 +63,8 @@ type VariantPoints struct {
 // Summary is what a firing did.
 type Summary struct {
 	Variants []VariantPoints `json:"variants"`
+	// Alerts are what was reason for an alert; none if nothing was watched.
+	Alerts []Finding `json:"alerts,omitempty"`
 }
 
 // PointsOf are the metrics of the questions of one variant; cost is the sum of what is known, a decimal number, or nil.
@@ -114,30 +117,62 @@ type Watch struct {
 	IfWorse bool
 }
 
-// Found is an alert: the metric is below the limit, or worse than Baseline, its mean over the Firings before.
-type Found struct {
-	Value    float64
-	Below    *float64
-	Baseline *float64
-	Firings  int
+// Finding is a reason for an alert: the metric of a variant is below the limit, significantly worse than before, or both.
+type Finding struct {
+	// Variant is the name of one of several; empty for a plain task.
+	Variant string  `json:"variant,omitempty"`
+	Value   float64 `json:"value"`
+	// Below is the limit that Value is below; nil if it is not.
+	Below *float64 `json:"below,omitempty"`
+	// Baseline is the mean over the Firings before that Value is significantly worse than; nil if it is not. Adjusted is the
+	// p-value of the difference, adjusted for all variants of the firing (metrics.md, family d).
+	Baseline *float64 `json:"baseline,omitempty"`
+	Firings  int      `json:"firings,omitempty"`
+	Adjusted *float64 `json:"p_adjusted,omitempty"`
 }
 
-// Look compares what a variant did with the limit and with what it did at the firings before.
-func (w Watch) Look(points map[Metric]Point, now []comparison.Question, before [][]comparison.Question) (found []Found) {
-	point, isKnown := points[w.Metric]
-	if !isKnown {
-		return nil
+// Alert is what one firing is reason for: one message, whatever was found.
+type Alert struct {
+	ScheduleID   uuid.UUID `json:"schedule_id"`
+	ScheduleName string    `json:"schedule_name"`
+	Metric       Metric    `json:"metric"`
+	// Finding is the first of Findings, for receivers that read one.
+	Finding
+	Findings []Finding `json:"findings"`
+}
+
+// Watched is what a variant did at a firing, and at the firings before.
+type Watched struct {
+	VariantPoints
+	Now    []comparison.Question
+	Before [][]comparison.Question
+}
+
+// Look compares what the variants of a firing did with the limit and with what they did at the firings before.
+func (w Watch) Look(variants []Watched) (found []Finding) {
+	changes, p := make([]comparison.Change, len(variants)), make([]*float64, len(variants))
+	for n, variant := range variants {
+		if w.IfWorse && len(variant.Before) > 0 {
+			changes[n] = comparison.Compare(w.mean(variant.Before), variant.Now).Change(w.Metric.of)
+			p[n] = changes[n].P
+		}
 	}
-	if w.Below != nil && point.Value < *w.Below {
-		found = append(found, Found{Value: point.Value, Below: w.Below})
-	}
-	if !w.IfWorse || len(before) == 0 {
-		return found
-	}
-	change := comparison.Compare(w.mean(before), now).Change(w.Metric.of)
-	isWorse := change.IsShown() && (w.Metric.IsShare() == (*change.Mean < 0))
-	if isWorse {
-		found = append(found, Found{Value: *change.MeanB, Baseline: change.MeanA, Firings: len(before)})
+	for n, adjusted := range comparison.Adjust(p) {
+		variant, change := variants[n], changes[n]
+		point, isKnown := variant.Points[w.Metric]
+		if !isKnown {
+			continue
+		}
+		finding := Finding{Variant: variant.Name, Value: point.Value}
+		if adjusted != nil && *adjusted <= comparison.Significance && w.Metric.IsShare() == (*change.Mean < 0) {
+			finding.Value, finding.Baseline, finding.Firings, finding.Adjusted = *change.MeanB, change.MeanA, len(variant.Before), adjusted
+		}
+		if w.Below != nil && point.Value < *w.Below {
+			finding.Value, finding.Below = point.Value, w.Below
+		}
+		if finding.Below != nil || finding.Baseline != nil {
+			found = append(found, finding)
+		}
 	}
 	return found
 }

@@ -34,21 +34,49 @@ func TestPointsHaveTheirIntervals(t *testing.T) {
 	require.NotContains(t, trend.PointsOf(questions(0.5), nil), trend.Cost)
 }
 
+// variant is one that is watched.
+func variant(now []comparison.Question, before ...[]comparison.Question) trend.Watched {
+	return trend.Watched{VariantPoints: trend.VariantPoints{Points: trend.PointsOf(now, nil)}, Now: now, Before: before}
+}
+
 func TestWhatIsReasonForAnAlert(t *testing.T) {
 	t.Parallel()
 	limit := 0.7
 	now := questions(0.5, 0.55, 0.6, 0.5, 0.62, 0.58)
 	steady := [][]comparison.Question{questions(0.9, 0.95, 1, 0.92, 0.97, 0.99), questions(0.95, 0.9, 0.98, 0.9, 1, 0.96)}
-	points := trend.PointsOf(now, nil)
-	found := trend.Watch{Metric: trend.Agreement, Below: &limit, IfWorse: true}.Look(points, now, steady)
-	require.Len(t, found, 2)
+	fallen := variant(now, steady...)
+	look := func(watch trend.Watch, variants ...trend.Watched) []trend.Finding { return watch.Look(variants) }
+	ifWorse := trend.Watch{Metric: trend.Agreement, IfWorse: true}
+	found := look(trend.Watch{Metric: trend.Agreement, Below: &limit, IfWorse: true}, fallen)
+	require.Len(t, found, 1, "below and worse are one finding")
 	require.Equal(t, &limit, found[0].Below)
-	require.Equal(t, 2, found[1].Firings)
-	require.InDelta(t, 0.95, *found[1].Baseline, 0.02)
-	require.Empty(t, trend.Watch{Metric: trend.Agreement, IfWorse: true}.Look(points, now, nil), "nothing to compare with")
-	require.Empty(t, trend.Watch{Metric: trend.Agreement, IfWorse: true}.Look(trend.PointsOf(steady[0], nil), steady[0], steady[1:]), "no difference is shown")
-	require.Empty(t, trend.Watch{Metric: trend.PassRate, Below: &limit}.Look(points, now, nil), "unknown")
+	require.Equal(t, 2, found[0].Firings)
+	require.InDelta(t, 0.95, *found[0].Baseline, 0.02)
+	require.Less(t, *found[0].Adjusted, 0.001)
+	require.Empty(t, look(ifWorse, variant(now)), "nothing to compare with")
+	require.Empty(t, look(ifWorse, variant(steady[0], steady[1])), "no difference is shown")
+	require.Empty(t, look(trend.Watch{Metric: trend.PassRate, Below: &limit}, variant(now)), "unknown")
 	// More latency is worse, less of it is not.
-	require.Empty(t, trend.Watch{Metric: trend.Latency, IfWorse: true}.Look(points, now, steady))
-	require.Len(t, trend.Watch{Metric: trend.Latency, IfWorse: true}.Look(trend.PointsOf(steady[0], nil), steady[0], [][]comparison.Question{now}), 1)
+	slower := trend.Watch{Metric: trend.Latency, IfWorse: true}
+	require.Empty(t, look(slower, fallen))
+	require.Len(t, look(slower, variant(steady[0], now)), 1)
+}
+
+// Of twenty variants one is likely to look worse by chance: each is told of only if it holds beside all the others.
+func TestManyVariantsAreTestedTogether(t *testing.T) {
+	t.Parallel()
+	before := questions(0.9, 0.8, 0.9, 0.8, 0.9, 0.8)
+	slightly := variant(questions(0.7, 0.75, 0.9, 0.6, 0.85, 0.75), before) // p = 0.03
+	watch := trend.Watch{Metric: trend.Agreement, IfWorse: true}
+	require.Len(t, watch.Look([]trend.Watched{slightly}), 1)
+	variants := []trend.Watched{slightly}
+	for range 19 {
+		variants = append(variants, variant(questions(0.8, 0.9, 0.8, 0.9, 0.9, 0.8), before))
+	}
+	require.Empty(t, watch.Look(variants))
+	far := variant(questions(0.1, 0.2, 0.1, 0, 0.1, 0.2), before)
+	far.Name = "far"
+	found := watch.Look(append(variants, far))
+	require.Len(t, found, 1, "any variant can be the one")
+	require.Equal(t, "far", found[0].Variant)
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"wending/jobs/beijing"
 	"wending/jobs/trend"
@@ -30,6 +31,8 @@ type curve struct {
 type dot struct {
 	x, y       string
 	title, url string
+	// isAlert marks a firing that was reason for an alert about the variant's metric.
+	isAlert bool
 }
 
 // plot is one metric over the firings.
@@ -38,9 +41,11 @@ type plot struct {
 	curves []curve
 	axis   []mark // values, from below
 	times  []mark
+	limit  *mark // below which there is an alert; nil for none
 }
 
-type mark struct{ at, text string }
+// mark is a label; anchor is the side of it that is at its place.
+type mark struct{ at, text, anchor string }
 
 // newPlot draws a metric; ok is false if no firing knows it.
 func newPlot(p Page, metric trend.Metric) (drawn plot, ok bool) {
@@ -57,6 +62,13 @@ func newPlot(p Page, metric trend.Metric) (drawn plot, ok bool) {
 	if !ok {
 		return drawn, false
 	}
+	limit := p.Limit
+	if metric != p.Watched {
+		limit = nil
+	}
+	if limit != nil {
+		lowest, highest = min(lowest, *limit), max(highest, *limit)
+	}
 	lowest, highest = frame(metric, lowest, highest)
 	y := func(value float64) float64 {
 		return top + (highest-value)/(highest-lowest)*(plotHeight-top-bottom)
@@ -69,12 +81,16 @@ func newPlot(p Page, metric trend.Metric) (drawn plot, ok bool) {
 	}
 	for n := range labelsOfAxis {
 		value := lowest + (highest-lowest)*float64(n)/float64(labelsOfAxis-1)
-		drawn.axis = append(drawn.axis, mark{coordinate(y(value)), valueText(metric, value, nil)})
+		drawn.axis = append(drawn.axis, mark{at: coordinate(y(value)), text: valueText(metric, value, nil)})
+	}
+	if limit != nil {
+		drawn.limit = &mark{at: coordinate(y(*limit)), text: valueText(metric, *limit, nil)}
 	}
 	every := (len(p.Firings) + labelsOfTime - 1) / labelsOfTime
+	timeOf := p.timeLabels()
 	for place, firing := range p.Firings {
 		if place%every == 0 {
-			drawn.times = append(drawn.times, mark{coordinate(x(place)), beijing.Minute(firing.PlannedAt)[5:10]})
+			drawn.times = append(drawn.times, timeMark(x(place), timeOf(firing.PlannedAt)))
 		}
 	}
 	for number := range p.variants() {
@@ -82,6 +98,34 @@ func newPlot(p Page, metric trend.Metric) (drawn plot, ok bool) {
 	}
 	return drawn, true
 }
+
+// timeLabels returns how the firings' times are written: with the time of day where two are less than a day apart.
+func (p Page) timeLabels() func(time.Time) string {
+	for n := 1; n < len(p.Firings); n++ {
+		if p.Firings[n].PlannedAt.Sub(p.Firings[n-1].PlannedAt) < shortestDay {
+			return func(at time.Time) string { return beijing.Minute(at)[5:16] }
+		}
+	}
+	return func(at time.Time) string { return beijing.Minute(at)[5:10] }
+}
+
+// shortestDay is less than any day: where clocks are put forward one has 23 hours.
+const shortestDay = 22 * time.Hour
+
+// timeMark is a label below the plot; at its edges it stays within.
+func timeMark(x float64, label string) mark {
+	half := float64(len(label)) * widthOfDigit / 2
+	switch {
+	case x+half > plotWidth:
+		return mark{coordinate(plotWidth), label, "end"}
+	case x-half < 0:
+		return mark{coordinate(0), label, "start"}
+	}
+	return mark{coordinate(x), label, "middle"}
+}
+
+// widthOfDigit is about how wide a digit of the axes' font is.
+const widthOfDigit = 7.0
 
 // frame is the part of the axis that is drawn.
 func frame(metric trend.Metric, lowest, highest float64) (low, high float64) {
@@ -128,7 +172,10 @@ func (p Page) curve(metric trend.Metric, number int, x func(int) float64, y func
 		line = append(line, at+","+coordinate(y(point.Value)))
 		upper = append(upper, at+","+coordinate(y(given(point.High, point.Value))))
 		lower = append(lower, at+","+coordinate(y(given(point.Low, point.Value))))
-		c.dots = append(c.dots, dot{at, coordinate(y(point.Value)), beijing.Minute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency), firing.href()})
+		c.dots = append(c.dots, dot{
+			x: at, y: coordinate(y(point.Value)), title: beijing.Minute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency),
+			url: firing.href(), isAlert: metric == p.Watched && firing.alerted(variant.Name),
+		})
 	}
 	end()
 	return c

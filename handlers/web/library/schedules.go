@@ -1,6 +1,7 @@
 package library
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,13 +163,20 @@ const (
 	shiftsShown  = 20
 )
 
+// excerpt is how many characters of an answer are compared.
+const excerpt = 2000
+
 // differencesWithin is how long the differences of a page's answers are computed.
 const differencesWithin = 50 * time.Millisecond
 
 // trend reads how the numbers of a schedule's copies move.
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
-	page := &trends.Page{Words: row.Cron, Timezone: row.Timezone}
+	place := paths.LibraryEntry(string(views.Schedules), row.ID)
+	page := &trends.Page{Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
+	if row.AlertMetric != nil {
+		page.Watched = trend.Metric(*row.AlertMetric)
+	}
 	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
 		page.Words = trends.Words(l, plan, row.Cron)
 	}
@@ -190,7 +198,10 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 	if err != nil {
 		return nil, err
 	}
-	page.Pager = pages.NewPager(paths.LibraryEntry(string(views.Schedules), row.ID), url.Values{}, window, total)
+	page.Pager = pages.NewPager(place, url.Values{}, window, total)
+	page.ChangesAt = func(task uuid.UUID) string {
+		return place + "?" + url.Values{"at": {task.String()}, "page": {strconv.Itoa(window.Number)}}.Encode() + "#changes"
+	}
 	drawn, _, err := schedule.New(store).List(ctx, row.ID, true, db.Page{Number: 1, Size: firingsDrawn})
 	if err != nil {
 		return nil, err
@@ -202,17 +213,15 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 		return nil, err
 	}
 	page.Firings = slices.DeleteFunc(page.Firings, func(f trends.Firing) bool { return len(f.Variants) == 0 })
-	var tasks []uuid.UUID
-	for _, firing := range page.Firings[:min(2, len(page.Firings))] {
-		tasks = append(tasks, *firing.TaskID)
-	}
 	slices.Reverse(page.Firings)
-	if len(tasks) == 2 {
-		if err := h.changes(ctx, page, tasks[1], tasks[0]); err != nil {
-			return nil, err
-		}
+	if len(page.Firings) == 0 {
+		return page, nil
 	}
-	return page, nil
+	at := *page.Firings[len(page.Firings)-1].TaskID
+	if chosen, err := uuid.Parse(c.QueryParam("at")); err == nil {
+		at = chosen
+	}
+	return page, h.changes(ctx, page, row.ID, at)
 }
 
 // firings are firings as the page shows them, with the states of their tasks.
@@ -240,17 +249,21 @@ func (h *handler) firings(ctx context.Context, found []schedule.Firing) (shown [
 			if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
 				return nil, err
 			}
-			one.Variants = summary.Variants
+			one.Variants, one.Alerts = summary.Variants, summary.Alerts
 		}
 		shown = append(shown, one)
 	}
 	return shown, nil
 }
 
-// changes adds the questions that changed from one task to another.
-func (h *handler) changes(ctx context.Context, page *trends.Page, before, last uuid.UUID) error {
+// changes adds the questions that changed at the firing of a schedule that made a task, since the firing before.
+func (h *handler) changes(ctx context.Context, page *trends.Page, scheduleID, last uuid.UUID) error {
 	store := h.Library.Tasks.Store
-	found, err := store.TasksByID(ctx, []uuid.UUID{before, last})
+	earlier, err := schedule.New(store).Before(ctx, last, 1)
+	if err != nil || len(earlier) == 0 || earlier[0].ScheduleID != scheduleID {
+		return err
+	}
+	found, err := store.TasksByID(ctx, []uuid.UUID{*earlier[0].TaskID, last})
 	if err != nil || len(found) < 2 {
 		return err
 	}
@@ -259,17 +272,40 @@ func (h *handler) changes(ctx context.Context, page *trends.Page, before, last u
 			page.Last, page.Before = &found[n], &found[1-n]
 		}
 	}
-	changes, err := schedules.Changed(ctx, store, before, last)
+	changes, err := schedules.Changed(ctx, store, *page.Before, *page.Last)
 	if err != nil {
 		return err
 	}
 	page.ChangedTotal = len(changes)
-	changes = changes[:min(len(changes), shiftsShown)]
+	return h.showChanges(ctx, page, changes[:min(len(changes), shiftsShown)])
+}
+
+// showChanges adds changes with their questions, and how the most common answers differ.
+func (h *handler) showChanges(ctx context.Context, page *trends.Page, changes []schedules.Change) error {
+	results := report.New(h.Library.Tasks.Store)
 	ids := make([]int64, len(changes))
+	answers := map[int][2]map[int64]report.CommonAnswer{} // by variant, before and now
 	for n, change := range changes {
 		ids[n] = change.Now.ID
+		answers[change.Variant] = [2]map[int64]report.CommonAnswer{}
 	}
-	items, err := report.New(store).ItemsByID(ctx, ids)
+	for variant := range answers {
+		var of [2][]int64
+		for _, change := range changes {
+			if change.Variant == variant {
+				of[0], of[1] = append(of[0], change.Before.ID), append(of[1], change.Now.ID)
+			}
+		}
+		var said [2]map[int64]report.CommonAnswer
+		for side, items := range of {
+			var err error
+			if said[side], err = results.CommonAnswers(ctx, items, variant, excerpt); err != nil {
+				return err
+			}
+		}
+		answers[variant] = said
+	}
+	items, err := results.ItemsByID(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -279,11 +315,15 @@ func (h *handler) changes(ctx context.Context, page *trends.Page, before, last u
 	}
 	deadline := time.Now().Add(differencesWithin)
 	for _, change := range changes {
-		one := trends.Changed{
-			Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, From: change.Before.PassShare, To: change.Now.PassShare,
+		one := trends.Changed{Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, IsWorse: change.IsWorse()}
+		if len(page.Last.Variants) > 1 {
+			one.Variant = change.Name
 		}
-		if change.IsAnswer {
-			one.Pieces = stability.Compare(change.BeforeAnswer, change.NowAnswer, time.Until(deadline)).Pieces(change.BeforeAnswer, change.NowAnswer)
+		one.From, one.To = change.Shares()
+		before, hadOne := answers[change.Variant][0][change.Before.ID]
+		now, hasOne := answers[change.Variant][1][change.Now.ID]
+		if hadOne != hasOne || !bytes.Equal(before.Key, now.Key) {
+			one.Pieces = stability.Compare(before.Text, now.Text, time.Until(deadline)).Pieces(before.Text, now.Text)
 		}
 		page.Changed = append(page.Changed, one)
 	}

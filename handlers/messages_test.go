@@ -1,0 +1,266 @@
+package handlers_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// of returns the bodies of a type that a webhook was sent.
+func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
+	t.Helper()
+	for _, call := range r.all() {
+		require.NoError(t, call.err)
+		if call.body["type"] == kind {
+			bodies = append(bodies, call.body["data"].(object))
+		}
+	}
+	return bodies
+}
+
+// nights is a model whose answers to each question fail as often as is said for the night.
+type nights struct {
+	mu     sync.Mutex
+	faults map[string]int
+}
+
+func (n *nights) begin(faults map[string]int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.faults = faults
+}
+
+func (n *nights) answer(question string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if left := n.faults[question]; left > 0 {
+		n.faults[question]--
+		return fmt.Sprint("wrong ", left)
+	}
+	return "right"
+}
+
+// fire makes a schedule's next time come, and returns the webhook's message about the end of its copy, whose numbers are there.
+func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
+	t.Helper()
+	before := len(hook.of(t, "task.finished"))
+	s.due(t, schedule, 60-10*before) // later than the time before
+	dbtest.Await(t, 60*time.Second, "the night is told", func() bool { return len(hook.of(t, "task.finished")) == before+1 })
+	dbtest.Await(t, 60*time.Second, "the night is summed up", func() bool {
+		var open int
+		require.NoError(t, s.tables.Get(&open, `SELECT count(*) FROM firings WHERE summary IS NULL`))
+		return open == 0
+	})
+	return hook.of(t, "task.finished")[before]
+}
+
+// A night is worse only where the tests of metrics.md say so: not for one run of five, for any variant, as the schedule's page says
+// it; and it is one alert, whatever was found.
+func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hook := newReceiver(t, always(200))
+	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished", "alert"}})
+	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"code":0}`)) }))
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "feishu", "url": chat, "events": []string{"finished"}}, 201)["id"].(string)
+	isRed := func() bool {
+		var body string
+		dbtest.Await(t, 20*time.Second, "the card is sent", func() bool {
+			return s.tables.Get(&body, `SELECT convert_from(body, 'UTF8') FROM deliveries WHERE channel_id = $1 AND state = 'SENT' ORDER BY id DESC LIMIT 1`, card) == nil
+		})
+		return strings.Contains(body, `"template":"red"`)
+	}
+	second := &nights{}
+	steady, unsteady := agenttest.New(t, chatting(func(string) string { return "right" })), agenttest.New(t, chatting(second.answer))
+	first, _ := s.chatTarget(t, "steady", steady.URL)
+	other, _ := s.chatTarget(t, "unsteady", unsteady.URL)
+	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"right"}})
+	saved := object{}
+	rows := "question_id,question,standard_answer\nid1,q1,a\nid2,q2,a\nid3,q3,a\nid4,q4,a\n"
+	s.post(t, libraryAPI+"datasets", map[string]string{"name": "题库", "file@q.csv": rows}).into(t, &saved)
+	task := s.entry(t, "POST", "evaluation-tasks", object{
+		"task_name": "对比", "dataset": saved["id"], "models": []string{first, other}, "evaluators": []string{rule}, "runs_per_item": 5, "concurrency": 4, "start": false,
+	}, 201)["task_id"].(string)
+	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card}, "alert": object{"metric": "pass_rate", "below": 0.9, "if_worse": true}})
+	page := "/library/schedules/" + schedule
+
+	second.begin(nil)
+	require.Empty(t, s.fire(t, schedule, hook)["worse"])
+	second.begin(map[string]int{"q1": 1})
+	require.Empty(t, s.fire(t, schedule, hook)["worse"], "one run of five")
+	require.Empty(t, hook.of(t, "task.alert"))
+	require.False(t, isRed())
+	require.Zero(t, s.get(t, page).page(t).Find(".shifts li").Length(), "the page agrees")
+	require.Contains(t, s.get(t, page).page(t).Find("#changes").Text(), "没有看出哪个问题变了")
+
+	second.begin(map[string]int{"q1": 5, "q2": 5, "q3": 5, "q4": 4})
+	night := s.fire(t, schedule, hook)
+	require.Len(t, night["worse"], 4)
+	require.Contains(t, night["worse"].([]any)[0], "unsteady", "of all variants")
+	require.Contains(t, night["worse"].([]any)[0], "→ 0.0 %")
+	require.Equal(t, 3, len(s.deliveries(t, card)))
+	dbtest.Await(t, 20*time.Second, "the card is red", isRed)
+	shifts := s.get(t, page).page(t).Find(".shifts li")
+	require.Equal(t, 4, shifts.Length(), "the page agrees")
+	require.Contains(t, shifts.First().Text(), "unsteady")
+	dbtest.Await(t, 20*time.Second, "the alert is told", func() bool { return len(hook.of(t, "task.alert")) > 0 })
+	dbtest.Hold(t, 3*time.Second, "once", func() bool { return len(hook.of(t, "task.alert")) == 1 })
+	alert := hook.of(t, "task.alert")[0]["alert"].(object)
+	require.Len(t, alert["findings"], 1, "the steady variant is not part of it")
+	require.Contains(t, alert["variant"], "unsteady")
+	require.EqualValues(t, 0.9, alert["below"])
+	require.InDelta(t, 0.975, alert["baseline"], 1e-9)
+	require.EqualValues(t, 2, alert["firings"])
+	require.Less(t, alert["p_adjusted"], 0.05)
+	require.InDelta(t, 0.05, alert["value"], 1e-9)
+
+	// The page marks the night, and shows the changes of any other.
+	shown := s.get(t, page).page(t)
+	require.Equal(t, 1, shown.Find("svg .alarm").Length())
+	require.Equal(t, 1, shown.Find("svg .limit").Length())
+	require.Contains(t, shown.Find("tbody tr").First().Text(), "已告警")
+	require.Regexp(t, `\d\d-\d\d \d\d:\d\d`, shown.Find(".trend .axis").Text(), "minutes apart")
+	require.Equal(t, 3, shown.Find("tbody a[href*='at=']").Length())
+	require.Equal(t, "定时设置", strings.TrimSpace(shown.Find("details.edit summary").Text()))
+	earlier, _ := shown.Find("tbody tr").Eq(1).Find("a[href*='at=']").Attr("href")
+	require.Zero(t, s.get(t, earlier).page(t).Find(".shifts li").Length())
+}
+
+// Without evaluators the answers themselves are tested.
+func TestAnswersThatChangedAreWorseBeyondChance(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hook := newReceiver(t, always(200))
+	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})
+	model := &nights{}
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, model.answer(call.Question)) })
+	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "5", "file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\nid3,q3,b\n"})
+	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel}})
+	model.begin(nil)
+	s.fire(t, schedule, hook)
+	model.begin(map[string]int{"q1": 1})
+	require.Empty(t, s.fire(t, schedule, hook)["worse"])
+	model.begin(map[string]int{"q2": 5})
+	worse := s.fire(t, schedule, hook)["worse"].([]any)
+	require.Len(t, worse, 1)
+	require.Contains(t, worse[0], "id2：一致率 100.0 % → 0.0 %")
+}
+
+// A receiver of results has them all, with the verdicts of judges, before it is told of the end; one that fails at a batch does not
+// hold the end back.
+func TestResultsComeBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	judged := make(chan struct{})
+	judging := agenttest.New(t, chatting(func(string) string { <-judged; return `{"overall": 90, "reason": "right"}` }))
+	var open sync.Once
+	release := func() { open.Do(func() { close(judged) }) }
+	t.Cleanup(release)
+	model, _ := s.chatTarget(t, "judge", judging.URL)
+	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
+	hook := newReceiver(t, always(200))
+	faulty := newReceiver(t, func(n int) int {
+		if n == 1 { // the first batch, which is tried again a second later
+			return 500
+		}
+		return 200
+	})
+	events := object{"events": []string{"result", "finished"}}
+	channels := s.channel(t, "good", hook.URL, events) + "," + s.channel(t, "faulty", faulty.URL, events)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "答 "+call.Question) })
+	var rows strings.Builder
+	for n := 1; n <= 30; n++ {
+		fmt.Fprintf(&rows, "q%d,a\n", n)
+	}
+	created := s.post(t, api, map[string]string{
+		"task_name": "评判", "agent_api_url": fake.URL, "evaluators": judge, "runs_per_item": "4", "rate_limit": "unlimited", "concurrency": "4",
+		"channels": channels, "file@q.csv": "question,standard_answer\n" + rows.String(),
+	})
+	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	created.into(t, &task)
+	dbtest.Await(t, 30*time.Second, "answers wait for the judge", func() bool { return len(judging.Calls()) > 0 })
+	dbtest.Hold(t, 3*time.Second, "nothing is pushed without its verdict", func() bool { return len(hook.all()) == 0 })
+	release()
+	s.awaitDone(t, task.TaskID)
+	for _, receiver := range []*receiver{hook, faulty} {
+		dbtest.Await(t, 40*time.Second, "the end is told", func() bool { return len(receiver.of(t, "task.finished")) == 1 })
+	}
+	runs := map[any]bool{}
+	for _, call := range hook.all() {
+		require.Empty(t, hook.of(t, "task.finished")[0]["runs"])
+		if call.body["type"] == "task.finished" {
+			require.Len(t, runs, 120, "all results came before")
+			continue
+		}
+		for _, one := range call.body["data"].(object)["runs"].([]any) {
+			run := one.(object)
+			runs[run["run_id"]] = true
+			require.Equal(t, true, run["passed"])
+			require.Len(t, run["evaluations"], 1)
+		}
+	}
+	require.Len(t, runs, 120)
+	stats := hook.of(t, "task.finished")[0]["stats"].(object)
+	require.EqualValues(t, 1, stats["pass_rate"])
+	require.EqualValues(t, 120, stats["passes"])
+	require.EqualValues(t, 0, stats["failures"])
+	require.InDelta(t, 0.9, stats["score_mean"], 1e-9)
+	of := s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)["statistics"].(object)
+	for _, name := range []string{"pass_rate", "passes", "failures", "score_mean"} {
+		require.EqualValues(t, stats[name], of[name], name)
+	}
+}
+
+// The message about a comparison says which variant won and by how much, if the data show it, and what it all cost.
+func TestAComparisonsMessageNamesTheWinner(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hook := newReceiver(t, always(200))
+	channel := s.channel(t, "hook", hook.URL, nil)
+	var models []string
+	for name, script := range map[string]func(string) string{
+		"good": func(string) string { return "right" },
+		"bad": func(question string) string {
+			if question == "q1" || question == "q2" {
+				return "right"
+			}
+			return "wrong"
+		},
+	} {
+		model, _ := s.chatTarget(t, name, agenttest.New(t, chatting(script)).URL)
+		s.entry(t, "PATCH", "models/"+model, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
+		models = append(models, model)
+	}
+	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"right"}})
+	finish := func(models ...string) object {
+		before := len(hook.of(t, "task.finished"))
+		created := s.post(t, api, map[string]string{
+			"task_name": "比", "models": strings.Join(models, ","), "evaluators": rule, "runs_per_item": "2", "channels": channel,
+			"file@q.csv": "question,standard_answer\nq1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\n",
+		})
+		require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
+		dbtest.Await(t, 60*time.Second, "it is told", func() bool { return len(hook.of(t, "task.finished")) == before+1 })
+		return hook.of(t, "task.finished")[before]
+	}
+	won := finish(models...)["winner"].(object)
+	require.Contains(t, won["name"], "good")
+	require.InDelta(t, 0.75, won["difference"], 1e-9)
+	require.Less(t, won["p_adjusted"], 0.05)
+	require.Len(t, won["interval"], 2)
+	same := finish(models[0], models[0])
+	require.Nil(t, same["winner"], "the same twice")
+	stats := same["stats"].(object)
+	require.Equal(t, "0.176", stats["cost"]) // 2 · 8 · 2 calls of 55 tokens at 100 a million
+	require.NotNil(t, stats["variants"].([]any)[0].(object)["score_mean"])
+}
