@@ -53,12 +53,21 @@ type Claim struct {
 
 // Limit is what the rate limit of a target's origin allows.
 type Limit struct {
-	// RetryAfter is set if only the rate limit prevented a claim: try again after it.
+	// RetryAfter is set if only the rate limit, or a budget, prevented a claim: try again after it.
 	RetryAfter time.Duration
 	// IsLimited reports whether a rate limit holds for the origin, this launch's own or a stricter one.
 	IsLimited bool
 	// Allowed is how many units the limit allowed.
 	Allowed int
+}
+
+// keepWithin keeps a limit within what is left of an allowance, and takes it from there.
+func (l *Limit) keepWithin(allowance *int) {
+	if *allowance == 0 && l.Allowed > 0 {
+		l.RetryAfter = allowanceAfter
+	}
+	l.Allowed = min(l.Allowed, *allowance)
+	*allowance -= l.Allowed
 }
 
 // RateHorizon is how far ahead of now a claim may reserve a slot at most: a unit is claimed shortly before its call, so
@@ -69,7 +78,7 @@ const RateHorizon = 500 * time.Millisecond
 // started are stale, and it would sort all units or read all questions for every claim. The settings are made in the same statement to
 // save a round trip.
 const lockLaunchToClaim = `
-	SELECT g.number, o.origin, greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
+	SELECT g.number, o.origin, (SELECT allowed - claimed FROM allowances WHERE launch_id = $1) AS allowance, greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
 		(SELECT count(set_config(setting, value, true))
 		FROM (VALUES
 			('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_sort', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'),
@@ -98,12 +107,20 @@ const claimUnits = `
 			FOR UPDATE SKIP LOCKED) next))
 	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, u.evaluator, u.subject_run_id, u.resume, ` + ItemColumns
 
+const lockAllowance = `SELECT greatest(0, allowed - claimed) FROM allowances WHERE launch_id = $1 FOR UPDATE`
+
+const useAllowance = `UPDATE allowances SET claimed = claimed + $2 WHERE launch_id = $1`
+
+// allowanceAfter is how long a claim that its launch's budget prevented waits for the next one: budgets are looked at about once a
+// second.
+const allowanceAfter = 250 * time.Millisecond
+
 // ClaimUnits claims units of a launch that is RUNNING for a worker: of each target at most as many as are wanted and get
 // a rate-limit slot within the horizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).
 //
 // It is one transaction that begins by locking the launch's row: a stop waits for it or is seen by it. Under a
-// rate limit it locks the origins' rows too, so that no slot is taken twice. A worker whose lease has expired
-// gets nothing.
+// rate limit it locks the origins' rows too, so that no slot is taken twice, and of a launch with a ceiling its allowance. A
+// worker whose lease has expired gets nothing.
 func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []Want) (Claim, error) {
 	targets := make(pq.Int64Array, len(wants))
 	for n, want := range wants {
@@ -113,7 +130,8 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 	err := s.db.InBareTx(ctx, "claim units", func(tx *sqlx.Tx) error {
 		got = Claim{}
 		var found []struct {
-			Number int `db:"number"`
+			Number    int  `db:"number"`
+			Allowance *int `db:"allowance"`
 			slots
 			Settings int `db:"settings"`
 		}
@@ -135,6 +153,14 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 				}
 			}
 		}
+		allowance := found[0].Allowance
+		if allowance != nil {
+			if err := tx.GetContext(ctx, allowance, lockAllowance, call.LaunchID); pg.IsNoRows(err) {
+				allowance = nil // the ceiling was lifted
+			} else if err != nil {
+				return pg.Classify("lock the allowance", err)
+			}
+		}
 		counts, taken := make(pq.Int64Array, len(wants)), map[string]int{}
 		for n, want := range wants {
 			origin := call.Origins[want.Target]
@@ -143,6 +169,9 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 			limit := Limit{IsLimited: left.IntervalMicros > 0, Allowed: left.near(want.Units, want.Horizon)}
 			if limit.Allowed == 0 {
 				limit.RetryAfter = left.wait(want.Horizon)
+			}
+			if allowance != nil {
+				limit.keepWithin(allowance)
 			}
 			counts[n] = int64(limit.Allowed)
 			taken[origin] += limit.Allowed
@@ -153,6 +182,11 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 		}
 		if err := tx.SelectContext(ctx, &got.Units, claimUnits, call.LaunchID, lease.WorkerID, targets, counts); err != nil {
 			return pg.Classify("claim units", err)
+		}
+		if allowance != nil {
+			if _, err := tx.ExecContext(ctx, useAllowance, call.LaunchID, len(got.Units)); err != nil {
+				return pg.Classify("use the allowance", err)
+			}
 		}
 		slices.SortFunc(got.Units, func(a, b Unit) int { return int(a.ID - b.ID) })
 		clear(taken)

@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// A task that has reached its ceiling stops, keeps what it has, and goes on when the ceiling is raised.
+// A task stops before a call that does not fit its ceiling, keeps what it has, and goes on when the ceiling is raised.
 func TestATaskStopsAtItsCeiling(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -30,7 +31,7 @@ func TestATaskStopsAtItsCeiling(t *testing.T) {
 		fmt.Fprintf(&rows, "q%d,question %d,Paris\n", n, n)
 	}
 	fields := map[string]string{
-		"task_name": "capped", "models": model, "runs_per_item": "5", "concurrency": "2", "max_cost": "0.5",
+		"task_name": "capped", "models": model, "runs_per_item": "5", "concurrency": "8", "max_cost": "0.5",
 		"file@q.csv": "question_id,question,standard_answer\n" + rows.String(),
 	}
 	created := s.post(t, api, fields)
@@ -59,13 +60,20 @@ func TestATaskStopsAtItsCeiling(t *testing.T) {
 	page := s.get(t, "/tasks/"+task.TaskID).page(t)
 	require.Contains(t, page.Text(), "已达到任务的费用上限")
 
-	// Resumed under the same ceiling, it asks nobody.
+	// Each call in flight was reserved, and not one more would have fitted.
+	spent, err := strconv.ParseFloat(statistics["cost"].(string), 64)
+	require.NoError(t, err)
+	require.LessOrEqual(t, spent, 0.5+1e-9)
+	require.Greater(t, spent+spent/runs, 0.5)
+
+	// Under the same ceiling it is not resumed, and the refusal says what to do.
 	asked := len(fake.Calls())
-	s.entry(t, "POST", path+"/resume", nil, 202)
-	dbtest.Await(t, 20*time.Second, "it is stopped again", func() bool {
-		launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
-		return len(launches) == 2 && launches[0].(object)["status"] == "STOPPED"
-	})
+	refusal := s.entry(t, "POST", path+"/resume", nil, 409)
+	require.Equal(t, "TASK_STATE_CONFLICT", refusal["code"])
+	require.Contains(t, refusal["message"], "0.5 CNY")
+	require.Contains(t, refusal["message"], "提高“费用上限”")
+	s.entry(t, "POST", path+"/retry", nil, 409)
+	require.Len(t, s.entry(t, "GET", path+"/launches", nil, 200)["items"], 1)
 	require.Len(t, fake.Calls(), asked)
 
 	s.entry(t, "PATCH", path, object{"max_cost": "no"}, 422)

@@ -77,6 +77,8 @@ type Config struct {
 	RateCeiling string
 	// MaxActiveTasks is how many tasks run at once; zero means any number.
 	MaxActiveTasks int
+	// MonthCost is what a month may cost in each currency, a decimal number; empty means any amount.
+	MonthCost string
 	// HistoryDays and UploadDays are how long replaced runs, and the files of tasks that have ended, are kept; 0 means for good.
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
@@ -150,7 +152,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(monitor.New(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
-	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, Log: s.Log}
+	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, MonthCost: s.MonthCost, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
 		Sender: s.Sender, Outbox: outbox.New(s.Store.Pool()), DefaultRate: s.Defaults.RateLimit, Log: s.Log,

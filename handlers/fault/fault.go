@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+	"github.com/shopspring/decimal"
 
 	"wending/db"
 	"wending/db/library"
@@ -393,6 +394,7 @@ func Of(err error) *Fault {
 	var conflict *review.ConflictError
 	var exceeded *quota.ExceededError
 	var invalid *archive.Error
+	var spent *tasks.BudgetError
 	switch {
 	case errors.As(err, &invalid):
 		return Archive(invalid)
@@ -410,6 +412,9 @@ func Of(err error) *Fault {
 		return New("TASK_STATE_CONFLICT").WithCause(err)
 	case errors.As(err, &exceeded):
 		return New("QUOTA_EXCEEDED").WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
+	case errors.As(err, &spent):
+		return New("TASK_STATE_CONFLICT").WithMessage("error."+spent.Reason).With("Ceiling", spent.Ceiling.String()).With("Currency", spent.Currency).
+			With("Left", decimal.Max(decimal.Zero, spent.Left).String()).WithCause(err)
 	case errors.Is(err, request.ErrStale):
 		return New("FORBIDDEN").WithMessage("error.stale").WithCause(err)
 	case errors.Is(err, people.ErrLastAdmin):

@@ -31,8 +31,8 @@ type Keeper struct {
 // share is which part of the time is spent on adding up at most.
 const share = 20
 
-// Watch notes what launches that have ended spent, and stops those at work that have reached a ceiling. Calls in flight finish,
-// and are paid for, too.
+// Watch notes what launches that have ended spent, stops those at work that have reached a ceiling, and says how many calls the
+// others may begin until it looks again. Calls in flight finish, and are paid for, too.
 func (k *Keeper) Watch(ctx context.Context) error {
 	for settled := 1; settled > 0; {
 		var err error
@@ -46,33 +46,50 @@ func (k *Keeper) Watch(ctx context.Context) error {
 	if began.Before(k.next) {
 		return nil
 	}
-	found, err := spending.New(k.Store).Reached(ctx, k.Month)
+	reached, err := k.look(ctx)
 	k.next = time.Now().Add(time.Since(began) * share)
 	if err != nil {
 		return err
 	}
 	var failures []error
-	for _, one := range found {
+	for _, one := range reached {
 		failures = append(failures, k.stop(ctx, one))
 	}
 	return errors.Join(failures...)
 }
 
-// Admits reports whether a launch that is about to begin may: otherwise it is stopped.
-func (k *Keeper) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
-	reached, err := spending.New(k.Store).ReachedBy(ctx, launchID, k.Month)
-	if err != nil || reached == nil {
-		return err == nil, err
+// look sets what launches may claim, and returns the ceilings that were reached, one of a launch.
+func (k *Keeper) look(ctx context.Context) (map[uuid.UUID]spending.Standing, error) {
+	standings, err := spending.New(k.Store).Standings(ctx, k.Month)
+	if err != nil {
+		return nil, err
 	}
-	return false, k.stop(ctx, *reached)
+	allowed, reached := Allow(standings)
+	return reached, spending.New(k.Store).Allow(ctx, allowed)
 }
 
-func (k *Keeper) stop(ctx context.Context, reached spending.Reached) error {
+// Admits reports whether a launch that is about to begin may: otherwise it is stopped. A launch with a ceiling has its allowance
+// from then on.
+func (k *Keeper) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
+	k.mu.Lock()
+	reached, err := k.look(ctx)
+	k.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	one, isReached := reached[launchID]
+	if !isReached {
+		return true, nil
+	}
+	return false, k.stop(ctx, one)
+}
+
+func (k *Keeper) stop(ctx context.Context, reached spending.Standing) error {
 	task, err := k.Store.Task(ctx, reached.TaskID)
 	if err != nil {
 		return err
 	}
-	if err := spending.New(k.Store).NoteReason(ctx, reached.LaunchID, reached.Reason); err != nil {
+	if err := spending.New(k.Store).NoteReason(ctx, *reached.LaunchID, reached.Reason); err != nil {
 		return err
 	}
 	k.Log.InfoContext(ctx, "launch has reached its budget", "task_id", reached.TaskID, "launch_id", reached.LaunchID, "reason", reached.Reason)

@@ -28,6 +28,7 @@ import (
 	"wending/db/outbox"
 	"wending/db/project"
 	"wending/db/quota"
+	"wending/db/spending"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/guard"
@@ -53,7 +54,16 @@ type Service struct {
 	MaxActiveTasks int
 	// DefaultRate is the rate limit of addresses that have none of their own.
 	DefaultRate string
-	Log         *slog.Logger
+	// MonthCost is what a month may cost in each currency, a decimal number; empty means any amount.
+	MonthCost string
+	Log       *slog.Logger
+}
+
+// BudgetError means that a ceiling leaves nothing for another launch.
+type BudgetError struct{ spending.Standing }
+
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("%s: %s %s are left of %s", e.Reason, e.Left, e.Currency, e.Ceiling)
 }
 
 // CallInterval returns the least time between two calls of a task with a rate limit, and whether the ceiling holds
@@ -424,7 +434,7 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 	}, "launch requested", "kind", kind)
 }
 
-// begin stores a launch under the rate limits that hold now, notes it in the log, with further values, and wakes a worker. It
+// begin stores a launch under the rate limits that hold now, unless a budget is spent (*BudgetError), notes it in the log, with further values, and wakes a worker. It
 // returns the task as it is then.
 func (s *Service) begin(
 	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string, values ...any,
@@ -432,6 +442,15 @@ func (s *Service) begin(
 	launch, err := s.newLaunch(by, task)
 	if err != nil {
 		return task, err
+	}
+	if !task.Status.IsActive() {
+		spent, err := spending.New(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
+		if err != nil {
+			return task, err
+		}
+		if spent != nil {
+			return task, &BudgetError{*spent}
+		}
 	}
 	launchID, err := store(launch)
 	if err != nil {

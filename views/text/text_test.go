@@ -287,6 +287,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("trend.reason.", schedule.Reasons...)
 	add("stop.", spending.Reasons...)
+	add("error.", spending.Reasons...)
 	for _, kind := range library.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
 	}
