@@ -43,3 +43,29 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	err := r.db.GetContext(ctx, &past, read, libraryID)
 	return past, pg.Classify("read what runs took", err)
 }
+
+// PastOfJudge returns the means of a vote over the last evaluations by judges that ask a saved model.
+func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error) {
+	const read = `
+		SELECT avg(latency_ms / votes) AS latency_ms, avg(input_tokens / votes) AS input_tokens, avg(output_tokens / votes) AS output_tokens
+		FROM (
+			SELECT v.latency_ms::float8, v.input_tokens::float8, v.output_tokens::float8,
+				coalesce(nullif(CAST(CAST(used.config AS jsonb) ->> 'votes' AS int), 0), 1) AS votes
+			FROM (
+				SELECT e.task_id, e.number, e.config
+				FROM task_targets g
+				JOIN task_evaluators e ON e.task_id = g.task_id AND e.target = g.number
+				JOIN evaluation_tasks t ON t.id = g.task_id
+				WHERE g.library_id = $1 AND g.kind = 'judge'
+				ORDER BY t.created_at DESC
+				LIMIT 3) used
+			JOIN LATERAL (
+				SELECT v.latency_ms, v.input_tokens, v.output_tokens
+				FROM evaluation_runs r
+				JOIN evaluations v ON v.run_id = r.id AND v.evaluator = used.number AND v.status = 'SUCCEEDED' AND NOT v.is_default
+				WHERE r.task_id = used.task_id AND r.is_current
+				LIMIT 50) v ON true) last`
+	var past Past
+	err := r.db.GetContext(ctx, &past, read, modelID)
+	return past, pg.Classify("read what judges' calls took", err)
+}

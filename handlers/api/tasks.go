@@ -272,7 +272,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	audit.Made(ctx, id.String(), n.Name)
 	return &createdTaskOutput{createdTask{
 		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
-		Evaluators: newEvaluators(n.BareEvaluators()),
+		Evaluators: newEvaluators(n.BareEvaluators()), Warnings: newWarnings(ctx, n.Warnings()),
 	}}, nil
 }
 

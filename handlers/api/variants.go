@@ -45,6 +45,7 @@ type createdTask struct {
 	JudgeCalls int             `json:"judge_calls,omitempty" doc:"Calls to judges beside them" example:"400"`
 	Variants   []Variant       `json:"variants"`
 	Evaluators []TaskEvaluator `json:"evaluators" doc:"What judges the answers"`
+	Warnings   []warning       `json:"warnings" doc:"What a user should know: unknown template variables, targets whose last test failed"`
 }
 
 type createdTaskOutput struct{ Body createdTask }
@@ -59,9 +60,10 @@ type warning struct {
 type estimateOutput struct {
 	Body struct {
 		Calls           int       `json:"calls" example:"400"`
-		JudgeCalls      int       `json:"judge_calls,omitempty" doc:"Calls to judges beside them, which neither duration nor cost include" example:"400"`
-		DurationSeconds *float64  `json:"duration_seconds" doc:"By rate limits and what earlier runs took; null: unknown" example:"96.5"`
-		Cost            *string   `json:"cost" doc:"Decimal number, by the tokens of earlier runs; null: unknown" example:"0.42"`
+		JudgeCalls      int       `json:"judge_calls,omitempty" doc:"Calls to judges beside them" example:"400"`
+		DurationSeconds *float64  `json:"duration_seconds" doc:"By rate limits and what earlier calls took, those to judges included; null: unknown" example:"96.5"`
+		TotalTokens     *int      `json:"total_tokens" doc:"By earlier calls, those to judges included; null: unknown" example:"60000"`
+		Cost            *string   `json:"cost" doc:"Decimal number, by the tokens of earlier calls, those to judges included; null: unknown" example:"0.42"`
 		Currency        *string   `json:"currency" example:"USD"`
 		Variants        []Variant `json:"variants"`
 		Warnings        []warning `json:"warnings"`
@@ -91,8 +93,8 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	}
 	output := &estimateOutput{}
 	body := &output.Body
-	body.JudgeCalls = n.JudgeCalls()
-	body.Calls, body.Variants, body.Warnings = estimate.Calls, newVariants(estimate.Variants, bare(n.AllTargets())), []warning{}
+	body.Calls, body.JudgeCalls, body.TotalTokens = estimate.Calls, estimate.JudgeCalls, estimate.Tokens
+	body.Variants, body.Warnings = newVariants(estimate.Variants, bare(n.AllTargets())), newWarnings(ctx, estimate.Warnings)
 	if estimate.Duration != nil {
 		seconds := estimate.Duration.Round(time.Millisecond).Seconds()
 		body.DurationSeconds = &seconds
@@ -104,11 +106,16 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	if estimate.Currency != "" {
 		body.Currency = &estimate.Currency
 	}
-	locale := request.From(ctx).Locale
-	for _, one := range estimate.Warnings {
-		body.Warnings = append(body.Warnings, warning{one.Code, one.Names, form.WarningText(locale, one)})
-	}
 	return output, nil
+}
+
+// newWarnings are warnings in the words of the request's language.
+func newWarnings(ctx context.Context, given []tasks.Warning) []warning {
+	locale, warnings := request.From(ctx).Locale, []warning{}
+	for _, one := range given {
+		warnings = append(warnings, warning{one.Code, one.Names, form.WarningText(locale, one)})
+	}
+	return warnings
 }
 
 // bare are targets without their secrets.

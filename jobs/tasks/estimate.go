@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,12 +16,14 @@ import (
 	"wending/jobs/prompt"
 )
 
-// Estimate is what a task will take, as far as earlier runs of its targets tell.
+// Estimate is what a task will take, judges included, as far as earlier calls of its targets tell.
 type Estimate struct {
-	Calls    int
-	Variants []db.Variant
+	Calls, JudgeCalls int
+	Variants          []db.Variant
 	// Duration is nil where no rate limit holds and nothing is known of a target's calls.
 	Duration *time.Duration
+	// Tokens is nil where those of a target are unknown.
+	Tokens *int
 	// Cost is nil where tokens or prices are unknown, or currencies differ.
 	Cost     *decimal.Decimal
 	Currency string
@@ -52,88 +55,141 @@ const estimatedPlaces = 12
 
 // Estimate says what a task would take and what is to be known before its start. It creates nothing.
 func (s *Service) Estimate(ctx context.Context, n New) (Estimate, error) {
-	targets := n.AllTargets()
-	e := Estimate{Calls: n.Calls(), Variants: n.AllVariants(), Warnings: []Warning{}}
-	callsOf := 0
-	if len(targets) > 0 {
-		callsOf = e.Calls / len(targets)
-	}
-	if err := s.estimate(ctx, n, targets, callsOf, &e); err != nil {
+	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: n.AllVariants(), Warnings: []Warning{}}
+	loads, err := s.loads(ctx, n)
+	if err != nil {
 		return e, err
 	}
-	if unknown := n.unknownVariables(); len(unknown) > 0 {
-		e.Warnings = append(e.Warnings, Warning{WarnUnknownVariables, unknown})
+	if e.Duration, err = s.duration(ctx, loads, n.Concurrency); err != nil {
+		return e, err
 	}
-	if len(n.Untested) > 0 {
-		e.Warnings = append(e.Warnings, Warning{WarnTestFailed, n.Untested})
+	if err := e.price(loads); err != nil {
+		return e, err
 	}
+	e.Warnings = append(e.Warnings, n.Warnings()...)
 	return e, nil
 }
 
-// estimate adds up time and cost of the targets, each of which is called so often.
-func (s *Service) estimate(ctx context.Context, n New, targets []NewTarget, calls int, e *Estimate) error {
-	var work time.Duration // of all lanes together
-	intervals, loads := map[string]time.Duration{}, map[string]int{}
-	isTimeKnown, cost, isCostKnown := len(targets) > 0, decimal.Zero, len(targets) > 0
-	var unpriced, currencies []string
+// Warnings are what is to be known before the start of the task, as far as the task itself tells.
+func (n New) Warnings() (warnings []Warning) {
+	if unknown := n.unknownVariables(); len(unknown) > 0 {
+		warnings = append(warnings, Warning{WarnUnknownVariables, unknown})
+	}
+	if len(n.Untested) > 0 {
+		warnings = append(warnings, Warning{WarnTestFailed, n.Untested})
+	}
+	return warnings
+}
+
+// load is how often a target is called, and what its calls took before.
+type load struct {
+	NewTarget
+	calls int
+	past  report.Past
+}
+
+// loads are those of all targets and judges. A judge's calls that none has made before are taken to be like other calls of its model.
+func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
+	results, targets := report.New(s.Store), n.AllTargets()
 	for _, target := range targets {
-		address, err := url.Parse(target.Secrets.URL)
-		if err != nil {
-			return err
+		one := load{NewTarget: target, calls: n.Calls() / len(targets)}
+		if target.LibraryID != nil {
+			if one.past, err = results.Past(ctx, *target.LibraryID); err != nil {
+				return nil, err
+			}
 		}
-		interval, _, err := s.CallInterval(target.RateLimit)
+		loads = append(loads, one)
+	}
+	for _, evaluator := range n.Evaluators {
+		if evaluator.Model == nil {
+			continue
+		}
+		one := load{NewTarget: *evaluator.Model, calls: n.Calls() * votesOf(evaluator)}
+		if one.LibraryID != nil {
+			if one.past, err = results.PastOfJudge(ctx, *one.LibraryID); err == nil && one.past.LatencyMS == nil {
+				one.past, err = results.Past(ctx, *one.LibraryID)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		loads = append(loads, one)
+	}
+	return loads, nil
+}
+
+// duration is how long loads take: as long as the lanes need for all calls, and no less than the rate limits allow.
+func (s *Service) duration(ctx context.Context, loads []load, concurrency int) (*time.Duration, error) {
+	var work time.Duration // of all lanes together
+	isKnown := len(loads) > 0
+	intervals, calls := map[string]time.Duration{}, map[string]int{}
+	for _, one := range loads {
+		address, err := url.Parse(one.Secrets.URL)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		interval, _, err := s.CallInterval(one.RateLimit)
+		if err != nil {
+			return nil, err
 		}
 		origin := Origin(address)
-		intervals[origin], loads[origin] = max(intervals[origin], interval), loads[origin]+calls
-		past := report.Past{}
-		if target.LibraryID != nil {
-			if past, err = report.New(s.Store).Past(ctx, *target.LibraryID); err != nil {
-				return err
-			}
+		intervals[origin], calls[origin] = max(intervals[origin], interval), calls[origin]+one.calls
+		if one.past.LatencyMS == nil {
+			isKnown = false
+			continue
 		}
-		if past.LatencyMS == nil {
-			isTimeKnown = false
-		} else {
-			work += time.Duration(*past.LatencyMS*float64(calls)) * time.Millisecond
+		work += time.Duration(*one.past.LatencyMS*float64(one.calls)) * time.Millisecond
+	}
+	var longest *time.Duration
+	if isKnown {
+		lanes, err := s.lanes(ctx, concurrency)
+		if err != nil {
+			return nil, err
 		}
+		shared := work / time.Duration(lanes)
+		longest = &shared
+	}
+	for origin, interval := range intervals {
+		if limited := interval * time.Duration(calls[origin]); limited > 0 && (longest == nil || limited > *longest) {
+			longest = &limited
+		}
+	}
+	return longest, nil
+}
+
+// price adds up tokens and cost, with the warnings about them.
+func (e *Estimate) price(loads []load) error {
+	tokens, cost := 0.0, decimal.Zero
+	areTokensKnown, isCostKnown := len(loads) > 0, len(loads) > 0
+	var unpriced, currencies []string
+	for _, one := range loads {
+		hasTokens := one.past.InputTokens != nil && one.past.OutputTokens != nil
+		if hasTokens {
+			tokens += (*one.past.InputTokens + *one.past.OutputTokens) * float64(one.calls)
+		}
+		areTokensKnown = areTokensKnown && hasTokens
 		switch {
-		case target.InputPrice == nil || target.OutputPrice == nil:
+		case one.InputPrice == nil || one.OutputPrice == nil:
 			isCostKnown, e.IsUnpriced = false, true
-			if target.Kind == db.TargetModel {
-				unpriced = append(unpriced, target.Name)
+			if one.Kind != db.TargetURL && one.Kind != db.TargetAgent && !slices.Contains(unpriced, one.Name) {
+				unpriced = append(unpriced, one.Name)
 			}
-		case past.InputTokens == nil || past.OutputTokens == nil:
+		case !hasTokens:
 			isCostKnown = false
 		default:
-			input, err := decimal.NewFromString(*target.InputPrice)
+			perCall, err := one.costOfCall()
 			if err != nil {
 				return err
 			}
-			output, err := decimal.NewFromString(*target.OutputPrice)
-			if err != nil {
-				return err
-			}
-			perCall := input.Mul(decimal.NewFromFloat(*past.InputTokens)).Add(output.Mul(decimal.NewFromFloat(*past.OutputTokens)))
-			cost = cost.Add(perCall.Mul(decimal.NewFromInt(int64(calls))).Shift(-6))
+			cost = cost.Add(perCall.Mul(decimal.NewFromInt(int64(one.calls))))
 		}
-		if currency := TextOf(target.Currency); currency != "" && !slices.Contains(currencies, currency) {
+		if currency := TextOf(one.Currency); currency != "" && !slices.Contains(currencies, currency) {
 			currencies = append(currencies, currency)
 		}
 	}
-	if isTimeKnown {
-		lanes, err := s.lanes(ctx, n.Concurrency)
-		if err != nil {
-			return err
-		}
-		longest := work / time.Duration(lanes)
-		e.Duration = &longest
-	}
-	for origin, interval := range intervals {
-		if limited := interval * time.Duration(loads[origin]); limited > 0 && (e.Duration == nil || limited > *e.Duration) {
-			e.Duration = &limited
-		}
+	if areTokensKnown {
+		rounded := int(math.Round(tokens))
+		e.Tokens = &rounded
 	}
 	switch {
 	case len(currencies) > 1:
@@ -149,6 +205,20 @@ func (s *Service) estimate(ctx context.Context, n New, targets []NewTarget, call
 		e.Warnings = append(e.Warnings, Warning{WarnPriceMissing, unpriced})
 	}
 	return nil
+}
+
+// costOfCall is what a call costs whose tokens and prices are known.
+func (l load) costOfCall() (decimal.Decimal, error) {
+	input, err := decimal.NewFromString(*l.InputPrice)
+	if err != nil {
+		return input, err
+	}
+	output, err := decimal.NewFromString(*l.OutputPrice)
+	if err != nil {
+		return output, err
+	}
+	cost := input.Mul(decimal.NewFromFloat(*l.past.InputTokens)).Add(output.Mul(decimal.NewFromFloat(*l.past.OutputTokens)))
+	return cost.Shift(-6), nil
 }
 
 // lanes are how many calls of a task the workers that are there can make at once.

@@ -38,11 +38,18 @@ func (n New) JudgeCalls() (calls int) {
 		if evaluator.Model == nil {
 			continue
 		}
-		if read, err := judge.Parse(evaluator.Config); err == nil {
-			calls += n.Calls() * read.Votes
-		}
+		calls += n.Calls() * votesOf(evaluator)
 	}
 	return calls
+}
+
+// votesOf is how often a judge is asked about an answer; 0 if its configuration is not valid.
+func votesOf(evaluator NewEvaluator) int {
+	read, err := judge.Parse(evaluator.Config)
+	if err != nil {
+		return 0
+	}
+	return read.Votes
 }
 
 // Judges are a task's judges, by the evaluators' numbers.

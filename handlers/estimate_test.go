@@ -1,0 +1,69 @@
+package handlers_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// An estimate counts judges: their calls, tokens, time and cost, as far as earlier ones tell.
+func TestAnEstimateCountsJudges(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	asked, _ := s.chatTarget(t, "asked", agenttest.New(t, chatting(func(string) string { return "right" })).URL)
+	judging, _ := s.chatTarget(t, "judge", agenttest.New(t, chatting(func(string) string { return `{"overall": 90, "reason": "right"}` })).URL)
+	for model, price := range map[string]string{asked: "100", judging: "200"} {
+		s.entry(t, "PATCH", "models/"+model, object{"input_price": price, "output_price": price, "currency": "CNY"}, 200)
+	}
+	judge := s.evaluator(t, "评判", "judge", object{"model_id": judging, "dimensions": []string{"overall"}, "votes": 3})
+	fields := map[string]string{
+		"task_name": "估计", "models": asked, "evaluators": judge, "runs_per_item": "2", "file@q.csv": "question,standard_answer\nq1,a\nq2,a\n",
+	}
+	estimate := func() (estimated object) {
+		answer := s.post(t, api+"/estimate", fields)
+		require.Equal(t, http.StatusOK, answer.StatusCode, string(answer.body))
+		answer.into(t, &estimated)
+		return estimated
+	}
+	before := estimate()
+	require.EqualValues(t, 4, before["calls"])
+	require.EqualValues(t, 12, before["judge_calls"])
+	for _, unknown := range []string{"cost", "total_tokens", "duration_seconds"} {
+		require.Nil(t, before[unknown], unknown)
+	}
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	s.post(t, api, fields).into(t, &task)
+	s.awaitDone(t, task.TaskID)
+	after := estimate()
+	require.Equal(t, "0.154", after["cost"]) // 4 calls and 12 votes of 55 tokens, at 100 and 200 a million
+	require.EqualValues(t, 16*55, after["total_tokens"])
+	require.NotNil(t, after["duration_seconds"])
+	statistics := s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)["statistics"].(object)
+	require.Equal(t, "0.022", statistics["cost"])
+	require.Equal(t, "0.132", statistics["judge_cost"], "the task spent what is estimated for the next")
+}
+
+// A misspelt variable is named in the answer that creates the task.
+func TestAnUnknownVariableIsNamedWhenATaskIsMade(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	model, _ := s.chatTarget(t, "asked", agenttest.New(t, chatting(func(string) string { return "right" })).URL)
+	prompt := s.entry(t, "POST", "prompts", object{"name": "错", "user": "{{contxt}} {{question}}"}, 201)["id"].(string)
+	fields := map[string]string{"task_name": "错", "models": model, "prompts": prompt, "start": "false", "file@q.csv": "question,standard_answer,context\nq1,a,c\n"}
+	var created object
+	answer := s.post(t, api, fields)
+	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
+	answer.into(t, &created)
+	warning := created["warnings"].([]any)[0].(object)
+	require.Equal(t, "UNKNOWN_VARIABLES", warning["code"])
+	require.Equal(t, []any{"contxt"}, warning["names"])
+	require.Contains(t, warning["message"], "contxt")
+	delete(fields, "prompts")
+	s.post(t, api, fields).into(t, &created)
+	require.Empty(t, created["warnings"])
+}
