@@ -187,5 +187,9 @@ func TestSchedulesThatCannotFire(t *testing.T) {
 		refused := s.entry(t, "POST", "schedules", body, 422)
 		require.Equal(t, field, refused["details"].([]any)[0].(object)["column"], refused)
 	}
+	wrong := s.entry(t, "POST", "schedules", object{"name": "x", "task_id": kept, "cron": "61 2 * * *"}, 422)
+	require.Contains(t, wrong["message"], "第一段“分”不能是 61")
+	require.Contains(t, string(s.post(t, "/library/schedules/times", map[string]string{"cron": "0 24 * * *", "timezone": "Asia/Shanghai"}).body), "第二段“时”不能是 24")
+	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "0 9 * * 7", "timezone": "Asia/Shanghai"}).page(t).Text(), "每周日 09:00")
 	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
 }

@@ -304,6 +304,11 @@ func Task() Limit { return Limit{key: "error.range.task"} }
 // Cron allows a cron expression.
 func Cron() Limit { return Limit{key: "error.range.cron"} }
 
+// CronField allows what a field of a cron expression may hold, which value is not.
+func CronField(field, value string) Limit {
+	return Limit{"cron.wrong." + field, map[string]any{"Value": value}}
+}
+
 // CronNever asks for a cron expression that names a time that comes.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 

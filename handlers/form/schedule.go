@@ -124,11 +124,14 @@ func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) 
 		entry.Timezone = c.form.Value("timezone")
 	}
 	plan, err := cron.Parse(entry.Cron, entry.Timezone)
+	var wrong *cron.FieldError
 	switch {
 	case errors.Is(err, cron.ErrTimezone):
 		c.fail("timezone", fault.Field("timezone", fault.Timezone()).WithCause(err))
 	case errors.Is(err, cron.ErrNever):
 		c.fail("cron", fault.Field("cron", fault.CronNever()).WithCause(err))
+	case errors.As(err, &wrong):
+		c.fail("cron", fault.Field("cron", fault.CronField(wrong.Field, wrong.Value)).WithCause(err))
 	case err != nil:
 		c.fail("cron", fault.Field("cron", fault.Cron()).WithCause(err))
 	}

@@ -4,6 +4,7 @@ package cron
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,20 @@ var (
 	ErrTimezone   = errors.New("no time zone of the IANA's database")
 )
 
+// FieldError is an ErrExpression of which one field is wrong.
+type FieldError struct {
+	// Field is one of Fields, Value what it holds.
+	Field, Value string
+}
+
+func (e *FieldError) Error() string { return "the field " + e.Field + " is " + e.Value }
+
+// Is makes it an ErrExpression.
+func (e *FieldError) Is(other error) bool { return other == ErrExpression }
+
+// Fields are the names of an expression's fields, in their order.
+var Fields = []string{"minute", "hour", "day", "month", "weekday"}
+
 // Plan is an expression in a time zone.
 type Plan struct {
 	fields *cron.SpecSchedule
@@ -28,11 +43,31 @@ type Plan struct {
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// Parse reads an expression – minute, hour, day of the month, month, day of the week – and a time zone.
+// macros are the names that stand for expressions.
+var macros = map[string]string{
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+	"@hourly": "0 * * * *",
+}
+
+// Parse reads an expression – minute, hour, day of the month, month, day of the week, or a name such as @daily – and a time zone. Of
+// an expression that is wrong it returns ErrExpression, a *FieldError where one of five fields is.
 func Parse(expression, timezone string) (Plan, error) {
+	if named, isMacro := macros[strings.ToLower(strings.TrimSpace(expression))]; isMacro {
+		expression = named
+	}
 	fields := strings.Fields(expression)
-	if len(fields) != 5 || strings.Contains(expression, "TZ=") || strings.HasPrefix(expression, "@") {
+	if len(fields) != len(Fields) || strings.Contains(expression, "TZ=") {
 		return Plan{}, ErrExpression
+	}
+	for n, field := range fields {
+		if n == len(Fields)-1 {
+			fields[n] = withSunday(field)
+		}
+		alone := []string{"*", "*", "*", "*", "*"}
+		alone[n] = fields[n]
+		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil {
+			return Plan{}, &FieldError{Fields[n], field}
+		}
 	}
 	parsed, err := parser.Parse(strings.Join(fields, " "))
 	if err != nil {
@@ -48,6 +83,41 @@ func Parse(expression, timezone string) (Plan, error) {
 		return Plan{}, ErrNever
 	}
 	return plan, nil
+}
+
+// withSunday writes a day 7, which is Sunday as 0 is, so that the parser knows it: 5-7 is 5-6,0.
+func withSunday(field string) string {
+	parts := strings.Split(field, ",")
+	for n, part := range parts {
+		days, step, hasStep := strings.Cut(part, "/")
+		first, last, isRange := strings.Cut(days, "-")
+		switch {
+		case part == "7":
+			parts[n] = "0"
+		case !isRange || last != "7":
+		case !hasStep && first == "7":
+			parts[n] = "0"
+		case !hasStep:
+			parts[n] = first + "-6,0"
+		default:
+			parts[n] = steps(first, step, part)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// steps lists every step-th day from first to 7; what it cannot read stays as it is.
+func steps(first, step, part string) string {
+	day, err := strconv.Atoi(first)
+	by, wrong := strconv.Atoi(step)
+	if err != nil || wrong != nil || day < 0 || by < 1 {
+		return part
+	}
+	var days []string
+	for ; day <= 7; day += by {
+		days = append(days, strconv.Itoa(day%7))
+	}
+	return strings.Join(days, ",")
 }
 
 // Next returns the first time after a moment; the zero time if there is none within years. Where the clocks are put forward, a

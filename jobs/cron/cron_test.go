@@ -72,7 +72,7 @@ func TestADailyTimeComesOnceADay(t *testing.T) {
 
 func TestWhatIsNoPlan(t *testing.T) {
 	t.Parallel()
-	for _, expression := range []string{"", "* * * *", "0 0 2 * * *", "61 * * * *", "0 25 * * *", "@daily", "TZ=UTC 0 2 * * *", "a b c d e", "0 2 * * mon-"} {
+	for _, expression := range []string{"", "* * * *", "0 0 2 * * *", "61 * * * *", "0 25 * * *", "@never", "@every 1h", "TZ=UTC 0 2 * * *", "a b c d e", "0 2 * * mon-"} {
 		_, err := cron.Parse(expression, "UTC")
 		require.ErrorIs(t, err, cron.ErrExpression, expression)
 	}
@@ -90,4 +90,40 @@ func TestMissedTimesAreCounted(t *testing.T) {
 	require.Equal(t, 24, p.Missed(at(t, "2026-11-21T00:00:00Z"), at(t, "2026-11-22T00:00:00Z"), 100))
 	require.Equal(t, 10, p.Missed(at(t, "2026-11-21T00:00:00Z"), at(t, "2026-11-22T00:00:00Z"), 10))
 	require.Zero(t, p.Missed(at(t, "2026-11-21T00:00:00Z"), at(t, "2026-11-21T00:59:59Z"), 10))
+}
+
+// Sunday is 0 and 7, as in crontab(5), and the usual names stand for expressions.
+func TestSundayHasTwoNumbers(t *testing.T) {
+	t.Parallel()
+	for expression, same := range map[string]string{
+		"0 9 * * 7": "0 9 * * 0", "0 9 * * 5-7": "0 9 * * 5,6,0", "0 9 * * 1-7": "0 9 * * 0-6", "0 9 * * 1,7": "0 9 * * 0,1", "0 9 * * 1-7/2": "0 9 * * 1,3,5,0",
+		"0 9 * * mon-7": "0 9 * * 0-6", "0 9 * * 7-7": "0 9 * * 0",
+		"@daily": "0 0 * * *", "@Weekly": "0 0 * * 0", " @monthly ": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@hourly": "0 * * * *", "@midnight": "0 0 * * *",
+	} {
+		from := at(t, "2026-11-22T17:59:59Z")
+		for range 20 {
+			next := plan(t, same, "Asia/Shanghai").Next(from)
+			require.Equal(t, next, plan(t, expression, "Asia/Shanghai").Next(from), expression)
+			from = next
+		}
+	}
+}
+
+func TestAWrongFieldIsNamed(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]cron.FieldError{
+		"61 * * * *":   {Field: "minute", Value: "61"},
+		"0 24 * * *":   {Field: "hour", Value: "24"},
+		"0 0 L * *":    {Field: "day", Value: "L"},
+		"0 0 1 13 *":   {Field: "month", Value: "13"},
+		"0 0 * * 8":    {Field: "weekday", Value: "8"},
+		"0 0 * * ７":    {Field: "weekday", Value: "７"},
+		"0 0 * * 9-7":  {Field: "weekday", Value: "9-7"},
+		"0 0 * * 1-/7": {Field: "weekday", Value: "1-/7"},
+	} {
+		_, err := cron.Parse(expression, "UTC")
+		var wrong *cron.FieldError
+		require.ErrorAs(t, err, &wrong, expression)
+		require.Equal(t, want, *wrong)
+	}
 }

@@ -24,6 +24,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/archive"
+	"wending/jobs/cron"
 	"wending/jobs/evaluate"
 	"wending/jobs/event"
 	"wending/jobs/judge"
@@ -288,6 +289,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("trend.reason.", schedule.Reasons...)
 	add("stop.", spending.Reasons...)
 	add("error.", spending.Reasons...)
+	add("cron.wrong.", cron.Fields...)
 	for _, kind := range library.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
 	}

@@ -139,9 +139,12 @@ func timesOf(c echo.Context, expression, timezone string) *views.Times {
 		timezone = form.DefaultTimezone
 	}
 	plan, err := cron.Parse(expression, timezone)
+	var wrong *cron.FieldError
 	switch {
 	case errors.Is(err, cron.ErrTimezone):
 		return &views.Times{Message: l.Text("schedule.timezone.wrong")}
+	case errors.As(err, &wrong):
+		return &views.Times{Message: l.Text("cron.wrong."+wrong.Field, "Value", wrong.Value)}
 	case err != nil:
 		return &views.Times{Message: l.Text("schedule.cron.wrong")}
 	}
