@@ -504,3 +504,47 @@ func TestVariantsAreJudgedAndCopied(t *testing.T) {
 		require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", "prompts", entry, 422)["code"], field)
 	}
 }
+
+// Two variants are compared by what they cost, too. A star beside a median says that it is about means, and with one run a question
+// there are no empty plots.
+func TestAPairIsComparedByCostAndTokens(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var models []string
+	for name, answer := range map[string]string{"short": "42", "long": strings.Repeat("forty-two ", 30)} {
+		slow := name == "long"
+		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+			if slow {
+				time.Sleep(60 * time.Millisecond) // an answer takes its time
+			}
+			openAIChat(answer)(w, call)
+		})
+		model, _ := s.chatTarget(t, name, fake.URL)
+		s.entry(t, "PATCH", "models/"+model, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
+		models = append(models, model)
+	}
+	run := func(runs string) string {
+		var task struct {
+			TaskID string `json:"task_id"`
+		}
+		s.post(t, api, map[string]string{
+			"task_name": "比", "models": strings.Join(models, ","), "runs_per_item": runs,
+			"file@q.csv": "question,standard_answer\nq1,a\nq2,a\nq3,a\nq4,a\nq5,a\n",
+		}).into(t, &task)
+		s.awaitDone(t, task.TaskID)
+		return task.TaskID
+	}
+	once, twice := run("1"), run("2")
+	compared := s.get(t, "/comparison?a="+twice+":1&b="+twice+":2").page(t).Find(".changes").Text()
+	for _, name := range []string{"每次运行的费用", "每次运行的 token", "平均首字时间"} {
+		require.Contains(t, compared, name)
+	}
+	require.Contains(t, compared, " CNY")
+	star := s.get(t, "/tasks/"+twice+"/variants").page(t).Find(".is-best .best small")
+	require.NotZero(t, star.Length())
+	require.Equal(t, "平均", star.First().Text())
+	require.NotZero(t, s.get(t, "/tasks/"+twice+"/report").page(t).Find("figure.plot").Length())
+	report := s.get(t, "/tasks/"+once+"/report").page(t)
+	require.Zero(t, report.Find("figure.plot").Length())
+	require.Zero(t, report.Find("table.matrix").Length())
+}

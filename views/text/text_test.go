@@ -228,7 +228,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("results.text.", results.Texts...)
 	add("results.fingerprint.", "a", "b", "c", "d")
-	add("compare.measure.", "agreement", "success", "latency", "pass")
+	add("compare.measure.", "agreement", "success", "latency", "pass", "firsttoken", "tokens", "cost")
 	for _, measure := range variants.Measures {
 		add("variants.measure."+measure.Name, "", ".title")
 	}
