@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +39,9 @@ var ErrBelow = errors.New("below the limit")
 
 // Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not run.
 func Run(ctx context.Context, client Client, o Options) error {
+	if err := o.check(ctx, client); err != nil {
+		return err
+	}
 	id, err := client.Create(ctx, o.Spec)
 	if err != nil {
 		return err
@@ -147,7 +152,14 @@ type variant struct {
 }
 
 func (v variant) metric(name string) *float64 {
+	var cost *float64
+	if v.Cost != nil {
+		if amount, err := strconv.ParseFloat(*v.Cost, 64); err == nil {
+			cost = &amount
+		}
+	}
 	return map[string]*float64{
+		"latency_p90_ms": v.LatencyP90, "cost": cost,
 		"success_rate": v.SuccessRate, "identical_rate": v.IdenticalRate, "agreement": v.Agreement, "consensus": v.Consensus, "similarity": v.Similarity,
 		"pass_rate": v.PassRate, "pass_rate_all": v.PassRateAll, "majority_rate": v.MajorityRate, "score_mean": v.ScoreMean,
 	}[name]
@@ -185,6 +197,12 @@ type difference struct {
 	Difference *float64   `json:"difference"`
 	Interval   *[]float64 `json:"interval"`
 	N          int        `json:"n"`
+}
+
+// equals reports that two differences are the same.
+func (d difference) equals(other difference) bool {
+	return d.N == other.N && d.Difference != nil && other.Difference != nil && math.Abs(*d.Difference-*other.Difference) < 1e-9 &&
+		reflect.DeepEqual(d.Interval, other.Interval)
 }
 
 // report is what a task has shown.
@@ -249,17 +267,32 @@ type check struct {
 }
 
 // limits checks limits for each variant. What is unknown does not reach one.
-func (r report) limits(under map[string]float64) (checks []check) {
+func (r report) limits(limits map[string]float64) (checks []check) {
 	for _, one := range r.Variants {
-		for _, metric := range slices.Sorted(maps.Keys(under)) {
-			value, limit := one.metric(metric), under[metric]
-			c := check{variant: one.Number, name: fmt.Sprintf("%s ≥ %s", metric, percent(&limit))}
+		for _, metric := range slices.Sorted(maps.Keys(limits)) {
+			value, limit := one.metric(metric), limits[metric]
+			c := check{variant: one.Number, name: fmt.Sprintf("%s ≥ %s", metric, amount(metric, &limit))}
 			c.passed = value != nil && *value >= limit
-			c.text = fmt.Sprintf("%s is %s, the limit is %s", metric, percent(value), percent(&limit))
+			if isMost(metric) {
+				c.name = fmt.Sprintf("%s ≤ %s", metric, amount(metric, &limit))
+				c.passed = value != nil && *value <= limit
+			}
+			c.text = fmt.Sprintf("%s is %s, the limit is %s", metric, amount(metric, value), amount(metric, &limit))
 			checks = append(checks, c)
 		}
 	}
 	return checks
+}
+
+// amount writes a metric's value.
+func amount(metric string, value *float64) string {
+	switch {
+	case value == nil || !isMost(metric):
+		return percent(value)
+	case metric == "latency_p90_ms":
+		return strconv.FormatFloat(*value, 'f', 0, 64) + " ms"
+	}
+	return strconv.FormatFloat(*value, 'g', 6, 64)
 }
 
 // watched are the numbers that must not be significantly worse than the baseline's.
@@ -268,9 +301,10 @@ var watched = []string{"success_rate", "agreement", "pass_share", "score"}
 // losses checks that no variant is significantly worse than the baseline.
 func (r report) losses() (checks []check) {
 	for _, one := range r.Variants {
+		differences := r.Differences[one.Number]
 		for _, metric := range watched {
-			d := r.Differences[one.Number][metric]
-			if d.Difference == nil {
+			d := differences[metric]
+			if d.Difference == nil || metric == "score" && d.equals(differences["pass_share"]) { // of one rule they are the same
 				continue
 			}
 			c := check{variant: one.Number, name: metric + " against the baseline", passed: true}

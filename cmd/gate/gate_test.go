@@ -107,6 +107,52 @@ func TestLimitsAndLosses(t *testing.T) {
 	}
 }
 
+// Latency and cost must not exceed their limits.
+func TestSomeLimitsAreUpperOnes(t *testing.T) {
+	t.Parallel()
+	cost := "0.5"
+	r := report{Variants: []variant{{Number: 1, LatencyP90: share(900), Cost: &cost}, {Number: 2, LatencyP90: share(1100)}}}
+	texts := map[string]bool{}
+	for _, one := range r.limits(map[string]float64{"latency_p90_ms": 1000, "cost": 0.5}) {
+		texts[one.text] = one.passed
+	}
+	require.Equal(t, map[string]bool{
+		"latency_p90_ms is 900 ms, the limit is 1000 ms": true, "latency_p90_ms is 1100 ms, the limit is 1000 ms": false,
+		"cost is 0.5, the limit is 0.5": true, "cost is unknown, the limit is 0.5": false,
+	}, texts)
+	for _, text := range []string{"latency_p90_ms=2000", "cost=0.25"} {
+		_, value, err := ParseLimit(text)
+		require.NoError(t, err)
+		require.Positive(t, value)
+	}
+	for _, text := range []string{"latency_p90_ms=-1", "cost=50%", "cost=NaN", "latency_p90_ms=Inf", "latency_p50_ms=5"} {
+		_, _, err := ParseLimit(text)
+		require.Error(t, err, text)
+	}
+}
+
+// With one rule the score is the pass share: what got worse is said once.
+func TestTheSameLossIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	same := difference{Difference: share(-0.2), Interval: &[]float64{-0.3, -0.1}, N: 10}
+	other := difference{Difference: share(-0.1), Interval: &[]float64{-0.2, -0.05}, N: 10}
+	r := report{Variants: []variant{{Number: 1}}, Differences: map[int]map[string]difference{1: {"pass_share": same, "score": same}}}
+	require.Len(t, r.losses(), 1)
+	r.Differences[1]["score"] = other
+	require.Len(t, r.losses(), 2)
+}
+
+// Limits that nothing can reach are refused before anything is sent.
+func TestWhatCannotBeJudgedIsSaidFirst(t *testing.T) {
+	t.Parallel()
+	spec, err := specOf(t, "task_name: a\nagent_api_url: http://127.0.0.1:9/\ndataset_file: q.csv\nruns_per_item: 1\n")
+	require.NoError(t, err)
+	for metric, want := range map[string]string{"pass_rate": "needs evaluators", "agreement": "runs_per_item is 1"} {
+		require.ErrorContains(t, Options{Spec: spec, FailUnder: map[string]float64{metric: 0.5}}.check(t.Context(), Client{}), want)
+	}
+	require.NoError(t, Options{Spec: spec, FailUnder: map[string]float64{"success_rate": 0.5}}.check(t.Context(), Client{}))
+}
+
 func TestAReportForCIServers(t *testing.T) {
 	t.Parallel()
 	code, message, letters, milliseconds := "HTTP_500", "no \x00 <good>", "AB", 1500

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -238,16 +239,27 @@ func (s *Spec) takeList(name string, kind kindOfValue, node *yaml.Node, wrong fu
 // lineOf is the member of an entry that has its line.
 const lineOf = "\x00line"
 
-// Metrics are those that limits can be given for.
+// Metrics are those that limits can be given for: what a variant must reach and, of the last two, must not exceed.
 var Metrics = []string{
 	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all", "majority_rate", "score_mean",
+	"latency_p90_ms", "cost",
 }
 
-// ParseLimit reads metric=value: a number, or a percentage.
+// isMost reports that a limit of the metric is an upper one.
+func isMost(metric string) bool { return metric == "latency_p90_ms" || metric == "cost" }
+
+// ParseLimit reads metric=value: a number, or a percentage of a share.
 func ParseLimit(text string) (metric string, value float64, err error) {
 	metric, number, hasValue := strings.Cut(text, "=")
 	if metric = strings.TrimSpace(metric); !hasValue || !slices.Contains(Metrics, metric) {
 		return "", 0, fmt.Errorf("%q is no limit: metric=value, with one of %s", text, strings.Join(Metrics, ", "))
+	}
+	if isMost(metric) {
+		value, err = strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || !(value >= 0) || math.IsInf(value, 0) {
+			return "", 0, fmt.Errorf("%q: the limit of %s must be a number, 0 or more", text, metric)
+		}
+		return metric, value, nil
 	}
 	number, isPercent := strings.CutSuffix(strings.TrimSpace(number), "%")
 	value, err = strconv.ParseFloat(strings.TrimSpace(number), 64)
@@ -258,6 +270,25 @@ func ParseLimit(text string) (metric string, value float64, err error) {
 		return "", 0, fmt.Errorf("%q: the limit of %s must be between 0 and 1", text, metric)
 	}
 	return metric, value, nil
+}
+
+// variants is how many variants the file asks for.
+func (s Spec) variants() int {
+	count := func(kind string) int {
+		ids, _ := s.Task[kind].([]string)
+		return len(ids) + len(s.Inline[kind])
+	}
+	targets := count("models") + count("agents")
+	if _, isTyped := s.Task["agent_api_url"]; isTyped {
+		targets++
+	}
+	return max(1, count("prompts")) * targets
+}
+
+// hasEvaluators reports that the answers are judged.
+func (s Spec) hasEvaluators() bool {
+	ids, _ := s.Task["evaluators"].([]string)
+	return len(ids)+len(s.Inline["evaluators"]) > 0
 }
 
 // located says at which line of the file the server found something wrong.

@@ -25,7 +25,7 @@ type evalCommand struct {
 	Local     bool     `help:"Run it on servers of its own, in a temporary folder that is removed at the end."`
 	Wait      bool     `help:"Wait for the end; the options below, and --local, wait too."`
 	Baseline  string   `placeholder:"TASK" help:"Fail if it is significantly worse than this task: <id> or <id>:<variant>."`
-	FailUnder []string `placeholder:"metric=value" help:"Fail if a variant is below this, such as agreement=0.8 or pass_rate=90%; repeat for more."`
+	FailUnder []string `placeholder:"metric=value" help:"Fail if a variant is below this, such as agreement=0.8 or pass_rate=90%, or above it: latency_p90_ms=2000, cost=0.5; repeat for more."`
 	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write a report that CI servers show, a case for each question."`
 	Out       string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
 }
@@ -83,6 +83,9 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 		return errors.New("--baseline names a task of a server; --local begins with none")
 	}
 	own := *s
+	if _, isSet := spec.Task["rate_limit"]; !isSet && own.RateLimit != "unlimited" {
+		_, _ = fmt.Fprintf(stderr, "calls are limited to %s for each agent: set rate_limit in %s to change that\n", own.RateLimit, c.File)
+	}
 	if lanes, isSet := spec.Task["concurrency"].(int); isSet {
 		own.Concurrency = max(own.Concurrency, lanes)
 	}

@@ -76,15 +76,32 @@ fail_under: {success_rate: 1}
 	code, _, stderr = eval(t, "-f", file, "--server", "http://127.0.0.1:1", "--wait")
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "refused")
-	code, _, stderr = eval(t, append(server, "--baseline", "no-task")...)
-	require.Equal(t, 2, code, stderr)
+	// What cannot be judged is found before the first call.
+	calls := len(fake.Calls())
+	for flag, want := range map[string]string{
+		"--baseline=no-task": "no-task", "--baseline=" + task + ":7": task + ":7", "--baseline=6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21": "TASK_NOT_FOUND",
+		"--junit=" + filepath.Join(folder, "none", "junit.xml"): "there is no folder", "--fail-under=latency_p90_ms=fast": "must be a number",
+	} {
+		code, _, stderr = eval(t, append(server, flag)...)
+		require.Equal(t, 2, code, stderr)
+		require.Contains(t, stderr, want)
+	}
+	require.Len(t, fake.Calls(), calls)
+	code, stdout, _ = eval(t, append(server, "--fail-under", "latency_p90_ms=60000", "--fail-under", "cost=1")...)
+	require.Equal(t, 1, code, stdout)
+	require.Regexp(t, `ok   latency_p90_ms is \d+ ms, the limit is 60000 ms`, stdout)
+	require.Contains(t, stdout, "FAIL cost is unknown, the limit is 1")
 	code, _, stderr = eval(t, "-f", filepath.Join(folder, "none.yaml"))
 	require.Equal(t, 2, code, stderr)
 
 	isWorse.Store(false)
-	code, stdout, stderr = eval(t, "-f", file, "--local")
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(content), "rate_limit: unlimited\n", "", 1)), 0o600))
+	code, stdout, stderr = eval(t, "-f", file, "--local", "--rate-limit-per-agent", "30/s")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "15/15")
+	require.Contains(t, stderr, "calls are limited to 30/s for each agent: set rate_limit in "+file)
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "wending-eval-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
