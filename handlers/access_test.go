@@ -421,3 +421,52 @@ func TestProjectsWithoutAccounts(t *testing.T) {
 	}
 	require.Zero(t, s.get(t, "/tasks").page(t).Find(".who").Length())
 }
+
+// Requests of nobody leave the audit as it is, whatever they ask for; what somebody did, and what somebody was refused, is recorded.
+func TestNobodyWritesIntoTheAudit(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	editor, viewer := s.token(t, people.Editor, project.Default, nil), s.token(t, people.Viewer, project.Default, nil)
+	s.user(t, "李雷", people.Editor, project.Default)
+	task := s.draft(t, s.signedIn(t, "李雷"))
+	recorded := func() (did []string) {
+		require.NoError(t, s.tables.Select(&did, `SELECT action || ' ' || status FROM audit_entries ORDER BY seq`))
+		return did
+	}
+	before := recorded()
+	paths := []string{"/tasks/" + task + "/delete", "/tasks/" + task + "/stop", "/tasks/" + task + "/sign-off", "/tasks/" + task + "/shares", "/tasks", "/admin/users",
+		"/projects", "/account/password", api, api + "/" + task + "/stop", "/api/v1/users", "/api/v1/shares"}
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for n := range 150 {
+				request, err := http.NewRequest(http.MethodPost, s.URL+paths[(worker+n)%len(paths)], nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n%3 == 1 {
+					request.Header.Set("Authorization", "Bearer wnd_wrong")
+				} else if n%3 == 2 {
+					request.AddCookie(&http.Cookie{Name: "wending", Value: "wrong"})
+					request.Header.Set("Sec-Fetch-Site", "same-origin")
+				}
+				answer, err := http.DefaultTransport.RoundTrip(request)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = answer.Body.Close()
+				if answer.StatusCode != http.StatusSeeOther && answer.StatusCode != http.StatusUnauthorized {
+					t.Errorf("%s: %d", request.URL.Path, answer.StatusCode)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, before, recorded(), "1,200 requests of nobody")
+
+	s.ask(t, viewer, http.MethodDelete, api+"/"+task, nil).mustBe(t, http.StatusForbidden)
+	s.ask(t, editor, http.MethodDelete, api+"/"+task, nil).mustBe(t, http.StatusNoContent)
+	require.Equal(t, []string{"task.delete 403", "task.delete 204"}, recorded()[len(before):])
+}

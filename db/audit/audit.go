@@ -72,27 +72,34 @@ type end struct {
 
 // Add adds an entry, with its number, time and hash.
 func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
+	err := l.db.InTx(ctx, "add to the audit", func(tx *sqlx.Tx) (err error) {
+		entry, err = l.add(ctx, tx, entry)
+		return err
+	})
+	return entry, err
+}
+
+// add is Add within a transaction, which holds the chain's lock until it ends.
+func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 	const insert = `
 		INSERT INTO audit_entries (seq, at, actor, actor_id, token_id, address, via, action, object, object_id, object_name, project_id, project_name,
 			status, before, after, request_id, hash)
 		VALUES (:seq, :at, :actor, :actor_id, :token_id, :address, :via, :action, :object, :object_id, :object_name, :project_id, :project_name,
 			:status, :before, :after, :request_id, :hash)`
-	err := l.db.InTx(ctx, "add to the audit", func(tx *sqlx.Tx) (err error) {
-		var chain end
-		if err := tx.GetContext(ctx, &chain, `SELECT first_seq, first_hash, last_seq, last_hash, clock_timestamp() AS now FROM audit_chain FOR UPDATE`); err != nil {
-			return pg.Classify("lock the audit", err)
-		}
-		entry.Seq, entry.At = chain.LastSeq+1, chain.Now.UTC().Truncate(time.Microsecond)
-		if entry.Hash, err = entry.hashAfter(chain.LastHash); err != nil {
-			return err
-		}
-		if _, err := tx.NamedExecContext(ctx, insert, entry); err != nil {
-			return pg.Classify("add to the audit", err)
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE audit_chain SET last_seq = $1, last_hash = $2`, entry.Seq, entry.Hash)
-		return pg.Classify("add to the audit", err)
-	})
-	return entry, err
+	var chain end
+	err := tx.GetContext(ctx, &chain, `SELECT first_seq, first_hash, last_seq, last_hash, clock_timestamp() AS now FROM audit_chain FOR UPDATE`)
+	if err != nil {
+		return entry, pg.Classify("lock the audit", err)
+	}
+	entry.Seq, entry.At = chain.LastSeq+1, chain.Now.UTC().Truncate(time.Microsecond)
+	if entry.Hash, err = entry.hashAfter(chain.LastHash); err != nil {
+		return entry, err
+	}
+	if _, err := tx.NamedExecContext(ctx, insert, entry); err != nil {
+		return entry, pg.Classify("add to the audit", err)
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE audit_chain SET last_seq = $1, last_hash = $2`, entry.Seq, entry.Hash)
+	return entry, pg.Classify("add to the audit", err)
 }
 
 // Filter narrows a list; its zero value takes everything.

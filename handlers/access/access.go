@@ -532,6 +532,7 @@ func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 		select {
 		case <-tick.C:
 			g.addLate(ctx)
+			g.addCounted(ctx)
 			g.Recheck(ctx)
 		case <-changed:
 			g.Recheck(ctx)

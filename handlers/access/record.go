@@ -38,14 +38,30 @@ func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *audit.Entry
 	return ctx, entry
 }
 
-// add adds an entry. Whoever keeps the log elsewhere can tell that the database's entries are still those.
+// add adds an entry.
 func (g *Guard) add(ctx context.Context, entry audit.Entry) error {
 	added, err := g.Audit.Add(ctx, entry)
 	if err == nil {
-		g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id", added.ObjectID,
-			"status", added.Status, "hash", hex.EncodeToString(added.Hash))
+		g.logEntry(ctx, added)
 	}
 	return err
+}
+
+// logEntry logs an entry that was added: with a copy of the log elsewhere, the database's entries can be checked against it.
+func (g *Guard) logEntry(ctx context.Context, added audit.Entry) {
+	g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id", added.ObjectID,
+		"status", added.Status, "hash", hex.EncodeToString(added.Hash))
+}
+
+// addCounted adds the entries of what was counted in the hours that are over.
+func (g *Guard) addCounted(ctx context.Context) {
+	added, err := g.Audit.AddCounted(ctx)
+	for _, entry := range added {
+		g.logEntry(ctx, entry)
+	}
+	if err != nil && ctx.Err() == nil {
+		g.Log.WarnContext(ctx, "could not add what was counted to the audit, will retry", "error", err)
+	}
 }
 
 // maxLate bounds the entries that wait to be added.
@@ -86,8 +102,12 @@ func isWorthRecording(status int) bool {
 	return status < http.StatusBadRequest || status == http.StatusForbidden || status >= http.StatusInternalServerError
 }
 
-// describe says in an entry who asks, and for what.
+// describe records in an entry who asks, and for what. A request of nobody for what is not public has done nothing and has no entry.
 func (g *Guard) describe(ctx context.Context, entry *audit.Entry, info request.Info, asked ask) {
+	if asked.rule.right != public && !info.Who.IsKnown() {
+		entry.Action = ""
+		return
+	}
 	entry.Actor, entry.Address, entry.Via, entry.RequestID = info.Actor.Who(), info.Actor.Address, info.Actor.Via, info.ID
 	if info.Who.UserID != uuid.Nil {
 		entry.ActorID = info.Who.UserID.String()

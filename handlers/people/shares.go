@@ -140,10 +140,13 @@ func (h *handler) showShared(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	audit.Note(ctx, func(e *audit.Entry) {
-		e.Action, e.Actor, e.Object, e.ObjectID, e.ObjectName = "share.open", "–", "share", share.ID.String(), task.Name
-		e.ProjectID = task.ProjectID.String()
+	err = h.audit.Count(ctx, audit.Entry{
+		Actor: "–", Via: request.From(ctx).Actor.Via, Action: "share.open", Object: "share", ObjectID: share.ID.String(), ObjectName: task.Name,
+		ProjectID: task.ProjectID.String(), Status: http.StatusOK,
 	})
+	if err != nil {
+		return err
+	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,73 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"wending/db/pg"
+)
+
+// Count counts what an entry describes, by its action, its object and the hour. AddCounted adds one entry for all of them.
+func (l Log) Count(ctx context.Context, entry Entry) error {
+	const count = `
+		INSERT INTO audit_counts AS c (action, object_id, hour, entry)
+		VALUES ($1, $2, date_trunc('hour', now()), $3)
+		ON CONFLICT (action, object_id, hour) DO UPDATE SET count = c.count + 1`
+	text, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	_, err = l.db.ExecContext(ctx, count, entry.Action, entry.ObjectID, string(text))
+	return pg.Classify("count for the audit", err)
+}
+
+// counted is what an entry says of how often something happened within an hour.
+type counted struct {
+	Count int64     `json:"count"`
+	Hour  time.Time `json:"hour"`
+}
+
+// AddCounted adds the entries of the hours that are over, each in the transaction that forgets its count, and returns them.
+func (l Log) AddCounted(ctx context.Context) (added []Entry, err error) {
+	const take = `
+		DELETE FROM audit_counts
+		WHERE (action, object_id, hour) = (
+			SELECT action, object_id, hour FROM audit_counts
+			WHERE hour < date_trunc('hour', now())
+			ORDER BY hour, action, object_id LIMIT 1 FOR UPDATE SKIP LOCKED)
+		RETURNING entry, count, hour`
+	for {
+		var entry Entry
+		err := l.db.InTx(ctx, "add what was counted to the audit", func(tx *sqlx.Tx) error {
+			var row struct {
+				Entry string    `db:"entry"`
+				Count int64     `db:"count"`
+				Hour  time.Time `db:"hour"`
+			}
+			if err := tx.GetContext(ctx, &row, take); err != nil {
+				return pg.Classify("look for what was counted", err)
+			}
+			if err := json.Unmarshal([]byte(row.Entry), &entry); err != nil {
+				return err
+			}
+			after, err := json.Marshal(counted{row.Count, row.Hour.UTC()})
+			if err != nil {
+				return err
+			}
+			entry.After = string(after)
+			entry, err = l.add(ctx, tx, entry)
+			return err
+		})
+		if errors.Is(err, pg.ErrNotFound) {
+			return added, nil
+		}
+		if err != nil {
+			return added, err
+		}
+		added = append(added, entry)
+	}
+}
