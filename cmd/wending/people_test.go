@@ -36,7 +36,7 @@ const goodPassword = "correct horse battery"
 func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
-	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0", "--agent-api-allowlist", "127.0.0.1", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited")
 	run := func(input string, args ...string) (int, string) {
 		t.Helper()
 		return commandWith(t, input, append(args, "--data-dir", folder)...)

@@ -184,10 +184,11 @@ func limitMemory() int64 {
 }
 
 // connectAgents sets up the guards and the clients for agents and models. Loopback is allowed by default only in a process that
-// itself serves on loopback: elsewhere loopback may be another machine's.
+// itself serves on loopback, where nobody signs in: elsewhere loopback may be another machine's, and people with accounts have no
+// business with what else runs on the server. The demo's own address is always allowed.
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
-	config := guard.Config{Allowlist: s.Allowlist, AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr)}
+	config := guard.Config{AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr) && s.Auth == "off"}
 	config.Own = slices.Concat(pg.Addresses(e.databaseURL), pg.Addresses(p.directURL), redisAddresses(e.redisURL))
 	if e.listener != nil {
 		config.Own = append(config.Own, e.listener.Addr().String()) // the port may have been chosen by the system
@@ -200,24 +201,25 @@ func (p *program) connectAgents(e endpoints) (err error) {
 		config.Always = []string{e.demo.address()}
 		p.demoURL, p.demoModelsURL = e.demo.url(), e.demo.modelsURL()
 	}
+	config.Variable, config.Allowlist = "AGENT_API_ALLOWLIST", s.Allowlist
 	if p.guard, err = guard.New(config); err != nil {
 		return err
 	}
 	p.agents = agent.NewClient(p.guard, s.AgentAPIKey)
-	config.Allowlist = s.ModelList
+	config.Variable, config.Allowlist = "MODEL_API_ALLOWLIST", s.ModelList
 	if p.modelGuard, err = guard.New(config); err != nil {
-		return fmt.Errorf("MODEL_API_ALLOWLIST: %w", err)
+		return err
 	}
 	p.models = agent.NewClient(p.modelGuard, "")
-	config.Allowlist = s.AssetList
+	config.Variable, config.Allowlist = "ASSET_ALLOWLIST", s.AssetList
 	assets, err := guard.New(config)
 	if err != nil {
-		return fmt.Errorf("ASSET_ALLOWLIST: %w", err)
+		return err
 	}
 	p.fetcher = collector.NewClient(assets)
-	config.Allowlist, config.Always = s.NotifyList, nil
+	config.Variable, config.Allowlist, config.Always = "NOTIFY_ALLOWLIST", s.NotifyList, nil
 	if p.notifyGuard, err = guard.New(config); err != nil {
-		return fmt.Errorf("NOTIFY_ALLOWLIST: %w", err)
+		return err
 	}
 	p.sender, err = notify.NewSender(p.notifyGuard, s.SMTPURL, s.SMTPFrom)
 	return err

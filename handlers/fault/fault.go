@@ -277,8 +277,10 @@ func Unique() Limit { return Limit{key: "error.range.unique"} }
 // Address allows an http or https address.
 func Address() Limit { return Limit{key: "error.range.address"} }
 
-// Reachable allows an address that the rules permit.
-func Reachable() Limit { return Limit{key: "error.range.reachable"} }
+// Reachable allows an address that the allowlist in a setting permits.
+func Reachable(variable string) Limit {
+	return Limit{"error.range.reachable", map[string]any{"Variable": variable}}
+}
 
 // Price allows a decimal number that is not negative.
 func Price() Limit { return Limit{key: "error.range.price"} }

@@ -16,6 +16,7 @@ import (
 	"wending/handlers/fault"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
+	"wending/jobs/guard"
 	"wending/jobs/library"
 	"wending/jobs/protocol"
 	"wending/jobs/tasks"
@@ -125,7 +126,9 @@ func (c *fields) address(field string, check func(*url.URL) error, to *string) {
 		return
 	}
 	if err := check(u); err != nil {
-		c.fail(field, fault.Field(field, fault.Reachable()).WithCause(err))
+		refused := &guard.NotAllowedError{}
+		errors.As(err, &refused)
+		c.fail(field, fault.Field(field, fault.Reachable(refused.Variable)).WithCause(err))
 	}
 }
 

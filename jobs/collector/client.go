@@ -98,7 +98,7 @@ func (c *Client) get(ctx context.Context, address, origin string, headers map[st
 	}
 	response, err := c.http.Do(request)
 	if refused := (*guard.NotAllowedError)(nil); errors.As(err, &refused) {
-		return nil, final("The address %s is not allowed for files", refused.Address)
+		return nil, final("%s", refused.Error())
 	}
 	if err != nil {
 		return nil, &fetchError{"The file's server cannot be reached", err}

@@ -22,6 +22,7 @@ import (
 // Guard decides which addresses may be called. It checks the address that a connection is actually made to,
 // after the name was resolved, so that the name cannot be repointed in between.
 type Guard struct {
+	variable      string
 	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
@@ -37,6 +38,8 @@ type Guard struct {
 
 // Config is what a Guard is made from.
 type Config struct {
+	// Variable is the name of the setting that has the allowlist; errors name it.
+	Variable string
 	// Allowlist is comma-separated: host, host:port, *.domain, IP, CIDR. Empty means every public address.
 	Allowlist string
 	// AllowLoopback allows loopback addresses where there is no allowlist.
@@ -58,10 +61,14 @@ type rule struct {
 
 // NotAllowedError reports which address the guard refused, as it was written: what a name resolves to may be an inner
 // address, which is nobody's business.
-type NotAllowedError struct{ Address string }
+type NotAllowedError struct {
+	Address string
+	// Variable is the name of the setting whose allowlist would allow the address.
+	Variable string
+}
 
 func (e *NotAllowedError) Error() string {
-	return fmt.Sprintf("The address %s is not allowed for agents", e.Address)
+	return fmt.Sprintf("The address %s is not allowed; see %s", e.Address, e.Variable)
 }
 
 // neverCalled are addresses of cloud metadata and platform services that lie outside link-local.
@@ -74,7 +81,7 @@ var neverCalled = []netip.Prefix{
 
 // New reads the allowlist; the error names the entry that cannot be read.
 func New(config Config) (*Guard, error) {
-	guard := &Guard{allowLoopback: config.AllowLoopback, public: ssrf.New(ssrf.WithAnyPort())}
+	guard := &Guard{variable: config.Variable, allowLoopback: config.AllowLoopback, public: ssrf.New(ssrf.WithAnyPort())}
 	for entry := range strings.SplitSeq(config.Allowlist, ",") {
 		entry = strings.ToLower(strings.TrimSpace(entry))
 		if entry == "" {
@@ -82,7 +89,7 @@ func New(config Config) (*Guard, error) {
 		}
 		r, err := parseRule(entry)
 		if err != nil {
-			return nil, fmt.Errorf("AGENT_API_ALLOWLIST: %q is not a host, host:port, *.domain, IP or CIDR", entry)
+			return nil, fmt.Errorf("%s: %q is not a host, host:port, *.domain, IP or CIDR", config.Variable, entry)
 		}
 		guard.rules = append(guard.rules, r)
 	}
@@ -238,12 +245,12 @@ func (g *Guard) CheckURL(u *url.URL) error {
 		if g.allows(netip.AddrPortFrom(ip.Unmap(), port), g.Names(u)) {
 			return nil
 		}
-		return &NotAllowedError{Address: u.Host}
+		return &NotAllowedError{u.Host, g.variable}
 	}
 	if len(g.rules) == 0 || g.Names(u) || slices.ContainsFunc(g.rules, func(r rule) bool { return r.prefix.IsValid() }) {
 		return nil // decided by its address when connecting
 	}
-	return &NotAllowedError{Address: u.Host}
+	return &NotAllowedError{u.Host, g.variable}
 }
 
 func hostPort(u *url.URL) (host string, port uint16) {
@@ -274,7 +281,7 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 		Control: func(_, resolved string, _ syscall.RawConn) error {
 			target, err := netip.ParseAddrPort(resolved)
 			if err != nil || !g.allows(netip.AddrPortFrom(target.Addr().Unmap().WithZone(""), target.Port()), isNamed) {
-				return &NotAllowedError{Address: address}
+				return &NotAllowedError{address, g.variable}
 			}
 			return nil
 		},

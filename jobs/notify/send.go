@@ -240,7 +240,7 @@ func failure(err error) string {
 	}
 	var refused *guard.NotAllowedError
 	if errors.As(err, &refused) {
-		return "the address is not allowed; see NOTIFY_ALLOWLIST"
+		return "the address is not allowed; see " + refused.Variable
 	}
 	var name *net.DNSError
 	if errors.As(err, &name) {
