@@ -188,9 +188,9 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 		require.NotContains(t, all, canary)
 		require.NotContains(t, s.told.String(), canary)
 	}
-	count, err := audit.New(s.store).Verify(t.Context())
+	found, err := audit.New(s.store, s.worker.Sealer).Verify(t.Context())
 	require.NoError(t, err)
-	require.Positive(t, count)
+	require.Positive(t, found.Entries)
 
 	// For people: a page with filters, that checks the chain and exports.
 	s.tables.MustExec(`UPDATE users SET is_admin = true WHERE name = '李雷'`)
@@ -202,6 +202,8 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(export.body), "\uFEFF"))).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, rows, 5, "%v", rows)
+	s.tables.MustExec(`UPDATE audit_chain SET last_hash = last_hash, seal = decode('00', 'hex')`)
+	require.Contains(t, b.get(t, "/admin/audit?check=1").page(t).Find(".alert").Text(), "SECRET_KEY")
 	s.tables.MustExec(`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = 3; SET session_replication_role = origin`)
 	require.Contains(t, b.get(t, "/admin/audit?check=1").page(t).Find(".alert").Text(), "第 3 条")
 }
@@ -398,10 +400,38 @@ func TestEntriesOfTheAuditWait(t *testing.T) {
 	tx.MustExec(`SELECT FROM audit_chain FOR UPDATE`)
 	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "while it is locked", "user": "x"}).mustBe(t, 201)
 	require.Contains(t, s.told.String(), "an entry of the audit waits")
+	var begun []string
+	require.NoError(t, s.tables.Select(&begun, `SELECT entry FROM audit_intents`))
+	require.Len(t, begun, 1, "until then the database has what was begun")
+	require.Contains(t, begun[0], `"prompt.create"`)
 	require.NoError(t, tx.Rollback())
 	dbtest.Await(t, 20*time.Second, "the entry", func() bool {
 		var count int
 		require.NoError(t, s.tables.Get(&count, `SELECT count(*) FROM audit_entries WHERE action = 'prompt.create' AND object_name = 'while it is locked'`))
 		return count == 1
 	})
+	require.NoError(t, s.tables.Select(&begun, `SELECT entry FROM audit_intents`))
+	require.Empty(t, begun)
+
+	// What nothing came of has no entry, and leaves nothing behind.
+	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "", "user": "x"}).mustBe(t, 422)
+	require.NoError(t, s.tables.Select(&begun, `SELECT action FROM audit_entries WHERE status = 422 UNION SELECT entry FROM audit_intents`))
+	require.Empty(t, begun)
+}
+
+// Without its entry nothing is done: where the audit cannot store what is about to be done, it is refused.
+func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	root := s.token(t, people.Admin, project.Default, nil)
+	s.user(t, "李雷", people.Editor, project.Default)
+	b := s.newBrowser(t)
+	s.tables.MustExec(`ALTER TABLE audit_intents RENAME TO away`)
+	require.GreaterOrEqual(t, s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "unrecorded", "user": "x"}).StatusCode, 500)
+	require.GreaterOrEqual(t, b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}}).StatusCode, 500)
+	var made int
+	require.NoError(t, s.tables.Get(&made, `SELECT (SELECT count(*) FROM prompts) + (SELECT count(*) FROM sessions)`))
+	require.Zero(t, made)
+	s.tables.MustExec(`ALTER TABLE away RENAME TO audit_intents`)
+	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "recorded", "user": "x"}).mustBe(t, 201)
 }

@@ -161,7 +161,7 @@ func New(config Config) (*Server, error) {
 		s.Report = func(error, map[string]string) {}
 	}
 	s.guard = access.NewGuard(access.Config{
-		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, Audit: audit.New(s.Store), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
+		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, Audit: audit.New(s.Store, s.Sealer), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
 	})
 	e := echo.New()
 	s.Handler = e
@@ -222,7 +222,7 @@ func (s *Server) mount(e *echo.Echo) {
 		People: people.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	})
 	accounts := persons.Config{
-		Store: s.Store, Files: s.Assets, Guard: s.guard, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
+		Store: s.Store, Files: s.Assets, Guard: s.guard, Audit: s.guard.Audit, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
 		Version: s.Version, Failed: s.failed,
 	}
 	persons.RegisterPages(compressed, accounts)
@@ -257,8 +257,11 @@ func (s *Server) sweep(ctx context.Context) {
 			}
 		}
 		if s.Access.AuditDays > 0 {
-			if _, err := audit.New(s.Store).Prune(ctx, time.Duration(s.Access.AuditDays)*24*time.Hour); err != nil && ctx.Err() == nil {
+			removed, err := s.guard.Audit.Prune(ctx, time.Duration(s.Access.AuditDays)*24*time.Hour)
+			if err != nil && ctx.Err() == nil {
 				s.Log.WarnContext(ctx, "could not remove old audit entries", "error", err)
+			} else if removed > 0 {
+				s.Log.InfoContext(ctx, "removed audit entries that are older than AUDIT_RETENTION_DAYS", "entries", removed)
 			}
 		}
 		select {

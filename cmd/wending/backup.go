@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"wending/db"
+	"wending/db/audit"
 	"wending/db/backup"
 	"wending/db/embedded"
 	"wending/db/people"
@@ -355,10 +356,8 @@ func (r *restorer) signOut(ctx context.Context, url string) error {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // nothing is pending
-	if err := people.New(store).EndAllSessions(ctx); err != nil {
-		return err
-	}
-	return record(ctx, store, "backup.restore", "", r.about.MadeAt.Format(time.RFC3339), nil)
+	entry := audit.Entry{Action: "backup.restore", ObjectName: r.about.MadeAt.Format(time.RFC3339)}
+	return r.settings.record(ctx, store, entry, nil, func() error { return people.New(store).EndAllSessions(ctx) })
 }
 
 // store writes the entry that is being read to a file.

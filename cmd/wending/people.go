@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +23,7 @@ import (
 	"wending/db/people"
 	"wending/db/project"
 	"wending/jobs/password"
+	"wending/jobs/tasks"
 )
 
 type userCommand struct {
@@ -56,9 +60,14 @@ type createTokenCommand struct {
 
 type auditCommand struct {
 	Verify verifyAuditCommand `cmd:"" help:"Read all entries; exits 1 where one was changed or removed."`
+	Seal   sealAuditCommand   `cmd:"" help:"Seal the audit as it is, after a seal that does not hold was looked into; that is an entry, too."`
 }
 
-type verifyAuditCommand struct{}
+type verifyAuditCommand struct {
+	Seen []string `placeholder:"SEQ:HASH" help:"An entry that is known from the log or an export; exits 1 unless it is there with that hash. May be repeated."`
+}
+
+type sealAuditCommand struct{}
 
 // withPeople does work with the accounts of the configured database, or of the data folder's, also while the program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
@@ -78,13 +87,30 @@ func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.P
 	})
 }
 
-// record adds to the audit what was done on the command line.
-func record(ctx context.Context, store *db.Store, action, id, name string, after map[string]any) error {
-	actor := "command line"
-	if who, err := user.Current(); err == nil {
-		actor = who.Username
+// auditLog opens the audit of a store, with the key that seals it.
+func (s *Settings) auditLog(ctx context.Context, store *db.Store) (audit.Log, error) {
+	if _, err := s.keptKeys(); s.SecretKey == "" && errors.Is(err, os.ErrNotExist) && s.DatabaseURL != "" {
+		return audit.Log{}, errors.New("set SECRET_KEY, or DATA_DIR, as for the program itself: its key seals the audit")
 	}
-	entry := audit.Entry{Actor: actor, Via: "command", Action: action, Object: audit.ObjectOf(action), ObjectID: id, ObjectName: name, Status: 200}
+	keys, err := s.secretKeys()
+	if err != nil {
+		return audit.Log{}, err
+	}
+	sealer, err := tasks.NewSealer(ctx, store, keys)
+	return audit.New(store, sealer), err
+}
+
+// record does work and adds to the audit that it was done on the command line. What was begun is stored before.
+func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entry, after map[string]any, work func() error) error {
+	log, err := s.auditLog(ctx, store)
+	if err != nil {
+		return err
+	}
+	unsealed := (*audit.SealError)(nil)
+	if err := log.Seal(ctx); err != nil && !errors.As(err, &unsealed) {
+		return err
+	}
+	entry.Actor, entry.Via, entry.Object, entry.Status = commander(), "command", audit.ObjectOf(entry.Action), 200
 	if after != nil {
 		text, err := json.Marshal(after)
 		if err != nil {
@@ -92,8 +118,26 @@ func record(ctx context.Context, store *db.Store, action, id, name string, after
 		}
 		entry.After = string(text)
 	}
-	_, err := audit.New(store).Add(ctx, entry)
+	begun, err := log.Begin(ctx, entry)
+	if err != nil {
+		return err
+	}
+	if err := work(); err != nil {
+		if errors.Is(err, db.ErrUnavailable) || ctx.Err() != nil {
+			return err // it may have been done: the entry will say that nobody knows
+		}
+		return errors.Join(err, log.Drop(ctx, begun))
+	}
+	_, err = log.Complete(ctx, begun, entry)
 	return err
+}
+
+// commander is who uses the command line.
+func commander() string {
+	if who, err := user.Current(); err == nil {
+		return who.Username
+	}
+	return "command line"
 }
 
 // readPassword reads a password from a terminal, or the first line of stdin.
@@ -152,11 +196,14 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 			return err
 		}
 		account := people.User{ID: uuid.New(), Name: name, PasswordHash: &hash, IsAdmin: c.Admin}
-		if err := accounts.AddUser(ctx, account, people.Membership{ProjectID: place.ID, Role: people.Role(c.Role)}); err != nil {
-			return err
+		entry := audit.Entry{Action: "user.create", ObjectID: account.ID.String(), ObjectName: name}
+		err = s.record(ctx, store, entry, map[string]any{"is_admin": c.Admin, "project_id": place.ID, "role": c.Role}, func() error {
+			return accounts.AddUser(ctx, account, people.Membership{ProjectID: place.ID, Role: people.Role(c.Role)})
+		})
+		if err == nil {
+			_, _ = fmt.Fprintf(stdout, "%s is %s in %s\n", name, c.Role, place.Name)
 		}
-		_, _ = fmt.Fprintf(stdout, "%s is %s in %s\n", name, c.Role, place.Name)
-		return record(ctx, store, "user.create", account.ID.String(), name, map[string]any{"is_admin": c.Admin, "project_id": place.ID, "role": c.Role})
+		return err
 	})
 }
 
@@ -170,10 +217,8 @@ func (s *Settings) named(ctx context.Context, name string, work func(people.Peop
 		if err != nil {
 			return err
 		}
-		if err := work(accounts, account); err != nil {
-			return err
-		}
-		return record(ctx, store, action, account.ID.String(), account.Name, after)
+		entry := audit.Entry{Action: action, ObjectID: account.ID.String(), ObjectName: account.Name}
+		return s.record(ctx, store, entry, after, func() error { return work(accounts, account) })
 	})
 }
 
@@ -226,23 +271,65 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 			return err
 		}
 		token := people.Token{ID: uuid.New(), Name: name, ProjectID: place.ID, Role: people.Role(c.Role)}
-		value, err := accounts.AddToken(ctx, token, time.Duration(c.Days)*24*time.Hour)
-		if err != nil {
+		value, entry := "", audit.Entry{Action: "token.create", ObjectID: token.ID.String(), ObjectName: name}
+		err = s.record(ctx, store, entry, map[string]any{"days": c.Days, "project_id": place.ID, "role": c.Role}, func() (err error) {
+			value, err = accounts.AddToken(ctx, token, time.Duration(c.Days)*24*time.Hour)
 			return err
+		})
+		if err == nil {
+			_, _ = fmt.Fprintln(stdout, value)
 		}
-		_, _ = fmt.Fprintln(stdout, value)
-		return record(ctx, store, "token.create", token.ID.String(), name, map[string]any{"days": c.Days, "project_id": place.ID, "role": c.Role})
+		return err
 	})
 }
 
 // Run reads the audit from end to end.
-func (verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
+func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
+	var known []audit.Known
+	for _, text := range c.Seen {
+		number, hash, _ := strings.Cut(text, ":")
+		seq, err := strconv.ParseInt(number, 10, 64)
+		sum, malformed := hex.DecodeString(hash)
+		if err != nil || malformed != nil || seq < 1 || len(sum) != sha256.Size {
+			return fmt.Errorf("--seen %s: it is SEQ:HASH, as the log and the CSV have them, such as 12:9f2c… (64 digits)", text)
+		}
+		known = append(known, audit.Known{Seq: seq, Hash: sum})
+	}
 	return s.withPeople(ctx, func(store *db.Store, _ people.People) error {
-		entries, err := audit.New(store).Verify(ctx)
+		log, err := s.auditLog(ctx, store)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(stdout, "the audit is whole: %d entries\n", entries)
+		found, err := log.Verify(ctx, known...)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(stdout, "the audit is whole: %d entries, the last is %d:%x\n", found.Entries, found.Last.Seq, found.Last.Hash)
+		if found.RemovedTo > 0 {
+			_, _ = fmt.Fprintf(stdout, "entries up to %d were removed because of their age (AUDIT_RETENTION_DAYS)\n", found.RemovedTo)
+		}
+		for _, one := range known {
+			says := "is there as it was known"
+			if one.Seq <= found.RemovedTo {
+				says = "was removed because of its age"
+			}
+			_, _ = fmt.Fprintf(stdout, "entry %d %s\n", one.Seq, says)
+		}
+		return nil
+	})
+}
+
+// Run seals the audit as it is.
+func (sealAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
+	return s.withPeople(ctx, func(store *db.Store, _ people.People) error {
+		log, err := s.auditLog(ctx, store)
+		if err != nil {
+			return err
+		}
+		if err := log.SealAgain(ctx, audit.Entry{Actor: commander(), Via: "command"}); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(stdout, "the audit is sealed as it is; that is its last entry")
 		return err
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/audit"
 	"wending/db/journal"
 	"wending/db/pg"
 	"wending/db/quota"
@@ -163,6 +164,14 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	}
 	if p.sealer, err = tasks.NewSealer(ctx, p.store, keys); err != nil {
 		return nil, err
+	}
+	if e.listener != nil { // only processes with pages write the audit
+		unsealed := (*audit.SealError)(nil)
+		if err := audit.New(p.store, p.sealer).Seal(ctx); errors.As(err, &unsealed) {
+			log.ErrorContext(ctx, "the audit's seal does not hold: see 'wending audit verify'", "error", err)
+		} else if err != nil {
+			return nil, err
+		}
 	}
 	if sealed, err := tasks.SealPlain(ctx, p.store, p.sealer); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"wending/db"
+	"wending/db/audit"
 	"wending/db/embedded"
 	"wending/db/monitor"
 	"wending/jobs/library"
@@ -57,6 +58,11 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 	if err != nil {
 		return err
 	}
+	sealing := audit.New(store, sealer).Seal(ctx)
+	unsealed := (*audit.SealError)(nil)
+	if sealing != nil && !errors.As(sealing, &unsealed) {
+		return sealing
+	}
 	changed, left := 0, 0
 	err = tasks.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
 		changed, left = changedNow, leftNow
@@ -80,6 +86,9 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 		if err := s.writeKeys(append([]string{keys.Current}, keys.Previous[:1]...), os.Rename); err != nil {
 			return err
 		}
+	}
+	if unsealed != nil {
+		_, _ = fmt.Fprintf(stdout, "wending: %v: see 'wending audit verify'\n", unsealed)
 	}
 	_, _ = fmt.Fprintf(stdout, "wending: tasks whose secrets are sealed with the new key: %d\n", changed)
 	if values > 0 {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -35,14 +34,19 @@ type Entry struct {
 	ObjectName  string `db:"object_name" json:"object_name"`
 	ProjectID   string `db:"project_id" json:"project_id"`
 	ProjectName string `db:"project_name" json:"project_name"`
-	// Status is the answer's HTTP status.
+	// Status is the answer's HTTP status; StatusUnknown means that nobody knows what became of the request.
 	Status int `db:"status" json:"status"`
 	// Before and After are settings as JSON, without secrets; empty where none changed.
 	Before    string `db:"before" json:"before"`
 	After     string `db:"after" json:"after"`
 	RequestID string `db:"request_id" json:"request_id"`
 	Hash      []byte `db:"hash" json:"-"`
+	// IsUnsealed reports, of an entry that was just added, that the chain was not sealed before, and so is not now.
+	IsUnsealed bool `db:"-" json:"-"`
 }
+
+// StatusUnknown is the status of what was begun by a process that died.
+const StatusUnknown = 0
 
 // hashAfter is the entry's hash: SHA-256 of the hash before it and the entry as JSON.
 func (e Entry) hashAfter(before []byte) ([]byte, error) {
@@ -55,20 +59,20 @@ func (e Entry) hashAfter(before []byte) ([]byte, error) {
 	return sum[:], nil
 }
 
-// Log reads and writes the entries.
-type Log struct{ db *pg.Pool }
-
-// New returns the log of a store.
-func New(store *db.Store) Log { return Log{store.Pool()} }
-
-// end is where the chain ends.
-type end struct {
-	FirstSeq  int64     `db:"first_seq"`
-	FirstHash []byte    `db:"first_hash"`
-	LastSeq   int64     `db:"last_seq"`
-	LastHash  []byte    `db:"last_hash"`
-	Now       time.Time `db:"now"`
+// Sealer signs the ends of the chain with a key that the database does not have.
+type Sealer interface {
+	Sign(purpose string, message []byte) []byte
+	Verify(purpose string, message, signature []byte) error
 }
+
+// Log reads and writes the entries.
+type Log struct {
+	db     *pg.Pool
+	sealer Sealer
+}
+
+// New returns the log of a store, whose ends the sealer signs.
+func New(store *db.Store, sealer Sealer) Log { return Log{store.Pool(), sealer} }
 
 // Add adds an entry, with its number, time and hash.
 func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
@@ -86,10 +90,9 @@ func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 			status, before, after, request_id, hash)
 		VALUES (:seq, :at, :actor, :actor_id, :token_id, :address, :via, :action, :object, :object_id, :object_name, :project_id, :project_name,
 			:status, :before, :after, :request_id, :hash)`
-	var chain end
-	err := tx.GetContext(ctx, &chain, `SELECT first_seq, first_hash, last_seq, last_hash, clock_timestamp() AS now FROM audit_chain FOR UPDATE`)
+	chain, err := lock(ctx, tx)
 	if err != nil {
-		return entry, pg.Classify("lock the audit", err)
+		return entry, err
 	}
 	entry.Seq, entry.At = chain.LastSeq+1, chain.Now.UTC().Truncate(time.Microsecond)
 	if entry.Hash, err = entry.hashAfter(chain.LastHash); err != nil {
@@ -98,8 +101,10 @@ func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 	if _, err := tx.NamedExecContext(ctx, insert, entry); err != nil {
 		return entry, pg.Classify("add to the audit", err)
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE audit_chain SET last_seq = $1, last_hash = $2`, entry.Seq, entry.Hash)
-	return entry, pg.Classify("add to the audit", err)
+	next := chain
+	next.LastSeq, next.LastHash = entry.Seq, entry.Hash
+	entry.IsUnsealed, err = l.replace(ctx, tx, chain, next)
+	return entry, err
 }
 
 // Filter narrows a list; its zero value takes everything.
@@ -167,41 +172,8 @@ func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) e
 	}
 }
 
-// BrokenError says where entries were changed or removed.
-type BrokenError struct{ Seq int64 }
-
-func (e *BrokenError) Error() string {
-	return fmt.Sprintf("the audit is not as it was written, from entry %d on", e.Seq)
-}
-
-// Verify reads all entries and returns how many there are, or a BrokenError where one was changed or removed.
-func (l Log) Verify(ctx context.Context) (entries int, err error) {
-	var chain end
-	if err := l.db.GetContext(ctx, &chain, `SELECT first_seq, first_hash, last_seq, last_hash, now() AS now FROM audit_chain`); err != nil {
-		return 0, pg.Classify("read the audit's ends", err)
-	}
-	seq, hash := chain.FirstSeq, chain.FirstHash
-	err = l.Each(ctx, Filter{}, func(entry Entry) error {
-		if entry.Seq > chain.LastSeq { // added meanwhile
-			return nil
-		}
-		want, err := entry.hashAfter(hash)
-		if err != nil {
-			return err
-		}
-		if entry.Seq != seq+1 || !bytes.Equal(entry.Hash, want) {
-			return &BrokenError{seq + 1}
-		}
-		seq, hash, entries = entry.Seq, entry.Hash, entries+1
-		return nil
-	})
-	if err == nil && (seq != chain.LastSeq || !bytes.Equal(hash, chain.LastHash)) {
-		err = &BrokenError{seq + 1}
-	}
-	return entries, err
-}
-
-// Prune removes entries that are older, and returns how many those were. The chain then begins after them.
+// Prune removes entries that are older, and returns how many those were. The chain then begins after them, which the seal covers: whoever
+// removes entries in another way cannot make it look like this.
 func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err error) {
 	const old = `
 		SELECT seq, hash FROM audit_entries
@@ -216,6 +188,10 @@ func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err er
 		if err != nil {
 			return pg.Classify("look for old audit entries", err)
 		}
+		chain, err := lock(ctx, tx)
+		if err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, `SET LOCAL wending.removes_old_audit = 'on'`); err != nil {
 			return pg.Classify("remove old audit entries", err)
 		}
@@ -223,8 +199,10 @@ func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err er
 		if removed, err = pg.Affected("remove old audit entries", result, err); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE audit_chain SET first_seq = $1, first_hash = $2`, last.Seq, last.Hash)
-		return pg.Classify("remove old audit entries", err)
+		next := chain
+		next.FirstSeq, next.FirstHash = last.Seq, last.Hash
+		_, err = l.replace(ctx, tx, chain, next)
+		return err
 	})
 	return removed, err
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
-	log := audit.New(store)
+	log := audit.New(store, sealer(t, 1))
 	var all sync.WaitGroup
 	for n := range 40 {
 		all.Go(func() {
@@ -31,9 +31,9 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	count, err := log.Verify(t.Context())
+	found, err := log.Verify(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 40, count)
+	require.Equal(t, 40, found.Entries)
 	for _, forbidden := range []string{`UPDATE audit_entries SET actor = 'x'`, `DELETE FROM audit_entries WHERE seq = 7`, `TRUNCATE audit_entries`} {
 		_, err := tables.Exec(forbidden)
 		require.ErrorContains(t, err, "only ever added")
@@ -79,23 +79,24 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 		restore()
 	}
 
-	found, total, err := log.List(t.Context(), audit.Filter{Actor: "李雷1", Action: "task", Object: "法"}, db.Page{Number: 1, Size: 3})
+	listed, total, err := log.List(t.Context(), audit.Filter{Actor: "李雷1", Action: "task", Object: "法"}, db.Page{Number: 1, Size: 3})
 	require.NoError(t, err)
 	require.Equal(t, 10, total)
-	require.Len(t, found, 3)
-	require.Greater(t, found[0].Seq, found[1].Seq, "the newest first")
+	require.Len(t, listed, 3)
+	require.Greater(t, listed[0].Seq, listed[1].Seq, "the newest first")
 	_, total, err = log.List(t.Context(), audit.Filter{Action: "tas"}, db.Page{Number: 1, Size: 3})
 	require.NoError(t, err)
 	require.Zero(t, total)
 
-	middle := found[1].At
+	middle := listed[1].At
 	removed, err := log.Prune(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, removed, "nothing is old")
 	removed, err = log.Prune(t.Context(), time.Since(middle))
 	require.NoError(t, err)
 	require.Positive(t, removed)
-	count, err = log.Verify(t.Context())
+	found, err = log.Verify(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 40-removed, count)
+	require.Equal(t, 40-removed, found.Entries)
+	require.EqualValues(t, removed, found.RemovedTo)
 }

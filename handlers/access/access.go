@@ -53,8 +53,9 @@ type Guard struct {
 
 	mu   sync.Mutex
 	open map[*admitted]struct{}
-	// late are entries of the audit that could not be added at once.
-	late []audit.Entry
+	// begun are the intents of the audit that this process holds, late the entries that could not be added at once.
+	begun map[uuid.UUID]struct{}
+	late  []unsettled
 }
 
 // admitted is a request that is being answered.
@@ -66,7 +67,7 @@ type admitted struct {
 
 // NewGuard returns a guard of no routes.
 func NewGuard(config Config) *Guard {
-	return &Guard{Config: config, routes: map[string]bool{}, open: map[*admitted]struct{}{}}
+	return &Guard{Config: config, routes: map[string]bool{}, open: map[*admitted]struct{}{}, begun: map[uuid.UUID]struct{}{}}
 }
 
 // Require takes over the routes of a server. It fails if one of them has no rule, or a rule no route.
@@ -127,11 +128,11 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		info := request.From(r.Context())
 		info.HasAccounts = g.HasAccounts
-		ctx, entry := g.record(c, rule)
+		ctx, recorded := g.record(c, rule)
 		ctx = request.With(ctx, info)
 		c.SetRequest(r.WithContext(ctx)) // errors are shown in a frame, too
 		info, err = g.admit(ctx, info, asked)
-		g.describe(ctx, entry, info, asked)
+		g.describe(ctx, &recorded.Entry, info, asked)
 		if errors.Is(err, errUnknown) {
 			return g.signIn(c, err)
 		}
@@ -139,6 +140,10 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+		if err := recorded.begin(ctx); err != nil {
+			return err
+		}
+		defer recorded.abandon()
 		info.TakeUpload = func(ctx context.Context) error { return g.Quotas.TakeUpload(ctx, project.Of(ctx)) }
 		ctx = request.With(ctx, info)
 		if info.Project.ID != uuid.Nil {
@@ -528,11 +533,11 @@ func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 	defer tick.Stop()
 	clean := time.NewTicker(time.Hour)
 	defer clean.Stop()
+	steadySince := time.Now()
 	for {
 		select {
 		case <-tick.C:
-			g.addLate(ctx)
-			g.addCounted(ctx)
+			g.keepAudit(ctx, &steadySince)
 			g.Recheck(ctx)
 		case <-changed:
 			g.Recheck(ctx)

@@ -3,7 +3,9 @@ package access
 import (
 	"context"
 	"encoding/hex"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,86 +16,180 @@ import (
 	"wending/handlers/request"
 )
 
-// recordedWithin is how long an answer waits for its entry in the audit.
+// recordedWithin is how long a request, and its answer, wait for their entry in the audit.
 const recordedWithin = 3 * time.Second
+
+// recording is what is recorded of one request.
+type recording struct {
+	noted.Record
+	guard *Guard
+	// action is what the route's rule says; a handler that says something else means that it matters, whatever the answer.
+	action string
+	// intent is what was stored of the entry before anything was done; uuid.Nil means nothing was.
+	intent uuid.UUID
+}
 
 // record returns a context in which handlers say more of what a request does. What was done is recorded just before the answer
 // begins: whoever has the answer finds the entry.
-func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *audit.Entry) {
-	entry := &audit.Entry{Action: rule.action}
-	ctx := noted.With(c.Request().Context(), entry)
-	c.Response().Before(func() {
-		entry.Status = c.Response().Status
-		isNoted := entry.Action != rule.action // a handler says that it matters, whatever the answer
-		if entry.Action == "" || entry.Actor == "" || !isNoted && !isWorthRecording(entry.Status) {
-			return
-		}
-		adding, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordedWithin)
-		defer cancel()
-		if err := g.add(adding, *entry); err != nil {
-			g.Failed(ctx, err)
-			g.addLater(ctx, *entry)
-		}
-	})
-	return ctx, entry
+func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *recording) {
+	r := &recording{Record: noted.Record{Entry: audit.Entry{Action: rule.action}}, guard: g, action: rule.action}
+	r.Begin = r.begin
+	ctx := noted.With(c.Request().Context(), &r.Record)
+	c.Response().Before(func() { r.end(ctx, c.Response().Status) })
+	return ctx, r
 }
 
-// add adds an entry.
-func (g *Guard) add(ctx context.Context, entry audit.Entry) error {
-	added, err := g.Audit.Add(ctx, entry)
-	if err == nil {
-		g.logEntry(ctx, added)
+// begin stores what is about to be done, before it is: a process that dies leaves that much.
+func (r *recording) begin(ctx context.Context) (err error) {
+	if r.Action == "" || r.Actor == "" || r.intent != uuid.Nil {
+		return nil
 	}
-	return err
+	ctx, cancel := context.WithTimeout(ctx, recordedWithin)
+	defer cancel()
+	if r.intent, err = r.guard.Audit.Begin(ctx, r.Entry); err != nil {
+		return err
+	}
+	r.guard.hold(r.intent)
+	return nil
+}
+
+// end records what became of a request, or forgets it.
+func (r *recording) end(ctx context.Context, status int) {
+	r.Status = status
+	isNoted := r.Action != r.action
+	if r.Action == "" || r.Actor == "" || !isNoted && !isWorthRecording(status) {
+		r.Action = ""
+		if r.intent == uuid.Nil {
+			return
+		}
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordedWithin)
+	defer cancel()
+	if err := r.guard.settle(ending, r.intent, r.Entry); err != nil {
+		r.guard.Failed(ctx, err)
+		r.guard.settleLater(ctx, r.intent, r.Entry)
+	}
+}
+
+// abandon lets go of a request that has no answer: its outcome is recorded as unknown.
+func (r *recording) abandon() {
+	if r.intent != uuid.Nil {
+		r.guard.release(r.intent)
+	}
+}
+
+// settle adds the entry of what was begun; without an action it is forgotten.
+func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry audit.Entry) (err error) {
+	switch {
+	case entry.Action == "":
+		err = g.Audit.Drop(ctx, intent)
+	case intent == uuid.Nil:
+		entry, err = g.Audit.Add(ctx, entry)
+	default:
+		entry, err = g.Audit.Complete(ctx, intent, entry)
+	}
+	if err != nil {
+		return err
+	}
+	g.release(intent)
+	if entry.Action != "" {
+		g.logEntry(ctx, entry)
+	}
+	return nil
 }
 
 // logEntry logs an entry that was added: with a copy of the log elsewhere, the database's entries can be checked against it.
 func (g *Guard) logEntry(ctx context.Context, added audit.Entry) {
 	g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id", added.ObjectID,
 		"status", added.Status, "hash", hex.EncodeToString(added.Hash))
+	if added.IsUnsealed {
+		g.Log.ErrorContext(ctx, "the audit's seal does not hold: see 'wending audit verify'", "seq", added.Seq)
+	}
 }
 
-// addCounted adds the entries of what was counted in the hours that are over.
-func (g *Guard) addCounted(ctx context.Context) {
-	added, err := g.Audit.AddCounted(ctx)
-	for _, entry := range added {
-		g.logEntry(ctx, entry)
-	}
-	if err != nil && ctx.Err() == nil {
-		g.Log.WarnContext(ctx, "could not add what was counted to the audit, will retry", "error", err)
-	}
+// hold keeps what was begun from being taken for lost.
+func (g *Guard) hold(intent uuid.UUID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begun[intent] = struct{}{}
+}
+
+func (g *Guard) release(intent uuid.UUID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.begun, intent)
 }
 
 // maxLate bounds the entries that wait to be added.
 const maxLate = 100_000
 
-// addLater keeps an entry that could not be added until it can be; the log has it meanwhile.
-func (g *Guard) addLater(ctx context.Context, entry audit.Entry) {
+// unsettled is an entry that could not be added when its request ended.
+type unsettled struct {
+	intent uuid.UUID
+	entry  audit.Entry
+}
+
+// settleLater keeps an entry that could not be added until it can be; until then the log has it, and the database what was begun.
+func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry audit.Entry) {
 	g.Log.WarnContext(ctx, "an entry of the audit waits", "action", entry.Action, "actor", entry.Actor, "object", entry.Object, "object_id", entry.ObjectID,
 		"address", entry.Address, "status", entry.Status, "request_id", entry.RequestID)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.late) < maxLate {
-		g.late = append(g.late, entry)
+		g.late = append(g.late, unsettled{intent, entry})
+		if intent != uuid.Nil {
+			g.begun[intent] = struct{}{}
+		}
 	}
 }
 
-// addLate adds the entries that waited, until one cannot be added yet.
-func (g *Guard) addLate(ctx context.Context) {
+// settleLate adds the entries that waited, until one cannot be added yet.
+func (g *Guard) settleLate(ctx context.Context) error {
 	for {
 		g.mu.Lock()
 		if len(g.late) == 0 {
 			g.mu.Unlock()
-			return
+			return nil
 		}
-		entry := g.late[0]
+		next := g.late[0]
 		g.mu.Unlock()
-		if err := g.add(ctx, entry); err != nil {
-			return
+		if err := g.settle(ctx, next.intent, next.entry); err != nil {
+			return err
 		}
 		g.mu.Lock()
 		g.late = g.late[1:]
 		g.mu.Unlock()
+	}
+}
+
+// lostAfter is for how long nobody held what was begun until it is taken for lost.
+const lostAfter = time.Minute
+
+// keepAudit adds what is due to the audit: entries that waited, what was counted, and what processes that died had begun. While the
+// database is away nobody can hold anything, so nothing is taken for lost until it was there for as long; steadySince is since when it was.
+func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
+	g.mu.Lock()
+	begun := slices.Collect(maps.Keys(g.begun))
+	g.mu.Unlock()
+	err := g.Audit.Hold(ctx, begun)
+	if err == nil {
+		err = g.settleLate(ctx)
+	}
+	var counted, lost []audit.Entry
+	if err == nil {
+		counted, err = g.Audit.AddCounted(ctx)
+	}
+	if err == nil && time.Since(*steadySince) > lostAfter {
+		lost, err = g.Audit.CloseLost(ctx, lostAfter)
+	}
+	for _, entry := range slices.Concat(counted, lost) {
+		g.logEntry(ctx, entry)
+	}
+	if err != nil {
+		*steadySince = time.Now()
+		if ctx.Err() == nil {
+			g.Log.WarnContext(ctx, "could not add what is due to the audit, will retry", "error", err)
+		}
 	}
 }
 
@@ -103,7 +199,7 @@ func isWorthRecording(status int) bool {
 }
 
 // describe records in an entry who asks, and for what. A request of nobody for what is not public has done nothing and has no entry.
-func (g *Guard) describe(ctx context.Context, entry *audit.Entry, info request.Info, asked ask) {
+func (g *Guard) describe(ctx context.Context, entry *noted.Entry, info request.Info, asked ask) {
 	if asked.rule.right != public && !info.Who.IsKnown() {
 		entry.Action = ""
 		return

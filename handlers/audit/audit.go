@@ -13,18 +13,35 @@ import (
 // Entry is what is recorded of a request.
 type Entry = audit.Entry
 
+// Record is what is recorded of a request.
+type Record struct {
+	Entry
+	// Begin stores the entry before anything is done, so that it is not lost whatever happens.
+	Begin func(context.Context) error
+}
+
 type key struct{}
 
-// With returns a context in which Note changes the entry.
-func With(ctx context.Context, entry *Entry) context.Context {
-	return context.WithValue(ctx, key{}, entry)
+// With returns a context in which Note changes the record's entry.
+func With(ctx context.Context, record *Record) context.Context {
+	return context.WithValue(ctx, key{}, record)
 }
 
 // Note says more of what a request does. It is called by the goroutine that answers the request, before the answer begins.
 func Note(ctx context.Context, say func(*Entry)) {
-	if entry, isThere := ctx.Value(key{}).(*Entry); isThere {
-		say(entry)
+	if record, isThere := ctx.Value(key{}).(*Record); isThere {
+		say(&record.Entry)
 	}
+}
+
+// Intend notes what a request is about to do where its route does not say so already, and stores that. Nothing is to be done after an
+// error.
+func Intend(ctx context.Context, say func(*Entry)) error {
+	Note(ctx, say)
+	if record, isThere := ctx.Value(key{}).(*Record); isThere {
+		return record.Begin(ctx)
+	}
+	return nil
 }
 
 // Made says what a request has made.

@@ -2,6 +2,7 @@ package people
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 
@@ -138,10 +139,11 @@ type Record struct {
 	ObjectName  string          `json:"object_name" example:"稳定性测试"`
 	ProjectID   string          `json:"project_id"`
 	ProjectName string          `json:"project_name" example:"默认"`
-	Status      int             `json:"status" doc:"The answer's HTTP status" example:"303"`
+	Status      int             `json:"status" doc:"The answer's HTTP status; 0 where the process died before there was one: what was done is not known" example:"303"`
 	Before      json.RawMessage `json:"before" doc:"Settings before, without secrets; null where none changed"`
 	After       json.RawMessage `json:"after" doc:"Settings afterwards, without secrets; null where none changed"`
 	RequestID   string          `json:"request_id"`
+	Hash        string          `json:"hash" doc:"SHA-256 of the hash before and the entry, in hexadecimal: with seq it proves later that the entry is still there" example:"9f2c7b…"`
 }
 
 func settings(text string) json.RawMessage {
@@ -155,7 +157,7 @@ func newRecord(e audit.Entry) Record {
 	return Record{
 		Seq: e.Seq, At: rest.Moment(e.At), Actor: e.Actor, ActorID: e.ActorID, TokenID: e.TokenID, Address: e.Address, Via: e.Via, Action: e.Action,
 		Object: e.Object, ObjectID: e.ObjectID, ObjectName: e.ObjectName, ProjectID: e.ProjectID, ProjectName: e.ProjectName, Status: e.Status,
-		Before: settings(e.Before), After: settings(e.After), RequestID: e.RequestID,
+		Before: settings(e.Before), After: settings(e.After), RequestID: e.RequestID, Hash: hex.EncodeToString(e.Hash),
 	}
 }
 
@@ -641,7 +643,7 @@ func (h *handler) registerAudit(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			entries, total, err := h.audit.List(ctx, filter, input.Window())
+			entries, total, err := h.Audit.List(ctx, filter, input.Window())
 			records := make([]Record, len(entries))
 			for n, one := range entries {
 				records[n] = newRecord(one)

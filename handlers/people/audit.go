@@ -63,7 +63,7 @@ func (h *handler) showAudit(c echo.Context) error {
 		return err
 	}
 	total := 0
-	if view.Entries, total, err = h.audit.List(ctx, filter, page); err != nil {
+	if view.Entries, total, err = h.Audit.List(ctx, filter, page); err != nil {
 		return err
 	}
 	query := url.Values{}
@@ -76,14 +76,18 @@ func (h *handler) showAudit(c echo.Context) error {
 	if redirected, err := pages.RedirectPastEnd(c, view.Pager); redirected {
 		return err
 	}
-	if view.Actions, err = h.audit.Actions(ctx); err != nil {
+	if view.Actions, err = h.Audit.Actions(ctx); err != nil {
 		return err
 	}
 	if view.IsChecked = c.QueryParam("check") == "1"; view.IsChecked {
-		broken := (*audit.BrokenError)(nil)
-		if view.Count, err = h.audit.Verify(ctx); errors.As(err, &broken) {
+		broken, unsealed := (*audit.BrokenError)(nil), (*audit.SealError)(nil)
+		found, err := h.Audit.Verify(ctx)
+		switch view.Count = found.Entries; {
+		case errors.As(err, &broken):
 			view.BrokenAt = broken.Seq
-		} else if err != nil {
+		case errors.As(err, &unsealed):
+			view.IsUnsealed = true
+		case err != nil:
 			return err
 		}
 	}
@@ -99,7 +103,9 @@ var auditColumns = []string{
 // exportAudit sends the entries that match as CSV, the oldest first.
 func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 	ctx := c.Request().Context()
-	noted.Note(ctx, func(e *audit.Entry) { e.Action, e.Object = "audit.export", "audit" })
+	if err := noted.Intend(ctx, func(e *audit.Entry) { e.Action, e.Object = "audit.export", "audit" }); err != nil {
+		return err
+	}
 	leave, err := pages.Gates(c).Exports.Enter(ctx)
 	if err != nil {
 		return err
@@ -114,7 +120,7 @@ func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 		if err != nil {
 			return err
 		}
-		err = h.audit.Each(ctx, filter, func(e audit.Entry) error {
+		err = h.Audit.Each(ctx, filter, func(e audit.Entry) error {
 			return table.Row([]string{
 				strconv.FormatInt(e.Seq, 10), beijing.RFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action, e.Object, e.ObjectID,
 				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID, hex.EncodeToString(e.Hash),

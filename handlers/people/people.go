@@ -28,6 +28,7 @@ type Config struct {
 	// Files are those that agents produced.
 	Files blob.Store
 	Guard *access.Guard
+	Audit audit.Log
 	// Passkeys are those of this site; nil means that it cannot have any.
 	Passkeys *signin.Passkeys
 	// HasPasswords reports that accounts are made here, and not by a provider.
@@ -43,12 +44,11 @@ type Config struct {
 type handler struct {
 	Config
 	people people.People
-	audit  audit.Log
 	quotas quota.Quotas
 }
 
 func newHandler(config Config) *handler {
-	return &handler{config, people.New(config.Store), audit.New(config.Store), quota.New(config.Store)}
+	return &handler{config, people.New(config.Store), quota.New(config.Store)}
 }
 
 // RegisterPages adds the pages.

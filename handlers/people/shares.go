@@ -140,7 +140,7 @@ func (h *handler) showShared(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	err = h.audit.Count(ctx, audit.Entry{
+	err = h.Audit.Count(ctx, audit.Entry{
 		Actor: "–", Via: request.From(ctx).Actor.Via, Action: "share.open", Object: "share", ObjectID: share.ID.String(), ObjectName: task.Name,
 		ProjectID: task.ProjectID.String(), Status: http.StatusOK,
 	})

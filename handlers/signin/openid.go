@@ -196,11 +196,15 @@ func (h *handler) fromProvider(c echo.Context) error {
 		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
 		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(err)
 	}
+	err = audit.Intend(ctx, func(e *audit.Entry) {
+		e.Action, e.Actor = "sign-in", form.CutName(cmp.Or(said.Username, said.Subject))
+	})
+	if err != nil {
+		return err
+	}
 	user, err := h.take(ctx, said)
 	if err != nil {
-		audit.Note(ctx, func(e *audit.Entry) {
-			e.Action, e.Actor = refusedAction, form.CutName(cmp.Or(said.Username, said.Subject))
-		})
+		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
 		return err
 	}
 	return h.enter(c, user, "oidc", began.Next)

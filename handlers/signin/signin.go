@@ -231,6 +231,12 @@ func (h *handler) begin(c echo.Context, user people.User, method string) error {
 	if cookie, err := c.Cookie(access.SessionCookie(isSecure)); err == nil {
 		before = cookie.Value
 	}
+	err := audit.Intend(r.Context(), func(e *audit.Entry) {
+		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
+	})
+	if err != nil {
+		return err
+	}
 	session := people.Session{UserID: user.ID, Method: method, Address: request.From(r.Context()).Actor.Address, Browser: request.StorableText(r.UserAgent())}
 	value, err := h.People.SignIn(r.Context(), session, before)
 	if err != nil {
@@ -244,9 +250,6 @@ func (h *handler) begin(c echo.Context, user people.User, method string) error {
 		}
 		access.SetCookie(c, isSecure, deviceCookie, base64.RawURLEncoding.EncodeToString(known), 365*24*time.Hour)
 	}
-	audit.Note(r.Context(), func(e *audit.Entry) {
-		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
-	})
 	audit.Changed(r.Context(), nil, map[string]string{"method": method})
 	return nil
 }
@@ -262,12 +265,15 @@ func (h *handler) signOut(c echo.Context) error {
 	ctx, isSecure := c.Request().Context(), h.Guard.IsSecure(c.Request())
 	who := request.From(ctx).Who
 	if who.SessionID != uuid.Nil {
+		err := audit.Intend(ctx, func(e *audit.Entry) {
+			e.Action, e.Object, e.ObjectID, e.ObjectName = "sign-out", "user", who.UserID.String(), who.Name
+		})
+		if err != nil {
+			return err
+		}
 		if err := h.People.EndSession(ctx, who.UserID, who.SessionID); err != nil && !errors.Is(err, db.ErrNotFound) {
 			return err
 		}
-		audit.Note(ctx, func(e *audit.Entry) {
-			e.Action, e.Object, e.ObjectID, e.ObjectName = "sign-out", "user", who.UserID.String(), who.Name
-		})
 	}
 	access.SetCookie(c, isSecure, access.SessionCookie(isSecure), "", 0)
 	c.Response().Header().Set("Clear-Site-Data", `"cache"`)
@@ -354,6 +360,9 @@ func (h *handler) setUp(c echo.Context) error {
 		return err
 	}
 	user.IsAdmin = true
+	if err := audit.Intend(ctx, func(e *audit.Entry) { e.Action, e.Actor = "sign-in", user.Name }); err != nil {
+		return err
+	}
 	if err := h.People.AddUser(ctx, user, people.Membership{ProjectID: project.Default, Role: people.Admin}); err != nil {
 		return err
 	}

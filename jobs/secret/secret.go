@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -19,6 +21,12 @@ import (
 
 // ErrKey reports that a value was sealed with another key or for another owner, or was changed.
 var ErrKey = errors.New("cannot decrypt: SECRET_KEY is not the one the value was stored with")
+
+// Errors of signatures: one of another key, and one that is not the message's.
+var (
+	ErrSigner    = errors.New("cannot verify: SECRET_KEY is not the one the signature was made with")
+	ErrSignature = errors.New("the signature does not match")
+)
 
 // Keys are the texts that keys are made from: 32 bytes in base64 or hexadecimal, or any other text, which is stretched.
 type Keys struct {
@@ -39,6 +47,8 @@ type Sealer struct {
 
 type key struct {
 	head []byte
+	// root is what the keys of signatures are derived from.
+	root []byte
 	aead cipher.AEAD
 	// early opens what versions without heads sealed: they hashed a phrase once.
 	early cipher.AEAD
@@ -78,7 +88,7 @@ func newKey(text string, salt []byte) (k key, err error) {
 		return k, err
 	}
 	id := sha256.Sum256(append([]byte("wending key id\x00"), secret...))
-	k.head = append(bytes.Clone(mark), id[:HeadSize-len(mark)]...)
+	k.head, k.root = append(bytes.Clone(mark), id[:HeadSize-len(mark)]...), secret
 	k.aead, err = newAEAD(secret)
 	return k, err
 }
@@ -138,4 +148,31 @@ func (s *Sealer) Open(sealed []byte, owner string, value any) error {
 		}
 	}
 	return ErrKey
+}
+
+// sign is the signature of a message: HMAC-SHA256 with a key derived for the purpose (RFC 5869), after the head that names the key.
+func (k key) sign(purpose string, message []byte) []byte {
+	derived, err := hkdf.Key(sha256.New, k.root, nil, "wending "+purpose, sha256.Size)
+	if err != nil {
+		panic(err) // only where the length is not possible
+	}
+	mac := hmac.New(sha256.New, derived)
+	mac.Write(message)
+	return mac.Sum(bytes.Clone(k.head))
+}
+
+// Sign returns a signature of a message with the current key. Those of one purpose are of no use for another.
+func (s *Sealer) Sign(purpose string, message []byte) []byte { return s.current.sign(purpose, message) }
+
+// Verify returns ErrSigner if another key made a signature, and ErrSignature if it is not that of the message.
+func (s *Sealer) Verify(purpose string, message, signature []byte) error {
+	for _, k := range s.all {
+		if bytes.HasPrefix(signature, k.head) {
+			if hmac.Equal(signature, k.sign(purpose, message)) {
+				return nil
+			}
+			return ErrSignature
+		}
+	}
+	return ErrSigner
 }

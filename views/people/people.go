@@ -100,10 +100,11 @@ type Audit struct {
 	Actor, Action, Object, From, To string
 	Actions                         []string
 	Pager                           ui.Pager
-	// Checked reports that the chain was read, Count how many entries it has, BrokenAt where it is broken; 0 means nowhere.
-	IsChecked bool
-	Count     int
-	BrokenAt  int64
+	// IsChecked reports that the chain was read, Count how many entries it has, BrokenAt where it is broken; 0 means nowhere. IsUnsealed
+	// reports that it does not begin or end where it was sealed.
+	IsChecked, IsUnsealed bool
+	Count                 int
+	BrokenAt              int64
 	// Days is how long entries are kept; 0 means for good.
 	Days int
 }
@@ -193,6 +194,9 @@ func share(used, most float64) int {
 
 // statusName is the status of an answer that is no success in words.
 func statusName(locale text.Locale, status int) string {
+	if status == audit.StatusUnknown {
+		return locale.Text("audit.unknown")
+	}
 	if status < 500 {
 		return locale.Text("audit.refused")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/audit"
 	"wending/db/outbox"
 	"wending/db/people"
 	"wending/db/quota"
@@ -259,7 +260,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("error.range.", archive.Wanted...)
 	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls)
 	add("action.", persons.OwnActions...)
-	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export") {
+	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export", audit.SealAction) {
 		if slices.Contains(persons.OwnActions, action) {
 			continue
 		}

@@ -1,0 +1,83 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db/pg"
+)
+
+// Begin stores what is about to be done, durably, and returns the id with which Complete adds its entry or Drop forgets it. If neither
+// happens, because the process dies, CloseLost adds an entry whose outcome is unknown: what is done after Begin is never without one.
+func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
+	text, err := json.Marshal(entry)
+	if err != nil {
+		return id, err
+	}
+	id = uuid.New()
+	_, err = l.db.ExecContext(ctx, `INSERT INTO audit_intents (id, entry) VALUES ($1, $2)`, id, string(text))
+	return id, pg.Classify("store what is to be recorded", err)
+}
+
+// Complete adds the entry of what was begun. If its outcome was taken for unknown by then, there are two entries.
+func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, error) {
+	err := l.db.InTx(ctx, "add to the audit", func(tx *sqlx.Tx) (err error) {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id); err != nil {
+			return pg.Classify("complete an entry of the audit", err)
+		}
+		entry, err = l.add(ctx, tx, entry)
+		return err
+	})
+	return entry, err
+}
+
+// Drop forgets what was begun: nothing was done.
+func (l Log) Drop(ctx context.Context, id uuid.UUID) error {
+	_, err := l.db.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id)
+	return pg.Classify("forget what was to be recorded", err)
+}
+
+// Hold keeps what was begun from being taken for lost.
+func (l Log) Hold(ctx context.Context, begun []uuid.UUID) error {
+	_, err := l.db.ExecContext(ctx, `UPDATE audit_intents SET alive_at = now() WHERE id = ANY ($1)`, pq.Array(begun))
+	return pg.Classify("hold what is to be recorded", err)
+}
+
+// CloseLost adds entries, with StatusUnknown, of what was begun by processes that have been silent for so long, and returns them.
+func (l Log) CloseLost(ctx context.Context, silent time.Duration) (added []Entry, err error) {
+	const take = `
+		DELETE FROM audit_intents
+		WHERE id = (
+			SELECT id FROM audit_intents
+			WHERE alive_at < now() - $1 * interval '1 second'
+			ORDER BY alive_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+		RETURNING entry`
+	for {
+		var entry Entry
+		err := l.db.InTx(ctx, "record what was lost", func(tx *sqlx.Tx) error {
+			var text string
+			if err := tx.GetContext(ctx, &text, take, silent.Seconds()); err != nil {
+				return pg.Classify("look for what was lost", err)
+			}
+			if err := json.Unmarshal([]byte(text), &entry); err != nil {
+				return err
+			}
+			entry.Status = StatusUnknown
+			entry, err = l.add(ctx, tx, entry)
+			return err
+		})
+		if errors.Is(err, pg.ErrNotFound) {
+			return added, nil
+		}
+		if err != nil {
+			return added, err
+		}
+		added = append(added, entry)
+	}
+}

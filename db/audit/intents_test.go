@@ -1,0 +1,73 @@
+package audit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/audit"
+	"wending/db/dbtest"
+)
+
+// What was begun by a process that died has an entry whose outcome is unknown; what a process holds, completes or drops has none.
+func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
+	t.Parallel()
+	store, tables := dbtest.Open(t)
+	log := audit.New(store, sealer(t, 1))
+	entry := audit.Entry{Actor: "李雷", Action: "task.delete", ObjectID: "t1", Before: `{"a": 1}`}
+	begin := func() uuid.UUID {
+		t.Helper()
+		id, err := log.Begin(t.Context(), entry)
+		require.NoError(t, err)
+		return id
+	}
+	completed, dropped, held, lost := begin(), begin(), begin(), begin()
+	entry.Status = 204
+	_, err := log.Complete(t.Context(), completed, entry)
+	require.NoError(t, err)
+	require.NoError(t, log.Drop(t.Context(), dropped))
+	added, err := log.CloseLost(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, added, "they have not been silent for long")
+	tables.MustExec(`UPDATE audit_intents SET alive_at = alive_at - interval '2 minutes'`)
+	require.NoError(t, log.Hold(t.Context(), []uuid.UUID{held}))
+	added, err = log.CloseLost(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.Len(t, added, 1)
+	require.Equal(t, audit.StatusUnknown, added[0].Status)
+	require.Equal(t, entry.Before, added[0].Before)
+
+	// The process was only slow: what became of it is recorded, too.
+	_, err = log.Complete(t.Context(), lost, entry)
+	require.NoError(t, err)
+	listed, total, err := log.List(t.Context(), audit.Filter{}, db.Page{Number: 1, Size: 10})
+	require.NoError(t, err)
+	require.Equal(t, 3, total)
+	require.Equal(t, []int{204, audit.StatusUnknown, 204}, []int{listed[0].Status, listed[1].Status, listed[2].Status})
+	_, err = log.Verify(t.Context())
+	require.NoError(t, err)
+}
+
+// What an entry costs a request, added when all is done and with what was begun stored before.
+func BenchmarkEntry(b *testing.B) {
+	store, _ := dbtest.Open(b)
+	log := audit.New(store, sealer(b, 1))
+	entry := audit.Entry{Actor: "李雷", Action: "task.delete", ObjectID: "t1", Status: 204}
+	b.Run("added", func(b *testing.B) {
+		for b.Loop() {
+			_, err := log.Add(b.Context(), entry)
+			require.NoError(b, err)
+		}
+	})
+	b.Run("begun and completed", func(b *testing.B) {
+		for b.Loop() {
+			id, err := log.Begin(b.Context(), entry)
+			require.NoError(b, err)
+			_, err = log.Complete(b.Context(), id, entry)
+			require.NoError(b, err)
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"wending/db/pg"
+)
+
+// ends are where the chain begins and ends.
+type ends struct {
+	// FirstSeq is the number of the last entry that was removed because of its age; 0 means none was.
+	FirstSeq  int64  `db:"first_seq"`
+	FirstHash []byte `db:"first_hash"`
+	LastSeq   int64  `db:"last_seq"`
+	LastHash  []byte `db:"last_hash"`
+	// Seal is the signature of the others; nil means that they never had one.
+	Seal []byte    `db:"seal"`
+	Now  time.Time `db:"now"`
+}
+
+// sealPurpose keeps the signatures of the chain's ends apart from all others.
+const sealPurpose = "audit ends"
+
+// message is what is signed.
+func (e ends) message() []byte {
+	return fmt.Appendf(nil, "%d:%x %d:%x", e.FirstSeq, e.FirstHash, e.LastSeq, e.LastHash)
+}
+
+func (e ends) isEmpty() bool { return e.FirstSeq == 0 && e.LastSeq == 0 }
+
+// SealError means that the chain does not begin or end where it was sealed: entries were removed at an end, or it was sealed with
+// another key.
+type SealError struct {
+	// Seq is the number of the last entry.
+	Seq int64
+	Err error
+}
+
+func (e *SealError) Error() string {
+	return fmt.Sprintf("the audit's seal does not hold (its last entry is %d): entries were removed at an end, or SECRET_KEY is another: %v", e.Seq, e.Err)
+}
+
+func (e *SealError) Unwrap() error { return e.Err }
+
+var errNeverSealed = errors.New("it was never sealed; the program's first start does that")
+
+// check returns a SealError unless the chain's ends are sealed.
+func (l Log) check(chain ends) error {
+	err := errNeverSealed
+	if chain.Seal != nil {
+		err = l.sealer.Verify(sealPurpose, chain.message(), chain.Seal)
+	}
+	if err != nil {
+		return &SealError{chain.LastSeq, err}
+	}
+	return nil
+}
+
+// lock reads the ends and keeps others from changing them until the transaction ends.
+func lock(ctx context.Context, tx *sqlx.Tx) (chain ends, err error) {
+	const read = `SELECT first_seq, first_hash, last_seq, last_hash, seal, clock_timestamp() AS now FROM audit_chain FOR UPDATE`
+	err = tx.GetContext(ctx, &chain, read)
+	return chain, pg.Classify("lock the audit", err)
+}
+
+// replace stores the chain's next ends. They are sealed only where those before were: otherwise a removal that the seal shows would be
+// sealed with the next entry.
+func (l Log) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUnsealed bool, err error) {
+	isNew := before.isEmpty() && before.Seal == nil
+	if isUnsealed = !isNew && l.check(before) != nil; !isUnsealed {
+		next.Seal = l.sealer.Sign(sealPurpose, next.message())
+	}
+	const change = `UPDATE audit_chain SET first_seq = :first_seq, first_hash = :first_hash, last_seq = :last_seq, last_hash = :last_hash, seal = :seal`
+	_, err = tx.NamedExecContext(ctx, change, next)
+	return isUnsealed, pg.Classify("store the audit's ends", err)
+}
+
+// SealAction is the action of the entry that seals a chain that was not sealed, or no longer.
+const SealAction = "audit.seal"
+
+// Seal seals the chain with the current key where it is sealed with a previous one or, in an installation of an older version, never was;
+// that is itself an entry, and allowed once. Otherwise it returns a SealError if the seal does not hold.
+func (l Log) Seal(ctx context.Context) error {
+	return l.db.InTx(ctx, "seal the audit", func(tx *sqlx.Tx) error {
+		chain, err := lock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if chain.Seal == nil && !chain.isEmpty() {
+			var wasSealed bool
+			if err := tx.GetContext(ctx, &wasSealed, `SELECT EXISTS (SELECT FROM audit_entries WHERE action = $1)`, SealAction); err != nil {
+				return pg.Classify("look for a seal", err)
+			}
+			if !wasSealed {
+				return l.sealAgain(ctx, tx, chain, Entry{Actor: "wending", Via: "command"})
+			}
+		}
+		if chain.Seal != nil || !chain.isEmpty() {
+			if err := l.check(chain); err != nil {
+				return err
+			}
+		}
+		_, err = l.replace(ctx, tx, chain, chain)
+		return err
+	})
+}
+
+// SealAgain seals the chain as it is now, after what broke the seal is known: a lost key, entries that were removed. by is who does
+// that; the entry that is added says where the chain ended before.
+func (l Log) SealAgain(ctx context.Context, by Entry) error {
+	return l.db.InTx(ctx, "seal the audit again", func(tx *sqlx.Tx) error {
+		chain, err := lock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return l.sealAgain(ctx, tx, chain, by)
+	})
+}
+
+func (l Log) sealAgain(ctx context.Context, tx *sqlx.Tx, chain ends, by Entry) error {
+	text, err := json.Marshal(map[string]any{"seq": chain.LastSeq, "hash": fmt.Sprintf("%x", chain.LastHash)})
+	if err != nil {
+		return err
+	}
+	chain.Seal = l.sealer.Sign(sealPurpose, chain.message())
+	if _, err := tx.ExecContext(ctx, `UPDATE audit_chain SET seal = $1`, chain.Seal); err != nil {
+		return pg.Classify("seal the audit", err)
+	}
+	by.Action, by.Object, by.Status, by.Before = SealAction, ObjectOf(SealAction), 200, string(text)
+	_, err = l.add(ctx, tx, by)
+	return err
+}
+
+// BrokenError says where entries were changed or removed.
+type BrokenError struct{ Seq int64 }
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("the audit is not as it was written, from entry %d on", e.Seq)
+}
+
+// Known is an entry that somebody knows from the log or an export.
+type Known struct {
+	Seq  int64
+	Hash []byte
+}
+
+// MissingError means that an entry that somebody knows is not there, or is another.
+type MissingError struct{ Seq int64 }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("entry %d is not there as it was known: an older state of the audit was put in its place", e.Seq)
+}
+
+// Verified is what reading all entries showed.
+type Verified struct {
+	Entries int
+	// RemovedTo is the number of the last entry that was removed because of its age; 0 means none was. Known entries before it cannot be
+	// compared any more.
+	RemovedTo int64
+	// Last is the newest entry: who knows it can prove later that it is still there.
+	Last Known
+}
+
+// Verify reads all entries. It returns a BrokenError where one was changed or removed, a SealError if the chain's ends are not those that
+// were sealed, and a MissingError for what is known and not there.
+func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err error) {
+	var chain ends
+	const read = `SELECT first_seq, first_hash, last_seq, last_hash, seal, now() AS now FROM audit_chain`
+	if err := l.db.GetContext(ctx, &chain, read); err != nil {
+		return found, pg.Classify("read the audit's ends", err)
+	}
+	found.RemovedTo, found.Last = chain.FirstSeq, Known{chain.LastSeq, chain.LastHash}
+	hashes := map[int64][]byte{chain.FirstSeq: chain.FirstHash}
+	for _, one := range known {
+		hashes[one.Seq] = hashes[one.Seq] // to be filled in
+	}
+	seq, hash := chain.FirstSeq, chain.FirstHash
+	err = l.Each(ctx, Filter{}, func(entry Entry) error {
+		if entry.Seq > chain.LastSeq { // added meanwhile
+			return nil
+		}
+		want, err := entry.hashAfter(hash)
+		if err != nil {
+			return err
+		}
+		if entry.Seq != seq+1 || !bytes.Equal(entry.Hash, want) {
+			return &BrokenError{seq + 1}
+		}
+		seq, hash = entry.Seq, entry.Hash
+		found.Entries++
+		if _, isKnown := hashes[seq]; isKnown {
+			hashes[seq] = hash
+		}
+		return nil
+	})
+	if err == nil && (seq != chain.LastSeq || !bytes.Equal(hash, chain.LastHash)) {
+		err = &BrokenError{seq + 1}
+	}
+	if err == nil {
+		err = l.check(chain)
+	}
+	if err != nil {
+		return found, err
+	}
+	for _, one := range known {
+		if one.Seq >= chain.FirstSeq && (one.Seq < 1 || !bytes.Equal(hashes[one.Seq], one.Hash)) {
+			return found, &MissingError{one.Seq}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,167 @@
+package audit_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/audit"
+	"wending/db/dbtest"
+	"wending/jobs/secret"
+)
+
+// sealer has the key of a number, and those before it.
+func sealer(t testing.TB, n byte, previous ...byte) *secret.Sealer {
+	t.Helper()
+	text := func(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
+	keys := secret.Keys{Current: text(n)}
+	for _, one := range previous {
+		keys.Previous = append(keys.Previous, text(one))
+	}
+	made, err := secret.NewSealer(keys)
+	require.NoError(t, err)
+	return made
+}
+
+// sealed is an audit of ten entries.
+func sealed(t *testing.T) (store *db.Store, tables *sqlx.DB, log audit.Log, entries []audit.Entry) {
+	t.Helper()
+	store, tables = dbtest.Open(t)
+	log = audit.New(store, sealer(t, 1))
+	for range 10 {
+		entry, err := log.Add(t.Context(), audit.Entry{Actor: "李雷", Action: "task.delete", Status: 204})
+		require.NoError(t, err)
+		require.False(t, entry.IsUnsealed)
+		entries = append(entries, entry)
+	}
+	return store, tables, log, entries
+}
+
+// change does what only the owner of the tables can.
+func change(t *testing.T, tables *sqlx.DB, statements string) {
+	t.Helper()
+	tx, err := tables.Beginx()
+	require.NoError(t, err)
+	tx.MustExec(`SET LOCAL session_replication_role = replica; SET LOCAL wending.removes_old_audit = 'on';` + statements)
+	require.NoError(t, tx.Commit())
+}
+
+// cutTail removes the last entries and puts the chain's end right, as far as that is possible without the key.
+const cutTail = `
+	DELETE FROM audit_entries WHERE seq > 7;
+	UPDATE audit_chain SET last_seq = 7, last_hash = (SELECT hash FROM audit_entries WHERE seq = 7);`
+
+// Whoever owns the tables can make the chain whole again after removing entries, but not seal it: neither at its end, nor at its beginning,
+// nor by taking the seal away; and what is added afterwards does not seal it either.
+func TestTheSealShowsWhatWasRemoved(t *testing.T) {
+	t.Parallel()
+	for name, statements := range map[string]string{
+		"the end":                   cutTail,
+		"the end and seal":          cutTail + `UPDATE audit_chain SET seal = NULL;`,
+		"a false seal":              cutTail + `UPDATE audit_chain SET seal = decode('00112233445566778899', 'hex');`,
+		"everything":                `DELETE FROM audit_entries; UPDATE audit_chain SET last_seq = 0, last_hash = '';`,
+		"everything, with the seal": `DELETE FROM audit_entries; UPDATE audit_chain SET last_seq = 0, last_hash = '', seal = NULL;`,
+		"the beginning": `DELETE FROM audit_entries WHERE seq <= 3;
+			UPDATE audit_chain SET first_seq = 3, first_hash = (SELECT hash FROM spare WHERE seq = 3);`,
+	} {
+		_, tables, log, _ := sealed(t)
+		tables.MustExec(`CREATE TABLE spare AS SELECT * FROM audit_entries`)
+		_, err := log.Verify(t.Context())
+		require.NoError(t, err)
+		change(t, tables, statements)
+		unsealed := (*audit.SealError)(nil)
+		_, err = log.Verify(t.Context())
+		require.ErrorAs(t, err, &unsealed, name)
+		if name == "everything, with the seal" { // that is an installation that has just been made: only --seen shows it
+			continue
+		}
+		entry, err := log.Add(t.Context(), audit.Entry{Actor: "韩梅梅", Action: "task.create", Status: 201})
+		require.NoError(t, err, name)
+		require.True(t, entry.IsUnsealed, name)
+		_, err = log.Verify(t.Context())
+		require.ErrorAs(t, err, &unsealed, name)
+	}
+}
+
+// An older state that was sealed then is not told from the newest by its seal, but by any entry that is known from elsewhere.
+func TestKnownEntriesShowAnOlderState(t *testing.T) {
+	t.Parallel()
+	_, tables, log, entries := sealed(t)
+	known := func(n int) audit.Known { return audit.Known{Seq: entries[n-1].Seq, Hash: entries[n-1].Hash} }
+	tables.MustExec(`CREATE TABLE spare AS SELECT * FROM audit_chain`)
+	later, err := log.Add(t.Context(), audit.Entry{Actor: "李雷", Action: "user.create", Status: 303})
+	require.NoError(t, err)
+	newest := audit.Known{Seq: later.Seq, Hash: later.Hash}
+	found, err := log.Verify(t.Context(), known(1), known(10), newest)
+	require.NoError(t, err)
+	require.Equal(t, newest, found.Last)
+
+	change(t, tables, `DELETE FROM audit_entries WHERE seq = 11; DELETE FROM audit_chain; INSERT INTO audit_chain SELECT * FROM spare;`)
+	_, err = log.Verify(t.Context(), known(1), known(10))
+	require.NoError(t, err, "the older state was whole")
+	missing := (*audit.MissingError)(nil)
+	_, err = log.Verify(t.Context(), known(1), newest)
+	require.ErrorAs(t, err, &missing)
+	require.EqualValues(t, 11, missing.Seq)
+	again, err := log.Add(t.Context(), audit.Entry{Actor: "李雷", Action: "user.create", Status: 303})
+	require.NoError(t, err)
+	require.Equal(t, newest.Seq, again.Seq)
+	_, err = log.Verify(t.Context(), newest)
+	require.ErrorAs(t, err, &missing, "another entry with its number")
+	_, err = log.Verify(t.Context(), audit.Known{Seq: 12, Hash: newest.Hash})
+	require.ErrorAs(t, err, &missing)
+}
+
+// What is removed because of its age is told from what was taken away: the chain is whole, and what is known of it cannot be compared.
+func TestLawfulRemovalIsToldApart(t *testing.T) {
+	t.Parallel()
+	_, _, log, entries := sealed(t)
+	removed, err := log.Prune(t.Context(), time.Since(entries[4].At))
+	require.NoError(t, err)
+	require.Positive(t, removed)
+	first := audit.Known{Seq: entries[0].Seq, Hash: entries[0].Hash}
+	found, err := log.Verify(t.Context(), first, audit.Known{Seq: entries[9].Seq, Hash: entries[9].Hash})
+	require.NoError(t, err)
+	require.EqualValues(t, removed, found.RemovedTo)
+	require.Equal(t, 10-removed, found.Entries)
+}
+
+// An installation of an older version is sealed at its first start, once; a new key takes over the seal of the one before; and after a key
+// was lost the audit is sealed again on purpose, which is an entry.
+func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
+	t.Parallel()
+	store, tables, log, entries := sealed(t)
+	change(t, tables, `UPDATE audit_chain SET seal = NULL`)
+	require.NoError(t, log.Seal(t.Context()))
+	found, err := log.Verify(t.Context(), audit.Known{Seq: 10, Hash: entries[9].Hash})
+	require.NoError(t, err)
+	require.Equal(t, 11, found.Entries, "that it was sealed is an entry")
+	require.NoError(t, log.Seal(t.Context()), "the next start")
+	found, err = log.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 11, found.Entries)
+	change(t, tables, `UPDATE audit_chain SET seal = NULL`)
+	unsealed := (*audit.SealError)(nil)
+	require.ErrorAs(t, log.Seal(t.Context()), &unsealed, "a seal does not get lost by itself")
+	require.NoError(t, log.SealAgain(t.Context(), audit.Entry{Actor: "root", Via: "command"}))
+
+	both := audit.New(store, sealer(t, 2, 1))
+	require.NoError(t, both.Seal(t.Context()), "the key is rotated")
+	alone := audit.New(store, sealer(t, 2))
+	_, err = alone.Verify(t.Context())
+	require.NoError(t, err)
+	_, err = log.Verify(t.Context())
+	require.ErrorIs(t, err, secret.ErrSigner)
+
+	lost := audit.New(store, sealer(t, 3))
+	require.ErrorIs(t, lost.Seal(t.Context()), secret.ErrSigner)
+	require.NoError(t, lost.SealAgain(t.Context(), audit.Entry{Actor: "root", Via: "command"}))
+	found, err = lost.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 13, found.Entries)
+}

@@ -1,0 +1,55 @@
+package access
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/audit"
+	"wending/db/dbtest"
+	"wending/jobs/secret"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// What a process that died had begun gets an entry from another, which first makes sure that the database was there all the time: while
+// it was away, nobody could hold anything.
+func TestOthersRecordWhatWasLost(t *testing.T) {
+	t.Parallel()
+	store, tables := dbtest.Open(t)
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
+	require.NoError(t, err)
+	log := audit.New(store, sealer)
+	guard := NewGuard(Config{Audit: log, Log: slog.New(slog.DiscardHandler)})
+	own, err := log.Begin(t.Context(), audit.Entry{Actor: "李雷", Action: "task.run"})
+	require.NoError(t, err)
+	guard.hold(own)
+	_, err = log.Begin(t.Context(), audit.Entry{Actor: "李雷", Action: "task.delete"})
+	require.NoError(t, err)
+	tables.MustExec(`UPDATE audit_intents SET alive_at = alive_at - interval '1 hour'`)
+	told := func() (actions []string) {
+		require.NoError(t, tables.Select(&actions, `SELECT action || ' ' || status FROM audit_entries`))
+		return actions
+	}
+	steadySince := time.Now()
+	guard.keepAudit(t.Context(), &steadySince)
+	require.Empty(t, told(), "the database may have been away")
+
+	tables.MustExec(`ALTER TABLE audit_intents RENAME TO away`)
+	steadySince = time.Now().Add(-time.Hour)
+	guard.keepAudit(t.Context(), &steadySince)
+	require.Less(t, time.Since(steadySince), time.Minute, "it was away")
+	tables.MustExec(`ALTER TABLE away RENAME TO audit_intents`)
+
+	steadySince = time.Now().Add(-time.Hour)
+	guard.keepAudit(t.Context(), &steadySince)
+	require.Equal(t, []string{"task.delete 0"}, told())
+
+	// What could not be added when its request ended is held until it can be.
+	guard.settleLater(t.Context(), own, audit.Entry{Actor: "李雷", Action: "task.run", Status: 202})
+	guard.keepAudit(t.Context(), &steadySince)
+	require.Len(t, told(), 2)
+	require.Empty(t, guard.begun)
+}
