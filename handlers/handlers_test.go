@@ -139,7 +139,7 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files, Assets: s.assets,
 		Defaults: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
 		Access:   access, DatabaseURL: listening(database, access),
-		DefaultLang: "zh-CN", RateCeiling: "unlimited", DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
+		DefaultLang: "zh-CN", RateCeiling: "unlimited", ScheduleMinutes: 5, DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
 	require.NoError(t, err)
 	s.server = handler
 	if access.HasAccounts {

@@ -1,6 +1,10 @@
 package handlers_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
+	"wending/db/people"
+	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/beijing"
 )
@@ -192,4 +198,98 @@ func TestSchedulesThatCannotFire(t *testing.T) {
 	require.Contains(t, string(s.post(t, "/library/schedules/times", map[string]string{"cron": "0 24 * * *", "timezone": "Asia/Shanghai"}).body), "第二段“时”不能是 24")
 	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "0 9 * * 7", "timezone": "Asia/Shanghai"}).page(t).Text(), "每周日 09:00")
 	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
+}
+
+// A schedule's times are as far apart as the operator wants, whoever asks and however it is made so; one that is too frequent can be ended.
+func TestSchedulesAreNotTooFrequent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	task := s.create(t, s.URL, map[string]string{"start": "false"})
+	for _, cron := range []string{"* * * * *", "*/4 * * * *", "0,3 2 * * *", "59,0 * * * *", "1,59 0,23 * * *"} {
+		refused := s.entry(t, "POST", "schedules", object{"name": "x", "task_id": task, "cron": cron}, 422)
+		require.Equal(t, "cron", refused["details"].([]any)[0].(object)["column"], cron)
+		require.Contains(t, refused["message"], "5 分钟", cron)
+		require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": cron, "timezone": "Asia/Shanghai"}).page(t).Text(), "5 分钟", cron)
+		page := s.post(t, "/library/schedules", map[string]string{"name": "x", "task_id": task, "cron": cron, "timezone": "Asia/Shanghai", "is_enabled": "true"})
+		require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode, cron)
+	}
+	id := s.schedule(t, "每五分钟", task, object{"cron": "*/5 * * * *"})
+	s.entry(t, "PATCH", "schedules/"+id, object{"cron": "* * * * *"}, 422)
+	s.tables.MustExec(`UPDATE schedules SET cron = '* * * * *' WHERE id = $1`, id) // of an older version
+	s.entry(t, "PATCH", "schedules/"+id, object{"name": "每分钟"}, 422)
+	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": false}, 200)
+	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 422)
+}
+
+// However many ask at once, a project has so many schedules, links and tokens and no more; what ended makes room.
+func TestAProjectHasSoManyOfEach(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	admin := s.token(t, people.Admin, project.Default, nil)
+	other := s.project(t, "另一个")
+	elsewhere := s.token(t, people.Admin, other, nil)
+	task := dbtest.Seed(t, s.tables, 1, 1, 1).String()
+	s.tables.MustExec(`
+		INSERT INTO schedules (id, name, task_id, cron, timezone, is_enabled, alerts_worse, project_id)
+		SELECT gen_random_uuid(), 'old ' || n, $1, '0 2 * * *', 'UTC', false, false, $2 FROM generate_series(1, 98) n`, task, project.Default)
+	s.tables.MustExec(`
+		INSERT INTO shares (id, task_id, hash, created_by, expires_at)
+		SELECT gen_random_uuid(), $1, decode(md5('share' || n), 'hex'), 'x', now() + interval '1 day' FROM generate_series(1, 198) n`, task)
+	s.tables.MustExec(`
+		INSERT INTO tokens (id, name, hash, hint, project_id, role)
+		SELECT gen_random_uuid(), 'old ' || n, decode(md5('token' || n), 'hex'), 'abcd', $1, 'viewer' FROM generate_series(1, 97) n`, project.Default)
+	for path, body := range map[string]func(int) object{
+		"schedules": func(n int) object {
+			return object{"name": fmt.Sprint("new ", n), "task_id": task, "cron": "0 2 * * *", "is_enabled": false}
+		},
+		"shares": func(int) object { return object{"task_id": task} },
+		"tokens": func(n int) object { return object{"name": fmt.Sprint("new ", n), "role": "viewer"} },
+	} {
+		var made, refused atomic.Int64
+		var all sync.WaitGroup
+		for n := range 10 {
+			all.Go(func() {
+				text, _ := json.Marshal(body(n))
+				request, _ := http.NewRequest(http.MethodPost, s.URL+"/api/v1/"+path, bytes.NewReader(text))
+				request.Header.Set("Content-Type", "application/json")
+				request.Header.Set("Authorization", "Bearer "+admin)
+				answer, err := http.DefaultTransport.RoundTrip(request)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				said, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				switch {
+				case answer.StatusCode == http.StatusCreated:
+					made.Add(1)
+				case answer.StatusCode == http.StatusTooManyRequests && strings.Contains(string(said), "上限"):
+					refused.Add(1)
+				default:
+					t.Errorf("%s: %d %s", path, answer.StatusCode, said)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 2, made.Load(), path)
+		require.EqualValues(t, 8, refused.Load(), path)
+	}
+	s.made(t, elsewhere, "/api/v1/tokens", object{"name": "another project's", "role": "viewer"})
+
+	s.tables.MustExec(`UPDATE tokens SET revoked_at = now() WHERE name = 'old 1'`)
+	s.made(t, admin, "/api/v1/tokens", object{"name": "there is room", "role": "viewer"})
+	s.tables.MustExec(`UPDATE shares SET expires_at = now() WHERE hash = decode(md5('share1'), 'hex')`)
+	s.ask(t, admin, http.MethodPost, "/api/v1/shares", object{"task_id": task}).mustBe(t, http.StatusCreated)
+	s.tables.MustExec(`UPDATE schedules SET archived_at = now() WHERE name = 'old 1'`)
+	made := s.made(t, admin, "/api/v1/schedules", object{"name": "there is room", "task_id": task, "cron": "0 2 * * *", "is_enabled": false})
+	var archived string
+	require.NoError(t, s.tables.Get(&archived, `SELECT id FROM schedules WHERE archived_at IS NOT NULL`))
+	restore := func() int {
+		request := s.form(t, "/library/schedules/"+archived+"/restore", nil)
+		request.Header.Set("Authorization", "Bearer "+admin)
+		return s.do(t, request).StatusCode
+	}
+	require.Equal(t, http.StatusTooManyRequests, restore(), "it counts again")
+	s.ask(t, admin, http.MethodDelete, "/api/v1/schedules/"+made, nil).mustBe(t, http.StatusNoContent)
+	require.Equal(t, http.StatusSeeOther, restore())
 }

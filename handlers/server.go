@@ -79,6 +79,8 @@ type Config struct {
 	MaxActiveTasks int
 	// MonthCost is what a month may cost in each currency, a decimal number; empty means any amount.
 	MonthCost string
+	// ScheduleMinutes is how far apart the times of a schedule must be; 0 means that nothing bounds them.
+	ScheduleMinutes int
 	// HistoryDays and UploadDays are how long replaced runs, and the files of tasks that have ended, are kept; 0 means for good.
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
@@ -155,7 +157,7 @@ func New(config Config) (*Server, error) {
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, MonthCost: s.MonthCost, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
-		Sender: s.Sender, Outbox: outbox.New(s.Store.Pool()), DefaultRate: s.Defaults.RateLimit, Log: s.Log,
+		Sender: s.Sender, Outbox: outbox.New(s.Store.Pool()), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes, Log: s.Log,
 	}
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}

@@ -152,7 +152,7 @@ func (c Client) upload(ctx context.Context, dataset string, task map[string]any,
 			}
 		}
 	}
-	content, err := os.ReadFile(dataset)
+	content, err := readFile(dataset, maxDataset)
 	if err != nil {
 		return err
 	}
@@ -167,6 +167,26 @@ func (c Client) upload(ctx context.Context, dataset string, task map[string]any,
 		return err
 	}
 	return c.call(ctx, http.MethodPost, "evaluation-tasks", form.FormDataContentType(), &body, to)
+}
+
+// What a file may have; the server takes less of a dataset.
+const (
+	maxSpec    = 1 << 20
+	maxDataset = 64 << 20
+)
+
+// readFile reads a file, or a pipe, of at most so many bytes.
+func readFile(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = fmt.Errorf("%s has more than %d MB", path, most>>20)
+	}
+	return content, err
 }
 
 // save stores an entry of the library under its name, or changes the one of that name, and returns its id. A model may define its

@@ -3,6 +3,8 @@ package gate
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,4 +192,24 @@ func TestAReportForCIServers(t *testing.T) {
 	require.Equal(t, "50.0% of the runs pass", cases[2].Failure.Message)
 	require.Contains(t, cases[2].Failure.Text, "“41” ≠ “42”")
 	require.Equal(t, "limit", read.Suites[1].Cases[0].Failure.Type)
+}
+
+// A file without an end is not read to it.
+func TestFilesAreReadWithBounds(t *testing.T) {
+	t.Parallel()
+	_, err := ReadSpec("/dev/zero", os.LookupEnv)
+	require.ErrorContains(t, err, "/dev/zero has more than 1 MB")
+	spec, err := specOf(t, "task_name: a\ndataset_file: /dev/zero\n")
+	require.NoError(t, err)
+	_, err = Client{Server: "http://127.0.0.1:9", HTTP: http.DefaultClient}.Create(t.Context(), spec)
+	require.ErrorContains(t, err, "/dev/zero has more than 64 MB")
+
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	_, err = writer.WriteString("task_name: from a pipe\n")
+	require.NoError(t, err)
+	require.NoError(t, writer.Close())
+	spec, err = ReadSpec(fmt.Sprintf("/proc/self/fd/%d", reader.Fd()), os.LookupEnv)
+	require.NoError(t, err)
+	require.Equal(t, "from a pipe", spec.Task["task_name"])
 }

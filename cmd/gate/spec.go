@@ -69,7 +69,7 @@ var members = map[string]kindOfValue{
 // ReadSpec reads a file. ${NAME} in a text is a variable of the environment, which lookup knows.
 func ReadSpec(path string, lookup func(string) (string, bool)) (Spec, error) {
 	spec := Spec{File: path, Lines: map[string]int{}, Task: map[string]any{}, Inline: map[string][]map[string]any{}, FailUnder: map[string]float64{}}
-	content, err := os.ReadFile(path)
+	content, err := readFile(path, maxSpec)
 	if err != nil {
 		return spec, err
 	}

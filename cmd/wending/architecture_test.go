@@ -101,7 +101,7 @@ var leaves = []string{
 var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":      {"handlers", "handlers/web", "handlers/web/library", "handlers/web/storage", "handlers/transfer", "handlers/replay", "handlers/gallery", "handlers/people", "handlers/signin", "handlers/access", "handlers/pages", "handlers/api", "handlers/fault", "handlers/rest"},
 	"github.com/danielgtaylor/huma/v2": {"handlers/api", "handlers/api/library", "handlers/rest", "handlers/replay", "handlers/gallery", "handlers/people", "handlers/transfer"},
-	"github.com/jmoiron/sqlx":          {"db", "db/addition", "db/archive", "db/asset", "db/audit", "db/backup", "db/dbtest", "db/history", "db/journal", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/people", "db/pg", "db/record", "db/report", "db/review", "db/schedule", "db/sealed"},
+	"github.com/jmoiron/sqlx":          {"db", "db/addition", "db/archive", "db/asset", "db/audit", "db/backup", "db/dbtest", "db/history", "db/journal", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/people", "db/pg", "db/project", "db/record", "db/report", "db/review", "db/schedule", "db/sealed"},
 	"github.com/lib/pq":                {"db", "db/addition", "db/asset", "db/audit", "db/backup", "db/dbtest", "db/evaluation", "db/journal", "db/lanes", "db/library", "db/monitor", "db/outbox", "db/pg", "db/record", "db/report", "db/review", "db/schedule", "db/spending", "db/tasklist"},
 	"github.com/hibiken/asynq":         {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2": {"views/text"},

@@ -58,6 +58,7 @@ type Settings struct {
 	TLSCert      string `name:"tls-cert-file" from:"TLS_CERT_FILE" help:"Certificate for HTTPS without a proxy, PEM ($TLS_CERT_FILE)."`
 	TLSKey       string `name:"tls-key-file" from:"TLS_KEY_FILE" help:"Its key, PEM ($TLS_KEY_FILE)."`
 	AuditDays    int    `name:"audit-retention-days" from:"AUDIT_RETENTION_DAYS" default:"0" help:"Days that the audit is kept; 0 keeps everything ($AUDIT_RETENTION_DAYS)."`
+	ScheduleMin  int    `name:"schedule-min-minutes" from:"SCHEDULE_MIN_MINUTES" default:"5" help:"How far apart the times of a schedule must be; 0 and 1 allow every minute ($SCHEDULE_MIN_MINUTES)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; if unset, they are not served ($METRICS_ADDR)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"text or json ($LOG_FORMAT)."`
@@ -89,6 +90,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"UPLOAD_RETENTION_DAYS", s.UploadDays, 0, 36500},
 		{"EVENT_RETENTION_DAYS", s.EventDays, 0, 36500},
 		{"AUDIT_RETENTION_DAYS", s.AuditDays, 0, 36500},
+		{"SCHEDULE_MIN_MINUTES", s.ScheduleMin, 0, 24 * 60},
 	} {
 		if number.is < number.least || number.is > number.most {
 			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least, number.most)

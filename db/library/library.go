@@ -217,6 +217,8 @@ type table[T any] struct {
 	uses     string
 	// kept holds while an entry may not be removed although nothing uses it; empty means never.
 	kept string
+	// limit bounds how many of them a project has; nil means that nothing does.
+	limit *project.Cap
 }
 
 const newestVersion = ` JOIN LATERAL (
@@ -250,6 +252,11 @@ func (t table[T]) keptWhile(condition string) table[T] {
 }
 
 const pricesOf = `trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency`
+// within bounds how many entries of the table a project may have.
+func (t table[T]) within(limit project.Cap) table[T] {
+	t.limit = &limit
+	return t
+}
 
 var (
 	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
@@ -271,7 +278,7 @@ var (
 	channels = newTable[Channel]("channels", []string{"kind", "url", "sealed_url", "recipients", "sealed_secret", "events", "lang", "is_default", "tested_at", "test_code"},
 		"", "", taskUses+`(SELECT task_id FROM task_channels WHERE channel_id = $1)`)
 	schedules = newTable[Schedule]("schedules", []string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse", "next_at"},
-		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`)
+		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`).within(project.Schedules)
 )
 
 // Library reads and writes entries.
@@ -337,9 +344,17 @@ func (k Kind[T]) Named(ctx context.Context, name string) (T, error) {
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Insert stores a new entry. It returns ErrNameTaken if another has its name.
+// Insert stores a new entry. It returns ErrNameTaken if another has its name, and a project.FullError if the project may not have more.
 func (k Kind[T]) Insert(ctx context.Context, entry T) error {
-	return k.insert(ctx, k.db, entry)
+	if k.limit == nil {
+		return k.insert(ctx, k.db, entry)
+	}
+	return k.db.InTx(ctx, "store into "+k.name, func(tx *sqlx.Tx) error {
+		if err := k.limit.Admit(ctx, tx, project.Of(ctx)); err != nil {
+			return err
+		}
+		return k.insert(ctx, tx, entry)
+	})
 }
 
 func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, entry T) error {
@@ -402,14 +417,22 @@ func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err err
 	return isGone && err == nil, err
 }
 
-// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now.
+// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now, and a project.FullError if the project
+// may not have more.
 func (k Kind[T]) Restore(ctx context.Context, id uuid.UUID) error {
-	result, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET archived_at = NULL, updated_at = now() WHERE id = $1`, id)
-	changed, err := pg.Affected("restore of "+k.name, result, err)
-	if err == nil && changed == 0 {
-		return &db.NotFoundError{Kind: KindEntry}
-	}
-	return taken(err)
+	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
+		var of uuid.UUID
+		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1`, id); err != nil {
+			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
+		}
+		if k.limit != nil {
+			if err := k.limit.Admit(ctx, tx, of); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE `+k.name+` SET archived_at = NULL, updated_at = now() WHERE id = $1`, id)
+		return taken(pg.Classify("restore of "+k.name, err))
+	})
 }
 
 // Use is a task that an entry was used in; of a provider, one of its models.

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // Share is a link that shows one report to whoever has it.
@@ -31,8 +33,18 @@ const readShares = `
 func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) (secret string, err error) {
 	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at) VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second')`
 	secret = NewSecret()
-	_, err = p.db.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds())
-	return secret, pg.Classify("store a link", err)
+	err = p.db.InTx(ctx, "store a link", func(tx *sqlx.Tx) error {
+		var of uuid.UUID
+		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM evaluation_tasks WHERE id = $1`, share.TaskID); err != nil {
+			return db.NotFound(db.KindTask, pg.Classify("read the task", err))
+		}
+		if err := project.Shares.Admit(ctx, tx, of); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds())
+		return pg.Classify("store a link", err)
+	})
+	return secret, err
 }
 
 // Share returns a link, or db.ErrNotFound.

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // TokenPrefix begins every token, so that scanners of leaked secrets find it.
@@ -51,8 +53,14 @@ func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) 
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $9,
 			least(CASE WHEN $8 > 0 THEN now() + $8 * interval '1 second' END, (SELECT expires_at FROM tokens WHERE id = $9)))`
 	value = TokenPrefix + NewSecret()
-	_, err = p.db.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID, lasts.Seconds(), token.ParentID)
-	return value, pg.Classify("store a token", err)
+	err = p.db.InTx(ctx, "store a token", func(tx *sqlx.Tx) error {
+		if err := project.Tokens.Admit(ctx, tx, token.ProjectID); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID, lasts.Seconds(), token.ParentID)
+		return pg.Classify("store a token", err)
+	})
+	return value, err
 }
 
 // Token returns a token, or db.ErrNotFound.

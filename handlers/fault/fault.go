@@ -17,6 +17,7 @@ import (
 	"wending/db"
 	"wending/db/library"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/db/quota"
 	"wending/db/report"
 	"wending/db/review"
@@ -314,6 +315,11 @@ func CronField(field, value string) Limit {
 // CronNever asks for a cron expression that names a time that comes.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
+// CronOften asks for a cron expression whose times are so many minutes apart.
+func CronOften(least int) Limit {
+	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
+}
+
 // Timezone allows a name of the IANA's database.
 func Timezone() Limit { return Limit{key: "error.range.timezone"} }
 
@@ -402,6 +408,7 @@ func Of(err error) *Fault {
 	var exceeded *quota.ExceededError
 	var invalid *archive.Error
 	var spent *tasks.BudgetError
+	var full *project.FullError
 	switch {
 	case errors.As(err, &invalid):
 		return Archive(invalid)
@@ -422,6 +429,8 @@ func Of(err error) *Fault {
 	case errors.As(err, &spent):
 		return New("TASK_STATE_CONFLICT").WithMessage("error."+spent.Reason).With("Ceiling", spent.Ceiling.String()).With("Currency", spent.Currency).
 			With("Left", decimal.Max(decimal.Zero, spent.Left).String()).WithCause(err)
+	case errors.As(err, &full):
+		return New("QUOTA_EXCEEDED").WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)
 	case errors.Is(err, request.ErrStale):
 		return New("FORBIDDEN").WithMessage("error.stale").WithCause(err)
 	case errors.Is(err, people.ErrLastAdmin):

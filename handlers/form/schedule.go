@@ -72,6 +72,9 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	}
 	plan, isPlanned := c.plan(&entry)
 	c.boolean("is_enabled", func(is bool) { entry.IsEnabled = is })
+	if least := s.Library.ScheduleMinutes; isPlanned && entry.IsEnabled && plan.Shortest() < least { // one that is too frequent can be ended
+		c.fail("cron", fault.Field("cron", fault.CronOften(least)))
+	}
 	switch channels := c.channels(ctx, s.Library.Channel); {
 	case f.Value("own_channels") == "false" || f.isNull("channels"):
 		entry.Channels = nil

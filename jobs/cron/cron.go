@@ -183,6 +183,46 @@ func (p Plan) change(low, high time.Time) time.Time {
 	return high.Truncate(time.Second).In(p.zone)
 }
 
+// day is how many minutes a day has, but for those on which clocks are changed.
+const day = 24 * 60
+
+// Shortest is the shortest time between two of the plan's times, in minutes, apart from days on which clocks are changed; at most a day.
+func (p Plan) Shortest() (minutes int) {
+	var times []int
+	for hour := range 24 {
+		for minute := range 60 {
+			if p.fields.Hour&(1<<uint(hour)) != 0 && p.fields.Minute&(1<<uint(minute)) != 0 {
+				times = append(times, hour*60+minute)
+			}
+		}
+	}
+	minutes = day
+	for n := range times[1:] {
+		minutes = min(minutes, times[n+1]-times[n])
+	}
+	if overnight := day - times[len(times)-1] + times[0]; overnight < minutes && p.hasNeighbouringDays() {
+		minutes = overnight
+	}
+	return minutes
+}
+
+// hasNeighbouringDays reports whether the plan names two days that follow one another, in the four years in which all days come.
+func (p Plan) hasNeighbouringDays() bool {
+	days := *p.fields
+	days.Minute, days.Hour, days.Location = 1, 1, time.UTC
+	begin := time.Date(2028, 1, 1, 0, 0, 0, 0, time.UTC)
+	for last := begin; ; {
+		next := days.Next(last)
+		if next.IsZero() || next.After(begin.AddDate(4, 0, 0)) {
+			return false
+		}
+		if last != begin && next.Sub(last) == 24*time.Hour {
+			return true
+		}
+		last = next
+	}
+}
+
 // Missed counts the times after one moment up to another, at most so many.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {

@@ -127,3 +127,15 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		require.Equal(t, want, *wrong)
 	}
 }
+
+func TestTheShortestTimeBetweenTwo(t *testing.T) {
+	t.Parallel()
+	for expression, minutes := range map[string]int{
+		"* * * * *": 1, "*/5 * * * *": 5, "*/7 * * * *": 4, "0 * * * *": 60, "0,3 2 * * *": 3, "0 2 * * *": 24 * 60, "59,0 * * * *": 1, "*/15 9-17 * * 1-5": 15,
+		"58 9 * * *": 24 * 60, "0,58 9,11 * * *": 58, "2,58 9,10 * * *": 4, "0 */2 * * *": 120, "1-2 2 29 2 *": 1, "30 9 * * 1": 24 * 60,
+		"0 0 * * *": 24 * 60, "1,59 0,23 * * *": 2, // over midnight
+		"1,59 0,23 1 * *": 58, "1,59 0,23 31 12 *": 58, "1,59 0,23 31,1 * *": 2, "1,59 0,23 28,29 2 *": 2, "1,59 0,23 * * 1": 58, "1,59 0,23 1 * 2": 2,
+	} {
+		require.Equal(t, minutes, plan(t, expression, "Asia/Shanghai").Shortest(), expression)
+	}
+}

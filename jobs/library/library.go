@@ -50,7 +50,9 @@ type Service struct {
 	Outbox outbox.Outbox
 	// DefaultRate is the rate limit of targets that have none of their own.
 	DefaultRate string
-	Log         *slog.Logger
+	// ScheduleMinutes is how far apart the times of a schedule must be; 0 means that they may be as close as cron allows.
+	ScheduleMinutes int
+	Log             *slog.Logger
 }
 
 // Provider is an account at which models are called, with its secrets.

@@ -99,7 +99,7 @@ func (h *handler) fillSchedule(c echo.Context, view *views.Form, row *entries.Sc
 	for _, channel := range channels {
 		view.Channels = append(view.Channels, ui.Choice{Value: channel.ID.String(), Label: channel.Name})
 	}
-	view.Times = timesOf(c, view.Values["cron"], view.Values["timezone"])
+	view.Times = h.timesOf(c, view.Values["cron"], view.Values["timezone"])
 	view.Tasks, err = h.tasksToCopy(ctx, view.Values["task_id"])
 	return err
 }
@@ -130,7 +130,7 @@ func (h *handler) tasksToCopy(ctx context.Context, chosen string) (choices []ui.
 const timesShown = 3
 
 // timesOf says when an expression comes.
-func timesOf(c echo.Context, expression, timezone string) *views.Times {
+func (h *handler) timesOf(c echo.Context, expression, timezone string) *views.Times {
 	l := pages.Locale(c)
 	if strings.TrimSpace(expression) == "" {
 		return nil
@@ -147,6 +147,8 @@ func timesOf(c echo.Context, expression, timezone string) *views.Times {
 		return &views.Times{Message: l.Text("cron.wrong."+wrong.Field, "Value", wrong.Value)}
 	case err != nil:
 		return &views.Times{Message: l.Text("schedule.cron.wrong")}
+	case plan.Shortest() < h.Library.ScheduleMinutes:
+		return &views.Times{Message: l.Text("schedule.cron.often", "Min", h.Library.ScheduleMinutes)}
 	}
 	times := &views.Times{Words: trends.Words(l, plan, expression)}
 	for next := plan.Next(time.Now()); len(times.Next) < timesShown && !next.IsZero(); next = plan.Next(next) {
@@ -157,7 +159,7 @@ func timesOf(c echo.Context, expression, timezone string) *views.Times {
 
 // showTimes says when the expression of a form comes.
 func (h *handler) showTimes(c echo.Context) error {
-	return pages.Render(c, http.StatusOK, views.TimesPart(timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
+	return pages.Render(c, http.StatusOK, views.TimesPart(h.timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
 }
 
 // What a trend shows: so many firings as lines, and so many questions that changed.

@@ -1,0 +1,54 @@
+package project
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db/pg"
+)
+
+// A Cap bounds what a project may have of something, whatever its quotas are.
+type Cap struct {
+	// What is what there may be too much of; the catalogues have texts for it.
+	What string
+	Most int
+	// count counts those of the project $1.
+	count string
+}
+
+// The caps: of schedules that are not archived, of links to reports and of tokens that are good.
+var (
+	Schedules = Cap{"schedules", 100, `SELECT count(*) FROM schedules WHERE project_id = $1 AND archived_at IS NULL`}
+	Shares    = Cap{"shares", 200, `
+		SELECT count(*) FROM shares s
+		JOIN evaluation_tasks t ON t.id = s.task_id
+		WHERE t.project_id = $1 AND s.revoked_at IS NULL AND s.expires_at > now()`}
+	Tokens = Cap{"tokens", 100, `
+		SELECT count(*) FROM tokens
+		WHERE project_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`}
+)
+
+// FullError means that a project has as many of something as it may.
+type FullError struct{ Cap }
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("the project has %d %s, and may not have more", e.Most, e.What)
+}
+
+// Admit returns a FullError if a project has as many as it may. Until the transaction ends, nobody else is admitted.
+func (c Cap) Admit(ctx context.Context, tx *sqlx.Tx, projectID uuid.UUID) error {
+	if _, err := tx.ExecContext(ctx, `SELECT FROM projects WHERE id = $1 FOR NO KEY UPDATE`, projectID); err != nil {
+		return pg.Classify("lock the project", err)
+	}
+	var has int
+	if err := tx.GetContext(ctx, &has, c.count, projectID); err != nil {
+		return pg.Classify("count the project's "+c.What, err)
+	}
+	if has >= c.Most {
+		return &FullError{c}
+	}
+	return nil
+}
