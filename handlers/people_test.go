@@ -292,7 +292,12 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	first := create(201)["task_id"].(string)
 	dbtest.Await(t, 10*time.Second, "two calls", func() bool { return len(fake.Calls()) == 2 })
 	dbtest.Hold(t, 2*time.Second, "no more lanes than the quota", func() bool { return len(fake.Calls()) == 2 })
+	near := func() []any {
+		return s.ask(t, root, "GET", place, nil).mustBe(t, 200)["used"].(map[string]any)["nearly_used_up"].([]any)
+	}
+	require.Empty(t, near(), "10 of 25")
 	second := create(201)["task_id"].(string)
+	require.Equal(t, []any{"calls"}, near(), "20 of 25")
 	refused := create(429)
 	require.Equal(t, "QUOTA_EXCEEDED", refused["code"])
 	require.Contains(t, refused["message"], "20 + 10")
@@ -315,6 +320,26 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	_, err := quota.New(s.store).Measure(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, create(429)["message"], "存储")
+
+	// Members are warned where they begin new work, before it is refused.
+	s.user(t, "韩梅梅", people.Editor, project.Default)
+	member := s.signedIn(t, "韩梅梅")
+	warned := func() (said []string) {
+		for _, path := range []string{"/", "/compare", "/projects/" + project.Default.String()} {
+			said = append(said, strings.TrimSpace(member.get(t, path).page(t).Find(".near-quota").Text()))
+		}
+		return said
+	}
+	var bytes int64
+	require.NoError(t, s.tables.Get(&bytes, `SELECT used_bytes FROM projects WHERE id = $1`, project.Default))
+	s.ask(t, root, "PATCH", place, object{"disk_bytes": bytes * 100 / 85, "calls_per_day": nil}).mustBe(t, 200)
+	for _, said := range warned() {
+		require.Contains(t, said, "存储 8")
+		require.NotContains(t, said, "、", "nothing else is near its end")
+	}
+	s.ask(t, root, "PATCH", place, object{"disk_bytes": bytes * 2}).mustBe(t, 200)
+	require.Equal(t, []string{"", "", ""}, warned())
+	s.ask(t, root, "PATCH", place, object{"disk_bytes": 1000}).mustBe(t, 200)
 
 	// The page shows it, and keeps what was typed wrong.
 	s.user(t, "李雷", people.Admin, project.Default)

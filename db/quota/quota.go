@@ -4,6 +4,7 @@ package quota
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,11 +20,12 @@ const (
 	Uploads = "uploads"
 	Disk    = "disk"
 	Calls   = "calls"
+	Cost    = "cost"
 )
 
 // ExceededError means that a project may not use more of something.
 type ExceededError struct {
-	// What is uploads, disk or calls.
+	// What is Uploads, Disk or Calls.
 	What string
 	// Most is the quota, Used what is used of it; both as people read them.
 	Most, Used string
@@ -45,6 +47,59 @@ type Used struct {
 	Lanes int `db:"lanes"`
 	// Cost is what was spent this month, by currency.
 	Cost []spending.Sum `db:"-"`
+}
+
+// nearly is from how many percent on a quota is nearly used up.
+const nearly = 80
+
+// Near is a quota that is nearly used up, or is.
+type Near struct {
+	// What is Calls, Uploads, Disk or Cost.
+	What string
+	// Percent is how much of it is used, rounded down.
+	Percent int
+}
+
+// Near returns the quotas that are nearly used up: work will soon be refused, or at the cost's ceiling stopped.
+func (u Used) Near(most people.Quota) (near []Near) {
+	add := func(what string, used, most float64) {
+		if percent := int(used / most * 100); most > 0 && percent >= nearly {
+			near = append(near, Near{what, percent})
+		}
+	}
+	if most.CallsPerDay != nil {
+		add(Calls, float64(u.Calls), float64(*most.CallsPerDay))
+	}
+	if most.UploadsPerDay != nil {
+		add(Uploads, float64(u.Uploads), float64(*most.UploadsPerDay))
+	}
+	if most.DiskBytes != nil {
+		add(Disk, float64(u.Bytes), float64(*most.DiskBytes))
+	}
+	if most.CostPerMonth != nil {
+		ceiling, highest := amount(*most.CostPerMonth), 0.0
+		for _, sum := range u.Cost { // it holds in each currency
+			highest = max(highest, amount(sum.Cost))
+		}
+		add(Cost, highest, ceiling)
+	}
+	return near
+}
+
+// amount is a decimal number of the database.
+func amount(text string) float64 {
+	number, _ := strconv.ParseFloat(text, 64)
+	return number
+}
+
+// Near returns which quotas of a project are nearly used up. Without quotas nothing is counted.
+func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]Near, error) {
+	project, err := people.New(q.store).Project(ctx, projectID)
+	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil && project.CostPerMonth == nil {
+		return nil, err
+	}
+	used, err := q.Used(ctx, projectID)
+	return used.Near(project.Quota), err
 }
 
 // Quotas reads and counts what projects use.

@@ -68,6 +68,7 @@ type Used struct {
 	MeasuredAt    *rest.Moment `json:"measured_at" doc:"When the bytes were measured; null: not yet"`
 	Lanes         int          `json:"lanes" example:"4"`
 	CostThisMonth []Spent      `json:"cost_this_month"`
+	NearlyUsedUp  []string     `json:"nearly_used_up" enum:"calls,uploads,disk,cost" doc:"Quotas of which at least 80 % is used"`
 }
 
 // Spent is what was spent in a currency.
@@ -181,7 +182,10 @@ func newWorkspace(p people.Project, used *quota.Used) Workspace {
 	}
 	if used != nil {
 		workspace.Used = &Used{
-			CallsToday: used.Calls, UploadsToday: used.Uploads, Bytes: used.Bytes, MeasuredAt: rest.MomentOf(used.MeasuredAt), Lanes: used.Lanes, CostThisMonth: []Spent{},
+			CallsToday: used.Calls, UploadsToday: used.Uploads, Bytes: used.Bytes, MeasuredAt: rest.MomentOf(used.MeasuredAt), Lanes: used.Lanes, CostThisMonth: []Spent{}, NearlyUsedUp: []string{},
+		}
+		for _, near := range used.Near(p.Quota) {
+			workspace.Used.NearlyUsedUp = append(workspace.Used.NearlyUsedUp, near.What)
 		}
 		for _, sum := range used.Cost {
 			workspace.Used.CostThisMonth = append(workspace.Used.CostThisMonth, Spent{sum.Currency, sum.Cost})

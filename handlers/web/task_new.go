@@ -12,6 +12,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/project"
+	"wending/db/quota"
 	"wending/handlers/admission"
 	"wending/handlers/api"
 	"wending/handlers/audit"
@@ -334,10 +336,13 @@ func (p *Pages) emptyForm() taskviews.Form {
 // sealed: a secret is never rendered, not even to the user who entered it.
 func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) {
 	view := p.emptyForm()
+	var err error
+	if view.Near, err = quota.New(p.Store).Near(c.Request().Context(), project.Of(c.Request().Context())); err != nil {
+		return view, err
+	}
 	if err := p.addSaved(c.Request().Context(), pages.Locale(c), s, &view); err != nil {
 		return view, err
 	}
-	var err error
 	if view.Lanes, err = p.monitor.Lanes(c.Request().Context()); err != nil {
 		return view, err
 	}

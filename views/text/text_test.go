@@ -259,6 +259,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("error.range.password.", "short", "long", "common", "different", "wrong")
 	add("archive.", archive.Problems...)
 	add("error.range.", archive.Wanted...)
+	add("quota.", quota.Uploads, quota.Disk, quota.Calls, quota.Cost)
 	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls, project.Schedules.What, project.Shares.What, project.Tokens.What)
 	add("action.", persons.OwnActions...)
 	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export", audit.SealAction) {
