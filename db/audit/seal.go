@@ -179,7 +179,9 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 	found.RemovedTo, found.Last = chain.FirstSeq, Known{chain.LastSeq, chain.LastHash}
 	hashes := map[int64][]byte{chain.FirstSeq: chain.FirstHash}
 	for _, one := range known {
-		hashes[one.Seq] = hashes[one.Seq] // to be filled in
+		if _, isThere := hashes[one.Seq]; !isThere {
+			hashes[one.Seq] = nil // the hash that is found
+		}
 	}
 	seq, hash := chain.FirstSeq, chain.FirstHash
 	err = l.Each(ctx, Filter{}, func(entry Entry) error {
