@@ -252,6 +252,7 @@ func (t table[T]) keptWhile(condition string) table[T] {
 }
 
 const pricesOf = `trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency`
+
 // within bounds how many entries of the table a project may have.
 func (t table[T]) within(limit project.Cap) table[T] {
 	t.limit = &limit
