@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"wending/db/pg"
+	"wending/db/upgrade"
 )
 
 //go:embed migrations/*.sql
@@ -18,5 +19,5 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	return pg.Migrate(ctx, url, files)
+	return pg.Migrate(ctx, url, files, upgrade.Steps()...)
 }

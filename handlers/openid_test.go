@@ -7,8 +7,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/descope/virtualwebauthn"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
 	"github.com/oauth2-proxy/mockoidc"
 	"github.com/stretchr/testify/require"
 
@@ -34,7 +37,7 @@ func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC)
 }
 
 // throughProvider signs in at the provider as one of its users, and returns the answer that the site gives them when they come back.
-func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, user *mockoidc.MockUser, next string) response {
+func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, user mockoidc.User, next string) response {
 	t.Helper()
 	provider.QueueUser(user)
 	begun := b.get(t, "/login/oidc?next="+url.QueryEscape(next))
@@ -108,6 +111,97 @@ func TestSigningInAtAProvider(t *testing.T) {
 	}
 	require.NoError(t, s.people.ChangeUser(t.Context(), signed.ID, people.Change{IsDisabled: ptr(true)}))
 	require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").StatusCode, "disabled here")
+}
+
+// claiming is a user of whom the provider says something else than usual.
+type claiming struct {
+	*mockoidc.MockUser
+	change func(jwt.MapClaims)
+}
+
+func (u claiming) Claims(scopes []string, base *mockoidc.IDTokenClaims) (jwt.Claims, error) {
+	usual, err := u.MockUser.Claims(scopes, base)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(usual)
+	if err != nil {
+		return nil, err
+	}
+	claims := jwt.MapClaims{}
+	if err := json.Unmarshal(text, &claims); err != nil {
+		return nil, err
+	}
+	u.change(claims)
+	return claims, nil
+}
+
+// Userinfo says whom it is about, as providers must.
+func (u claiming) Userinfo([]string) ([]byte, error) {
+	return json.Marshal(map[string]any{"sub": u.Subject, "preferred_username": u.PreferredUsername, "groups": u.Groups})
+}
+
+// What the provider says counts only if it says who it is about, to us, and now; a group that is written as one text is one group.
+func TestWhatAProviderSaysIsChecked(t *testing.T) {
+	t.Parallel()
+	s, provider := newProvidedSite(t, "operators=admin, testers=editor, Domain operators=viewer")
+	in := func(change func(jwt.MapClaims)) response {
+		user := &mockoidc.MockUser{Subject: uuid.NewString(), PreferredUsername: "lilei" + uuid.NewString(), Groups: []string{"testers"}}
+		return s.newBrowser(t).throughProvider(t, provider, claiming{user, change}, "/tasks")
+	}
+	for what, test := range map[string]struct {
+		change func(jwt.MapClaims)
+		says   string // empty means that it signs in
+	}{
+		"as usual":               {func(jwt.MapClaims) {}, ""},
+		"no sub":                 {func(c jwt.MapClaims) { delete(c, "sub") }, "sub"},
+		"an empty sub":           {func(c jwt.MapClaims) { c["sub"] = "" }, "sub"},
+		"for another client":     {func(c jwt.MapClaims) { c["azp"] = "another" }, "azp"},
+		"several audiences":      {func(c jwt.MapClaims) { c["aud"] = []string{provider.ClientID, "another"} }, "azp"},
+		"several, and it is us":  {func(c jwt.MapClaims) { c["aud"], c["azp"] = []string{provider.ClientID, "another"}, provider.ClientID }, ""},
+		"a day ahead":            {func(c jwt.MapClaims) { c["iat"] = time.Now().Add(24 * time.Hour).Unix() }, "时钟"},
+		"half a minute ahead":    {func(c jwt.MapClaims) { c["iat"] = time.Now().Add(30 * time.Second).Unix() }, ""},
+		"one group of two words": {func(c jwt.MapClaims) { c["groups"] = "Domain operators" }, ""},
+		"not operators":          {func(c jwt.MapClaims) { c["groups"] = "not operators" }, "用户组"},
+		"no group":               {func(c jwt.MapClaims) { c["groups"] = "" }, ""}, // those of the user info count
+	} {
+		answer := in(test.change)
+		if test.says == "" {
+			require.Equal(t, http.StatusSeeOther, answer.StatusCode, "%s %s", what, answer.body)
+			continue
+		}
+		require.Equal(t, http.StatusForbidden, answer.StatusCode, what)
+		require.Contains(t, string(answer.body), test.says, what)
+	}
+	has, err := s.people.HasAdmin(t.Context())
+	require.NoError(t, err)
+	require.False(t, has, "nobody became an administrator by the words of a group")
+}
+
+// Names that a provider gives follow the rules for those that are typed.
+func TestNamesFromAProviderFollowTheRules(t *testing.T) {
+	t.Parallel()
+	s, provider := newProvidedSite(t, "*=viewer")
+	s.user(t, "admin", people.Admin, project.Default)
+	for told, want := range map[string]string{
+		"li\u202elei":        "lilei",
+		"han\u200b\u2066mei": "hanmei",
+		"ＷＡＮＧ　wu":            "WANG wu",
+		"token:pipeline":     "token-pipeline@example.com",
+		"127.0.0.1":          "address@example.com",
+		"аdmin":              "аdmin · cyrillic@example.com", // its a looks like the Latin one
+	} {
+		subject := uuid.NewString()
+		user := &mockoidc.MockUser{Subject: subject, PreferredUsername: told, Groups: []string{"testers"}}
+		switch told {
+		case "token:pipeline", "127.0.0.1", "аdmin":
+			user.Email = want[strings.LastIndex(want, " ")+1:]
+		}
+		require.Equal(t, "/tasks", s.newBrowser(t).throughProvider(t, provider, user, "/tasks").Header.Get("Location"), told)
+		signed, err := s.people.UserOf(t.Context(), provider.Issuer()+" "+subject)
+		require.NoError(t, err)
+		require.Equal(t, want, signed.Name)
+	}
 }
 
 // A sign-in at a provider belongs to the browser that began it, works once, and must be for us.

@@ -131,6 +131,25 @@ func TestADepartmentByTheAPI(t *testing.T) {
 
 func ptr[T any](value T) *T { return &value }
 
+// A name that looks like another account's is refused wherever accounts are made, with the name that it looks like.
+func TestNamesThatLookLikeAnothersAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	root := s.token(t, people.Admin, project.Default, nil)
+	s.user(t, "admin", people.Admin, project.Default)
+	s.tables.MustExec(`UPDATE users SET is_admin = true`)
+	b := s.signedIn(t, "admin")
+	for _, name := range []string{"аdmin", "Аdmin", "adrnin", "АDMIN"} {
+		refused := s.ask(t, root, "POST", "/api/v1/users", object{"name": name, "password": goodPassword}).mustBe(t, 422)
+		require.Contains(t, refused["message"], "admin", name)
+		page := b.send(t, "/admin/users", url.Values{"name": {name}, "password": {goodPassword}})
+		require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode, name)
+		require.Contains(t, page.page(t).Find("#name-error").Text(), "看起来不同", name)
+	}
+	require.ErrorIs(t, s.people.AddUser(t.Context(), people.User{ID: uuid.New(), Name: "аdmin"}), people.ErrNameTaken, "below them, too")
+	s.ask(t, root, "POST", "/api/v1/users", object{"name": "admins", "password": goodPassword}).mustBe(t, 201)
+}
+
 // Whatever is done is recorded, with who, from where, and what changed – and no secret. Entries outlive what they are about.
 func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	t.Parallel()

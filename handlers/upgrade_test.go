@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 
@@ -21,20 +22,52 @@ import (
 // beforeAccounts is the last migration of an installation that had none.
 const beforeAccounts = "00026"
 
-// What an installation without accounts has belongs to the first project after the upgrade, and to whoever follows the set-up link.
-func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
-	t.Parallel()
-	database, older := dbtest.URL(t), t.TempDir()
+// migrateTo gives a database the schema of an older version.
+func migrateTo(t *testing.T, database, last string) {
+	t.Helper()
+	older := t.TempDir()
 	files, err := filepath.Glob("../db/migrations/*.sql")
 	require.NoError(t, err)
 	for _, file := range files {
-		if name := filepath.Base(file); name[:len(beforeAccounts)] <= beforeAccounts {
+		if name := filepath.Base(file); name[:len(last)] <= last {
 			content, err := os.ReadFile(file)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(older, name), content, 0o600))
 		}
 	}
 	require.NoError(t, pg.Migrate(t.Context(), database, os.DirFS(older)))
+}
+
+// Accounts whose names looked alike before that was refused stay; further ones cannot join them, and administrators' tokens keep their reach.
+func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
+	t.Parallel()
+	database := dbtest.URL(t)
+	migrateTo(t, database, "00031")
+	tables, err := sqlx.Connect("postgres", database)
+	require.NoError(t, err)
+	tables.MustExec(`
+		INSERT INTO users (id, name, created_at) VALUES (gen_random_uuid(), 'admin', now() - interval '1 day'), (gen_random_uuid(), 'аdmin', now()), (gen_random_uuid(), '李雷', now());
+		INSERT INTO tokens (id, name, hash, hint, project_id, role) VALUES
+			(gen_random_uuid(), 'operator', sha256('wnd_operator'), 'x', '00000000-0000-4000-8000-000000000001', 'admin'),
+			(gen_random_uuid(), 'pipeline', sha256('wnd_pipeline'), 'x', '00000000-0000-4000-8000-000000000001', 'editor')`)
+	require.NoError(t, tables.Close())
+	s := &guarded{site: newSiteAt(t, database, 0, handlers.Access{HasAccounts: true})}
+	s.people = people.New(s.store)
+	var alike int
+	require.NoError(t, s.tables.Get(&alike, `SELECT count(*) FROM users WHERE skeleton IS NULL`))
+	require.Equal(t, 1, alike, "the younger one of the two that look alike")
+	for _, name := range []string{"adrnin", "аdmin", "李雷"} {
+		require.ErrorIs(t, s.people.AddUser(t.Context(), people.User{ID: uuid.New(), Name: name}), people.ErrNameTaken, name)
+	}
+	s.ask(t, "wnd_operator", http.MethodGet, "/api/v1/users", nil).mustBe(t, 200)
+	s.ask(t, "wnd_pipeline", http.MethodGet, "/api/v1/users", nil).mustBe(t, 403)
+}
+
+// What an installation without accounts has belongs to the first project after the upgrade, and to whoever follows the set-up link.
+func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
+	t.Parallel()
+	database := dbtest.URL(t)
+	migrateTo(t, database, beforeAccounts)
 	tables, err := sqlx.Connect("postgres", database)
 	require.NoError(t, err)
 	task := dbtest.Seed(t, tables, 3, 2, 2)

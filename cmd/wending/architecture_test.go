@@ -83,6 +83,7 @@ var rooms = []string{
 	"db/library",
 	"db/asset",
 	"db",
+	"db/upgrade",
 	"db/project",
 	"db/outbox",
 	"db/backup",
@@ -93,7 +94,7 @@ var rooms = []string{
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
 	"cmd/gate", "handlers/admission", "handlers/live", "handlers/relay",
-	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/blob/blobtest", "jobs/comparison", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/event", "jobs/export", "jobs/guard", "jobs/judge", "jobs/notify", "jobs/observe", "jobs/password", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/revision", "jobs/secret", "jobs/stability", "jobs/thumbnail", "jobs/trend", "jobs/wire",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/beijing", "jobs/blob", "jobs/blob/blobtest", "jobs/comparison", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/event", "jobs/export", "jobs/guard", "jobs/judge", "jobs/naming", "jobs/notify", "jobs/observe", "jobs/password", "jobs/prompt", "jobs/protocol", "jobs/rating", "jobs/revision", "jobs/secret", "jobs/stability", "jobs/thumbnail", "jobs/trend", "jobs/wire",
 	"static", "views/markdown", "views/paths", "views/text",
 }
 
@@ -112,6 +113,7 @@ var strangers = map[string][]string{
 	"github.com/klauspost/compress/flate":      {"jobs/export"},
 	"github.com/klauspost/compress/zstd":       {"jobs/event"},
 	"github.com/alexedwards/argon2id":          {"jobs/password"},
+	"go.mau.fi/util":                           {"jobs/naming"},
 	"github.com/coreos/go-oidc/v3/oidc":        {"handlers/signin"},
 	"github.com/go-webauthn/webauthn":          {"handlers/signin"},
 	"github.com/minio/minio-go/v7":             {"jobs/blob"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,6 +23,7 @@ import (
 	"wending/db/audit"
 	"wending/db/people"
 	"wending/db/project"
+	"wending/jobs/naming"
 	"wending/jobs/password"
 	"wending/jobs/tasks"
 )
@@ -159,10 +161,11 @@ func newHash(ctx context.Context, stderr io.Writer, name string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	if err := password.Check(typed, name); err != nil {
-		return "", fmt.Errorf("%w: it needs at least %d characters and must not be one that many people use (it is read from the terminal or from stdin)", err, password.MinLength)
+	hash, reason, err := password.New(ctx, typed, name)
+	if reason != nil {
+		return "", fmt.Errorf("%w: it needs at least %d characters and must not be one that many people use (it is read from the terminal or from stdin)", reason, password.MinLength)
 	}
-	return password.Hash(ctx, typed)
+	return hash, err
 }
 
 func projectNamed(ctx context.Context, store people.People, text string) (people.Project, error) {
@@ -182,9 +185,9 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 
 // Run makes an account.
 func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, stderr errorWriter) error {
-	name := strings.TrimSpace(c.Name)
-	if name == "" || len([]rune(name)) > 64 {
-		return errors.New("a name has 1 to 64 characters")
+	name, err := naming.Check(c.Name)
+	if err != nil {
+		return err
 	}
 	hash, err := newHash(ctx, stderr, name)
 	if err != nil {
@@ -194,6 +197,9 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 		place, err := projectNamed(ctx, accounts, c.Project)
 		if err != nil {
 			return err
+		}
+		if other, err := accounts.Resembling(ctx, name); !errors.Is(err, db.ErrNotFound) {
+			return cmp.Or(err, fmt.Errorf("the name looks like that of the account %q", other.Name))
 		}
 		account := people.User{ID: uuid.New(), Name: name, PasswordHash: &hash, IsAdmin: c.Admin}
 		entry := audit.Entry{Action: "user.create", ObjectID: account.ID.String(), ObjectName: name}
@@ -258,9 +264,9 @@ func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 
 // Run makes a token and prints it.
 func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
-	name := strings.TrimSpace(c.Name)
-	if name == "" || len([]rune(name)) > 64 {
-		return errors.New("a name has 1 to 64 characters")
+	name, err := naming.Check(c.Name)
+	if err != nil {
+		return err
 	}
 	if c.Days < 0 || c.Days > 3650 {
 		return errors.New("--days is from 0, for good, to 3650")

@@ -57,6 +57,10 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 		"no project": {goodPassword, "user", "add", "李雷", "--project", "nowhere"},
 		"no account": {goodPassword, "user", "passwd", "nobody"},
 		"nobody":     {"", "user", "disable", "nobody"},
+		"invisible":  {goodPassword, "user", "add", "li\u202elei"},
+		"a token's":  {goodPassword, "user", "add", "token:x"},
+		"an address": {goodPassword, "user", "add", "127.0.0.1"},
+		"its name":   {"correct horse 1", "user", "add", "correct horse"},
 		"a role":     {goodPassword, "user", "add", "李雷", "--role", "king"},
 		"days":       {"", "token", "create", "x", "--days", "-1"},
 	} {
@@ -69,6 +73,12 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	require.Equal(t, "李雷 is editor in 默认\n", said)
 	code, said = run(goodPassword, "user", "add", "李雷")
 	require.Equal(t, 1, code, said)
+	code, said = run(goodPassword, "user", "add", "ｚｈａｎｇ")
+	require.Zero(t, code, said)
+	require.Contains(t, said, "zhang is viewer")
+	code, said = run(goodPassword, "user", "add", "zhаng") // a Cyrillic a
+	require.Equal(t, 1, code, said)
+	require.Contains(t, said, `"zhang"`)
 	signIn := func(password string) int {
 		answer, err := http.PostForm(program.url+"/login", url.Values{"name": {"李雷"}, "password": {password}, "next": {"/healthz"}})
 		require.NoError(t, err)

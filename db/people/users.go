@@ -10,6 +10,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/jobs/naming"
 )
 
 // ErrNameTaken means that another account or project has the name.
@@ -26,6 +27,8 @@ type User struct {
 	PasswordHash *string `db:"password_hash"`
 	// IsAdmin reports that it may do everything, in all projects.
 	IsAdmin bool `db:"is_admin"`
+	// MustChangePassword reports that somebody else chose the password: its owner must choose another first.
+	MustChangePassword bool `db:"must_change_password"`
 	// NeedsPasskey reports that the password alone does not sign in.
 	NeedsPasskey bool `db:"needs_passkey"`
 	// Subject is the issuer and subject of an OpenID Connect provider; nil means an account of our own.
@@ -38,7 +41,10 @@ type User struct {
 	Passkeys int `db:"passkeys"`
 }
 
-const readUsers = `SELECT u.*, (SELECT count(*) FROM passkeys WHERE user_id = u.id) AS passkeys FROM users u`
+const readUsers = `
+	SELECT u.id, u.name, u.password_hash, u.must_change_password, u.is_admin, u.needs_passkey, u.subject, u.disabled_at, u.signed_in_at, u.created_at,
+		u.updated_at, (SELECT count(*) FROM passkeys WHERE user_id = u.id) AS passkeys
+	FROM users u`
 
 // User returns an account, or db.ErrNotFound.
 func (p People) User(ctx context.Context, id uuid.UUID) (User, error) {
@@ -50,14 +56,21 @@ func (p People) UserNamed(ctx context.Context, name string) (User, error) {
 	return p.readUser(ctx, ` WHERE lower(name) = lower($1)`, name)
 }
 
+// Resembling returns the account whose name is the same as another, without regard to case, or looks like it; db.ErrNotFound means that
+// the name is free.
+func (p People) Resembling(ctx context.Context, name string) (User, error) {
+	const where = ` WHERE lower(name) = lower($1) OR skeleton = $2 ORDER BY lower(name) = lower($1) DESC LIMIT 1`
+	return p.readUser(ctx, where, name, naming.Skeleton(name))
+}
+
 // UserOf returns the account of a provider's subject, or db.ErrNotFound.
 func (p People) UserOf(ctx context.Context, subject string) (User, error) {
 	return p.readUser(ctx, ` WHERE subject = $1`, subject)
 }
 
-func (p People) readUser(ctx context.Context, where string, argument any) (User, error) {
+func (p People) readUser(ctx context.Context, where string, arguments ...any) (User, error) {
 	var user User
-	if err := p.db.GetContext(ctx, &user, readUsers+where, argument); err != nil {
+	if err := p.db.GetContext(ctx, &user, readUsers+where, arguments...); err != nil {
 		return User{}, db.NotFound(KindUser, pg.Classify("read an account", err)) // not what is half read: its pointers are set
 	}
 	return user, nil
@@ -74,13 +87,14 @@ func (p People) Users(ctx context.Context, nameContains string, page db.Page) (u
 	return users, total, pg.Classify("list the accounts", err)
 }
 
-// AddUser stores a new account. It returns ErrNameTaken if another has its name.
+// AddUser stores a new account. It returns ErrNameTaken if another has its name, or one that looks like it.
 func (p People) AddUser(ctx context.Context, user User, memberships ...Membership) error {
 	const insert = `
-		INSERT INTO users (id, name, password_hash, is_admin, subject)
-		VALUES (:id, :name, :password_hash, :is_admin, :subject)`
+		INSERT INTO users (id, name, skeleton, password_hash, must_change_password, is_admin, subject)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	return p.change(ctx, "store an account", func(tx *sqlx.Tx) error {
-		if _, err := tx.NamedExecContext(ctx, insert, user); err != nil {
+		_, err := tx.ExecContext(ctx, insert, user.ID, user.Name, naming.Skeleton(user.Name), user.PasswordHash, user.MustChangePassword, user.IsAdmin, user.Subject)
+		if err != nil {
 			return taken(pg.Classify("store an account", err))
 		}
 		for _, one := range memberships {
@@ -174,8 +188,11 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 // people gave it stay.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "take over groups", func(tx *sqlx.Tx) error {
-		const set = `UPDATE users SET name = $2, is_admin = $3, updated_at = now() WHERE id = $1 AND (name, is_admin) <> ($2, $3)`
-		if _, err := tx.ExecContext(ctx, set, user.ID, user.Name, user.IsAdmin); err != nil {
+		const set = `
+			UPDATE users
+			SET name = $2, skeleton = CASE WHEN name = $2 THEN skeleton ELSE $4 END, is_admin = $3, updated_at = now()
+			WHERE id = $1 AND (name, is_admin) <> ($2, $3)`
+		if _, err := tx.ExecContext(ctx, set, user.ID, user.Name, user.IsAdmin, naming.Skeleton(user.Name)); err != nil {
 			return taken(pg.Classify("take over an account", err))
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM memberships WHERE user_id = $1 AND is_granted`, user.ID); err != nil {

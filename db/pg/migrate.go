@@ -10,10 +10,16 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// Migrate applies the migrations in files that the PostgreSQL at url lacks. Several processes may call it at
+// Step is a migration that SQL alone cannot make.
+type Step struct {
+	Version int64
+	Up      func(ctx context.Context, tx *sql.Tx) error
+}
+
+// Migrate applies the migrations in files, and the steps between them, that the PostgreSQL at url lacks. Several processes may call it at
 // once: a session lock lets one of them work. A pooler in transaction mode has no sessions, so url must lead to
 // the server itself.
-func Migrate(ctx context.Context, url string, files fs.FS) error {
+func Migrate(ctx context.Context, url string, files fs.FS, steps ...Step) error {
 	config, err := readURL(url)
 	if err != nil {
 		return err
@@ -28,7 +34,12 @@ func Migrate(ctx context.Context, url string, files fs.FS) error {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, database, files, goose.WithSessionLocker(locker))
+	written := make([]*goose.Migration, len(steps))
+	for n, step := range steps {
+		written[n] = goose.NewGoMigration(step.Version, &goose.GoFunc{RunTx: step.Up}, nil)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, database, files, goose.WithSessionLocker(locker), goose.WithGoMigrations(written...),
+		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}

@@ -24,8 +24,8 @@ import (
 	"wending/db/project"
 	"wending/db/quota"
 	"wending/handlers/fault"
-	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/jobs/naming"
 	"wending/views/paths"
 )
 
@@ -272,7 +272,7 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{TokenID: token.ID, Name: form.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
+		who = request.Principal{TokenID: token.ID, Name: naming.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
 		if token.UserID != nil {
 			who.UserID, who.Name = *token.UserID, *token.UserName
 		}

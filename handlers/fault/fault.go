@@ -275,6 +275,15 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
+// Unlike allows a name that does not look like that of an account.
+func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
+
+// VisibleName allows a name whose characters can be seen.
+func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
+
+// UnreservedName allows a name that is neither an address nor like that of a token.
+func UnreservedName() Limit { return Limit{key: "error.range.name.unreserved"} }
+
 // Address allows an http or https address.
 func Address() Limit { return Limit{key: "error.range.address"} }
 

@@ -3,69 +3,42 @@ package form
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"golang.org/x/text/unicode/norm"
 
+	"wending/db"
 	"wending/db/people"
 	"wending/handlers/fault"
-	"wending/handlers/request"
+	"wending/jobs/naming"
 	"wending/jobs/password"
 	"wending/views/text"
 )
 
-// maxPersonName is how many characters names of accounts, projects and tokens have at most.
-const maxPersonName = 64
-
-// CutName makes a text from elsewhere a name.
-func CutName(name string) string {
-	name = strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, request.StorableText(name)))
-	if utf8.RuneCountInString(name) > maxPersonName {
-		name = strings.TrimSpace(string([]rune(name)[:maxPersonName]))
-	}
-	return name
-}
-
-// TokenMark begins the name of a token that has no owner, wherever it acts: no account's name begins so.
-const TokenMark = "token:"
-
-// PersonName reads the name of an account, a project or a token. What looks the same is the same, and what cannot be seen is refused.
+// PersonName reads the name of an account, a project or a token.
 func PersonName(form *Upload, field string) (name string, faults []FieldFault) {
 	c := &fields{form: form}
-	c.text(field, maxPersonName, true, &name)
-	name = norm.NFKC.String(name)
-	_, notAnAddress := netip.ParseAddr(name)
-	if len(c.faults) == 0 && (strings.ContainsFunc(name, isInvisible) || strings.HasPrefix(strings.ToLower(name), TokenMark) || notAnAddress == nil) {
-		c.fail(field, fault.Field(field, fault.TextUpTo(maxPersonName)))
+	if !c.isText(field) {
+		return "", c.faults
+	}
+	name, err := naming.Check(form.Values[field])
+	switch {
+	case errors.Is(err, naming.ErrEmpty):
+		c.fail(field, fault.Field(field, fault.Required()))
+	case errors.Is(err, naming.ErrReserved):
+		c.fail(field, fault.Field(field, fault.UnreservedName()))
+	case err != nil:
+		c.fail(field, fault.Field(field, fault.VisibleName(naming.MaxLength)))
 	}
 	return name, c.faults
 }
 
-// isInvisible reports whether a character cannot be seen, or only as a blank that is none.
-func isInvisible(r rune) bool {
-	if r == ' ' {
-		return false
-	}
-	return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
-		r == '\u2800'
-}
-
 // NewPassword reads a password for an account, and hashes it.
 func NewPassword(ctx context.Context, form *Upload, field, userName string) (hash string, faults []FieldFault, err error) {
-	typed := form.Values[field]
-	if reason := password.Check(typed, userName); reason != nil {
+	hash, reason, err := password.New(ctx, form.Values[field], userName)
+	if reason != nil {
 		return "", []FieldFault{{field, passwordFault(field, reason)}}, nil
 	}
-	hash, err = password.Hash(ctx, typed)
 	return hash, nil, err
 }
 
@@ -90,6 +63,20 @@ func NewUser(ctx context.Context, form *Upload) (user people.User, faults []Fiel
 	hash, faults, err := NewPassword(ctx, form, "password", user.Name)
 	user.PasswordHash = &hash
 	return user, faults, err
+}
+
+// FreeName says what is wrong with the name of a new account that another has, or that looks like another's.
+func FreeName(ctx context.Context, accounts people.People, name string) ([]FieldFault, error) {
+	other, err := accounts.Resembling(ctx, name)
+	switch {
+	case errors.Is(err, db.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case strings.EqualFold(other.Name, name):
+		return []FieldFault{{"name", fault.Field("name", fault.Unique())}}, nil
+	}
+	return []FieldFault{{"name", fault.Field("name", fault.Unlike(other.Name))}}, nil
 }
 
 // Role reads a role.

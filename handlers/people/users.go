@@ -90,11 +90,10 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 	if faults = append(faults, wrong...); len(faults) > 0 {
 		return user, faults, nil
 	}
-	err = h.people.AddUser(ctx, user, people.Membership{ProjectID: project, Role: role})
-	if errors.Is(err, people.ErrNameTaken) {
-		return user, []form.FieldFault{{Field: "name", Fault: fault.Field("name", fault.Unique())}}, nil
+	if faults, err = form.FreeName(ctx, h.people, user.Name); err != nil || len(faults) > 0 {
+		return user, faults, err
 	}
-	if err != nil {
+	if err := h.people.AddUser(ctx, user, people.Membership{ProjectID: project, Role: role}); err != nil {
 		return user, nil, err
 	}
 	audit.Made(ctx, user.ID.String(), user.Name)

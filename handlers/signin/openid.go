@@ -3,7 +3,9 @@ package signin
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,8 +27,8 @@ import (
 	"wending/handlers/access"
 	"wending/handlers/audit"
 	"wending/handlers/fault"
-	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/jobs/naming"
 	"wending/views/paths"
 )
 
@@ -142,7 +144,9 @@ func (h *handler) toProvider(c echo.Context) error {
 
 // claims are what the provider says of somebody.
 type claims struct {
-	Subject  string     `json:"sub"`
+	Subject string `json:"sub"`
+	// Party is the client that the ID token was issued to; empty where the provider does not say so.
+	Party    string     `json:"azp"`
 	Username string     `json:"preferred_username"`
 	Name     string     `json:"name"`
 	Email    string     `json:"email"`
@@ -150,14 +154,16 @@ type claims struct {
 	Roles    stringList `json:"roles"`
 }
 
-// stringList is a list of texts, or one text.
+// stringList is a list of texts, or one text: the name of a group may have blanks.
 type stringList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *stringList) UnmarshalJSON(content []byte) error {
 	one := ""
 	if json.Unmarshal(content, &one) == nil {
-		*l = strings.Fields(one)
+		if *l = nil; one != "" {
+			*l = stringList{one}
+		}
 		return nil
 	}
 	return json.Unmarshal(content, (*[]string)(l))
@@ -194,10 +200,13 @@ func (h *handler) fromProvider(c echo.Context) error {
 	if err != nil {
 		h.Log.WarnContext(ctx, "a sign-in at the provider was refused", "error", err)
 		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
+		if known := (*fault.Fault)(nil); errors.As(err, &known) {
+			return known
+		}
 		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(err)
 	}
 	err = audit.Intend(ctx, func(e *audit.Entry) {
-		e.Action, e.Actor = "sign-in", form.CutName(cmp.Or(said.Username, said.Subject))
+		e.Action, e.Actor = "sign-in", naming.Clean(cmp.Or(said.Username, said.Subject))
 	})
 	if err != nil {
 		return err
@@ -232,6 +241,9 @@ func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said
 	if err := proof.Claims(&said); err != nil {
 		return said, err
 	}
+	if err := o.check(proof, said); err != nil {
+		return said, err
+	}
 	if len(said.Groups)+len(said.Roles) == 0 && provider.UserInfoEndpoint() != "" {
 		info, err := provider.UserInfo(ctx, config.TokenSource(ctx, token))
 		if err != nil {
@@ -245,6 +257,43 @@ func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said
 		return said, err
 	}
 	return said, nil
+}
+
+// clockSkew is how far ahead the provider's clock may be.
+const clockSkew = time.Minute
+
+// check refuses an ID token that does not say who it is for, and when, beyond what the library checks (OpenID Connect Core 1.0, section
+// 3.1.3.7).
+func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
+	refused := fault.New("FORBIDDEN")
+	switch {
+	case proof.Subject == "":
+		return refused.WithMessage("login.provider.nobody").WithCause(errors.New("the ID token has no sub"))
+	case said.Party != "" && said.Party != o.ClientID, said.Party == "" && len(proof.Audience) > 1:
+		return refused.WithMessage("login.provider.other").WithCause(fmt.Errorf("the ID token is for %q, its azp is %q", proof.Audience, said.Party))
+	case proof.IssuedAt.After(time.Now().Add(clockSkew)):
+		return refused.WithMessage("login.provider.clock").WithCause(fmt.Errorf("the ID token was issued in the future: %v", proof.IssuedAt))
+	}
+	return nil
+}
+
+// names are those that an account may be given, the best first; all follow the rules for names that are typed.
+func (c claims) names() (names []string) {
+	subject := naming.Clean(c.Subject)
+	base := ""
+	for _, text := range []string{c.Username, c.Name, c.Email, c.Subject, "user " + c.Subject} {
+		if name, err := naming.Check(naming.Clean(text)); err == nil {
+			base = name
+			break
+		}
+	}
+	sum := sha256.Sum256([]byte(c.Subject))
+	for _, text := range []string{base, base + " · " + cmp.Or(c.Email, c.Subject), subject + " · " + base, "user " + hex.EncodeToString(sum[:8])} {
+		if name, err := naming.Check(naming.Clean(text)); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // take makes the account of somebody what the provider says of them. It is known by issuer and subject alone: a name of ours that is the
@@ -266,8 +315,7 @@ func (h *handler) take(ctx context.Context, said claims) (user people.User, err 
 	if isNew && !isAdmin && len(memberships) == 0 {
 		return user, fault.New("FORBIDDEN").WithMessage("login.no_group")
 	}
-	name := form.CutName(cmp.Or(said.Username, said.Name, said.Email, said.Subject))
-	for _, candidate := range []string{name, form.CutName(name + " · " + cmp.Or(said.Email, said.Subject)), form.CutName(said.Subject + " · " + name)} {
+	for _, candidate := range said.names() {
 		user.Name, user.IsAdmin = candidate, isAdmin
 		if isNew {
 			user.ID, user.Subject = uuid.New(), &subject

@@ -22,6 +22,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	"wending/jobs/naming"
 	"wending/views/paths"
 	views "wending/views/people"
 )
@@ -306,7 +307,7 @@ func (h *handler) addPasskey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	name := form.CutName(request.StorableText(c.Request().UserAgent()))
+	name := naming.Clean(c.Request().UserAgent())
 	if err := h.People.AddPasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Name: name, Credential: credential}); err != nil {
 		return err
 	}

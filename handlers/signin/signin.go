@@ -24,6 +24,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	"wending/jobs/naming"
 	"wending/jobs/password"
 	"wending/jobs/secret"
 	"wending/views/paths"
@@ -136,7 +137,7 @@ func (h *handler) signIn(c echo.Context) error {
 		return err
 	}
 	if !matches {
-		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.Actor = refusedAction, form.CutName(login.Name) })
+		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.Actor = refusedAction, naming.Clean(login.Name) })
 		return refuse(fault.New("UNAUTHENTICATED").WithMessage("login.wrong"))
 	}
 	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {
@@ -346,11 +347,10 @@ func (h *handler) setUp(c echo.Context) error {
 	if submitted.Values["password"] != submitted.Values["again"] {
 		faults = append(faults, form.FieldFault{Field: "again", Fault: fault.Field("again", fault.Password("different", 0))})
 	}
-	if _, err := h.People.UserNamed(ctx, user.Name); len(faults) == 0 && !errors.Is(err, db.ErrNotFound) {
-		if err != nil {
+	if len(faults) == 0 {
+		if faults, err = form.FreeName(ctx, h.People, user.Name); err != nil {
 			return err
 		}
-		faults = append(faults, form.FieldFault{Field: "name", Fault: fault.Field("name", fault.Unique())})
 	}
 	if len(faults) > 0 {
 		setup.Errors = form.Messages(pages.Locale(c), faults)

@@ -101,6 +101,15 @@ func Hash(ctx context.Context, password string) (string, error) {
 	return argon2id.CreateHash(normalised(password), params)
 }
 
+// New returns what is stored of a new password of an account, or the reason why it is not good enough.
+func New(ctx context.Context, typed, userName string) (hash string, reason, err error) {
+	if reason := Check(typed, userName); reason != nil {
+		return "", reason, nil
+	}
+	hash, err = Hash(ctx, typed)
+	return hash, nil, err
+}
+
 // unknown is the hash of a password that nobody knows.
 var unknown = sync.OnceValues(func() (string, error) { return argon2id.CreateHash("a password that nobody has", params) })
 

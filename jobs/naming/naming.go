@@ -1,0 +1,84 @@
+// Package naming decides which names accounts, projects and tokens may have: one set of rules for pages, API, provider and command line.
+package naming
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.mau.fi/util/confusable"
+	"golang.org/x/text/unicode/norm"
+)
+
+// MaxLength is how many characters a name has at most.
+const MaxLength = 64
+
+// TokenMark begins the name of a token that has no owner wherever it acts: no account's name begins with it.
+const TokenMark = "token:"
+
+// What is wrong with a name.
+var (
+	ErrEmpty     = errors.New("a name needs at least one character")
+	ErrLong      = errors.New("a name has at most 64 characters")
+	ErrInvisible = errors.New("a name must not have characters that cannot be seen")
+	ErrReserved  = errors.New("a name must not begin with token: and must not be an IP address")
+)
+
+// Check returns a name as it is stored, or what is wrong with it. What looks the same is stored the same (NFKC, one blank between words),
+// and what cannot be seen is refused.
+func Check(text string) (name string, err error) {
+	name = normal(text)
+	_, notAnAddress := netip.ParseAddr(name)
+	switch {
+	case name == "":
+		return "", ErrEmpty
+	case !utf8.ValidString(text) || strings.ContainsRune(text, utf8.RuneError) || strings.ContainsFunc(name, isInvisible):
+		return "", ErrInvisible
+	case utf8.RuneCountInString(name) > MaxLength:
+		return "", ErrLong
+	case strings.HasPrefix(strings.ToLower(name), TokenMark) || notAnAddress == nil:
+		return "", ErrReserved
+	}
+	return name, nil
+}
+
+// Clean makes the best name of a text from elsewhere: without what cannot be seen, and cut. Check may still refuse it.
+func Clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r):
+			return ' '
+		case isInvisible(r) && !unicode.IsSpace(r):
+			return -1
+		}
+		return r
+	}, norm.NFKC.String(strings.ToValidUTF8(text, "")))
+	name := normal(text)
+	if utf8.RuneCountInString(name) > MaxLength {
+		name = strings.TrimSpace(string([]rune(name)[:MaxLength]))
+	}
+	return name
+}
+
+// Skeleton returns what all names share that look alike (UTS #39), whatever their case: I, l and 1 look alike, and so do i and I.
+func Skeleton(name string) string {
+	folded := strings.ToLower(confusable.Skeleton(strings.ToLower(norm.NFKC.String(name))))
+	return strings.ReplaceAll(folded, "i", "l")
+}
+
+// normal is a text in NFKC, with one blank between its words.
+func normal(text string) string {
+	words := strings.FieldsFunc(norm.NFKC.String(text), func(r rune) bool { return unicode.IsSpace(r) && !unicode.IsControl(r) })
+	return strings.Trim(strings.Join(words, " "), "\t\r\n ")
+}
+
+// isInvisible reports whether a character cannot be seen, or only as a blank that is none.
+func isInvisible(r rune) bool {
+	if r == ' ' {
+		return false
+	}
+	return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
+		r == '\u2800'
+}
