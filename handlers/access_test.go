@@ -55,10 +55,14 @@ func (s *guarded) user(t testing.TB, name string, role people.Role, in uuid.UUID
 	return user
 }
 
-// token makes a token of a role in a project; of an account unless that is nil.
+// token makes a token of a role in a project; of an account unless that is nil. An administrator's without one also manages accounts and projects.
 func (s *guarded) token(t testing.TB, role people.Role, in uuid.UUID, of *uuid.UUID) string {
 	t.Helper()
-	value, err := s.people.AddToken(t.Context(), people.Token{ID: uuid.New(), Name: "test " + string(role), ProjectID: in, Role: role, UserID: of}, 0)
+	token := people.Token{ID: uuid.New(), Name: "test " + string(role), ProjectID: in, Role: role, UserID: of}
+	if of == nil && role == people.Admin {
+		token.Reach = people.ReachAccounts
+	}
+	value, err := s.people.AddToken(t.Context(), token, 0)
 	require.NoError(t, err)
 	return value
 }

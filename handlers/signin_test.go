@@ -307,6 +307,104 @@ func TestSessionsEnd(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode)
 }
 
+// Tokens are made by who has just signed in: whoever finds a browser open makes none, and nothing that was typed is lost on the way.
+func TestTokensAskForAFreshSignIn(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	s.user(t, "李雷", people.Editor, project.Default)
+	b := s.signedIn(t, "李雷")
+	place := "/projects/" + project.Default.String()
+	typed := url.Values{"name": {"夜间 pipeline"}, "role": {"reviewer"}, "days": {"30"}}
+	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
+	request, err := http.NewRequest(http.MethodPost, s.URL+"/api/v1/tokens", strings.NewReader(`{"name": "x"}`))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Origin", s.URL)
+	require.Contains(t, b.do(t, request).mustBe(t, 403)["message"], "重新登录")
+	refused := b.send(t, place+"/tokens", typed)
+	require.Equal(t, http.StatusForbidden, refused.StatusCode)
+	require.Equal(t, "夜间 pipeline", refused.page(t).Find("form[action$='/tokens'] [name=name]").AttrOr("value", ""))
+	again := refused.page(t).Find("[role=alert] a.btn").AttrOr("href", "")
+	form := b.get(t, again)
+	require.Equal(t, http.StatusOK, form.StatusCode, "somebody who is signed in can prove it again")
+	require.Equal(t, "李雷", form.page(t).Find("[name=name]").AttrOr("value", ""))
+	next := form.page(t).Find("[name=next]").AttrOr("value", "")
+	back := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {next}}).Header.Get("Location")
+	page := b.get(t, back).page(t)
+	require.Equal(t, "夜间 pipeline", page.Find("form[action$='/tokens'] [name=name]").AttrOr("value", ""))
+	require.Equal(t, "reviewer", page.Find("form[action$='/tokens'] [name=role] [selected]").AttrOr("value", ""))
+	require.Equal(t, "30", page.Find("form[action$='/tokens'] [name=days] [selected]").AttrOr("value", ""))
+	made := b.send(t, place+"/tokens", typed)
+	require.Equal(t, http.StatusCreated, made.StatusCode)
+	s.ask(t, made.page(t).Find("#new-token").Text(), http.MethodGet, api, nil).mustBe(t, 200)
+}
+
+// A new password, and leaving everywhere, revoke the account's tokens: all, but those that their owner ticks.
+func TestTokensEndWithThePassword(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	user := s.user(t, "李雷", people.Editor, project.Default)
+	other := s.token(t, people.Viewer, project.Default, ptr(s.user(t, "韩梅梅", people.Editor, project.Default).ID))
+	status := func(token string) int { return s.ask(t, token, http.MethodGet, api, nil).StatusCode }
+	for what, end := range map[string]func(b *browser, form url.Values) int{
+		"a new password": func(b *browser, form url.Values) int {
+			form["current"], form["password"] = []string{goodPassword}, []string{"a much better one"}
+			return b.send(t, "/account/password", form).StatusCode
+		},
+		"everywhere": func(b *browser, form url.Values) int { return b.send(t, "/account/sessions/end", form).StatusCode },
+	} {
+		s.tables.MustExec(`UPDATE users SET password_hash = $1`, *user.PasswordHash)
+		b := s.signedIn(t, "李雷")
+		lost, kept := s.token(t, people.Viewer, project.Default, &user.ID), s.token(t, people.Editor, project.Default, &user.ID)
+		tick := b.get(t, "/account").page(t).Find("form[action='/account/password'] label:contains('" + kept[len(kept)-4:] + "') input").AttrOr("name", "")
+		require.NotEmpty(t, tick, what)
+		require.Equal(t, http.StatusOK, status(lost), what)
+		require.Equal(t, http.StatusSeeOther, end(b, url.Values{tick: {"true"}}), what)
+		require.Equal(t, http.StatusUnauthorized, status(lost), what)
+		require.Equal(t, http.StatusOK, status(kept), what)
+	}
+	root := s.token(t, people.Admin, project.Default, nil)
+	last := s.token(t, people.Viewer, project.Default, &user.ID)
+	s.ask(t, root, http.MethodPatch, "/api/v1/users/"+user.ID.String(), object{"password": "given by somebody else"}).mustBe(t, 200)
+	require.Equal(t, http.StatusUnauthorized, status(last), "a password that an administrator sets")
+	require.Equal(t, http.StatusOK, status(other), "others keep theirs")
+	require.Equal(t, http.StatusOK, status(root))
+}
+
+// An administrator's token is one of its project alone; one of the installation reaches everything.
+func TestTokensReachWhatTheySay(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	law := s.project(t, "法务")
+	s.user(t, "李雷", people.Admin, project.Default)
+	s.tables.MustExec(`UPDATE users SET is_admin = true`)
+	b := s.signedIn(t, "李雷")
+	made := b.send(t, "/projects/"+law.String()+"/tokens", url.Values{"name": {"of law"}, "role": {"admin"}})
+	require.Equal(t, http.StatusCreated, made.StatusCode, "%s", made.body)
+	add := func(reach people.Reach) string {
+		value, err := s.people.AddToken(t.Context(), people.Token{ID: uuid.New(), Name: string(reach), ProjectID: law, Role: people.Admin, Reach: reach}, 0)
+		require.NoError(t, err)
+		return value
+	}
+	prompt := s.made(t, s.token(t, people.Admin, project.Default, nil), "/api/v1/prompts", object{"name": "elsewhere", "user": "x"})
+	for name, test := range map[string]struct {
+		token               string
+		accounts, elsewhere int
+	}{
+		"made on a page":      {made.page(t).Find("#new-token").Text(), 403, 404},
+		"of a project":        {add(people.ReachProject), 403, 404},
+		"of an older version": {add(people.ReachAccounts), 200, 404},
+		"of the installation": {add(people.ReachInstallation), 200, 200},
+	} {
+		for _, path := range []string{"/api/v1/users", "/api/v1/audit"} {
+			require.Equal(t, test.accounts, s.ask(t, test.token, http.MethodGet, path, nil).StatusCode, "%s %s", name, path)
+		}
+		require.Equal(t, test.elsewhere, s.ask(t, test.token, http.MethodGet, "/api/v1/prompts/"+prompt, nil).StatusCode, name)
+		mine := s.ask(t, test.token, http.MethodPost, "/api/v1/prompts", object{"name": name, "user": "x"}).mustBe(t, 201)
+		require.Equal(t, http.StatusOK, s.ask(t, test.token, http.MethodGet, "/api/v1/prompts/"+mine["id"].(string)+"?project="+law.String(), nil).StatusCode, "its own project comes first")
+	}
+}
+
 // Two processes on one database: a session begun at one is good at the other, and so is its end.
 func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	t.Parallel()

@@ -50,14 +50,16 @@ type disableUserCommand struct {
 }
 
 type tokenCommand struct {
-	Create createTokenCommand `cmd:"" help:"Make a token for a project and print it."`
+	Create createTokenCommand `cmd:"" help:"Make a token for a project, or for the installation, and print it."`
 }
 
 type createTokenCommand struct {
 	Name    string `arg:"" help:"What the token is for."`
-	Role    string `default:"editor" enum:"viewer,reviewer,editor,admin" help:"What it may do in the project; of admin also accounts and projects."`
-	Project string `default:"默认" help:"The project's name or id."`
+	Role    string `default:"" enum:",viewer,reviewer,editor,admin" help:"What it may do in the project, and nowhere else; editor if absent."`
+	Project string `default:"默认" help:"The project's name or id; with --installation the one that requests are about unless they say so."`
 	Days    int    `default:"90" help:"How long it lasts; 0 is for good."`
+	// Installation makes a token of an administrator of everything.
+	Installation bool `help:"It may do everything: in all projects, accounts, projects and audit."`
 }
 
 type auditCommand struct {
@@ -268,6 +270,9 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	if err != nil {
 		return err
 	}
+	if c.Installation && c.Role != "" {
+		return errors.New("--installation and --role exclude each other: a token of the installation may do everything")
+	}
 	if c.Days < 0 || c.Days > 3650 {
 		return errors.New("--days is from 0, for good, to 3650")
 	}
@@ -276,9 +281,13 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		if err != nil {
 			return err
 		}
-		token := people.Token{ID: uuid.New(), Name: name, ProjectID: place.ID, Role: people.Role(c.Role)}
+		token := people.Token{ID: uuid.New(), Name: name, ProjectID: place.ID, Role: people.Role(cmp.Or(c.Role, string(people.Editor))), Reach: people.ReachProject}
+		if c.Installation {
+			token.Role, token.Reach = people.Admin, people.ReachInstallation
+		}
 		value, entry := "", audit.Entry{Action: "token.create", ObjectID: token.ID.String(), ObjectName: name}
-		err = s.record(ctx, store, entry, map[string]any{"days": c.Days, "project_id": place.ID, "role": c.Role}, func() (err error) {
+		after := map[string]any{"days": c.Days, "project_id": place.ID, "role": token.Role, "reach": token.Reach}
+		err = s.record(ctx, store, entry, after, func() (err error) {
 			value, err = accounts.AddToken(ctx, token, time.Duration(c.Days)*24*time.Hour)
 			return err
 		})

@@ -101,8 +101,15 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	require.Equal(t, http.StatusOK, status(token, "/api/v1/evaluation-tasks"))
 	require.Equal(t, http.StatusForbidden, status(token, "/api/v1/users"), "an editor's")
 	require.Equal(t, http.StatusUnauthorized, status(token[:len(token)-1]+"X", "/api/v1/evaluation-tasks"))
-	_, admin := run("", "token", "create", "operator", "--role", "admin", "--days", "0")
-	require.Equal(t, http.StatusOK, status(strings.TrimSpace(admin), "/api/v1/users"))
+	_, admin := run("", "token", "create", "manager", "--role", "admin", "--days", "0")
+	require.Equal(t, http.StatusOK, status(strings.TrimSpace(admin), "/api/v1/channels"))
+	require.Equal(t, http.StatusForbidden, status(strings.TrimSpace(admin), "/api/v1/users"), "of its project and nothing else")
+	_, operator := run("", "token", "create", "operator", "--installation", "--days", "0")
+	for _, path := range []string{"/api/v1/users", "/api/v1/audit", "/api/v1/projects"} {
+		require.Equal(t, http.StatusOK, status(strings.TrimSpace(operator), path), path)
+	}
+	code, said = run("", "token", "create", "both", "--installation", "--role", "viewer")
+	require.NotZero(t, code, said)
 
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	work := t.TempDir()

@@ -111,11 +111,13 @@ func (p People) EndSession(ctx context.Context, userID, id uuid.UUID) error {
 	return p.changeRow(ctx, KindSession, "end a session", `DELETE FROM sessions WHERE user_id = $1 AND id = $2`, userID, id)
 }
 
-// EndSessions ends all sessions of an account.
-func (p People) EndSessions(ctx context.Context, userID uuid.UUID) error {
+// EndSessions ends all sessions of an account, and revokes its tokens except those kept.
+func (p People) EndSessions(ctx context.Context, userID uuid.UUID, kept []uuid.UUID) error {
 	return p.change(ctx, "end the sessions", func(tx *sqlx.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
-		return pg.Classify("end the sessions", err)
+		if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID); err != nil {
+			return pg.Classify("end the sessions", err)
+		}
+		return revokeTokensOf(ctx, tx, userID, kept)
 	})
 }
 

@@ -1,7 +1,9 @@
 package people
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +17,16 @@ import (
 // TokenPrefix begins every token, so that scanners of leaked secrets find it.
 const TokenPrefix = "wnd_"
 
+// Reach is where a token's role holds.
+type Reach string
+
+// The reaches. Tokens of administrators that are older than installation tokens also manage accounts and projects.
+const (
+	ReachProject      Reach = "project"
+	ReachAccounts     Reach = "accounts"
+	ReachInstallation Reach = "installation"
+)
+
 // Token lets a program use the API.
 type Token struct {
 	ID   uuid.UUID `db:"id"`
@@ -24,6 +36,8 @@ type Token struct {
 	ProjectID   uuid.UUID `db:"project_id"`
 	ProjectName string    `db:"project_name"`
 	Role        Role      `db:"role"`
+	// Reach is where the role holds; of ReachInstallation ProjectID is the project that its requests are about unless they say so.
+	Reach Reach `db:"reach"`
 	// UserID is who made it, whose rights limit its own; nil means the command line.
 	UserID    *uuid.UUID `db:"user_id"`
 	UserName  *string    `db:"user_name"`
@@ -35,13 +49,13 @@ type Token struct {
 	ParentID *uuid.UUID `db:"parent_id"`
 	// IsExpired is by the database's clock.
 	IsExpired bool `db:"is_expired"`
-	// MayManage reports that whoever made it manages accounts and projects.
+	// MayManage reports that an administrator's token manages accounts and projects.
 	MayManage bool `db:"may_manage"`
 }
 
 const readTokens = `
-	SELECT t.id, t.name, t.hint, t.project_id, p.name AS project_name, t.role, t.user_id, t.parent_id, u.name AS user_name, t.expires_at, t.used_at, t.revoked_at,
-		t.created_at, coalesce(t.expires_at <= now(), false) AS is_expired, coalesce(u.is_admin, true) AS may_manage
+	SELECT t.id, t.name, t.hint, t.project_id, p.name AS project_name, t.role, t.reach, t.user_id, t.parent_id, u.name AS user_name, t.expires_at, t.used_at, t.revoked_at,
+		t.created_at, coalesce(t.expires_at <= now(), false) AS is_expired, t.reach <> 'project' AND coalesce(u.is_admin, true) AS may_manage
 	FROM tokens t
 	JOIN projects p ON p.id = t.project_id
 	LEFT JOIN users u ON u.id = t.user_id`
@@ -49,15 +63,16 @@ const readTokens = `
 // AddToken stores a new token and returns its value, which nobody can read again. It lasts so long; zero means for good.
 func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) (value string, err error) {
 	const insert = `
-		INSERT INTO tokens (id, name, hash, hint, project_id, role, user_id, parent_id, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $9,
+		INSERT INTO tokens (id, name, hash, hint, project_id, role, user_id, parent_id, reach, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $9, $10,
 			least(CASE WHEN $8 > 0 THEN now() + $8 * interval '1 second' END, (SELECT expires_at FROM tokens WHERE id = $9)))`
 	value = TokenPrefix + NewSecret()
 	err = p.db.InTx(ctx, "store a token", func(tx *sqlx.Tx) error {
 		if err := project.Tokens.Admit(ctx, tx, token.ProjectID); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID, lasts.Seconds(), token.ParentID)
+		_, err := tx.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID,
+			lasts.Seconds(), token.ParentID, cmp.Or(token.Reach, ReachProject))
 		return pg.Classify("store a token", err)
 	})
 	return value, err
@@ -116,6 +131,31 @@ func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UU
 	const list = readTokens + ` WHERE t.project_id = $1 AND ($2::uuid IS NULL OR t.user_id = $2) ORDER BY t.created_at DESC, t.id LIMIT $3 OFFSET $4`
 	err = p.db.SelectContext(ctx, &tokens, list, projectID, userID, page.Size, page.Offset())
 	return tokens, total, pg.Classify("list the tokens", err)
+}
+
+// TokensOf returns the tokens of an account that can be used, in all projects, by name.
+func (p People) TokensOf(ctx context.Context, userID uuid.UUID) (tokens []Token, err error) {
+	const list = readTokens + `
+		WHERE t.user_id = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+		ORDER BY lower(t.name), t.id`
+	err = p.db.SelectContext(ctx, &tokens, list, userID)
+	return tokens, pg.Classify("list the tokens of an account", err)
+}
+
+// revokeTokensOf makes the tokens of an account useless, and those that they made, except those that their owner keeps.
+func revokeTokensOf(ctx context.Context, tx *sqlx.Tx, userID uuid.UUID, kept []uuid.UUID) error {
+	const revoke = `
+		WITH RECURSIVE family AS (
+			SELECT id FROM tokens WHERE user_id = $1 AND NOT id::text = ANY(string_to_array($2, ','))
+			UNION
+			SELECT t.id FROM tokens t JOIN family f ON t.parent_id = f.id)
+		UPDATE tokens SET revoked_at = now() WHERE id IN (SELECT id FROM family) AND revoked_at IS NULL`
+	ids := make([]string, len(kept))
+	for n, id := range kept {
+		ids[n] = id.String()
+	}
+	_, err := tx.ExecContext(ctx, revoke, userID, strings.Join(ids, ","))
+	return pg.Classify("revoke the tokens of an account", err)
 }
 
 // RevokeToken makes a token useless, at once, and those that it made. It returns db.ErrNotFound if there is none.

@@ -119,10 +119,11 @@ func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces the password of whoever is signed in, and ends their other sessions.
-func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID) error {
+// SetPassword replaces the password of whoever is signed in, ends their other sessions, and revokes their tokens except those kept.
+func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID, kept []uuid.UUID) error {
+	const set = `UPDATE users SET password_hash = $2, must_change_password = false, updated_at = now() WHERE id = $1`
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {
-		result, err := tx.ExecContext(ctx, `UPDATE users SET password_hash = $2, updated_at = now() WHERE id = $1`, id, hash)
+		result, err := tx.ExecContext(ctx, set, id, hash)
 		changed, err := pg.Affected("replace a password", result, err)
 		if err == nil && changed == 0 {
 			err = &db.NotFoundError{Kind: KindUser}
@@ -130,14 +131,17 @@ func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, exce
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, id, except)
-		return pg.Classify("end the sessions", err)
+		if _, err = tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, id, except); err != nil {
+			return pg.Classify("end the sessions", err)
+		}
+		return revokeTokensOf(ctx, tx, id, kept)
 	})
 }
 
 // Change is what changes of an account; nil leaves it.
 type Change struct {
-	// PasswordHash is a new password's, IsDisabled keeps the account from being used; either ends its sessions.
+	// PasswordHash is a new password's, IsDisabled keeps the account from being used; either ends its sessions, and the password its
+	// tokens, too.
 	PasswordHash *string
 	IsDisabled   *bool
 	IsAdmin      *bool
@@ -166,6 +170,11 @@ func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) err
 		if change.PasswordHash != nil || change.IsDisabled != nil && *change.IsDisabled {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1`, id); err != nil {
 				return pg.Classify("end the sessions", err)
+			}
+		}
+		if change.PasswordHash != nil {
+			if err := revokeTokensOf(ctx, tx, id, nil); err != nil {
+				return err
 			}
 		}
 		after, err := countAdmins(ctx, tx)

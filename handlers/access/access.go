@@ -276,7 +276,10 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 		if token.UserID != nil {
 			who.UserID, who.Name = *token.UserID, *token.UserName
 		}
-		return who, nil
+		if token.Reach == people.ReachInstallation {
+			who.Projects, err = g.withAll(ctx, who.Projects)
+		}
+		return who, err
 	case asked.session != "":
 		signed, err := g.People.SessionOf(ctx, asked.session)
 		if errors.Is(err, db.ErrNotFound) {
@@ -298,6 +301,11 @@ func (g *Guard) projectsOf(ctx context.Context, user people.User) ([]people.Memb
 	if err != nil || !user.IsAdmin {
 		return own, err
 	}
+	return g.withAll(ctx, own)
+}
+
+// withAll are all projects, with an administrator's rights in each, own first.
+func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.Membership, error) {
 	all, err := g.People.Projects(ctx)
 	for n := range own {
 		own[n].Role = people.Admin

@@ -3,6 +3,7 @@ package people
 import (
 	"encoding/base64"
 	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -34,14 +35,18 @@ func (h *handler) showAccount(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderAccount(c, http.StatusOK, user, nil)
+	return h.renderAccount(c, http.StatusOK, user, nil, nil)
 }
 
-func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string) error {
+// renderAccount shows one's account; kept are the tokens that were ticked.
+func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string, kept []uuid.UUID) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
-	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, Errors: errors}
+	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, Kept: kept, Errors: errors}
 	var err error
+	if account.Tokens, err = h.people.TokensOf(ctx, user.ID); err != nil {
+		return err
+	}
 	if account.Sessions, err = h.people.Sessions(ctx, user.ID); err != nil {
 		return err
 	}
@@ -70,7 +75,7 @@ func (h *handler) changePassword(c echo.Context) error {
 		return err
 	}
 	refuse := func(faults ...form.FieldFault) error {
-		return h.renderAccount(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults))
+		return h.renderAccount(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults), keptTokens(submitted))
 	}
 	matches := false
 	if wait == 0 {
@@ -100,11 +105,23 @@ func (h *handler) changePassword(c echo.Context) error {
 	if len(faults) > 0 {
 		return refuse(faults...)
 	}
-	if err := h.people.SetPassword(ctx, user.ID, hash, request.From(ctx).Who.SessionID); err != nil {
+	if err := h.people.SetPassword(ctx, user.ID, hash, request.From(ctx).Who.SessionID, keptTokens(submitted)); err != nil {
 		return err
 	}
 	audit.Made(ctx, user.ID.String(), user.Name)
 	return pages.Done(c, paths.Account, "saved")
+}
+
+// keptTokens are the tokens that somebody ticked, to be kept where the others are revoked.
+func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
+	for field := range submitted.Values {
+		if text, isOne := strings.CutPrefix(field, views.KeepField); isOne {
+			if id, err := uuid.Parse(text); err == nil {
+				kept = append(kept, id)
+			}
+		}
+	}
+	return kept
 }
 
 // maxGuesses is how often a session may guess the password that it was begun with, within a quarter of an hour.
@@ -173,7 +190,11 @@ func (h *handler) endSessions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.people.EndSessions(c.Request().Context(), user.ID); err != nil {
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	if err := h.people.EndSessions(c.Request().Context(), user.ID, keptTokens(submitted)); err != nil {
 		return err
 	}
 	audit.Made(c.Request().Context(), user.ID.String(), user.Name)

@@ -95,6 +95,7 @@ type Token struct {
 	ProjectID   uuid.UUID    `json:"project_id"`
 	ProjectName string       `json:"project_name" example:"默认"`
 	Role        people.Role  `json:"role" enum:"viewer,reviewer,editor,admin" example:"editor"`
+	Reach       people.Reach `json:"reach" doc:"Where the role holds: in the project; an administrator's also over accounts and projects (older tokens), or over everything (made on the command line)" enum:"project,accounts,installation" example:"project"`
 	UserName    *string      `json:"user_name" doc:"Who made it; null: the command line" example:"李雷"`
 	ExpiresAt   *rest.Moment `json:"expires_at" doc:"null: never"`
 	UsedAt      *rest.Moment `json:"used_at" doc:"To the minute; null: not yet"`
@@ -200,7 +201,7 @@ func newMember(m people.Member) Member {
 
 func newToken(t people.Token) Token {
 	return Token{
-		ID: t.ID, Name: t.Name, Hint: t.Hint, ProjectID: t.ProjectID, ProjectName: t.ProjectName, Role: t.Role, UserName: t.UserName, ExpiresAt: rest.MomentOf(t.ExpiresAt),
+		ID: t.ID, Name: t.Name, Hint: t.Hint, ProjectID: t.ProjectID, ProjectName: t.ProjectName, Role: t.Role, Reach: t.Reach, UserName: t.UserName, ExpiresAt: rest.MomentOf(t.ExpiresAt),
 		UsedAt: rest.MomentOf(t.UsedAt), RevokedAt: rest.MomentOf(t.RevokedAt), CreatedAt: rest.Moment(t.CreatedAt),
 	}
 }

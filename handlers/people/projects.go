@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -102,7 +103,11 @@ func (h *handler) showProject(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderProject(c, http.StatusOK, project, views.Project{})
+	typed := map[string]string{} // before signing in again
+	for _, name := range []string{"token", "token_role", "token_days"} {
+		typed[name] = c.QueryParam(name)
+	}
+	return h.renderProject(c, http.StatusOK, project, views.Project{Values: typed})
 }
 
 // tokensShown is how many tokens a project's page lists.
@@ -336,6 +341,11 @@ const usualTokenDays = 90
 // makeToken makes the token that a form or a body describes. It may do no more than whoever makes it.
 func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload, field string) (token people.Token, value string, faults []form.FieldFault, err error) {
 	info := request.From(ctx)
+	if info.Who.SessionID != uuid.Nil { // a token outlives the browser that somebody finds open
+		if err := request.RequireFresh(ctx); err != nil {
+			return token, "", nil, err
+		}
+	}
 	token = people.Token{ID: uuid.New(), ProjectID: projectID}
 	if info.Who.UserID != uuid.Nil {
 		token.UserID = &info.Who.UserID
@@ -376,12 +386,21 @@ func (h *handler) addToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	typed := map[string]string{"token": submitted.Values["name"], "token_role": submitted.Value("role"), "token_days": submitted.Value("days")}
 	_, value, faults, err := h.makeToken(c.Request().Context(), project.ID, submitted, "days")
+	if errors.Is(err, request.ErrStale) {
+		back := url.Values{}
+		for name, text := range typed {
+			back.Set(name, text)
+		}
+		view := views.Project{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Project(project.ID), back))}
+		return h.renderProject(c, http.StatusForbidden, project, view)
+	}
 	if err != nil {
 		return err
 	}
 	if len(faults) > 0 {
-		view := views.Project{Values: map[string]string{"token": submitted.Values["name"]}, Errors: map[string]string{"token": faults[0].Message(pages.Locale(c))}}
+		view := views.Project{Values: typed, Errors: map[string]string{"token": faults[0].Message(pages.Locale(c))}}
 		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
 	}
 	return h.renderProject(c, http.StatusCreated, project, views.Project{NewToken: value})

@@ -211,7 +211,7 @@ func (h *handler) endSessionsOf(c echo.Context) error {
 		return err
 	}
 	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
-	if err := h.people.EndSessions(c.Request().Context(), user.ID); err != nil {
+	if err := h.people.EndSessions(c.Request().Context(), user.ID, nil); err != nil {
 		return err
 	}
 	return pages.Done(c, paths.User(user.ID), "ended")

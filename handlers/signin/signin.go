@@ -86,11 +86,14 @@ func (h *handler) render(c echo.Context, status int, login views.Login) error {
 }
 
 func (h *handler) show(c echo.Context) error {
-	next := request.LocalPath(c.QueryParam("next"), paths.Tasks)
-	if request.From(c.Request().Context()).Who.IsKnown() {
-		return c.Redirect(http.StatusSeeOther, next)
+	login := h.page(c, c.QueryParam("next"))
+	if who := request.From(c.Request().Context()).Who; who.IsKnown() {
+		if c.QueryParam("again") == "" || !request.From(c.Request().Context()).HasAccounts {
+			return c.Redirect(http.StatusSeeOther, login.Next)
+		}
+		login.IsAgain, login.Name = true, who.Name
 	}
-	return h.render(c, http.StatusOK, h.page(c, next))
+	return h.render(c, http.StatusOK, login)
 }
 
 // signIn takes a name and a password.

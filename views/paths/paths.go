@@ -242,6 +242,11 @@ func APIRunEvents(id uuid.UUID, run int64) string {
 // LoginFor leads to the sign-in, and afterwards to a path of this site.
 func LoginFor(back string) string { return WithQuery(Login, url.Values{"next": {back}}) }
 
+// LoginAgain is LoginFor for somebody who is signed in and must prove it again.
+func LoginAgain(back string) string {
+	return WithQuery(Login, url.Values{"again": {"1"}, "next": {back}})
+}
+
 // User is an account as administrators see it.
 func User(id uuid.UUID) string { return Users + "/" + id.String() }
 

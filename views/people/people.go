@@ -2,7 +2,9 @@
 package people
 
 import (
+	"cmp"
 	"encoding/base64"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +28,17 @@ type Login struct {
 	HasPasswords, HasPasskeys bool
 	// Second proves that the password was right and only a passkey is missing; empty otherwise.
 	Second string
+	// IsAgain reports that somebody is signed in, and proves it again.
+	IsAgain bool
+}
+
+// toProvider is the query with which the provider is asked.
+func (l Login) toProvider() url.Values {
+	query := url.Values{"next": {l.Next}}
+	if l.IsAgain {
+		query.Set("again", "1")
+	}
+	return query
 }
 
 // Setup makes the first administrator.
@@ -47,7 +60,10 @@ type Account struct {
 	CanAddPasskeys bool
 	// HasPassword reports that a password opens the account.
 	HasPassword bool
-	Errors      map[string]string
+	// Tokens are those that can be used, Kept those that were ticked to be kept.
+	Tokens []people.Token
+	Kept   []uuid.UUID
+	Errors map[string]string
 }
 
 // Users is the list of accounts.
@@ -88,6 +104,8 @@ type Project struct {
 	Used              quota.Used
 	// Role is the most that a token may have that is made here.
 	Role people.Role
+	// SignInAgain is where one signs in again to make the token that was typed; empty means that one need not.
+	SignInAgain string
 	// NewToken is the value of the token that was just made, shown once.
 	NewToken       string
 	Values, Errors map[string]string
@@ -119,6 +137,17 @@ type Shares struct {
 	// IsFinished reports that there is a report.
 	IsFinished bool
 }
+
+// KeepField begins the names of the fields that keep tokens; a token's id follows.
+const KeepField = "keep_"
+
+// tokenRole is the choice for the role of a new token.
+func (p Project) tokenRole() string {
+	return cmp.Or(p.Values["token_role"], string(people.Least(p.Role, people.Editor)))
+}
+
+// tokenDays is the choice for how long a new token lasts.
+func (p Project) tokenDays() string { return cmp.Or(p.Values["token_days"], "90") }
 
 // lifetimes are the days that tokens and links may last, to choose from; 0 is for good.
 var (
