@@ -31,7 +31,7 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 			actor.Via = "api"
 		}
 		lang, theme := request.Choices(r, s.DefaultLang)
-		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, ID: c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}
+		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, IsSecure: s.guard.IsSecure(r), ID: c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}
 		if !s.Access.HasAccounts {
 			info.Role = people.Admin
 		}
@@ -151,8 +151,12 @@ func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
-		if s.guard.IsSecure(c.Request()) {
-			header.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
+		if request.From(c.Request().Context()).IsSecure {
+			strict := "max-age=31536000; includeSubDomains"
+			if s.Access.HSTSWithoutSubdomains {
+				strict = "max-age=31536000"
+			}
+			header.Set(echo.HeaderStrictTransportSecurity, strict)
 		}
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"wending/db/project"
 	"wending/handlers"
 	"wending/handlers/signin"
+	"wending/jobs/secret"
 )
 
 // newProvidedSite is a site whose people sign in at an OpenID Connect provider, which it is given with.
@@ -221,15 +223,24 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "once")
 	b, callback = begin()
 	require.Equal(t, http.StatusForbidden, b.get(t, strings.Replace(callback, "code=", "code=x", 1)).StatusCode)
+	for what, change := range map[string]func(until *time.Time, detail map[string]string){
+		"too late":        func(until *time.Time, _ map[string]string) { *until = time.Now().Add(-time.Hour) },
+		"another's nonce": func(_ *time.Time, detail map[string]string) { detail["nonce"] = "another" },
+		"another's state": func(_ *time.Time, detail map[string]string) { detail["state"] = "another" },
+		"another's proof": func(_ *time.Time, detail map[string]string) {
+			detail["verifier"] = "another-verifier-of-forty-three-characters-x"
+		},
+	} {
+		b, callback = begin()
+		b.changeBegun(t, "oidc", change)
+		require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, what)
+	}
 	b, callback = begin()
-	s.tables.MustExec(`UPDATE challenges SET expires_at = now()`)
-	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "too late")
+	b.changeBegun(t, "passkey", func(*time.Time, map[string]string) {})
+	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "sealed for something else")
 	b, callback = begin()
-	s.tables.MustExec(`UPDATE challenges SET detail = json_build_object('verifier', detail ->> 'verifier', 'nonce', 'another', 'next', '/tasks')`)
-	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "the nonce is another's")
-	b, callback = begin()
-	s.tables.MustExec(`UPDATE challenges SET detail = json_build_object('verifier', 'another-verifier-of-forty-three-characters-x', 'nonce', detail ->> 'nonce', 'next', '/tasks')`)
-	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "the proof of the exchange is another's")
+	b.setCookie(t, "oidc", "")
+	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode)
 	b, callback = begin()
 	denied := "/login/oidc/callback?error=access_denied&state=" + url.QueryEscape(mustQuery(t, callback, "state"))
 	require.Equal(t, http.StatusForbidden, b.get(t, denied).StatusCode)
@@ -241,6 +252,31 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 	for _, wrong := range []string{"testers", "=editor", "testers=king", "a=viewer,b"} {
 		_, err := signin.ParseGrants(wrong)
 		require.Error(t, err, wrong)
+	}
+}
+
+// changeBegun changes what a browser keeps of a sign-in at a provider, and seals it as this site would.
+func (b *browser) changeBegun(t *testing.T, kind string, change func(until *time.Time, detail map[string]string)) {
+	t.Helper()
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
+	require.NoError(t, err)
+	site, err := url.Parse(b.URL)
+	require.NoError(t, err)
+	for _, cookie := range b.client.Jar.Cookies(site) {
+		if cookie.Name != "oidc" {
+			continue
+		}
+		sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+		require.NoError(t, err)
+		var begun struct {
+			Until  time.Time         `json:"until"`
+			Detail map[string]string `json:"detail"`
+		}
+		require.NoError(t, sealer.Open(sealed, "oidc", &begun))
+		change(&begun.Until, begun.Detail)
+		sealed, err = sealer.Seal(begun, kind)
+		require.NoError(t, err)
+		b.setCookie(t, "oidc", base64.RawURLEncoding.EncodeToString(sealed))
 	}
 }
 
@@ -257,6 +293,8 @@ type passkeys struct {
 	site   virtualwebauthn.RelyingParty
 	device virtualwebauthn.Authenticator
 	key    virtualwebauthn.Credential
+	// lastKey is what the last ceremony was known by.
+	lastKey string
 }
 
 // ceremony begins with one request and ends with another, whose body answer makes of the options.
@@ -271,6 +309,7 @@ func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values, an
 		Key     string
 	}
 	begun.into(t, &asked)
+	p.lastKey = asked.Key
 	request, err := http.NewRequest(http.MethodPost, p.URL+end, strings.NewReader(answer(string(asked.Options))))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
@@ -346,6 +385,19 @@ func TestPasskeys(t *testing.T) {
 	elsewhere := *p
 	elsewhere.site.Origin = "http://localhost.evil.example"
 	require.Equal(t, http.StatusForbidden, elsewhere.signIn(t, nil).StatusCode)
+	once := ""
+	p.ceremony(t, "/login/passkey", "/login/passkey/done", nil, func(options string) string {
+		asked, err := virtualwebauthn.ParseAssertionOptions(options)
+		require.NoError(t, err)
+		p.key.Counter++
+		once = virtualwebauthn.CreateAssertionResponse(p.site, p.device, p.key, *asked)
+		return once
+	}).mustBe(t, 200)
+	request, err := http.NewRequest(http.MethodPost, p.URL+"/login/passkey/done", strings.NewReader(once))
+	require.NoError(t, err)
+	request.Header.Set("X-Passkey", p.lastKey)
+	request.Header.Set("Origin", p.URL)
+	require.Equal(t, http.StatusForbidden, p.do(t, request).StatusCode, "an answer counts once")
 	p.key.Counter = 0
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
 	p.key.Counter = 100

@@ -114,6 +114,8 @@ type Access struct {
 	Trusted []netip.Prefix
 	// PublicURL is where people find this site; empty means where they are.
 	PublicURL string
+	// HSTSWithoutSubdomains leaves names below the site's own out of what browsers may only reach with HTTPS.
+	HSTSWithoutSubdomains bool
 	// AuditDays is how long the audit is kept; 0 means for good.
 	AuditDays int
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/cookiejar"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -265,10 +266,22 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, from(guesser, "10.0.0.7", "nobody", "guess"))
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"), "many accounts from one address")
 
+	// From many addresses, each with few guesses, an account is guarded, too; browsers that it knows come in.
+	s.user(t, "韩梅梅", people.Editor, project.Default)
+	friend := s.newBrowser(t)
+	require.Equal(t, http.StatusSeeOther, from(friend, "10.1.0.0", "韩梅梅", goodPassword))
+	for n := range 20 {
+		name := []string{"韩梅梅", " 韩梅梅"}[n%2]
+		require.Equal(t, http.StatusUnauthorized, from(s.newBrowser(t), "10.1.0."+strconv.Itoa(n+1), name, "guess"), n)
+	}
+	require.Equal(t, http.StatusTooManyRequests, from(s.newBrowser(t), "10.1.0.100", "韩梅梅", goodPassword))
+	require.Equal(t, http.StatusSeeOther, from(friend, "10.1.0.100", "韩梅梅", goodPassword))
+	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.1.0.100", "李雷", goodPassword), "others' accounts are as before")
+
 	// The address is the one that the trusted proxy tells, not what a client writes before it.
 	var told []string
 	require.NoError(t, s.tables.Select(&told, `SELECT DISTINCT address FROM audit_entries WHERE action = 'sign-in' ORDER BY address`))
-	require.Equal(t, []string{"10.0.0.5", "10.0.0.6"}, told)
+	require.Equal(t, []string{"10.0.0.5", "10.0.0.6", "10.1.0.0", "10.1.0.100"}, told)
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "1.2.3.4, 10.0.0.7", "李雷", "guess"))
 }
 
@@ -356,7 +369,7 @@ func TestTokensEndWithThePassword(t *testing.T) {
 		s.tables.MustExec(`UPDATE users SET password_hash = $1`, *user.PasswordHash)
 		b := s.signedIn(t, "李雷")
 		lost, kept := s.token(t, people.Viewer, project.Default, &user.ID), s.token(t, people.Editor, project.Default, &user.ID)
-		tick := b.get(t, "/account").page(t).Find("form[action='/account/password'] label:contains('" + kept[len(kept)-4:] + "') input").AttrOr("name", "")
+		tick := b.get(t, "/account").page(t).Find("form[action='/account/password'] label:contains('"+kept[len(kept)-4:]+"') input").AttrOr("name", "")
 		require.NotEmpty(t, tick, what)
 		require.Equal(t, http.StatusOK, status(lost), what)
 		require.Equal(t, http.StatusSeeOther, end(b, url.Values{tick: {"true"}}), what)
@@ -499,13 +512,80 @@ func TestCookiesBehindAProxy(t *testing.T) {
 		if isTrusted {
 			name = "__Host-wending"
 		}
-		require.Equal(t, isTrusted, answer.Header.Get("Strict-Transport-Security") != "")
+		strict := ""
+		if isTrusted {
+			strict = "max-age=31536000; includeSubDomains"
+		}
+		require.Equal(t, strict, answer.Header.Get("Strict-Transport-Security"))
+		require.Len(t, answer.Cookies(), 2)
 		for _, cookie := range answer.Cookies() {
 			require.Equal(t, isTrusted, cookie.Secure, cookie.Name)
+			require.Equal(t, isTrusted, strings.HasPrefix(cookie.Name, "__Host-"), cookie.Name)
 			require.Equal(t, "/", cookie.Path)
 			require.Empty(t, cookie.Domain)
 		}
 		require.Contains(t, answer.Header.Get("Set-Cookie")+strings.Join(answer.Header.Values("Set-Cookie"), " "), name+"=")
+	}
+}
+
+// Choices that browsers kept before cookies had a prefix count until they are made again; what proves something never came from them.
+func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
+	t.Parallel()
+	access := handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, HSTSWithoutSubdomains: true}
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, access)}
+	s.people = people.New(s.store)
+	s.user(t, "李雷", people.Editor, project.Default)
+	ask := func(method, path string, cookies map[string]string, form url.Values) response {
+		request, err := http.NewRequest(method, s.URL+path, strings.NewReader(form.Encode()))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Origin", s.URL)
+		request.Header.Set("X-Forwarded-Proto", "https")
+		for name, value := range cookies {
+			request.AddCookie(&http.Cookie{Name: name, Value: value})
+		}
+		return (&browser{s, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}).do(t, request)
+	}
+	lang := func(cookies map[string]string) string {
+		return ask(http.MethodGet, "/login", cookies, nil).page(t).Find("html").AttrOr("lang", "")
+	}
+	require.Equal(t, "en", lang(map[string]string{"lang": "en"}))
+	require.Equal(t, "zh-CN", lang(map[string]string{"lang": "en", "__Host-lang": "zh-CN"}))
+	chosen := ask(http.MethodPost, "/settings", map[string]string{"lang": "en"}, url.Values{"lang": {"zh-CN"}})
+	require.Equal(t, "max-age=31536000", chosen.Header.Get("Strict-Transport-Security"), "as it is set")
+	ages := map[string]int{}
+	for _, cookie := range chosen.Cookies() {
+		ages[cookie.Name] = cookie.MaxAge
+	}
+	require.Equal(t, map[string]int{"__Host-lang": 31536000, "lang": -1}, ages)
+
+	in := ask(http.MethodPost, "/login", nil, url.Values{"name": {"李雷"}, "password": {goodPassword}})
+	var session string
+	for _, cookie := range in.Cookies() {
+		if cookie.Name == "__Host-wending" {
+			session = cookie.Value
+		}
+	}
+	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/tasks", map[string]string{"__Host-wending": session}, nil).StatusCode)
+	require.Equal(t, http.StatusSeeOther, ask(http.MethodGet, "/tasks", map[string]string{"wending": session}, nil).StatusCode, "another name of the site could have set it")
+}
+
+// However many sign-ins are begun from one address, nobody else is kept from beginning one, and nothing of it is stored.
+func TestBegunSignInsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	keys, err := signin.NewPasskeys("http://localhost:1234")
+	require.NoError(t, err)
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys})}
+	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	provided, _ := newProvidedSite(t, "*=viewer")
+	for n := range 510 {
+		require.Equal(t, http.StatusOK, s.newBrowser(t).send(t, "/login/passkey", nil).StatusCode, n)
+		require.Equal(t, http.StatusSeeOther, provided.newBrowser(t).get(t, "/login/oidc").StatusCode, n)
+	}
+	for _, tables := range []*guarded{s, provided} {
+		var stored int
+		require.NoError(t, tables.tables.Get(&stored, `SELECT (SELECT count(*) FROM challenges) + (SELECT count(*) FROM failed_sign_ins)`))
+		require.Zero(t, stored)
 	}
 }
 

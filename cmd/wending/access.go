@@ -16,7 +16,7 @@ import (
 
 // access is how people sign in to the pages that listen at an address.
 func (s *Settings) access(listening string) (access handlers.Access, err error) {
-	access.AuditDays = s.AuditDays
+	access.AuditDays, access.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
 	if access.Trusted, err = s.proxies(); err != nil {
 		return access, err
 	}

@@ -57,6 +57,7 @@ type Settings struct {
 	Proxies      string `name:"trusted-proxies" from:"TRUSTED_PROXIES" help:"Comma-separated addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count ($TRUSTED_PROXIES)."`
 	TLSCert      string `name:"tls-cert-file" from:"TLS_CERT_FILE" help:"Certificate for HTTPS without a proxy, PEM ($TLS_CERT_FILE)."`
 	TLSKey       string `name:"tls-key-file" from:"TLS_KEY_FILE" help:"Its key, PEM ($TLS_KEY_FILE)."`
+	HSTSNames    bool   `name:"hsts-include-subdomains" from:"HSTS_INCLUDE_SUBDOMAINS" default:"true" negatable:"" help:"With HTTPS, tell browsers that names below the site's own have it, too ($HSTS_INCLUDE_SUBDOMAINS)."`
 	AuditDays    int    `name:"audit-retention-days" from:"AUDIT_RETENTION_DAYS" default:"0" help:"Days that the audit is kept; 0 keeps everything ($AUDIT_RETENTION_DAYS)."`
 	ScheduleMin  int    `name:"schedule-min-minutes" from:"SCHEDULE_MIN_MINUTES" default:"5" help:"How far apart the times of a schedule must be; 0 and 1 allow every minute ($SCHEDULE_MIN_MINUTES)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; if unset, they are not served ($METRICS_ADDR)."`

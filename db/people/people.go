@@ -133,6 +133,27 @@ func (p People) Challenge(ctx context.Context, kind, secret string) (detail []by
 	return detail, pg.Classify("read what has begun", err)
 }
 
+// Spend notes that something with a name of its own is used, and remembers it for so long. It returns db.ErrConflict if it was used
+// before.
+func (p People) Spend(ctx context.Context, kind, name string, lasts time.Duration) error {
+	const note = `
+		WITH old AS (DELETE FROM challenges WHERE expires_at < now())
+		INSERT INTO challenges (hash, kind, detail, expires_at) VALUES ($1, $2, '{}', now() + $3 * interval '1 second')
+		ON CONFLICT (hash) DO NOTHING`
+	result, err := p.db.ExecContext(ctx, note, hashOf(kind+" "+name), kind, lasts.Seconds())
+	changed, err := pg.Affected("note what is used", result, err)
+	if err == nil && changed == 0 {
+		err = db.ErrConflict
+	}
+	return err
+}
+
+// Now returns the database's time, which all processes share.
+func (p People) Now(ctx context.Context) (now time.Time, err error) {
+	err = p.db.GetContext(ctx, &now, `SELECT now()`)
+	return now, pg.Classify("read the time", err)
+}
+
 // failuresKept is how long failed sign-ins count.
 const failuresKept = 15 * time.Minute
 

@@ -24,6 +24,7 @@ import (
 	"wending/db/project"
 	"wending/db/quota"
 	"wending/handlers/fault"
+	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/naming"
 	"wending/views/paths"
@@ -151,7 +152,7 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		c.SetRequest(r.WithContext(ctx))
 		if keepsProject(c, asked, info) {
-			SetCookie(c, g.IsSecure(r), request.ProjectCookie, info.Project.ID.String(), 365*24*time.Hour)
+			pages.SetCookie(c, request.ProjectCookie, info.Project.ID.String(), pages.Year)
 		}
 		if !g.HasAccounts {
 			return next(c)
@@ -190,14 +191,12 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 		asked.token = strings.TrimSpace(value)
 		return asked, nil
 	}
-	if kept, err := c.Cookie(request.ProjectCookie); err == nil {
-		asked.kept = kept.Value
-	}
-	if cookie, err := c.Cookie(SessionCookie(g.IsSecure(r))); err == nil {
+	asked.kept = request.Kept(r, request.ProjectCookie)
+	if session := SessionOf(r); session != "" {
 		if !isFromThisSite(r) && rule.right != public {
 			return asked, fault.New("FORBIDDEN").WithCause(errors.New("the request does not prove that a page of this site makes it"))
 		}
-		asked.session = cookie.Value
+		asked.session = session
 	}
 	return asked, nil
 }
@@ -459,21 +458,16 @@ func (g *Guard) IsSecure(r *http.Request) bool {
 	return isTrusted && strings.EqualFold(r.Header.Get(echo.HeaderXForwardedProto), "https")
 }
 
-// SessionCookie is the name of the cookie that proves who is signed in. Over TLS no other site, and no other name of this site, can set it.
-func SessionCookie(isSecure bool) string {
-	if isSecure {
-		return "__Host-wending"
-	}
-	return "wending"
-}
+// SessionCookie is the cookie that proves who is signed in.
+const SessionCookie = "wending"
 
-// SetCookie sets a cookie that scripts cannot read and other sites do not send; one that lasts for no time is removed.
-func SetCookie(c echo.Context, isSecure bool, name, value string, lasts time.Duration) {
-	age := int(lasts.Seconds())
-	if age <= 0 {
-		age = -1
+// SessionOf returns what a request shows of its session; empty means nothing. Over HTTPS it is what this site alone can have set.
+func SessionOf(r *http.Request) string {
+	cookie, err := r.Cookie(request.CookieName(request.From(r.Context()).IsSecure, SessionCookie))
+	if err != nil {
+		return ""
 	}
-	c.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure, SameSite: http.SameSiteLaxMode})
+	return cookie.Value
 }
 
 // errRevoked ends a request whose right ended while it was being answered.

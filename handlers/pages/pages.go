@@ -55,7 +55,7 @@ func SwitchLanguage(c echo.Context, lang string) error {
 	if !slices.Contains(text.Languages, lang) {
 		return fault.Parameter("lang", fault.OneOf(text.Languages...))
 	}
-	SetCookie(c, request.LanguageCookie, lang)
+	SetCookie(c, request.LanguageCookie, lang, Year)
 	info := request.From(c.Request().Context())
 	info.Locale = info.Locale.In(lang)
 	c.SetRequest(c.Request().WithContext(request.With(c.Request().Context(), info)))
@@ -184,10 +184,11 @@ func Browser(c echo.Context) string {
 		return id
 	}
 	id := rand.Text()
-	if cookie, err := c.Cookie(browserCookie); err == nil && form.IsToken(cookie.Value) {
+	isSecure := request.From(c.Request().Context()).IsSecure
+	if cookie, err := c.Cookie(request.CookieName(isSecure, browserCookie)); err == nil && form.IsToken(cookie.Value) {
 		id = cookie.Value
 	} else {
-		SetCookie(c, browserCookie, id)
+		SetCookie(c, browserCookie, id, Year)
 	}
 	if user := request.From(c.Request().Context()).Who.UserID; user != uuid.Nil { // nobody else's, at a shared browser either
 		sum := sha256.Sum256([]byte(id + user.String()))
@@ -197,9 +198,22 @@ func Browser(c echo.Context) string {
 	return id
 }
 
-// SetCookie keeps a choice in the browser for a year.
-func SetCookie(c echo.Context, name, value string) {
-	c.SetCookie(&http.Cookie{
-		Name: name, Value: value, Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	})
+// Year is how long browsers keep choices.
+const Year = 365 * 24 * time.Hour
+
+// SetCookie sets a cookie that scripts cannot read and other sites do not send; one that lasts for no time is removed. Over HTTPS it
+// takes the place of one of before cookies had a prefix.
+func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
+	isSecure := request.From(c.Request().Context()).IsSecure
+	set := func(name, value string, lasts time.Duration) {
+		age := int(lasts.Seconds())
+		if age <= 0 {
+			age = -1
+		}
+		c.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure, SameSite: http.SameSiteLaxMode})
+	}
+	set(request.CookieName(isSecure, name), value, lasts)
+	if _, err := c.Cookie(name); isSecure && err == nil {
+		set(name, "", 0)
+	}
 }

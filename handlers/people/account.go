@@ -198,7 +198,6 @@ func (h *handler) endSessions(c echo.Context) error {
 		return err
 	}
 	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
-	isSecure := h.Guard.IsSecure(c.Request())
-	access.SetCookie(c, isSecure, access.SessionCookie(isSecure), "", 0)
+	pages.SetCookie(c, access.SessionCookie, "", 0)
 	return c.Redirect(http.StatusSeeOther, paths.Login)
 }

@@ -31,6 +31,8 @@ type Info struct {
 	Role people.Role
 	// HasAccounts reports that people sign in.
 	HasAccounts bool
+	// IsSecure reports that the request came over HTTPS.
+	IsSecure bool
 	// ID is the request's id, as in the log.
 	ID string
 	// TakeUpload counts a file that the project takes, or says why it takes none.
@@ -79,6 +81,28 @@ const (
 	ProjectCookie = "project"
 )
 
+// hostPrefix begins the names of cookies over HTTPS: browsers let no other site, and no other name of this one, set such a cookie.
+const hostPrefix = "__Host-"
+
+// CookieName is what browsers call a cookie.
+func CookieName(isSecure bool, name string) string {
+	if isSecure {
+		return hostPrefix + name
+	}
+	return name
+}
+
+// Kept returns a choice that the browser keeps; empty means none. One of before cookies had a prefix counts until it is made again: it
+// proves nothing.
+func Kept(r *http.Request, name string) string {
+	for _, one := range []string{hostPrefix + name, name} {
+		if cookie, err := r.Cookie(one); err == nil {
+			return cookie.Value
+		}
+	}
+	return ""
+}
+
 // Themes are the themes that can be chosen.
 var Themes = []string{"dark", "light"}
 
@@ -86,11 +110,11 @@ var Themes = []string{"dark", "light"}
 // Chinese, regardless of their browser's settings.
 func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	lang = defaultLanguage
-	if cookie, err := r.Cookie(LanguageCookie); err == nil && slices.Contains(text.Languages, cookie.Value) {
-		lang = cookie.Value
+	if kept := Kept(r, LanguageCookie); slices.Contains(text.Languages, kept) {
+		lang = kept
 	}
-	if cookie, err := r.Cookie(ThemeCookie); err == nil && slices.Contains(Themes, cookie.Value) {
-		theme = cookie.Value
+	if kept := Kept(r, ThemeCookie); slices.Contains(Themes, kept) {
+		theme = kept
 	}
 	return lang, theme
 }

@@ -24,9 +24,9 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/handlers/access"
 	"wending/handlers/audit"
 	"wending/handlers/fault"
+	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/naming"
 	"wending/views/paths"
@@ -104,6 +104,7 @@ func (h *handler) providerName() string {
 
 // pending is a sign-in that the provider is asked for.
 type pending struct {
+	State    string `json:"state"`
 	Verifier string `json:"verifier"`
 	Nonce    string `json:"nonce"`
 	Next     string `json:"next"`
@@ -126,20 +127,13 @@ func (h *handler) toProvider(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.mayBegin(c); err != nil {
-		return err
-	}
-	began := pending{oauth2.GenerateVerifier(), people.NewSecret(), request.LocalPath(c.QueryParam("next"), paths.Tasks)}
-	detail, err := json.Marshal(began)
+	began := pending{people.NewSecret(), oauth2.GenerateVerifier(), people.NewSecret(), nextOf(c.QueryParam("next"))}
+	kept, err := h.seal(ctx, openIDKind, began, openIDLasts)
 	if err != nil {
 		return err
 	}
-	state, err := h.People.PutChallenge(ctx, openIDKind, detail, openIDLasts)
-	if err != nil {
-		return err
-	}
-	access.SetCookie(c, h.Guard.IsSecure(c.Request()), openIDCookie, state, openIDLasts)
-	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(state, oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)))
+	pages.SetCookie(c, openIDCookie, kept, openIDLasts)
+	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(began.State, oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)))
 }
 
 // claims are what the provider says of somebody.
@@ -175,23 +169,18 @@ func (h *handler) fromProvider(c echo.Context) error {
 	if h.OpenID == nil {
 		return fault.New("NOT_FOUND")
 	}
-	isSecure, state := h.Guard.IsSecure(c.Request()), c.QueryParam("state")
-	cookie, err := c.Cookie(openIDCookie)
-	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(state)) != 1 {
+	var began pending
+	cookie, err := c.Cookie(request.CookieName(request.From(ctx).IsSecure, openIDCookie))
+	if err != nil {
 		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(errors.New("the sign-in began in another browser, or long ago"))
 	}
-	access.SetCookie(c, isSecure, openIDCookie, "", 0)
-	detail, err := h.People.TakeChallenge(ctx, openIDKind, state)
-	if errors.Is(err, db.ErrNotFound) {
-		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(err)
-	}
-	if err != nil {
+	if err := h.open(ctx, openIDKind, cookie.Value, &began); err != nil {
 		return err
 	}
-	var began pending
-	if err := json.Unmarshal(detail, &began); err != nil {
-		return err
+	if subtle.ConstantTimeCompare([]byte(began.State), []byte(c.QueryParam("state"))) != 1 {
+		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(errors.New("the provider's answer is for another sign-in"))
 	}
+	pages.SetCookie(c, openIDCookie, "", 0)
 	if reason := c.QueryParam("error"); reason != "" {
 		h.Log.WarnContext(ctx, "the provider refused a sign-in", "error", reason, "description", c.QueryParam("error_description"))
 		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(errors.New("the provider says: " + reason))

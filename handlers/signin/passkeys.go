@@ -145,16 +145,13 @@ func (h *handler) askForPasskey(c echo.Context) error {
 	if !h.hasPasskeys(c.Request()) || !request.From(ctx).HasAccounts {
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
 	}
-	if err := h.mayBegin(c); err != nil {
-		return err
-	}
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
 	var options *protocol.CredentialAssertion
 	var session *webauthn.SessionData
-	began := ceremony{Next: request.LocalPath(submitted.Value("next"), paths.Tasks)}
+	began := ceremony{Next: nextOf(submitted.Value("next"))}
 	if second := submitted.Value("second"); second != "" {
 		detail, err := h.People.Challenge(ctx, secondKind, second)
 		if errors.Is(err, db.ErrNotFound) {
@@ -181,28 +178,26 @@ func (h *handler) askForPasskey(c echo.Context) error {
 }
 
 func (h *handler) sendCeremony(c echo.Context, kind string, began ceremony, options any) error {
-	detail, err := json.Marshal(began)
-	if err != nil {
-		return err
-	}
-	key, err := h.People.PutChallenge(c.Request().Context(), kind, detail, ceremonyLasts)
+	key, err := h.seal(c.Request().Context(), kind, began, ceremonyLasts)
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, asked{options, key})
 }
 
-// takeCeremony ends what a passkey was asked for.
+// takeCeremony reads what a passkey was asked for.
 func (h *handler) takeCeremony(c echo.Context, kind string) (began ceremony, err error) {
 	c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, keyBytes)
-	detail, err := h.People.TakeChallenge(c.Request().Context(), kind, c.Request().Header.Get("X-Passkey"))
-	if errors.Is(err, db.ErrNotFound) {
-		return began, fault.New("FORBIDDEN").WithMessage("login.provider.again")
+	return began, h.open(c.Request().Context(), kind, c.Request().Header.Get("X-Passkey"), &began)
+}
+
+// endCeremony lets a challenge that was answered rightly not be answered again.
+func (h *handler) endCeremony(ctx context.Context, began ceremony) error {
+	err := h.People.Spend(ctx, "passkey", began.Session.Challenge, ceremonyLasts)
+	if errors.Is(err, db.ErrConflict) {
+		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(err)
 	}
-	if err != nil {
-		return began, err
-	}
-	return began, json.Unmarshal(detail, &began)
+	return err
 }
 
 // takePasskey ends a sign-in with a passkey.
@@ -247,6 +242,9 @@ func (h *handler) takePasskey(c echo.Context) error {
 	if err != nil {
 		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.ObjectName = refusedAction, whose.user.Name })
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+	}
+	if err := h.endCeremony(ctx, began); err != nil {
+		return err
 	}
 	credential, err := json.Marshal(key)
 	if err != nil {
@@ -302,6 +300,9 @@ func (h *handler) addPasskey(c echo.Context) error {
 	key, err := h.Passkeys.site.CreateCredential(whose, began.Session, answer)
 	if err != nil {
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+	}
+	if err := h.endCeremony(ctx, began); err != nil {
+		return err
 	}
 	credential, err := json.Marshal(key)
 	if err != nil {

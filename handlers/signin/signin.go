@@ -66,17 +66,17 @@ func Register(group *echo.Group, config Config) {
 	group.POST(paths.Account+"/passkeys/done", h.addPasskey)
 }
 
-// How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, and from one address.
+// How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, for one account from all
+// addresses and browsers that it does not know, and from one address.
 const (
 	maxFailures          = 5
+	maxFailuresOfAccount = 20
 	maxFailuresOfAddress = 50
-	// maxBegun is how many sign-ins at a provider or with a passkey are begun from one address in that time.
-	maxBegun = 500
 )
 
 // page is the sign-in as a request asks for it.
 func (h *handler) page(c echo.Context, next string) views.Login {
-	return views.Login{Next: request.LocalPath(next, paths.Tasks), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
+	return views.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
 }
 
 func (h *handler) render(c echo.Context, status int, login views.Login) error {
@@ -118,7 +118,7 @@ func (h *handler) signIn(c echo.Context) error {
 	}
 	keys := h.attemptKeys(c, login.Name, user)
 	for n, key := range keys {
-		wait, err := h.People.Attempt(ctx, key, []int{maxFailures, maxFailuresOfAddress}[n])
+		wait, err := h.People.Attempt(ctx, key, []int{maxFailures, maxFailuresOfAccount, maxFailuresOfAddress}[n])
 		if err != nil {
 			return err
 		}
@@ -160,14 +160,18 @@ func (h *handler) signIn(c echo.Context) error {
 // refusedAction is what the audit calls a sign-in that was refused.
 const refusedAction = "sign-in.refused"
 
-// attemptKeys are what a sign-in counts under: the account, from this browser if the account is known to it and otherwise from
-// this address; and the address. Nobody can lock an account for others than themselves.
+// attemptKeys are what a sign-in counts under: the account, from this browser if the account is known to it; otherwise the account from
+// this address and from all addresses, and the address. Nobody can lock an account for the browsers that it knows.
 func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
 	if device := h.device(c, user.ID); device != "" {
 		return []string{"device " + device}
 	}
+	account := "account " + strings.ToLower(name)
+	if user.ID != uuid.Nil {
+		account = "account " + user.ID.String() // in whatever way its name was written
+	}
 	address := network(request.From(c.Request().Context()).Actor.Address)
-	return []string{"account " + strings.ToLower(name) + " from " + address, "address " + address}
+	return []string{account + " from " + address, account, "address " + address}
 }
 
 // network is an address as attempts are counted: of IPv6 the part that one customer has.
@@ -183,15 +187,6 @@ func network(address string) string {
 	return prefix.String()
 }
 
-// mayBegin refuses what is begun again and again from one address without ever ending.
-func (h *handler) mayBegin(c echo.Context) error {
-	wait, err := h.People.Attempt(c.Request().Context(), "begun from "+network(request.From(c.Request().Context()).Actor.Address), maxBegun)
-	if err == nil && wait > 0 {
-		err = tooMany(c, wait)
-	}
-	return err
-}
-
 func tooMany(c echo.Context, wait time.Duration) *fault.Fault {
 	minutes := int((wait + time.Minute - 1) / time.Minute)
 	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(wait.Seconds())+1))
@@ -205,12 +200,8 @@ func deviceOwner(user uuid.UUID) string { return "browser of " + user.String() }
 
 // device is the browser's id if the account is known to it; empty otherwise.
 func (h *handler) device(c echo.Context, user uuid.UUID) string {
-	cookie, err := c.Cookie(deviceCookie)
-	if err != nil || user == uuid.Nil {
-		return ""
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-	if err != nil {
+	sealed, err := base64.RawURLEncoding.DecodeString(request.Kept(c.Request(), deviceCookie))
+	if err != nil || len(sealed) == 0 || user == uuid.Nil {
 		return ""
 	}
 	id := ""
@@ -231,28 +222,25 @@ func (h *handler) enter(c echo.Context, user people.User, method, next string) e
 // begin begins a session in the browser, in the place of the one that it had.
 func (h *handler) begin(c echo.Context, user people.User, method string) error {
 	r := c.Request()
-	isSecure, before := h.Guard.IsSecure(r), ""
-	if cookie, err := c.Cookie(access.SessionCookie(isSecure)); err == nil {
-		before = cookie.Value
-	}
 	err := audit.Intend(r.Context(), func(e *audit.Entry) {
 		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
 	})
 	if err != nil {
 		return err
 	}
+	before := access.SessionOf(r)
 	session := people.Session{UserID: user.ID, Method: method, Address: request.From(r.Context()).Actor.Address, Browser: request.StorableText(r.UserAgent())}
 	value, err := h.People.SignIn(r.Context(), session, before)
 	if err != nil {
 		return err
 	}
-	access.SetCookie(c, isSecure, access.SessionCookie(isSecure), value, people.SessionLimit)
+	pages.SetCookie(c, access.SessionCookie, value, people.SessionLimit)
 	if h.device(c, user.ID) == "" {
 		known, err := h.Sealer.Seal(uuid.NewString(), deviceOwner(user.ID))
 		if err != nil {
 			return err
 		}
-		access.SetCookie(c, isSecure, deviceCookie, base64.RawURLEncoding.EncodeToString(known), 365*24*time.Hour)
+		pages.SetCookie(c, deviceCookie, base64.RawURLEncoding.EncodeToString(known), pages.Year)
 	}
 	audit.Changed(r.Context(), nil, map[string]string{"method": method})
 	return nil
@@ -266,7 +254,7 @@ func (h *handler) askToLeave(c echo.Context) error {
 }
 
 func (h *handler) signOut(c echo.Context) error {
-	ctx, isSecure := c.Request().Context(), h.Guard.IsSecure(c.Request())
+	ctx := c.Request().Context()
 	who := request.From(ctx).Who
 	if who.SessionID != uuid.Nil {
 		err := audit.Intend(ctx, func(e *audit.Entry) {
@@ -279,7 +267,7 @@ func (h *handler) signOut(c echo.Context) error {
 			return err
 		}
 	}
-	access.SetCookie(c, isSecure, access.SessionCookie(isSecure), "", 0)
+	pages.SetCookie(c, access.SessionCookie, "", 0)
 	c.Response().Header().Set("Clear-Site-Data", `"cache"`)
 	return c.Redirect(http.StatusSeeOther, paths.Login)
 }

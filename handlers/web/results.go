@@ -176,11 +176,11 @@ func choiceOf(c echo.Context, name string, choices []string, otherwise string) (
 		if !slices.Contains(choices, asked) {
 			return "", fault.Parameter(name, fault.OneOf(choices...))
 		}
-		pages.SetCookie(c, name, asked)
+		pages.SetCookie(c, name, asked, pages.Year)
 		return asked, nil
 	}
-	if kept, err := c.Cookie(name); err == nil && slices.Contains(choices, kept.Value) {
-		return kept.Value, nil
+	if kept := request.Kept(c.Request(), name); slices.Contains(choices, kept) {
+		return kept, nil
 	}
 	return otherwise, nil
 }
@@ -190,11 +190,7 @@ func reviewer(c echo.Context) string {
 	if info := request.From(c.Request().Context()); info.HasAccounts {
 		return info.Who.Name
 	}
-	cookie, err := c.Cookie("reviewer")
-	if err != nil {
-		return ""
-	}
-	name, err := url.PathUnescape(cookie.Value)
+	name, err := url.PathUnescape(request.Kept(c.Request(), "reviewer"))
 	if err != nil {
 		return ""
 	}

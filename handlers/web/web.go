@@ -159,11 +159,11 @@ func (p *Pages) saveSettings(c echo.Context) error {
 	}
 	for name, choices := range map[string][]string{request.LanguageCookie: text.Languages, request.ThemeCookie: request.Themes} {
 		if choice := submitted.Values[name]; slices.Contains(choices, choice) {
-			pages.SetCookie(c, name, choice)
+			pages.SetCookie(c, name, choice, pages.Year)
 		}
 	}
 	if id, err := uuid.Parse(submitted.Values["project"]); err == nil {
-		pages.SetCookie(c, request.ProjectCookie, id.String())
+		pages.SetCookie(c, request.ProjectCookie, id.String(), pages.Year)
 	}
 	return c.Redirect(http.StatusSeeOther, request.LocalPath(submitted.Values["back"], paths.Tasks))
 }

@@ -10,11 +10,13 @@
   // The reviewer is who is signed in; without accounts the name is asked for once. It is a cookie, so that pages can tell whose turn a question is.
   function reviewer() {
     if (document.body.dataset.account) return document.body.dataset.account;
-    const found = document.cookie.split("; ").find((cookie) => cookie.startsWith("reviewer="));
-    return found ? decodeURIComponent(found.slice("reviewer=".length)) : "";
+    const kept = document.cookie.split("; ").map((cookie) => cookie.split("="));
+    const found = kept.find(([name]) => name === "__Host-reviewer") || kept.find(([name]) => name === "reviewer");
+    return found ? decodeURIComponent(found[1]) : "";
   }
   function keepReviewer(name) {
-    document.cookie = "reviewer=" + encodeURIComponent(name) + "; path=/; max-age=31536000; samesite=lax";
+    const isSecure = location.protocol === "https:"; // then no other name of this site can set it
+    document.cookie = (isSecure ? "__Host-" : "") + "reviewer=" + encodeURIComponent(name) + "; path=/; max-age=31536000; samesite=lax" + (isSecure ? "; secure" : "");
   }
   function askReviewer() {
     const known = reviewer();
