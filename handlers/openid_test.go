@@ -421,3 +421,51 @@ func TestPasskeys(t *testing.T) {
 		require.Nil(t, none, address)
 	}
 }
+
+// Where everybody needs a second factor, an account without one registers it right after the password and can do nothing else until then;
+// afterwards the password alone does not sign in, and the last passkey stays.
+func TestASecondFactorForEverybody(t *testing.T) {
+	t.Parallel()
+	keys, err := signin.NewPasskeys("http://localhost:1234")
+	require.NoError(t, err)
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys, NeedsSecond: true, PublicURL: "http://localhost:1234"})}
+	s.people = people.New(s.store)
+	local := s.URL
+	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	user := s.user(t, "李雷", people.Editor, project.Default)
+	s.tables.MustExec(`UPDATE users SET must_change_password = true`)
+	p := &passkeys{
+		browser: s.signedIn(t, "李雷"), key: virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2), device: virtualwebauthn.NewAuthenticator(),
+		site: virtualwebauthn.RelyingParty{ID: "localhost", Name: "Wending", Origin: "http://localhost:1234"},
+	}
+	require.Contains(t, p.get(t, "/tasks").Header.Get("Location"), "/account/password", "first things first")
+	require.Equal(t, http.StatusSeeOther, p.register(t).StatusCode)
+	p.send(t, "/account/password", url.Values{"current": {goodPassword}, "password": {"a much better one"}})
+	away := p.get(t, "/library/agents").Header.Get("Location")
+	require.Equal(t, "/account/passkeys?next=%2Flibrary%2Fagents", away)
+	refused := p.get(t, api).mustBe(t, 403)
+	require.Contains(t, refused["message"], "通行密钥")
+	require.Contains(t, p.send(t, "/account/password", url.Values{"current": {"a much better one"}, "password": {goodPassword}}).Header.Get("Location"), "/account/passkeys")
+	page := p.get(t, away).page(t)
+	require.Equal(t, "/library/agents", page.Find("form#passkey [name=next]").AttrOr("value", ""))
+	s.Server.URL = local
+	elsewhere := s.newBrowser(t)
+	elsewhere.send(t, "/login", url.Values{"name": {"李雷"}, "password": {"a much better one"}})
+	require.Equal(t, "http://localhost:1234", elsewhere.get(t, "/account/passkeys").page(t).Find(".gate a").AttrOr("href", ""), "where passkeys work")
+	s.Server.URL = strings.Replace(local, "127.0.0.1", "localhost", 1)
+	p.register(t).mustBe(t, 200)
+	p.device.AddCredential(p.key)
+	require.Equal(t, http.StatusOK, p.get(t, "/library/agents").StatusCode)
+	require.Equal(t, http.StatusForbidden, p.send(t, "/account/second", url.Values{"needs": {"false"}}).StatusCode)
+	id := p.get(t, "/account").page(t).Find("form[action*='/passkeys/']").AttrOr("action", "")
+	require.Equal(t, http.StatusForbidden, p.send(t, id, nil).StatusCode, "the last one")
+
+	p.browser = s.newBrowser(t)
+	first := p.send(t, "/login", url.Values{"name": {"李雷"}, "password": {"a much better one"}})
+	require.Equal(t, http.StatusOK, first.StatusCode)
+	require.Equal(t, http.StatusSeeOther, p.get(t, "/tasks").StatusCode, "the password alone is not enough")
+	p.signIn(t, url.Values{"second": {first.page(t).Find("[name=second]").AttrOr("value", "")}}).mustBe(t, 200)
+	require.Equal(t, http.StatusOK, p.get(t, "/tasks").StatusCode)
+	token := s.token(t, people.Viewer, project.Default, &user.ID)
+	s.ask(t, token, http.MethodGet, api, nil).mustBe(t, 200)
+}

@@ -110,6 +110,8 @@ type Access struct {
 	HasAccounts bool
 	OpenID      *signin.OpenID
 	Passkeys    *signin.Passkeys
+	// NeedsSecond reports that every account must have a passkey.
+	NeedsSecond bool
 	// Trusted are the proxies whose word on the client's address and protocol counts.
 	Trusted []netip.Prefix
 	// PublicURL is where people find this site; empty means where they are.
@@ -165,7 +167,7 @@ func New(config Config) (*Server, error) {
 		s.Report = func(error, map[string]string) {}
 	}
 	s.guard = access.NewGuard(access.Config{
-		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, Audit: audit.New(s.Store, s.Sealer), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
+		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, NeedsSecond: s.Access.NeedsSecond, Audit: audit.New(s.Store, s.Sealer), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
 	})
 	e := echo.New()
 	s.Handler = e

@@ -418,6 +418,56 @@ func TestTokensReachWhatTheySay(t *testing.T) {
 	}
 }
 
+// Whoever signs in with a password that somebody else chose can do nothing but choose another, or leave.
+func TestAFirstPasswordIsChanged(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	root := s.token(t, people.Admin, project.Default, nil)
+	made := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "李雷", "password": goodPassword, "role": "editor", "must_change_password": true}).mustBe(t, 201)
+	require.Equal(t, true, made["must_change_password"])
+	plain := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "pipeline", "password": goodPassword}).mustBe(t, 201)
+	require.Equal(t, false, plain["must_change_password"])
+	s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "x", "password": goodPassword, "must_change_password": "soon"}).mustBe(t, 422)
+
+	b := s.newBrowser(t)
+	in := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {"/workers?x=1"}})
+	require.Equal(t, "/workers?x=1", in.Header.Get("Location"))
+	away := b.get(t, "/workers?x=1").Header.Get("Location")
+	require.Equal(t, "/account/password?next=%2Fworkers%3Fx%3D1", away)
+	for _, path := range []string{"/tasks", "/account", "/account/passkeys", "/projects", "/nowhere", "/api/openapi.json"} {
+		require.NotEqual(t, http.StatusOK, b.get(t, path).StatusCode, path)
+	}
+	refused := b.get(t, api).mustBe(t, 403)
+	require.Equal(t, "FORBIDDEN", refused["code"])
+	require.Contains(t, refused["message"], "初始密码")
+	for _, path := range []string{"/account/passkeys", "/account/second", "/account/sessions/end", "/demo", "/projects/" + project.Default.String() + "/tokens"} {
+		require.Contains(t, b.send(t, path, nil).Header.Get("Location"), "/account/password", path)
+	}
+	page := b.get(t, away).page(t)
+	require.Zero(t, page.Find("header nav a").Length(), "there is nowhere else to go")
+	require.Equal(t, 1, page.Find("form[action='/logout']").Length())
+	typed := url.Values{"current": {goodPassword}, "password": {goodPassword}, "next": {"/workers?x=1"}}
+	same := b.send(t, "/account/password", typed)
+	require.Equal(t, http.StatusUnprocessableEntity, same.StatusCode)
+	require.Contains(t, same.page(t).Find("#password-error").Text(), "不同")
+	require.Equal(t, "/workers?x=1", same.page(t).Find("[name=next]").AttrOr("value", ""))
+	typed.Set("password", "a much better one")
+	require.Equal(t, "/workers?x=1", b.send(t, "/account/password", typed).Header.Get("Location"))
+	require.Equal(t, http.StatusOK, b.get(t, "/workers?x=1").StatusCode)
+	b.get(t, api).mustBe(t, 200)
+	require.Equal(t, "/tasks", b.get(t, "/account/password").Header.Get("Location"), "nothing is left to do")
+
+	// Accounts that are made on the page ask for it unless that is unticked.
+	s.tables.MustExec(`UPDATE users SET is_admin = true`)
+	require.Equal(t, 1, b.get(t, "/admin/users").page(t).Find("[name=must_change_password][checked]").Length())
+	kept := b.send(t, "/admin/users", url.Values{"name": {"b"}, "password": {"short"}})
+	require.Zero(t, kept.page(t).Find("[name=must_change_password][checked]").Length(), "what was typed is kept")
+	b.send(t, "/admin/users", url.Values{"name": {"韩梅梅"}, "password": {goodPassword}, "must_change_password": {"true"}})
+	leaver := s.signedIn(t, "韩梅梅")
+	require.Equal(t, http.StatusSeeOther, leaver.get(t, "/tasks").StatusCode)
+	require.Equal(t, "/login", leaver.send(t, "/logout", nil).Header.Get("Location"), "one can always leave")
+}
+
 // Two processes on one database: a session begun at one is good at the other, and so is its end.
 func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	t.Parallel()

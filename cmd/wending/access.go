@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -20,13 +21,19 @@ func (s *Settings) access(listening string) (access handlers.Access, err error) 
 	if access.Trusted, err = s.proxies(); err != nil {
 		return access, err
 	}
+	if s.SecondFactor && s.Auth != "local" {
+		return access, errors.New("REQUIRE_SECOND_FACTOR needs AUTH=local: with AUTH=oidc it is the provider that asks for a second factor")
+	}
 	if access.PublicURL, err = s.publicURL(); err != nil || s.Auth == "off" {
 		return access, err
 	}
-	access.HasAccounts = true
+	access.HasAccounts, access.NeedsSecond = true, s.SecondFactor
 	if s.Auth == "local" {
 		if access.Passkeys, err = signin.NewPasskeys(s.site(listening)); err != nil {
 			return access, fmt.Errorf("PUBLIC_URL: %w", err)
+		}
+		if access.NeedsSecond && access.Passkeys == nil {
+			return access, errors.New("REQUIRE_SECOND_FACTOR needs PUBLIC_URL with https and a name such as https://wending.example: passkeys belong to a name")
 		}
 		return access, nil
 	}
@@ -34,7 +41,7 @@ func (s *Settings) access(listening string) (access handlers.Access, err error) 
 	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || s.OIDCClient == "" {
 		return access, errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
 	}
-	if issuer.Scheme == "http" && !listensOnLoopback(issuer.Host+portOf(issuer)) {
+	if issuer.Scheme == "http" && !listensOnLoopback(net.JoinHostPort(issuer.Hostname(), "80")) {
 		return access, fmt.Errorf("OIDC_ISSUER is %s, but must be https: whoever is between could sign in as anybody", s.OIDCIssuer)
 	}
 	grants, err := signin.ParseGrants(s.OIDCGroups)
@@ -46,14 +53,6 @@ func (s *Settings) access(listening string) (access handlers.Access, err error) 
 	}
 	access.OpenID = &signin.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret, Site: s.site(listening), Grants: grants}
 	return access, nil
-}
-
-// portOf makes an address of a URL's host that has no port.
-func portOf(u *url.URL) string {
-	if u.Port() != "" {
-		return ""
-	}
-	return ":80"
 }
 
 // site is where people find this site: PUBLIC_URL, and on one's own machine where it listens, by its name.

@@ -35,10 +35,11 @@ type userCommand struct {
 }
 
 type addUserCommand struct {
-	Name    string `arg:"" help:"What is typed to sign in."`
-	Role    string `default:"viewer" enum:"viewer,reviewer,editor,admin" help:"What it may do in the project."`
-	Project string `default:"默认" help:"The project's name or id."`
-	Admin   bool   `help:"It manages accounts and projects, and may do everything in them."`
+	Name       string `arg:"" help:"What is typed to sign in."`
+	Role       string `default:"viewer" enum:"viewer,reviewer,editor,admin" help:"What it may do in the project."`
+	Project    string `default:"默认" help:"The project's name or id."`
+	Admin      bool   `help:"It manages accounts and projects, and may do everything in them."`
+	MustChange bool   `name:"must-change-password" default:"true" negatable:"" help:"Its owner must choose another password at the first sign-in."`
 }
 
 type passwdCommand struct {
@@ -54,12 +55,11 @@ type tokenCommand struct {
 }
 
 type createTokenCommand struct {
-	Name    string `arg:"" help:"What the token is for."`
-	Role    string `default:"" enum:",viewer,reviewer,editor,admin" help:"What it may do in the project, and nowhere else; editor if absent."`
-	Project string `default:"默认" help:"The project's name or id; with --installation the one that requests are about unless they say so."`
-	Days    int    `default:"90" help:"How long it lasts; 0 is for good."`
-	// Installation makes a token of an administrator of everything.
-	Installation bool `help:"It may do everything: in all projects, accounts, projects and audit."`
+	Name         string `arg:"" help:"What the token is for."`
+	Role         string `default:"" enum:",viewer,reviewer,editor,admin" help:"What it may do in the project, and nowhere else; editor if absent."`
+	Project      string `default:"默认" help:"The project's name or id; with --installation the one that requests are about unless they say so."`
+	Days         int    `default:"90" help:"How long it lasts; 0 is for good."`
+	Installation bool   `help:"It may do everything: in all projects, accounts, projects and audit."`
 }
 
 type auditCommand struct {
@@ -171,14 +171,13 @@ func newHash(ctx context.Context, stderr io.Writer, name string) (string, error)
 }
 
 func projectNamed(ctx context.Context, store people.People, text string) (people.Project, error) {
-	find := store.ProjectNamed
 	if id, err := uuid.Parse(text); err == nil {
 		return store.Project(ctx, id)
 	}
 	if text == "默认" { // it may have another name by now
 		return store.Project(ctx, project.Default)
 	}
-	found, err := find(ctx, text)
+	found, err := store.ProjectNamed(ctx, text)
 	if errors.Is(err, db.ErrNotFound) {
 		return found, fmt.Errorf("there is no project %q", text)
 	}
@@ -203,9 +202,10 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 		if other, err := accounts.Resembling(ctx, name); !errors.Is(err, db.ErrNotFound) {
 			return cmp.Or(err, fmt.Errorf("the name looks like that of the account %q", other.Name))
 		}
-		account := people.User{ID: uuid.New(), Name: name, PasswordHash: &hash, IsAdmin: c.Admin}
+		account := people.User{ID: uuid.New(), Name: name, PasswordHash: &hash, MustChangePassword: c.MustChange, IsAdmin: c.Admin}
 		entry := audit.Entry{Action: "user.create", ObjectID: account.ID.String(), ObjectName: name}
-		err = s.record(ctx, store, entry, map[string]any{"is_admin": c.Admin, "project_id": place.ID, "role": c.Role}, func() error {
+		after := map[string]any{"is_admin": c.Admin, "must_change_password": c.MustChange, "project_id": place.ID, "role": c.Role}
+		err = s.record(ctx, store, entry, after, func() error {
 			return accounts.AddUser(ctx, account, people.Membership{ProjectID: place.ID, Role: people.Role(c.Role)})
 		})
 		if err == nil {

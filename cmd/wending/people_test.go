@@ -78,7 +78,16 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	require.Contains(t, said, "zhang is viewer")
 	code, said = run(goodPassword, "user", "add", "zhаng") // a Cyrillic a
 	require.Equal(t, 1, code, said)
-	require.Contains(t, said, `"zhang"`)
+	require.Contains(t, said, "looks like")
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	first := http.Client{Jar: jar}
+	_, err = first.PostForm(program.url+"/login", url.Values{"name": {"李雷"}, "password": {goodPassword}})
+	require.NoError(t, err)
+	page, err := first.Get(program.url + "/tasks")
+	require.NoError(t, err)
+	require.NoError(t, page.Body.Close())
+	require.Equal(t, "/account/password", page.Request.URL.Path, "whoever made the account knows its password")
 	signIn := func(password string) int {
 		answer, err := http.PostForm(program.url+"/login", url.Values{"name": {"李雷"}, "password": {password}, "next": {"/healthz"}})
 		require.NoError(t, err)
@@ -136,9 +145,15 @@ func TestSigningInBeyondThisMachineNeedsHTTPS(t *testing.T) {
 		change func(*Settings)
 		says   string
 	}{
-		"nothing":         {func(*Settings) {}, "needs HTTPS"},
-		"http":            {func(s *Settings) { s.PublicURL, s.Proxies = "http://wending.example", "10.0.0.1" }, "needs HTTPS"},
-		"no proxy":        {func(s *Settings) { s.PublicURL = "https://wending.example" }, "needs HTTPS"},
+		"nothing":  {func(*Settings) {}, "needs HTTPS"},
+		"http":     {func(s *Settings) { s.PublicURL, s.Proxies = "http://wending.example", "10.0.0.1" }, "needs HTTPS"},
+		"no proxy": {func(s *Settings) { s.PublicURL = "https://wending.example" }, "needs HTTPS"},
+		"a second factor for nobody": {func(s *Settings) {
+			s.ListenAddr, s.Auth, s.SecondFactor = "127.0.0.1:0", "off", true
+		}, "REQUIRE_SECOND_FACTOR"},
+		"a second factor without a name": {func(s *Settings) {
+			s.PublicURL, s.Proxies, s.SecondFactor = "https://10.0.0.7", "10.0.0.1", true
+		}, "passkeys belong to a name"},
 		"a proxy":         {func(s *Settings) { s.PublicURL, s.Proxies = "https://wending.example", "10.0.0.1" }, ""},
 		"half a key":      {func(s *Settings) { s.PublicURL, s.TLSCert = "https://wending.example", "cert.pem" }, "belong together"},
 		"on loopback":     {func(s *Settings) { s.ListenAddr = "127.0.0.1:0" }, ""},
@@ -182,7 +197,7 @@ func TestSigningInInABrowser(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
 	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0")
-	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--admin", "--role", "admin", "--data-dir", folder)
+	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--admin", "--role", "admin", "--no-must-change-password", "--data-dir", folder)
 	require.Zero(t, code, said)
 	b := openBrowser(t, strings.Replace(program.url, "127.0.0.1", "localhost", 1)) // passkeys belong to a name
 	b.do(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
@@ -246,7 +261,7 @@ func TestAccountsOnAMachineWithAWrongClock(t *testing.T) {
 	}
 	folder := dbtest.Folder(t)
 	program := startCommand(t, exec.Command(skewedProgram(t), "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0"))
-	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--role", "editor", "--data-dir", folder)
+	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--role", "editor", "--no-must-change-password", "--data-dir", folder)
 	require.Zero(t, code, said)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)

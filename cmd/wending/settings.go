@@ -50,6 +50,7 @@ type Settings struct {
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
 	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although nobody signs in (AUTH=off), with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
 	Auth         string `from:"AUTH" default:"off" enum:"off,local,oidc" help:"off: nobody signs in; local: with a user name and a password; oidc: at an OpenID Connect provider ($AUTH)."`
+	SecondFactor bool   `name:"require-second-factor" from:"REQUIRE_SECOND_FACTOR" help:"With AUTH=local: every account must register a passkey, and needs it to sign in ($REQUIRE_SECOND_FACTOR)."`
 	OIDCIssuer   string `name:"oidc-issuer" from:"OIDC_ISSUER" help:"Address of the OpenID Connect provider ($OIDC_ISSUER)."`
 	OIDCClient   string `name:"oidc-client-id" from:"OIDC_CLIENT_ID" help:"What the provider knows this site by ($OIDC_CLIENT_ID)."`
 	OIDCSecret   string `name:"oidc-client-secret" from:"OIDC_CLIENT_SECRET" help:"Its secret ($OIDC_CLIENT_SECRET)."`

@@ -13,8 +13,8 @@ import (
 	"wending/jobs/naming"
 )
 
-// ErrNameTaken means that another account or project has the name.
-var ErrNameTaken = errors.New("the name is taken")
+// ErrNameTaken means that another account or project has the name, or an account one that looks like it.
+var ErrNameTaken = errors.New("the name is taken, or looks like another account's")
 
 // ErrLastAdmin means that nobody would be left who may manage accounts.
 var ErrLastAdmin = errors.New("the last administrator")

@@ -35,6 +35,8 @@ type Config struct {
 	People people.People
 	// HasAccounts reports that people sign in; otherwise everybody may do everything.
 	HasAccounts bool
+	// NeedsSecond reports that every account of ours must have a passkey.
+	NeedsSecond bool
 	// Quotas are counted where files come in.
 	Quotas quota.Quotas
 	// Audit records who did what; Failed reports that it could not.
@@ -114,6 +116,9 @@ type ask struct {
 // errUnknown means that nobody has signed in.
 var errUnknown = fault.New("UNAUTHENTICATED")
 
+// errDuty means that somebody must do something else first.
+var errDuty = errors.New("something else must be done first")
+
 // Check lets a request through that its route's rule allows, with who asks and the project in its context.
 func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -135,9 +140,15 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		info, err = g.admit(ctx, info, asked)
 		g.describe(ctx, &recorded.Entry, info, asked)
 		if errors.Is(err, errUnknown) {
-			return g.signIn(c, err)
+			if request.IsAPI(r) {
+				c.Response().Header().Set("WWW-Authenticate", `Bearer realm="wending"`)
+			}
+			return lead(c, err, paths.LoginFor)
 		}
 		c.SetRequest(r.WithContext(request.With(ctx, info)))
+		if errors.Is(err, errDuty) {
+			return lead(c, err, func(back string) string { return paths.DutyFor(string(info.Who.Duty), back) })
+		}
 		if err != nil {
 			return err
 		}
@@ -234,10 +245,13 @@ func (g *Guard) admit(ctx context.Context, info request.Info, asked ask) (reques
 	if info, err = g.choose(ctx, info, asked); err != nil {
 		return info, err
 	}
+	if duty := info.Who.Duty; duty != "" && asked.rule.right != right(duty) && asked.rule.right != leaving {
+		return info, fault.New("FORBIDDEN").WithMessage("duty." + string(duty)).WithCause(errDuty)
+	}
 	switch asked.rule.right {
 	case account:
 		return info, nil
-	case session:
+	case session, leaving, password, passkey:
 		if info.Who.SessionID == uuid.Nil && g.HasAccounts {
 			return info, fault.New("FORBIDDEN")
 		}
@@ -287,11 +301,24 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{UserID: signed.UserID, SessionID: signed.Session.ID, Name: signed.User.Name, IsAdmin: signed.User.IsAdmin, IsFresh: signed.IsFresh}
+		who = request.Principal{UserID: signed.UserID, SessionID: signed.Session.ID, Name: signed.User.Name, IsAdmin: signed.User.IsAdmin, IsFresh: signed.IsFresh, Duty: g.dutyOf(signed.User)}
 		who.Projects, err = g.projectsOf(ctx, signed.User)
 		return who, err
 	}
 	return who, nil
+}
+
+// dutyOf is what the owner of an account must do first; empty means nothing.
+func (g *Guard) dutyOf(user people.User) request.Duty {
+	switch {
+	case user.Subject != nil: // the provider sees to that
+		return ""
+	case user.MustChangePassword:
+		return request.DutyPassword
+	case g.NeedsSecond && user.Passkeys == 0:
+		return request.DutyPasskey
+	}
+	return ""
 }
 
 // projectsOf are the projects that somebody may choose from, their own first.
@@ -415,25 +442,23 @@ func keepsProject(c echo.Context, asked ask, info request.Info) bool {
 		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !request.IsAPI(c.Request())
 }
 
-// signIn answers a request that nobody has signed in for: a page leads to the sign-in and back.
-func (g *Guard) signIn(c echo.Context, err error) error {
+// lead answers a request before which something else must be done: a page leads there and back.
+func lead(c echo.Context, err error, there func(back string) string) error {
 	r := c.Request()
 	if request.IsAPI(r) {
-		c.Response().Header().Set("WWW-Authenticate", `Bearer realm="wending"`)
 		return err
 	}
 	back := r.URL.RequestURI()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || request.IsFragment(r) {
 		back = pageOf(r)
 	}
-	to := paths.LoginFor(back)
 	if request.IsFragment(r) {
 		if r.Method == http.MethodGet {
-			c.Response().Header().Set("HX-Redirect", to)
+			c.Response().Header().Set("HX-Redirect", there(back))
 		}
 		return err // what was typed stays on the page
 	}
-	return c.Redirect(http.StatusSeeOther, to)
+	return c.Redirect(http.StatusSeeOther, there(back))
 }
 
 // pageOf is the page of this site that a request came from.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"wending/db/people"
+	"wending/handlers/request"
 )
 
 // right is who may use a route.
@@ -19,6 +20,10 @@ const (
 	account right = "account"
 	// session is a browser in which somebody has signed in: no token.
 	session right = "session"
+	// leaving is a session, whatever its owner must do first; password and passkey are sessions of those who must do nothing but that.
+	leaving  right = "leaving"
+	password       = right(request.DutyPassword)
+	passkey        = right(request.DutyPasskey)
 	// installation is who may manage accounts and projects.
 	installation right = "installation"
 )
@@ -49,16 +54,18 @@ POST   /login/passkey/done                               public        -
 GET    /login/oidc                                       public        -
 GET    /login/oidc/callback                              public        -
 GET    /logout                                           public        -
-POST   /logout                                           session       -
+POST   /logout                                           leaving       -
 GET    /setup                                            public        -
 POST   /setup                                            public        -
 GET    /shared/:secret                                   public        -
 
 GET    /account                                          session       -
-POST   /account/password                                 session       -               user.password
+GET    /account/password                                 password      -
+POST   /account/password                                 password      -               user.password
 POST   /account/second                                   session       -               user.change
-POST   /account/passkeys                                 session       -
-POST   /account/passkeys/done                            session       -               passkey.create
+GET    /account/passkeys                                 passkey       -
+POST   /account/passkeys                                 passkey       -
+POST   /account/passkeys/done                            passkey       -               passkey.create
 POST   /account/passkeys/:key/remove                     session       -               passkey.remove
 POST   /account/sessions/:session/end                    session       -               session.end
 POST   /account/sessions/end                             session       -               session.end
@@ -282,7 +289,7 @@ func parse(table string) map[string]Rule {
 		if _, isTwice := all[name]; isTwice {
 			panic("two rules for " + name)
 		}
-		isRight := rule.right == public || rule.right == account || rule.right == session || rule.right == installation || people.Role(rule.right).IsKnown()
+		isRight := slices.Contains([]right{public, account, session, leaving, password, passkey, installation}, rule.right) || people.Role(rule.right).IsKnown()
 		if !isRight {
 			panic(fmt.Sprintf("%s has the unknown right %q", name, rule.right))
 		}

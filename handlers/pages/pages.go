@@ -92,7 +92,7 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 	}
 	frame := ui.Frame{Title: title, Section: section, Here: here, Crumbs: crumbs, Version: version}
 	if info := request.From(c.Request().Context()); info.HasAccounts {
-		if frame.IsSignedOut = !info.Who.IsKnown(); !frame.IsSignedOut {
+		if frame.IsSignedOut = !info.Who.IsKnown() || info.Who.Duty != ""; !frame.IsSignedOut {
 			frame.Account = &ui.Account{Name: info.Who.Name, IsAdmin: info.Who.IsAdmin, Project: info.Project.ID, Projects: info.Who.Projects, Role: info.Role}
 		}
 	}

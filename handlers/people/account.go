@@ -42,7 +42,7 @@ func (h *handler) showAccount(c echo.Context) error {
 func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string, kept []uuid.UUID) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
-	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, Kept: kept, Errors: errors}
+	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, NeedsSecond: h.Guard.NeedsSecond, Kept: kept, Errors: errors}
 	var err error
 	if account.Tokens, err = h.people.TokensOf(ctx, user.ID); err != nil {
 		return err
@@ -56,6 +56,39 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	frame := h.frame(c, pages.Locale(c).Text("account.title"))
 	frame.Here, frame.Scripts = paths.Account, []string{"passkey.js"}
 	return pages.Render(c, status, views.AccountPage(frame, account))
+}
+
+// duty is the page of what somebody must do first; whoever need not is led on.
+func (h *handler) duty(c echo.Context, which request.Duty, render func(next string) error) error {
+	next := request.LocalPath(c.QueryParam("next"), paths.Tasks)
+	if request.From(c.Request().Context()).Who.Duty != which {
+		return c.Redirect(http.StatusSeeOther, next)
+	}
+	return render(next)
+}
+
+// showPassword asks for a password in the place of the first one.
+func (h *handler) showPassword(c echo.Context) error {
+	return h.duty(c, request.DutyPassword, func(next string) error { return h.renderPassword(c, http.StatusOK, next, nil) })
+}
+
+func (h *handler) renderPassword(c echo.Context, status int, next string, problems map[string]string) error {
+	frame := h.frame(c, pages.Locale(c).Text("duty.password"))
+	frame.Here = paths.DutyFor(string(request.DutyPassword), next)
+	return pages.Render(c, status, views.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name, next, problems))
+}
+
+// showPasskeys asks for a passkey where everybody needs one.
+func (h *handler) showPasskeys(c echo.Context) error {
+	return h.duty(c, request.DutyPasskey, func(next string) error {
+		frame := h.frame(c, pages.Locale(c).Text("duty.passkey"))
+		frame.Here, frame.Scripts = paths.DutyFor(string(request.DutyPasskey), next), []string{"passkey.js"}
+		elsewhere := ""
+		if !h.Passkeys.IsHere(c.Request()) {
+			elsewhere = h.PublicURL
+		}
+		return pages.Render(c, http.StatusOK, views.FirstPasskeyPage(frame, next, elsewhere))
+	})
 }
 
 // changePassword takes a new password from whoever knows the old one. Other browsers are signed out.
@@ -74,7 +107,11 @@ func (h *handler) changePassword(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	isFirst := request.From(ctx).Who.Duty == request.DutyPassword
 	refuse := func(faults ...form.FieldFault) error {
+		if isFirst {
+			return h.renderPassword(c, http.StatusUnprocessableEntity, request.LocalPath(submitted.Value("next"), paths.Tasks), form.Messages(pages.Locale(c), faults))
+		}
 		return h.renderAccount(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults), keptTokens(submitted))
 	}
 	matches := false
@@ -98,6 +135,9 @@ func (h *handler) changePassword(c echo.Context) error {
 	if err := h.people.ForgetFailures(ctx, guesses); err != nil {
 		return err
 	}
+	if submitted.Values["password"] == submitted.Values["current"] {
+		return refuse(form.FieldFault{Field: "password", Fault: fault.Field("password", fault.Password("same", 0))})
+	}
 	hash, faults, err := form.NewPassword(ctx, submitted, "password", user.Name)
 	if err != nil {
 		return err
@@ -109,6 +149,9 @@ func (h *handler) changePassword(c echo.Context) error {
 		return err
 	}
 	audit.Made(ctx, user.ID.String(), user.Name)
+	if isFirst {
+		return c.Redirect(http.StatusSeeOther, request.LocalPath(submitted.Value("next"), paths.Tasks))
+	}
 	return pages.Done(c, paths.Account, "saved")
 }
 
@@ -141,6 +184,9 @@ func (h *handler) setSecond(c echo.Context) error {
 	if err := request.RequireFresh(ctx); err != nil {
 		return err
 	}
+	if !needs && h.Guard.NeedsSecond {
+		return fault.New("FORBIDDEN").WithMessage("passkeys.required")
+	}
 	if err := h.people.SetNeedsPasskey(ctx, user.ID, needs); err != nil {
 		return err
 	}
@@ -156,6 +202,9 @@ func (h *handler) removePasskey(c echo.Context) error {
 	}
 	if err := request.RequireFresh(c.Request().Context()); err != nil {
 		return err
+	}
+	if h.Guard.NeedsSecond && user.Passkeys < 2 {
+		return fault.New("FORBIDDEN").WithMessage("passkeys.last")
 	}
 	id, err := base64.RawURLEncoding.DecodeString(c.Param("key"))
 	if err != nil {

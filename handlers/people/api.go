@@ -31,6 +31,7 @@ type Account struct {
 	IsDisabled   bool          `json:"is_disabled"`
 	HasPassword  bool          `json:"has_password"`
 	Passkeys     int           `json:"passkeys"`
+	MustChange   bool          `json:"must_change_password" doc:"Its owner must choose another password before anything else"`
 	NeedsPasskey bool          `json:"needs_passkey" doc:"The password alone does not sign in"`
 	IsOfProvider bool          `json:"is_of_provider" doc:"It is signed in by the OpenID Connect provider"`
 	Memberships  []AccountRole `json:"memberships"`
@@ -167,7 +168,7 @@ func (h *handler) account(ctx context.Context, user people.User) (Account, error
 	memberships, err := h.people.MembershipsOf(ctx, user.ID)
 	account := Account{
 		ID: user.ID, Name: user.Name, IsAdmin: user.IsAdmin, IsDisabled: user.DisabledAt != nil, HasPassword: user.PasswordHash != nil, Passkeys: user.Passkeys,
-		NeedsPasskey: user.NeedsPasskey, IsOfProvider: user.Subject != nil, Memberships: []AccountRole{}, SignedInAt: rest.MomentOf(user.SignedInAt),
+		MustChange: user.MustChangePassword, NeedsPasskey: user.NeedsPasskey, IsOfProvider: user.Subject != nil, Memberships: []AccountRole{}, SignedInAt: rest.MomentOf(user.SignedInAt),
 		CreatedAt: rest.Moment(user.CreatedAt), UpdatedAt: rest.Moment(user.UpdatedAt),
 	}
 	for _, one := range memberships {
@@ -295,11 +296,12 @@ func (h *handler) registerUsers(api huma.API) {
 			return newList(accounts, input.Window(), total), nil
 		})
 	type newUser struct {
-		Name      string      `json:"name" doc:"1–64 characters" example:"李雷"`
-		Password  string      `json:"password" doc:"At least 10 characters, and not one that many people use" example:"correct horse battery"`
-		Role      people.Role `json:"role,omitempty" doc:"In the project; viewer if absent" enum:"viewer,reviewer,editor,admin" example:"reviewer"`
-		ProjectID string      `json:"project_id,omitempty" doc:"The first project if absent"`
-		IsAdmin   bool        `json:"is_admin,omitempty"`
+		Name       string      `json:"name" doc:"1–64 characters" example:"李雷"`
+		Password   string      `json:"password" doc:"At least 10 characters, and not one that many people use" example:"correct horse battery"`
+		Role       people.Role `json:"role,omitempty" doc:"In the project; viewer if absent" enum:"viewer,reviewer,editor,admin" example:"reviewer"`
+		ProjectID  string      `json:"project_id,omitempty" doc:"The first project if absent"`
+		IsAdmin    bool        `json:"is_admin,omitempty"`
+		MustChange bool        `json:"must_change_password,omitempty" doc:"Its owner must choose another password at the first sign-in; until then it can do nothing else"`
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Make an account", Status: http.StatusCreated, Faults: []string{"PARAMETER_INVALID"},

@@ -58,7 +58,9 @@ func RegisterPages(group *echo.Group, config Config) {
 		group.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
 	}
 	get(paths.Account, h.showAccount)
-	group.POST(paths.Account+"/password", h.changePassword)
+	get(paths.OwnPassword, h.showPassword)
+	group.POST(paths.OwnPassword, h.changePassword)
+	get(paths.OwnPasskeys, h.showPasskeys)
 	group.POST(paths.Account+"/second", h.setSecond)
 	group.POST(paths.Account+"/passkeys/:key/remove", h.removePasskey)
 	group.POST(paths.Account+"/sessions/:session/end", h.endSession)

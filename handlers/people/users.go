@@ -62,7 +62,7 @@ func (h *handler) addUser(c echo.Context) error {
 	}
 	if len(faults) > 0 {
 		typed := map[string]string{}
-		for _, name := range []string{"name", "role", "project_id", "is_admin"} {
+		for _, name := range []string{"name", "role", "project_id", "is_admin", "must_change_password"} {
 			typed[name] = submitted.Values[name]
 		}
 		return h.renderUsers(c, http.StatusUnprocessableEntity, typed, form.Messages(pages.Locale(c), faults))
@@ -77,6 +77,9 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 		return user, nil, err
 	}
 	user.IsAdmin = submitted.Value("is_admin") == "true"
+	if user.MustChangePassword = submitted.Value("must_change_password") == "true"; !user.MustChangePassword && submitted.Has("must_change_password") && submitted.Value("must_change_password") != "false" {
+		faults = append(faults, form.FieldFault{Field: "must_change_password", Fault: fault.Field("must_change_password", fault.Boolean())})
+	}
 	role := people.Viewer
 	if submitted.Value("role") != "" {
 		var wrong []form.FieldFault
@@ -97,7 +100,7 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 		return user, nil, err
 	}
 	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, nil, map[string]any{"is_admin": user.IsAdmin, "project_id": project, "role": role})
+	audit.Changed(ctx, nil, map[string]any{"is_admin": user.IsAdmin, "must_change_password": user.MustChangePassword, "project_id": project, "role": role})
 	user, err = h.people.User(ctx, user.ID)
 	return user, nil, err
 }

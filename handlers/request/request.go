@@ -41,6 +41,15 @@ type Info struct {
 	Gates *admission.Gates
 }
 
+// Duty is what somebody must do in a browser before they may do anything else.
+type Duty string
+
+// The duties: choosing a password in the place of one that somebody else chose, and registering a passkey where everybody needs one.
+const (
+	DutyPassword Duty = "password"
+	DutyPasskey  Duty = "passkey"
+)
+
 // Principal is who makes a request.
 type Principal struct {
 	// UserID is the account; uuid.Nil means none.
@@ -53,6 +62,8 @@ type Principal struct {
 	IsAdmin bool
 	// IsFresh reports that the browser was signed in a moment ago.
 	IsFresh bool
+	// Duty must be done first; empty means none.
+	Duty Duty
 	// Projects are those that it is a member of; of an administrator all.
 	Projects []people.Membership
 }

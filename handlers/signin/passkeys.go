@@ -272,11 +272,19 @@ func (h *handler) newPasskey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	next := paths.Account + "?done=stored"
+	if asked := submitted.Value("next"); asked != "" {
+		next = nextOf(asked)
+	}
 	options, session, err := h.Passkeys.site.BeginRegistration(whose, webauthn.WithExclusions(webauthn.Credentials(whose.keys).CredentialDescriptors()))
 	if err != nil {
 		return err
 	}
-	return h.sendCeremony(c, newKeyKind, ceremony{Session: *session, User: whose.user.ID}, options)
+	return h.sendCeremony(c, newKeyKind, ceremony{Session: *session, User: whose.user.ID, Next: next}, options)
 }
 
 // addPasskey adds a passkey to the account that is signed in.
@@ -313,5 +321,5 @@ func (h *handler) addPasskey(c echo.Context) error {
 		return err
 	}
 	audit.Made(ctx, base64.RawURLEncoding.EncodeToString(key.ID), whose.user.Name)
-	return c.JSON(http.StatusOK, map[string]string{"next": paths.Account + "?done=stored"})
+	return c.JSON(http.StatusOK, map[string]string{"next": began.Next})
 }

@@ -62,8 +62,8 @@ func Register(group *echo.Group, config Config) {
 	group.GET(paths.OpenIDDone, h.fromProvider)
 	group.POST(paths.Passkey, h.askForPasskey)
 	group.POST(paths.PasskeyDone, h.takePasskey)
-	group.POST(paths.Account+"/passkeys", h.newPasskey)
-	group.POST(paths.Account+"/passkeys/done", h.addPasskey)
+	group.POST(paths.OwnPasskeys, h.newPasskey)
+	group.POST(paths.OwnPasskeys+"/done", h.addPasskey)
 }
 
 // How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, for one account from all
@@ -151,7 +151,7 @@ func (h *handler) signIn(c echo.Context) error {
 			return err
 		}
 	}
-	if user.NeedsPasskey {
+	if user.NeedsPasskey || h.Guard.NeedsSecond && user.Passkeys > 0 {
 		return h.secondStep(c, login, user)
 	}
 	return h.enter(c, user, "password", login.Next)

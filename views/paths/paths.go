@@ -247,6 +247,21 @@ func LoginAgain(back string) string {
 	return WithQuery(Login, url.Values{"again": {"1"}, "next": {back}})
 }
 
+// Where one's password is changed, and a passkey is registered, alone.
+const (
+	OwnPassword = Account + "/password"
+	OwnPasskeys = Account + "/passkeys"
+)
+
+// DutyFor leads to what somebody must do first, password or passkey, and afterwards to a path of this site.
+func DutyFor(duty, back string) string {
+	page := OwnPassword
+	if duty == "passkey" {
+		page = OwnPasskeys
+	}
+	return WithQuery(page, url.Values{"next": {back}})
+}
+
 // User is an account as administrators see it.
 func User(id uuid.UUID) string { return Users + "/" + id.String() }
 

@@ -60,6 +60,8 @@ type Account struct {
 	CanAddPasskeys bool
 	// HasPassword reports that a password opens the account.
 	HasPassword bool
+	// NeedsSecond reports that every account needs a passkey.
+	NeedsSecond bool
 	// Tokens are those that can be used, Kept those that were ticked to be kept.
 	Tokens []people.Token
 	Kept   []uuid.UUID
