@@ -44,6 +44,12 @@ func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, use
 	provider.QueueUser(user)
 	begun := b.get(t, "/login/oidc?next="+url.QueryEscape(next))
 	require.Equal(t, http.StatusSeeOther, begun.StatusCode, "%s", begun.body)
+	return b.backFrom(t, begun)
+}
+
+// backFrom follows a sign-in that began to the provider and back.
+func (b *browser) backFrom(t *testing.T, begun response) response {
+	t.Helper()
 	back := b.follow(t, begun.Header.Get("Location"))
 	require.True(t, strings.HasPrefix(back, b.URL+"/login/oidc/callback?"), back)
 	return b.get(t, strings.TrimPrefix(back, b.URL))
@@ -223,11 +229,11 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "once")
 	b, callback = begin()
 	require.Equal(t, http.StatusForbidden, b.get(t, strings.Replace(callback, "code=", "code=x", 1)).StatusCode)
-	for what, change := range map[string]func(until *time.Time, detail map[string]string){
-		"too late":        func(until *time.Time, _ map[string]string) { *until = time.Now().Add(-time.Hour) },
-		"another's nonce": func(_ *time.Time, detail map[string]string) { detail["nonce"] = "another" },
-		"another's state": func(_ *time.Time, detail map[string]string) { detail["state"] = "another" },
-		"another's proof": func(_ *time.Time, detail map[string]string) {
+	for what, change := range map[string]func(until *time.Time, detail map[string]any){
+		"too late":        func(until *time.Time, _ map[string]any) { *until = time.Now().Add(-time.Hour) },
+		"another's nonce": func(_ *time.Time, detail map[string]any) { detail["nonce"] = "another" },
+		"another's state": func(_ *time.Time, detail map[string]any) { detail["state"] = "another" },
+		"another's proof": func(_ *time.Time, detail map[string]any) {
 			detail["verifier"] = "another-verifier-of-forty-three-characters-x"
 		},
 	} {
@@ -236,7 +242,7 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, what)
 	}
 	b, callback = begin()
-	b.changeBegun(t, "passkey", func(*time.Time, map[string]string) {})
+	b.changeBegun(t, "passkey", func(*time.Time, map[string]any) {})
 	require.Equal(t, http.StatusForbidden, b.get(t, callback).StatusCode, "sealed for something else")
 	b, callback = begin()
 	b.setCookie(t, "oidc", "")
@@ -256,7 +262,7 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 }
 
 // changeBegun changes what a browser keeps of a sign-in at a provider, and seals it as this site would.
-func (b *browser) changeBegun(t *testing.T, kind string, change func(until *time.Time, detail map[string]string)) {
+func (b *browser) changeBegun(t *testing.T, kind string, change func(until *time.Time, detail map[string]any)) {
 	t.Helper()
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
@@ -269,8 +275,8 @@ func (b *browser) changeBegun(t *testing.T, kind string, change func(until *time
 		sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 		require.NoError(t, err)
 		var begun struct {
-			Until  time.Time         `json:"until"`
-			Detail map[string]string `json:"detail"`
+			Until  time.Time      `json:"until"`
+			Detail map[string]any `json:"detail"`
 		}
 		require.NoError(t, sealer.Open(sealed, "oidc", &begun))
 		change(&begun.Until, begun.Detail)
@@ -285,6 +291,161 @@ func mustQuery(t *testing.T, address, name string) string {
 	u, err := url.Parse(address)
 	require.NoError(t, err)
 	return u.Query().Get(name)
+}
+
+// age lets the rights of all accounts of the provider have been read some time ago.
+func (s *guarded) age(t *testing.T, by string) {
+	t.Helper()
+	s.tables.MustExec(`UPDATE provider_sessions SET checked_at = now() - $1::interval`, by)
+}
+
+// What groups give is read again before it is an hour old, while the session goes on; it ends with the provider's.
+func TestRightsOfAProviderAreReadAgain(t *testing.T) {
+	t.Parallel()
+	s, provider := newProvidedSite(t, "testers=editor, operators=admin")
+	b := s.newBrowser(t)
+	user := &mockoidc.MockUser{Subject: "17", PreferredUsername: "lilei", Groups: []string{"operators"}}
+	require.Equal(t, http.StatusSeeOther, b.throughProvider(t, provider, claiming{user, func(jwt.MapClaims) {}}, "/tasks").StatusCode)
+	require.Equal(t, http.StatusOK, b.get(t, "/admin/users").StatusCode)
+	isOperator := func() bool { return b.get(t, "/admin/users").StatusCode == http.StatusOK }
+	user.Groups = []string{"testers"}
+	s.age(t, "55 min")
+	dbtest.Await(t, 30*time.Second, "the new groups", func() bool { return !isOperator() })
+	require.Equal(t, http.StatusOK, b.get(t, "/compare").StatusCode, "an editor by now, without signing in again")
+	var young bool
+	require.NoError(t, s.tables.Get(&young, `SELECT bool_and(checked_at > now() - interval '1 min') FROM provider_sessions`))
+	require.True(t, young)
+
+	// Without a refresh token the user info tells.
+	known, err := s.people.UserNamed(t.Context(), "lilei")
+	require.NoError(t, err)
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
+	require.NoError(t, err)
+	var sealed []byte
+	require.NoError(t, s.tables.Get(&sealed, `SELECT tokens FROM provider_sessions`))
+	tokens := map[string]string{}
+	require.NoError(t, sealer.Open(sealed, "provider's tokens of "+known.ID.String(), &tokens))
+	require.NotEmpty(t, tokens["refresh"])
+	tokens["refresh"] = ""
+	sealed, err = sealer.Seal(tokens, "provider's tokens of "+known.ID.String())
+	require.NoError(t, err)
+	user.Groups = []string{"operators"}
+	s.tables.MustExec(`UPDATE provider_sessions SET tokens = $1, checked_at = now() - interval '55 min'`, sealed)
+	dbtest.Await(t, 30*time.Second, "the groups of the user info", isOperator)
+
+	// Who can be asked for nothing, or not in time, signs in again without noticing.
+	s.age(t, "61 min")
+	away := b.get(t, "/workers?x=1")
+	require.Equal(t, "/login?next=%2Fworkers%3Fx%3D1", away.Header.Get("Location"))
+	silent := b.get(t, away.Header.Get("Location"))
+	require.Equal(t, "/login/oidc?next=%2Fworkers%3Fx%3D1", silent.Header.Get("Location"))
+	provider.QueueUser(claiming{user, func(jwt.MapClaims) {}})
+	require.Equal(t, "/workers?x=1", b.backFrom(t, b.get(t, silent.Header.Get("Location"))).Header.Get("Location"))
+	require.True(t, isOperator())
+
+	// Where the provider has ended the session, ours ends.
+	provider.QueueError(&mockoidc.ServerError{Code: http.StatusBadRequest, Error: "invalid_grant"})
+	s.age(t, "55 min")
+	dbtest.Await(t, 30*time.Second, "the end of the session", func() bool { return b.get(t, "/tasks").StatusCode == http.StatusSeeOther })
+	b.throughProvider(t, provider, claiming{user, func(jwt.MapClaims) {}}, "/tasks")
+	b.send(t, "/logout", nil)
+	require.Equal(t, http.StatusOK, b.get(t, "/login").StatusCode, "whoever leaves stays out")
+}
+
+// The provider ends sessions by a signed word, once: one session by its name, or all of an account.
+func TestAProviderSignsOut(t *testing.T) {
+	t.Parallel()
+	s, provider := newProvidedSite(t, "*=editor")
+	in := func(subject, sid string) *browser {
+		b := s.newBrowser(t)
+		user := claiming{&mockoidc.MockUser{Subject: subject, PreferredUsername: "user " + subject, Groups: []string{"x"}}, func(c jwt.MapClaims) { c["sid"] = sid }}
+		require.Equal(t, http.StatusSeeOther, b.throughProvider(t, provider, user, "/tasks").StatusCode)
+		return b
+	}
+	isIn := func(b *browser) bool { return b.get(t, "/tasks").StatusCode == http.StatusOK }
+	first, second, other := in("17", "one"), in("17", "two"), in("18", "three")
+	const event = "http://schemas.openid.net/event/backchannel-logout"
+	send := func(keys *mockoidc.Keypair, change func(jwt.MapClaims)) (status int, again func() int) {
+		claims := jwt.MapClaims{
+			"iss": provider.Issuer(), "aud": provider.ClientID, "iat": time.Now().Unix(), "exp": time.Now().Add(2 * time.Minute).Unix(), "jti": uuid.NewString(),
+			"sub": "17", "events": map[string]any{event: map[string]any{}},
+		}
+		change(claims)
+		signed, err := keys.SignJWT(claims)
+		require.NoError(t, err)
+		post := func() int {
+			answer, err := http.PostForm(s.URL+"/login/oidc/backchannel", url.Values{"logout_token": {signed}})
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			require.Equal(t, "no-store", answer.Header.Get("Cache-Control"))
+			return answer.StatusCode
+		}
+		return post(), post
+	}
+	forged, err := mockoidc.RandomKeypair(2048)
+	require.NoError(t, err)
+	status, _ := send(forged, func(jwt.MapClaims) {})
+	require.Equal(t, http.StatusBadRequest, status, "signed by somebody else")
+	for what, change := range map[string]func(jwt.MapClaims){
+		"another client":  func(c jwt.MapClaims) { c["aud"] = "another" },
+		"another issuer":  func(c jwt.MapClaims) { c["iss"] = "https://evil.example" },
+		"no event":        func(c jwt.MapClaims) { delete(c, "events") },
+		"another event":   func(c jwt.MapClaims) { c["events"] = map[string]any{"http://example.com/other": map[string]any{}} },
+		"an ID token":     func(c jwt.MapClaims) { c["nonce"] = "x" },
+		"nobody":          func(c jwt.MapClaims) { delete(c, "sub") },
+		"no jti":          func(c jwt.MapClaims) { delete(c, "jti") },
+		"no iat":          func(c jwt.MapClaims) { delete(c, "iat") },
+		"from the future": func(c jwt.MapClaims) { c["iat"] = time.Now().Add(time.Hour).Unix() },
+		"expired":         func(c jwt.MapClaims) { c["exp"] = time.Now().Add(-time.Hour).Unix() },
+	} {
+		status, _ := send(provider.Keypair, change)
+		require.Equal(t, http.StatusBadRequest, status, what)
+	}
+	answer, err := http.PostForm(s.URL+"/login/oidc/backchannel", nil)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	require.True(t, isIn(first) && isIn(second) && isIn(other), "nothing of that ends anything")
+
+	status, again := send(provider.Keypair, func(c jwt.MapClaims) { c["sid"] = "two" })
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, isIn(first) && !isIn(second) && isIn(other), "the session that it names")
+	second = in("17", "two")
+	require.Equal(t, http.StatusBadRequest, again(), "a word counts once")
+	require.True(t, isIn(second))
+	status, _ = send(provider.Keypair, func(c jwt.MapClaims) { delete(c, "sub"); c["sid"] = "three" })
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, isIn(first) && isIn(second) && !isIn(other), "without the account's name, too")
+	status, _ = send(provider.Keypair, func(jwt.MapClaims) {})
+	require.Equal(t, http.StatusOK, status)
+	require.False(t, isIn(first) || isIn(second), "all of the account")
+	var ended int
+	require.NoError(t, s.tables.Get(&ended, `SELECT count(*) FROM audit_entries WHERE action = 'session.end' AND actor = 'user 17'`))
+	require.Equal(t, 2, ended)
+
+	local := newGuardedSite(t)
+	answer, err = http.PostForm(local.URL+"/login/oidc/backchannel", nil)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusNotFound, answer.StatusCode)
+}
+
+// A provider that knows somebody answers by itself: what opens the account asks it for a proof.
+func TestAProviderIsAskedForAProof(t *testing.T) {
+	t.Parallel()
+	s, provider := newProvidedSite(t, "*=editor")
+	user := claiming{&mockoidc.MockUser{Subject: "17", PreferredUsername: "lilei", Groups: []string{"x"}}, func(jwt.MapClaims) {}}
+	b := s.newBrowser(t)
+	b.throughProvider(t, provider, user, "/tasks")
+	place := "/projects/" + project.Default.String()
+	refused := b.send(t, place+"/tokens", url.Values{"name": {"pipeline"}})
+	require.Equal(t, http.StatusForbidden, refused.StatusCode)
+	form := b.get(t, refused.page(t).Find("[role=alert] a.btn").AttrOr("href", "")).page(t)
+	begun := b.get(t, form.Find(".gate a.btn").AttrOr("href", ""))
+	require.Equal(t, "login", mustQuery(t, begun.Header.Get("Location"), "prompt"))
+	provider.QueueUser(user)
+	require.Contains(t, b.backFrom(t, begun).Header.Get("Location"), place)
+	require.Equal(t, http.StatusCreated, b.send(t, place+"/tokens", url.Values{"name": {"pipeline"}}).StatusCode)
 }
 
 // passkeys are those of a person who uses a browser.

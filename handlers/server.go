@@ -142,6 +142,7 @@ type Server struct {
 	tasks     *tasks.Service
 	library   *library.Service
 	guard     *access.Guard
+	signIns   signin.Config
 	// document returns the OpenAPI document, made once.
 	document func() ([]byte, error)
 }
@@ -224,9 +225,10 @@ func (s *Server) mount(e *echo.Echo) {
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	storage.Register(compressed, storage.Config{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
-	signin.Register(compressed, signin.Config{
+	s.signIns = signin.Config{
 		People: people.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
-	})
+	}
+	signin.Register(compressed, s.signIns)
 	accounts := persons.Config{
 		Store: s.Store, Files: s.Assets, Guard: s.guard, Audit: s.guard.Audit, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
 		Version: s.Version, Failed: s.failed,
@@ -240,12 +242,14 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// Run announces changes of tasks to live pages, and tidies up what crashes left, until ctx ends.
+// Run announces changes of tasks to live pages, reads the rights of a provider's accounts again, and tidies up what crashes left, until
+// ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.announce(ctx) })
 	group.Go(func() error { s.sweep(ctx); return nil })
 	group.Go(func() error { return s.guard.Run(ctx, s.DatabaseURL) })
+	group.Go(func() error { signin.Renew(ctx, s.signIns); return nil })
 	return group.Wait()
 }
 

@@ -27,10 +27,15 @@ type Session struct {
 	Browser   string    `db:"browser"`
 	CreatedAt time.Time `db:"created_at"`
 	SeenAt    time.Time `db:"seen_at"`
+	// IsProven reports that its owner was there when it began: a provider may answer by itself.
+	IsProven bool `db:"is_proven"`
+	// Provided is what is kept of a session at a provider; nil means that it is one of our own.
+	Provided *Provided `db:"-"`
 }
 
-// isValid holds for sessions that have not ended; its parameters follow $1.
-const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'`
+// isValid holds for sessions that have not ended; its parameters follow $1. The hour is RightsLast.
+const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
+	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id AND r.checked_at > now() - interval '1 hour'))`
 
 // maxBrowser is how much is kept of what a browser calls itself.
 const maxBrowser = 300
@@ -39,20 +44,24 @@ const maxBrowser = 300
 // before the sign-in does not lead into it.
 func (p People) SignIn(ctx context.Context, session Session, before string) (secret string, err error) {
 	const insert = `
-		INSERT INTO sessions (hash, user_id, method, address, browser)
-		SELECT $1, id, $3, $4, left($5, $6) FROM users WHERE id = $2 AND disabled_at IS NULL`
+		INSERT INTO sessions (hash, user_id, method, address, browser, is_proven)
+		SELECT $1, id, $3, $4, left($5, $6), $7 FROM users WHERE id = $2 AND disabled_at IS NULL
+		RETURNING id`
+	const provide = `INSERT INTO provider_sessions (session_id, sid, tokens) VALUES ($1, $2, $3)`
 	secret = NewSecret()
 	err = p.change(ctx, "begin a session", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE hash = $1`, hashOf(before)); err != nil {
 			return pg.Classify("end the session before", err)
 		}
-		result, err := tx.ExecContext(ctx, insert, hashOf(secret), session.UserID, session.Method, session.Address, session.Browser, maxBrowser)
-		changed, err := pg.Affected("begin a session", result, err)
-		if err == nil && changed == 0 { // disabled a moment ago
-			err = &db.NotFoundError{Kind: KindUser}
+		var id uuid.UUID
+		err := tx.GetContext(ctx, &id, insert, hashOf(secret), session.UserID, session.Method, session.Address, session.Browser, maxBrowser, session.IsProven)
+		if err != nil { // it may have been disabled a moment ago
+			return db.NotFound(KindUser, pg.Classify("begin a session", err))
 		}
-		if err != nil {
-			return err
+		if session.Provided != nil {
+			if _, err := tx.ExecContext(ctx, provide, id, session.Provided.SID, session.Provided.Tokens); err != nil {
+				return pg.Classify("keep a provider's session", err)
+			}
 		}
 		_, err = tx.ExecContext(ctx, `UPDATE users SET signed_in_at = now() WHERE id = $1`, session.UserID)
 		return pg.Classify("note a sign-in", err)
@@ -67,7 +76,7 @@ const FreshFor = 15 * time.Minute
 type Signed struct {
 	Session
 	User User
-	// IsFresh reports that the session began no longer than FreshFor ago.
+	// IsFresh reports that the session began no longer than FreshFor ago, and that its owner was there.
 	IsFresh bool
 }
 
@@ -75,7 +84,8 @@ type Signed struct {
 // a minute.
 func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, err error) {
 	const read = `
-		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at, s.created_at > now() - $4 * interval '1 second' AS is_fresh
+		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at, s.is_proven,
+			s.is_proven AND s.created_at > now() - $4 * interval '1 second' AS is_fresh
 		FROM sessions s
 		JOIN users u ON u.id = s.user_id AND u.disabled_at IS NULL
 		WHERE s.hash = $1 AND` + isValid
@@ -98,7 +108,7 @@ func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, er
 // Sessions returns the sessions of an account that have not ended, the last used first.
 func (p People) Sessions(ctx context.Context, userID uuid.UUID) (sessions []Session, err error) {
 	const list = `
-		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at
+		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at, s.is_proven
 		FROM sessions s
 		WHERE s.user_id = $1 AND` + isValid + `
 		ORDER BY s.seen_at DESC, s.id`
@@ -133,6 +143,7 @@ func (p People) EndAllSessions(ctx context.Context) error {
 func (p People) RemoveEnded(ctx context.Context) error {
 	const remove = `
 		WITH old AS (DELETE FROM challenges WHERE expires_at < now()), 
+			unread AS (DELETE FROM sessions s USING provider_sessions p WHERE p.session_id = s.id AND p.checked_at < now() - interval '1 day'),
 			past AS (DELETE FROM failed_sign_ins WHERE last_at < now() - $3 * interval '1 second')
 		DELETE FROM sessions WHERE seen_at < now() - $1 * interval '1 second' OR created_at < now() - $2 * interval '1 second'`
 	_, err := p.db.ExecContext(ctx, remove, IdleLimit.Seconds(), SessionLimit.Seconds(), failuresKept.Seconds())

@@ -53,6 +53,7 @@ POST   /login/passkey                                    public        -
 POST   /login/passkey/done                               public        -
 GET    /login/oidc                                       public        -
 GET    /login/oidc/callback                              public        -
+POST   /login/oidc/backchannel                           public        -
 GET    /logout                                           public        -
 POST   /logout                                           leaving       -
 GET    /setup                                            public        -

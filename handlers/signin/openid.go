@@ -67,23 +67,25 @@ type OpenID struct {
 
 	mu       sync.Mutex
 	provider *oidc.Provider
+	config   *oauth2.Config
 }
 
 // connect asks the provider once what it can; a provider that does not answer is asked again at the next sign-in.
-func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, oauth2.Config, error) {
+func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.provider == nil {
 		found, err := oidc.NewProvider(within(context.WithoutCancel(ctx)), o.Issuer) // it keeps the context for its keys
 		if err != nil {
-			return nil, oauth2.Config{}, fault.New("SERVICE_UNAVAILABLE").WithMessage("login.provider.silent").WithCause(err)
+			return nil, nil, fault.New("SERVICE_UNAVAILABLE").WithMessage("login.provider.silent").WithCause(err)
 		}
 		o.provider = found
+		o.config = &oauth2.Config{ // it remembers how the provider wants to be told who we are
+			ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: found.Endpoint(), RedirectURL: o.Site + paths.OpenIDDone,
+			Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
+		}
 	}
-	return o.provider, oauth2.Config{
-		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: o.provider.Endpoint(), RedirectURL: o.Site + paths.OpenIDDone,
-		Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
-	}, nil
+	return o.provider, o.config, nil
 }
 
 // within returns a context in which a provider that does not answer is waited for a little only.
@@ -108,6 +110,8 @@ type pending struct {
 	Verifier string `json:"verifier"`
 	Nonce    string `json:"nonce"`
 	Next     string `json:"next"`
+	// IsAgain reports that the provider was asked for a proof although it may know who it is.
+	IsAgain bool `json:"again"`
 }
 
 // The sign-in at the provider, bound to the browser by a cookie, must end in this time.
@@ -127,25 +131,33 @@ func (h *handler) toProvider(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	began := pending{people.NewSecret(), oauth2.GenerateVerifier(), people.NewSecret(), nextOf(c.QueryParam("next"))}
+	began := pending{people.NewSecret(), oauth2.GenerateVerifier(), people.NewSecret(), nextOf(c.QueryParam("next")), c.QueryParam("again") != ""}
 	kept, err := h.seal(ctx, openIDKind, began, openIDLasts)
 	if err != nil {
 		return err
 	}
 	pages.SetCookie(c, openIDCookie, kept, openIDLasts)
-	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(began.State, oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)))
+	options := []oauth2.AuthCodeOption{oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)}
+	if began.IsAgain {
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
+	}
+	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(began.State, options...))
 }
 
 // claims are what the provider says of somebody.
 type claims struct {
 	Subject string `json:"sub"`
 	// Party is the client that the ID token was issued to; empty where the provider does not say so.
-	Party    string     `json:"azp"`
-	Username string     `json:"preferred_username"`
-	Name     string     `json:"name"`
-	Email    string     `json:"email"`
-	Groups   stringList `json:"groups"`
-	Roles    stringList `json:"roles"`
+	Party    string `json:"azp"`
+	Username string `json:"preferred_username"`
+	Name     string `json:"name"`
+	Email    string `json:"email"`
+	// SessionID is what the provider calls the session, AuthTime when it asked for a proof, in seconds since 1970; zero values where it does
+	// not say so.
+	SessionID string     `json:"sid"`
+	AuthTime  float64    `json:"auth_time"`
+	Groups    stringList `json:"groups"`
+	Roles     stringList `json:"roles"`
 }
 
 // stringList is a list of texts, or one text: the name of a group may have blanks.
@@ -185,7 +197,7 @@ func (h *handler) fromProvider(c echo.Context) error {
 		h.Log.WarnContext(ctx, "the provider refused a sign-in", "error", reason, "description", c.QueryParam("error_description"))
 		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(errors.New("the provider says: " + reason))
 	}
-	said, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
+	said, token, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
 	if err != nil {
 		h.Log.WarnContext(ctx, "a sign-in at the provider was refused", "error", err)
 		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
@@ -205,47 +217,68 @@ func (h *handler) fromProvider(c echo.Context) error {
 		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
 		return err
 	}
-	return h.enter(c, user, "oidc", began.Next)
+	sealed, err := h.Sealer.Seal(tokens{token.RefreshToken, token.AccessToken}, tokensOwner(user.ID))
+	if err != nil {
+		return err
+	}
+	session := people.Session{Method: "oidc", IsProven: began.IsAgain, Provided: &people.Provided{Tokens: sealed}}
+	if said.AuthTime > 0 {
+		session.IsProven = time.Since(time.Unix(int64(said.AuthTime), 0)) < people.FreshFor
+	}
+	if said.SessionID != "" {
+		session.Provided.SID = &said.SessionID
+	}
+	return h.enter(c, user, session, began.Next)
 }
 
 // exchange asks the provider for the claims of a code, and checks that they are its own and for this sign-in.
-func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said claims, err error) {
+func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said claims, token *oauth2.Token, err error) {
 	provider, config, err := o.connect(ctx)
 	if err != nil {
-		return said, err
+		return said, nil, err
 	}
 	ctx = within(ctx)
-	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(began.Verifier))
-	if err != nil {
-		return said, err
+	if token, err = config.Exchange(ctx, code, oauth2.VerifierOption(began.Verifier)); err != nil {
+		return said, nil, err
 	}
 	raw, _ := token.Extra("id_token").(string)
+	if said, err = o.read(ctx, provider, raw, began.Nonce); err != nil {
+		return said, nil, err
+	}
+	return said, token, o.complete(ctx, provider, token, &said)
+}
+
+// read checks an ID token and returns what it says. It must be for the sign-in of a nonce, unless that is empty: one that comes later
+// need not have it.
+func (o *OpenID) read(ctx context.Context, provider *oidc.Provider, raw, nonce string) (said claims, err error) {
 	proof, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.ClientID}).Verify(ctx, raw)
 	if err != nil {
 		return said, err
 	}
-	if subtle.ConstantTimeCompare([]byte(proof.Nonce), []byte(began.Nonce)) != 1 {
+	if nonce != "" && subtle.ConstantTimeCompare([]byte(proof.Nonce), []byte(nonce)) != 1 {
 		return said, errors.New("the provider's answer is not for this sign-in")
 	}
 	if err := proof.Claims(&said); err != nil {
 		return said, err
 	}
-	if err := o.check(proof, said); err != nil {
-		return said, err
+	return said, o.check(proof, said)
+}
+
+// complete asks the provider for what its ID token leaves out: groups, or all where there is none.
+func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, said *claims) error {
+	if said.Subject != "" && (len(said.Groups)+len(said.Roles) > 0 || provider.UserInfoEndpoint() == "") {
+		return nil
 	}
-	if len(said.Groups)+len(said.Roles) == 0 && provider.UserInfoEndpoint() != "" {
-		info, err := provider.UserInfo(ctx, config.TokenSource(ctx, token))
-		if err != nil {
-			return said, err
-		}
-		if info.Subject != proof.Subject {
-			return said, errors.New("the provider tells of somebody else")
-		}
-		err = info.Claims(&said)
-		said.Subject = proof.Subject
-		return said, err
+	info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
+	if err != nil {
+		return err
 	}
-	return said, nil
+	if info.Subject == "" || said.Subject != "" && info.Subject != said.Subject {
+		return errors.New("the provider tells of somebody else")
+	}
+	err = info.Claims(said)
+	said.Subject = info.Subject
+	return err
 }
 
 // clockSkew is how far ahead the provider's clock may be.

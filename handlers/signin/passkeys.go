@@ -253,7 +253,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 	if err := h.People.UsePasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Credential: credential}); err != nil {
 		return err
 	}
-	if err := h.begin(c, whose.user, method); err != nil {
+	if err := h.begin(c, whose.user, proven(method)); err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, map[string]string{"next": began.Next})

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,7 @@ func Register(group *echo.Group, config Config) {
 	group.POST(paths.Setup, h.setUp)
 	group.GET(paths.OpenID, h.toProvider)
 	group.GET(paths.OpenIDDone, h.fromProvider)
+	group.POST(paths.OpenIDEnded, h.signOutFromProvider)
 	group.POST(paths.Passkey, h.askForPasskey)
 	group.POST(paths.PasskeyDone, h.takePasskey)
 	group.POST(paths.OwnPasskeys, h.newPasskey)
@@ -92,6 +94,8 @@ func (h *handler) show(c echo.Context) error {
 			return c.Redirect(http.StatusSeeOther, login.Next)
 		}
 		login.IsAgain, login.Name = true, who.Name
+	} else if h.OpenID != nil && access.SessionOf(c.Request()) != "" { // its session has ended, nobody has left: the provider may still know them
+		return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.OpenID, url.Values{"next": {login.Next}}))
 	}
 	return h.render(c, http.StatusOK, login)
 }
@@ -154,7 +158,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if user.NeedsPasskey || h.Guard.NeedsSecond && user.Passkeys > 0 {
 		return h.secondStep(c, login, user)
 	}
-	return h.enter(c, user, "password", login.Next)
+	return h.enter(c, user, proven("password"), login.Next)
 }
 
 // refusedAction is what the audit calls a sign-in that was refused.
@@ -212,15 +216,18 @@ func (h *handler) device(c echo.Context, user uuid.UUID) string {
 }
 
 // enter begins a session and leads to where its owner wanted to go.
-func (h *handler) enter(c echo.Context, user people.User, method, next string) error {
-	if err := h.begin(c, user, method); err != nil {
+func (h *handler) enter(c echo.Context, user people.User, session people.Session, next string) error {
+	if err := h.begin(c, user, session); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, next)
 }
 
+// proven is a session whose owner has just shown who they are, with a method of ours.
+func proven(method string) people.Session { return people.Session{Method: method, IsProven: true} }
+
 // begin begins a session in the browser, in the place of the one that it had.
-func (h *handler) begin(c echo.Context, user people.User, method string) error {
+func (h *handler) begin(c echo.Context, user people.User, session people.Session) error {
 	r := c.Request()
 	err := audit.Intend(r.Context(), func(e *audit.Entry) {
 		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
@@ -229,7 +236,7 @@ func (h *handler) begin(c echo.Context, user people.User, method string) error {
 		return err
 	}
 	before := access.SessionOf(r)
-	session := people.Session{UserID: user.ID, Method: method, Address: request.From(r.Context()).Actor.Address, Browser: request.StorableText(r.UserAgent())}
+	session.UserID, session.Address, session.Browser = user.ID, request.From(r.Context()).Actor.Address, request.StorableText(r.UserAgent())
 	value, err := h.People.SignIn(r.Context(), session, before)
 	if err != nil {
 		return err
@@ -242,7 +249,7 @@ func (h *handler) begin(c echo.Context, user people.User, method string) error {
 		}
 		pages.SetCookie(c, deviceCookie, base64.RawURLEncoding.EncodeToString(known), pages.Year)
 	}
-	audit.Changed(r.Context(), nil, map[string]string{"method": method})
+	audit.Changed(r.Context(), nil, map[string]string{"method": session.Method})
 	return nil
 }
 
@@ -357,5 +364,5 @@ func (h *handler) setUp(c echo.Context) error {
 	if err := h.People.AddUser(ctx, user, people.Membership{ProjectID: project.Default, Role: people.Admin}); err != nil {
 		return err
 	}
-	return h.enter(c, user, "setup", paths.Tasks)
+	return h.enter(c, user, proven("setup"), paths.Tasks)
 }

@@ -50,8 +50,9 @@ const (
 	Passkey     = "/login/passkey"
 	PasskeyDone = "/login/passkey/done"
 	// OpenID leads to the OpenID Connect provider, OpenIDDone back.
-	OpenID     = "/login/oidc"
-	OpenIDDone = "/login/oidc/callback"
+	OpenID      = "/login/oidc"
+	OpenIDDone  = "/login/oidc/callback"
+	OpenIDEnded = "/login/oidc/backchannel"
 	// Account is one's own account.
 	Account  = "/account"
 	Users    = "/admin/users"

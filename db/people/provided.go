@@ -1,0 +1,86 @@
+package people
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// What is read of a provider's account holds for RightsLast: a session that nobody could renew by then ends. Renewing begins renewAhead
+// of that.
+const (
+	RightsLast = time.Hour
+	renewAhead = 10 * time.Minute
+)
+
+// Provided is what is kept of a session that began at a provider.
+type Provided struct {
+	// SID is what the provider calls the session; nil means that it gave it no name.
+	SID *string `db:"sid"`
+	// Tokens are sealed; with them the provider is asked again.
+	Tokens []byte `db:"tokens"`
+}
+
+// Due is a session whose owner's rights must be read again.
+type Due struct {
+	SessionID uuid.UUID `db:"session_id"`
+	UserID    uuid.UUID `db:"user_id"`
+	// Subject is the issuer and subject of the account.
+	Subject string `db:"subject"`
+	Tokens  []byte `db:"tokens"`
+}
+
+// leaseFor is how long one process has to ask the provider for a session; then another one may.
+const leaseFor = time.Minute
+
+// TakeDue returns a session in use whose owner's rights must be read again soon, for the caller alone for a minute, or db.ErrNotFound.
+func (p People) TakeDue(ctx context.Context) (due Due, err error) {
+	const take = `
+		UPDATE provider_sessions p SET leased_until = now() + $3 * interval '1 second'
+		FROM sessions s
+		JOIN users u ON u.id = s.user_id
+		WHERE s.id = p.session_id
+		  AND p.session_id = (
+			SELECT d.session_id
+			FROM provider_sessions d
+			JOIN sessions a ON a.id = d.session_id
+			WHERE d.checked_at < now() - $2 * interval '1 second'
+			  AND d.checked_at > now() - $1 * interval '1 second'
+			  AND a.seen_at > now() - $1 * interval '1 second' -- the others end, and begin again when somebody comes
+			  AND coalesce(d.leased_until < now(), true)
+			ORDER BY d.checked_at
+			LIMIT 1
+			FOR UPDATE OF d SKIP LOCKED)
+		RETURNING p.session_id, s.user_id, u.subject, p.tokens`
+	err = p.db.GetContext(ctx, &due, take, RightsLast.Seconds(), (RightsLast - renewAhead).Seconds(), leaseFor.Seconds())
+	return due, db.NotFound(KindSession, pg.Classify("look for a session to renew", err))
+}
+
+// Renewed notes that the rights of a session's owner were read, and keeps what the provider is asked with next time.
+func (p People) Renewed(ctx context.Context, sessionID uuid.UUID, tokens []byte) error {
+	const set = `UPDATE provider_sessions SET checked_at = now(), tokens = $2, leased_until = NULL WHERE session_id = $1`
+	_, err := p.db.ExecContext(ctx, set, sessionID, tokens)
+	return pg.Classify("renew a session", err)
+}
+
+// EndProvided ends the sessions that a provider says have ended: the one that it calls sid, or all of a subject if sid is empty. A session
+// whose name is not known ends with its subject. It returns whose they were.
+func (p People) EndProvided(ctx context.Context, issuer, subject, sid string) (owners []uuid.UUID, err error) {
+	const end = `
+		DELETE FROM sessions s
+		USING provider_sessions p, users u
+		WHERE p.session_id = s.id
+		  AND u.id = s.user_id
+		  AND CASE WHEN $2 = '' THEN starts_with(u.subject, $1 || ' ') ELSE u.subject = $1 || ' ' || $2 END
+		  AND ($3 = '' OR p.sid = $3 OR p.sid IS NULL AND $2 <> '')
+		RETURNING u.id`
+	err = p.change(ctx, "end a provider's sessions", func(tx *sqlx.Tx) error {
+		return pg.Classify("end a provider's sessions", tx.SelectContext(ctx, &owners, end, issuer, subject, sid))
+	})
+	return owners, err
+}
