@@ -207,7 +207,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.must_change"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 41, Col: 223}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 42, Col: 223}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -235,35 +235,14 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "> ")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var9 string
-				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.is_admin"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 44, Col: 173}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "</label><div><button class=\"btn\">")
-=======
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "> ")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var10 string
 				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.is_admin"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 45, Col: 59}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 44, Col: 173}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 45, Col: 173}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {
@@ -276,7 +255,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 				var templ_7745c5c3_Var11 string
 				templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.add.do"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 45, Col: 59}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 46, Col: 59}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 				if templ_7745c5c3_Err != nil {
@@ -294,23 +273,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 			var templ_7745c5c3_Var12 templ.SafeURL
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(paths.Users)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 49, Col: 44}
-<<<<<<< HEAD
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "\" method=\"get\" role=\"search\"><input class=\"input\" type=\"search\" name=\"query\" value=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var12 string
-			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(users.Query)
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 50, Col: 70}
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 50, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -323,11 +286,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 			var templ_7745c5c3_Var13 string
 			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(users.Query)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 50, Col: 114}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 50, Col: 70}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 51, Col: 70}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 			if templ_7745c5c3_Err != nil {
@@ -340,11 +299,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 			var templ_7745c5c3_Var14 string
 			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.search"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 50, Col: 157}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 50, Col: 114}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 51, Col: 114}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -357,7 +312,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 			var templ_7745c5c3_Var15 string
 			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.search"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 50, Col: 157}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 51, Col: 157}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -388,23 +343,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 						var templ_7745c5c3_Var17 templ.SafeURL
 						templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(paths.Users)
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 55, Col: 61}
-<<<<<<< HEAD
-						}
-						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "\">")
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						var templ_7745c5c3_Var17 string
-						templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.all"))
-						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 55, Col: 90}
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 56, Col: 61}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 						if templ_7745c5c3_Err != nil {
@@ -417,7 +356,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 						var templ_7745c5c3_Var18 string
 						templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.all"))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 55, Col: 90}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 56, Col: 90}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 						if templ_7745c5c3_Err != nil {
@@ -435,35 +374,14 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var18 string
-				templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.title"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 59, Col: 93}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "\"><table class=\"table stack\"><thead><tr><th>")
-=======
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var19 string
 				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.title"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 63, Col: 38}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 59, Col: 93}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 60, Col: 93}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 				if templ_7745c5c3_Err != nil {
@@ -476,11 +394,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 				var templ_7745c5c3_Var20 string
 				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "login.name"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 64, Col: 40}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 63, Col: 38}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 64, Col: 38}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 				if templ_7745c5c3_Err != nil {
@@ -493,11 +407,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 				var templ_7745c5c3_Var21 string
 				templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "people.state"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 65, Col: 43}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 64, Col: 40}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 65, Col: 40}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 				if templ_7745c5c3_Err != nil {
@@ -510,11 +420,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 				var templ_7745c5c3_Var22 string
 				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.signed_in"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 66, Col: 42}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 65, Col: 43}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 66, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -527,7 +433,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 				var templ_7745c5c3_Var23 string
 				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "people.created"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 66, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 67, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 				if templ_7745c5c3_Err != nil {
@@ -545,23 +451,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					var templ_7745c5c3_Var24 string
 					templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "login.name"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 72, Col: 62}
-<<<<<<< HEAD
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "\"><a href=\"")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var24 templ.SafeURL
-					templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(user.ID)))
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 72, Col: 109}
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 73, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 					if templ_7745c5c3_Err != nil {
@@ -574,11 +464,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					var templ_7745c5c3_Var25 templ.SafeURL
 					templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(user.ID)))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 72, Col: 123}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 72, Col: 109}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 73, Col: 109}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 					if templ_7745c5c3_Err != nil {
@@ -591,11 +477,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					var templ_7745c5c3_Var26 string
 					templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(user.Name)
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 73, Col: 52}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 72, Col: 123}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 73, Col: 123}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 					if templ_7745c5c3_Err != nil {
@@ -608,11 +490,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					var templ_7745c5c3_Var27 string
 					templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "people.state"))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 73, Col: 90}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 73, Col: 52}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 74, Col: 52}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 					if templ_7745c5c3_Err != nil {
@@ -625,11 +503,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					var templ_7745c5c3_Var28 string
 					templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(stateOf(text.LocaleOf(ctx), user))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 74, Col: 72}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 73, Col: 90}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 74, Col: 90}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 					if templ_7745c5c3_Err != nil {
@@ -642,7 +516,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					var templ_7745c5c3_Var29 string
 					templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.signed_in"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 74, Col: 72}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 75, Col: 72}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 					if templ_7745c5c3_Err != nil {
@@ -663,7 +537,7 @@ func UsersPage(frame ui.Frame, users Users) templ.Component {
 					var templ_7745c5c3_Var30 string
 					templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "people.created"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 77, Col: 71}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 78, Col: 71}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 					if templ_7745c5c3_Err != nil {
@@ -747,35 +621,14 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-<<<<<<< HEAD
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"head\"><h1>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var32 string
-			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(u.User.Name)
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 106, Col: 20}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "</h1><span class=\"quiet\">")
-=======
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "<div class=\"head\"><h1>")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var33 string
 			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(u.User.Name)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 107, Col: 60}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 106, Col: 20}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 107, Col: 20}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 			if templ_7745c5c3_Err != nil {
@@ -788,7 +641,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var34 string
 			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(stateOf(text.LocaleOf(ctx), u.User))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 107, Col: 60}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 108, Col: 60}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 			if templ_7745c5c3_Err != nil {
@@ -811,7 +664,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var35 string
 			templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "projects.title"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 113, Col: 38}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 114, Col: 38}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 			if templ_7745c5c3_Err != nil {
@@ -829,7 +682,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var36 string
 				templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.no_project"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 115, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 116, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 				if templ_7745c5c3_Err != nil {
@@ -852,23 +705,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 					var templ_7745c5c3_Var37 templ.SafeURL
 					templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.Project(one.ProjectID)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 119, Col: 63}
-<<<<<<< HEAD
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "\">")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var37 string
-					templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(one.ProjectName)
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 119, Col: 83}
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 120, Col: 63}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 					if templ_7745c5c3_Err != nil {
@@ -881,11 +718,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 					var templ_7745c5c3_Var38 string
 					templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(one.ProjectName)
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 119, Col: 149}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 119, Col: 83}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 120, Col: 83}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 					if templ_7745c5c3_Err != nil {
@@ -898,7 +731,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 					var templ_7745c5c3_Var39 string
 					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "role."+string(one.Role)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 119, Col: 149}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 120, Col: 149}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 					if templ_7745c5c3_Err != nil {
@@ -921,23 +754,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var40 string
 			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.rights"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 125, Col: 36}
-<<<<<<< HEAD
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "</h2><form class=\"group\" action=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var40 templ.SafeURL
-			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(u.User.ID)))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 126, Col: 68}
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 126, Col: 36}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 			if templ_7745c5c3_Err != nil {
@@ -950,11 +767,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var41 templ.SafeURL
 			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(u.User.ID)))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 127, Col: 84}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 126, Col: 68}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 127, Col: 68}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 			if templ_7745c5c3_Err != nil {
@@ -967,7 +780,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var42 string
 			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.FormatBool(!u.User.IsAdmin))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 127, Col: 84}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 128, Col: 84}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 			if templ_7745c5c3_Err != nil {
@@ -978,40 +791,6 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if u.User.IsAdmin {
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<p>")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var42 string
-				templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.is_admin.yes"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 129, Col: 43}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "</p><button class=\"btn\" data-variant=\"outline\" data-size=\"sm\">")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var43 string
-				templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.admin.take"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 130, Col: 96}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "</button>")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-			} else {
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1019,11 +798,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var43 string
 				templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.is_admin.yes"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 132, Col: 42}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 129, Col: 43}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 130, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 				if templ_7745c5c3_Err != nil {
@@ -1036,11 +811,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var44 string
 				templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.admin.take"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 133, Col: 96}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 130, Col: 96}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 131, Col: 96}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var44))
 				if templ_7745c5c3_Err != nil {
@@ -1058,7 +829,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var45 string
 				templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.is_admin.no"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 132, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 133, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
 				if templ_7745c5c3_Err != nil {
@@ -1071,7 +842,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var46 string
 				templ_7745c5c3_Var46, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.admin.give"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 133, Col: 96}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 134, Col: 96}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var46))
 				if templ_7745c5c3_Err != nil {
@@ -1089,23 +860,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var47 templ.SafeURL
 			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(u.User.ID)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 136, Col: 68}
-<<<<<<< HEAD
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var46))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "\" method=\"post\"><input type=\"hidden\" name=\"is_disabled\" value=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var47 string
-			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.FormatBool(isEnabled(u.User.DisabledAt)))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 137, Col: 100}
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 137, Col: 68}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 			if templ_7745c5c3_Err != nil {
@@ -1118,7 +873,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var48 string
 			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.FormatBool(isEnabled(u.User.DisabledAt)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 137, Col: 100}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 138, Col: 100}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 			if templ_7745c5c3_Err != nil {
@@ -1129,40 +884,6 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if isEnabled(u.User.DisabledAt) {
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 68, "<p>")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var48 string
-				templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.disable.hint"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 139, Col: 43}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "</p><button class=\"btn\" data-variant=\"outline\" data-size=\"sm\">")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var49 string
-				templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.disable"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 140, Col: 93}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 70, "</button>")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-			} else {
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 71, "<p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1170,11 +891,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var49 string
 				templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.disable.hint"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 142, Col: 42}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 139, Col: 43}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 140, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
 				if templ_7745c5c3_Err != nil {
@@ -1187,11 +904,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var50 string
 				templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.disable"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 143, Col: 92}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 140, Col: 93}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 141, Col: 93}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 				if templ_7745c5c3_Err != nil {
@@ -1209,7 +922,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var51 string
 				templ_7745c5c3_Var51, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.enable.hint"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 142, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 143, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var51))
 				if templ_7745c5c3_Err != nil {
@@ -1222,11 +935,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var52 string
 				templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.enable"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 149, Col: 39}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 143, Col: 92}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 144, Col: 92}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
 				if templ_7745c5c3_Err != nil {
@@ -1244,16 +953,12 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			if u.User.Subject == nil {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "<section class=\"part\"><h2>")
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 150, Col: 80}
-=======
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var53 string
 				templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.password"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 149, Col: 39}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 150, Col: 39}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var53))
 				if templ_7745c5c3_Err != nil {
@@ -1266,7 +971,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var54 templ.SafeURL
 				templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(u.User.ID)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 150, Col: 80}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 151, Col: 80}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
 				if templ_7745c5c3_Err != nil {
@@ -1280,35 +985,14 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "<p class=\"hint\">")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var54 string
-				templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.password.hint"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 152, Col: 57}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "</p><div><button class=\"btn\" data-variant=\"outline\">")
-=======
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "<p class=\"hint\">")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var55 string
 				templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.password.hint"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 153, Col: 87}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 152, Col: 57}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 153, Col: 57}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 				if templ_7745c5c3_Err != nil {
@@ -1321,7 +1005,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var56 string
 				templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "users.password.do"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 153, Col: 87}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 154, Col: 87}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
 				if templ_7745c5c3_Err != nil {
@@ -1339,7 +1023,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 			var templ_7745c5c3_Var57 string
 			templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "sessions.title"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 158, Col: 38}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 159, Col: 38}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
 			if templ_7745c5c3_Err != nil {
@@ -1357,7 +1041,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var58 string
 				templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "sessions.none"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 160, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 161, Col: 50}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 				if templ_7745c5c3_Err != nil {
@@ -1379,32 +1063,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var59 string
 				templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "sessions.end_all.hint"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 163, Col: 69}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 162, Col: 58}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 86, "</p><form action=\"")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var59 templ.SafeURL
-				templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(u.User.ID) + "/sessions"))
-				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 164, Col: 81}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 163, Col: 69}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 163, Col: 58}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 164, Col: 58}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 				if templ_7745c5c3_Err != nil {
@@ -1417,7 +1076,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var60 templ.SafeURL
 				templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.User(u.User.ID) + "/sessions"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 164, Col: 69}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 165, Col: 69}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 				if templ_7745c5c3_Err != nil {
@@ -1430,7 +1089,7 @@ func UserPage(frame ui.Frame, u User) templ.Component {
 				var templ_7745c5c3_Var61 string
 				templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "sessions.end_all"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 165, Col: 81}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 166, Col: 81}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 				if templ_7745c5c3_Err != nil {
@@ -1496,44 +1155,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var64 string
 			templ_7745c5c3_Var64, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.title"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 175, Col: 35}
-<<<<<<< HEAD
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 90, "</h1><div class=\"group\"><a class=\"btn\" data-variant=\"outline\" href=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var63 templ.SafeURL
-			templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(a.Pager.WithQuery("check", "1")))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 177, Col: 95}
-=======
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 91, "</h1><div class=\"group\"><a class=\"btn\" data-variant=\"outline\" href=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var64 templ.SafeURL
-			templ_7745c5c3_Var64, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(a.Pager.WithQuery("check", "1")))
-			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 177, Col: 126}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 177, Col: 95}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 176, Col: 35}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 177, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var64))
 			if templ_7745c5c3_Err != nil {
@@ -1546,15 +1168,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var65 templ.SafeURL
 			templ_7745c5c3_Var65, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(a.Pager.WithQuery("check", "1")))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 178, Col: 98}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 177, Col: 126}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 178, Col: 95}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 179, Col: 95}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var65))
 			if templ_7745c5c3_Err != nil {
@@ -1567,15 +1181,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var66 string
 			templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.check"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 178, Col: 139}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 178, Col: 98}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 178, Col: 126}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 179, Col: 126}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 			if templ_7745c5c3_Err != nil {
@@ -1588,15 +1194,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var67 templ.SafeURL
 			templ_7745c5c3_Var67, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(a.Pager.WithQuery("format", "csv")))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 182, Col: 30}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 178, Col: 139}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 179, Col: 98}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 180, Col: 98}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var67))
 			if templ_7745c5c3_Err != nil {
@@ -1609,7 +1207,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var68 string
 			templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.export"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 179, Col: 139}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 180, Col: 139}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
 			if templ_7745c5c3_Err != nil {
@@ -1622,7 +1220,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var69 string
 			templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.hint"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 183, Col: 30}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 184, Col: 30}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
 			if templ_7745c5c3_Err != nil {
@@ -1633,40 +1231,10 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if a.Days > 0 {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				var templ_7745c5c3_Var68 string
-				templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.kept", "Count", a.Days))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 184, Col: 48}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-			} else {
-=======
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				var templ_7745c5c3_Var69 string
-				templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.kept", "Count", a.Days))
-				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 186, Col: 35}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 184, Col: 48}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-			} else {
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				var templ_7745c5c3_Var70 string
 				templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.kept", "Count", a.Days))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 185, Col: 48}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 186, Col: 48}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
 				if templ_7745c5c3_Err != nil {
@@ -1676,7 +1244,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var71 string
 				templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.kept.all"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 187, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 188, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
 				if templ_7745c5c3_Err != nil {
@@ -1706,15 +1274,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var72 string
 					templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.whole", "Count", a.Count))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 195, Col: 85}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 193, Col: 85}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 194, Col: 85}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 197, Col: 85}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
 					if templ_7745c5c3_Err != nil {
@@ -1733,45 +1293,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var73 templ.SafeURL
 			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinURLErrs(paths.Audit)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 198, Col: 58}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 100, "\" method=\"get\" role=\"search\"><label>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var72 string
-			templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.actor"))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 199, Col: 38}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 196, Col: 58}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 101, "\" method=\"get\" role=\"search\"><label>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var73 string
-			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.actor"))
-			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 199, Col: 90}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 197, Col: 38}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 197, Col: 58}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 200, Col: 58}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
 			if templ_7745c5c3_Err != nil {
@@ -1784,15 +1306,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var74 string
 			templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.actor"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 201, Col: 33}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 197, Col: 90}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 198, Col: 38}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 201, Col: 38}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var74))
 			if templ_7745c5c3_Err != nil {
@@ -1805,15 +1319,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var75 string
 			templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(a.Actor)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 203, Col: 48}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 199, Col: 33}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 198, Col: 90}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 201, Col: 90}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 			if templ_7745c5c3_Err != nil {
@@ -1826,7 +1332,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var76 string
 			templ_7745c5c3_Var76, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.action"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 200, Col: 33}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 203, Col: 33}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var76))
 			if templ_7745c5c3_Err != nil {
@@ -1839,7 +1345,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var77 string
 			templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.any"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 202, Col: 48}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 205, Col: 48}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
 			if templ_7745c5c3_Err != nil {
@@ -1850,72 +1356,14 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, action := range a.Actions {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 105, "<option value=\"")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var76 string
-				templ_7745c5c3_Var76, templ_7745c5c3_Err = templ.JoinStringErrs(action)
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 205, Col: 28}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var76))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 106, "\"")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				if action == a.Action {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 107, " selected")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 108, ">")
-=======
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 106, "<option value=\"")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var77 string
-				templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(action)
-				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 205, Col: 104}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 203, Col: 28}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 107, "\"")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				if action == a.Action {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 108, " selected")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 109, ">")
-=======
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 109, "<option value=\"")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var78 string
 				templ_7745c5c3_Var78, templ_7745c5c3_Err = templ.JoinStringErrs(action)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 204, Col: 28}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 207, Col: 28}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var78))
 				if templ_7745c5c3_Err != nil {
@@ -1938,7 +1386,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var79 string
 				templ_7745c5c3_Var79, templ_7745c5c3_Err = templ.JoinStringErrs(ActionName(text.LocaleOf(ctx), action))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 204, Col: 104}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 207, Col: 104}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var79))
 				if templ_7745c5c3_Err != nil {
@@ -1949,60 +1397,14 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-<<<<<<< HEAD
-<<<<<<< HEAD
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 110, "</select></label> <label>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var78 string
-			templ_7745c5c3_Var78, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 209, Col: 39}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var78))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 111, " <input class=\"input\" name=\"object\" value=\"")
-=======
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 111, "</select></label> <label>")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var79 string
-			templ_7745c5c3_Var79, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
-			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 209, Col: 93}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 207, Col: 39}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var79))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 112, " <input class=\"input\" name=\"object\" value=\"")
-=======
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 114, "</select></label> <label>")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var80 string
 			templ_7745c5c3_Var80, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 209, Col: 142}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 207, Col: 93}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 208, Col: 39}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 211, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var80))
 			if templ_7745c5c3_Err != nil {
@@ -2015,15 +1417,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var81 string
 			templ_7745c5c3_Var81, templ_7745c5c3_Err = templ.JoinStringErrs(a.Object)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 210, Col: 37}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 207, Col: 142}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 208, Col: 93}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 211, Col: 93}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var81))
 			if templ_7745c5c3_Err != nil {
@@ -2036,15 +1430,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var82 string
 			templ_7745c5c3_Var82, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object.hint"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 210, Col: 99}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 208, Col: 37}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 208, Col: 142}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 211, Col: 142}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var82))
 			if templ_7745c5c3_Err != nil {
@@ -2057,15 +1443,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var83 string
 			templ_7745c5c3_Var83, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.from"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 211, Col: 35}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 208, Col: 99}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 209, Col: 37}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 212, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var83))
 			if templ_7745c5c3_Err != nil {
@@ -2078,15 +1456,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var84 string
 			templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(a.From)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 211, Col: 93}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 209, Col: 35}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 209, Col: 99}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 212, Col: 99}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 			if templ_7745c5c3_Err != nil {
@@ -2099,15 +1469,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var85 string
 			templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.to"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 212, Col: 75}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 209, Col: 93}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 210, Col: 35}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 213, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 			if templ_7745c5c3_Err != nil {
@@ -2120,7 +1482,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var86 string
 			templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(a.To)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 210, Col: 93}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 213, Col: 93}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 			if templ_7745c5c3_Err != nil {
@@ -2133,7 +1495,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 			var templ_7745c5c3_Var87 string
 			templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.filter"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 211, Col: 75}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 214, Col: 75}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 			if templ_7745c5c3_Err != nil {
@@ -2163,41 +1525,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var89 templ.SafeURL
 					templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinURLErrs(paths.Audit)
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 216, Col: 60}
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 120, "\">")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var88 string
-					templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.all"))
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 216, Col: 89}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 214, Col: 60}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var88))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 121, "\">")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var89 string
-					templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.all"))
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 214, Col: 89}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 215, Col: 60}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 218, Col: 60}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var89))
 					if templ_7745c5c3_Err != nil {
@@ -2210,7 +1538,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var90 string
 					templ_7745c5c3_Var90, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.all"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 215, Col: 89}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 218, Col: 89}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var90))
 					if templ_7745c5c3_Err != nil {
@@ -2227,60 +1555,14 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-<<<<<<< HEAD
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 122, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var89 string
-				templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.title"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 219, Col: 93}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var89))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 123, "\"><table class=\"table stack audit\"><thead><tr><th class=\"col-time\">")
-=======
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 123, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var90 string
-				templ_7745c5c3_Var90, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.title"))
-				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 223, Col: 53}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 217, Col: 93}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var90))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 124, "\"><table class=\"table stack audit\"><thead><tr><th class=\"col-time\">")
-=======
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 126, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var91 string
 				templ_7745c5c3_Var91, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.title"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 224, Col: 39}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 221, Col: 53}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 218, Col: 93}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 221, Col: 93}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var91))
 				if templ_7745c5c3_Err != nil {
@@ -2293,53 +1575,12 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var92 string
 				templ_7745c5c3_Var92, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.at"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 225, Col: 40}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 222, Col: 39}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 222, Col: 53}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 225, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var92))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-<<<<<<< HEAD
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 126, "</th><th>")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var93 string
-				templ_7745c5c3_Var93, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.action"))
-				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 226, Col: 40}
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var93))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 127, "</th><th>")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				var templ_7745c5c3_Var94 string
-				templ_7745c5c3_Var94, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
-				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 227, Col: 43}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 224, Col: 40}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-				}
-				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var94))
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-=======
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 128, "</th><th>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -2347,11 +1588,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var93 string
 				templ_7745c5c3_Var93, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.actor"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 228, Col: 43}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 223, Col: 39}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 226, Col: 39}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var93))
 				if templ_7745c5c3_Err != nil {
@@ -2364,7 +1601,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var94 string
 				templ_7745c5c3_Var94, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.action"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 224, Col: 40}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 227, Col: 40}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var94))
 				if templ_7745c5c3_Err != nil {
@@ -2377,7 +1614,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var95 string
 				templ_7745c5c3_Var95, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 225, Col: 40}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 228, Col: 40}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var95))
 				if templ_7745c5c3_Err != nil {
@@ -2390,7 +1627,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var96 string
 				templ_7745c5c3_Var96, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "account.project"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 226, Col: 43}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 229, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var96))
 				if templ_7745c5c3_Err != nil {
@@ -2403,7 +1640,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 				var templ_7745c5c3_Var97 string
 				templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "account.address"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 227, Col: 43}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 230, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var97))
 				if templ_7745c5c3_Err != nil {
@@ -2421,15 +1658,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var98 string
 					templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.at"))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 234, Col: 65}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 232, Col: 65}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 233, Col: 65}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 236, Col: 65}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
 					if templ_7745c5c3_Err != nil {
@@ -2443,52 +1672,14 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-<<<<<<< HEAD
-<<<<<<< HEAD
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 132, "</td><td data-label=\"")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var97 string
-					templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.actor"))
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 237, Col: 51}
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var97))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 133, "\">")
-=======
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 133, "</td><td data-label=\"")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var98 string
-					templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.actor"))
-					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 238, Col: 18}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 235, Col: 51}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 134, "\">")
-=======
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 136, "</td><td data-label=\"")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var99 string
 					templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.actor"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 236, Col: 51}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 239, Col: 51}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
 					if templ_7745c5c3_Err != nil {
@@ -2501,7 +1692,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var100 string
 					templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinStringErrs(e.Actor)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 237, Col: 18}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 240, Col: 18}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
 					if templ_7745c5c3_Err != nil {
@@ -2512,64 +1703,14 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if e.TokenID != "" {
-<<<<<<< HEAD
-<<<<<<< HEAD
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 135, "<span class=\"quiet\">")
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						var templ_7745c5c3_Var99 string
-						templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.token"))
-						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 240, Col: 58}
-						}
-						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 136, "</span> ")
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-					}
-					if e.Via == "command" {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 137, "<span class=\"quiet\">")
-=======
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 136, "<span class=\"quiet\">")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						var templ_7745c5c3_Var100 string
-						templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.token"))
-						if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 243, Col: 60}
-=======
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 238, Col: 58}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-						}
-						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 137, "</span> ")
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-					}
-					if e.Via == "command" {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 138, "<span class=\"quiet\">")
-=======
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 139, "<span class=\"quiet\">")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var101 string
 						templ_7745c5c3_Var101, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.token"))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 239, Col: 58}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 242, Col: 58}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var101))
 						if templ_7745c5c3_Err != nil {
@@ -2580,39 +1721,6 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 							return templ_7745c5c3_Err
 						}
 					}
-<<<<<<< HEAD
-<<<<<<< HEAD
-					var templ_7745c5c3_Var101 string
-					templ_7745c5c3_Var101, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.action"))
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 246, Col: 52}
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var101))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 140, "\">")
-=======
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 140, "</td><td data-label=\"")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var102 string
-					templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.action"))
-					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 247, Col: 51}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 244, Col: 52}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var102))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 141, "\">")
-=======
 					if e.Via == "command" {
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 141, "<span class=\"quiet\">")
 						if templ_7745c5c3_Err != nil {
@@ -2621,7 +1729,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 						var templ_7745c5c3_Var102 string
 						templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.command"))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 242, Col: 60}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 245, Col: 60}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var102))
 						if templ_7745c5c3_Err != nil {
@@ -2633,14 +1741,13 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 						}
 					}
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 143, "</td><td data-label=\"")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var103 string
 					templ_7745c5c3_Var103, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.action"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 245, Col: 52}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 248, Col: 52}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var103))
 					if templ_7745c5c3_Err != nil {
@@ -2653,7 +1760,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var104 string
 					templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinStringErrs(ActionName(text.LocaleOf(ctx), e.Action))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 246, Col: 51}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 249, Col: 51}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var104))
 					if templ_7745c5c3_Err != nil {
@@ -2663,32 +1770,15 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-<<<<<<< HEAD
 					if (e.Status >= 400 || e.Status == audit.StatusUnknown) && !strings.HasSuffix(e.Action, "refused") {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 142, "<span class=\"is-refused\">")
-=======
-					if e.Status >= 400 && !strings.HasSuffix(e.Action, "refused") {
-<<<<<<< HEAD
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 143, "<span class=\"is-refused\">")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 146, "<span class=\"is-refused\">")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var105 string
 						templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinStringErrs(statusName(text.LocaleOf(ctx), e.Status))
 						if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 249, Col: 77}
-=======
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 247, Col: 77}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 248, Col: 77}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 251, Col: 77}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var105))
 						if templ_7745c5c3_Err != nil {
@@ -2699,60 +1789,14 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 							return templ_7745c5c3_Err
 						}
 					}
-<<<<<<< HEAD
-<<<<<<< HEAD
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 144, "</td><td class=\"audit-object\" data-label=\"")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var104 string
-					templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 252, Col: 73}
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var104))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 145, "\" title=\"")
-=======
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 145, "</td><td class=\"audit-object\" data-label=\"")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var105 string
-					templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
-					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 252, Col: 94}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 250, Col: 73}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var105))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 146, "\" title=\"")
-=======
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 148, "</td><td class=\"audit-object\" data-label=\"")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var106 string
 					templ_7745c5c3_Var106, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.object"))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 253, Col: 23}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 250, Col: 94}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 251, Col: 73}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 254, Col: 73}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var106))
 					if templ_7745c5c3_Err != nil {
@@ -2765,7 +1809,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var107 string
 					templ_7745c5c3_Var107, templ_7745c5c3_Err = templ.JoinStringErrs(e.ObjectID)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 251, Col: 94}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 254, Col: 94}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var107))
 					if templ_7745c5c3_Err != nil {
@@ -2778,7 +1822,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var108 string
 					templ_7745c5c3_Var108, templ_7745c5c3_Err = templ.JoinStringErrs(e.ObjectName)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 252, Col: 23}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 255, Col: 23}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var108))
 					if templ_7745c5c3_Err != nil {
@@ -2796,15 +1840,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 						var templ_7745c5c3_Var109 string
 						templ_7745c5c3_Var109, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "audit.settings"))
 						if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 256, Col: 51}
-=======
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 254, Col: 51}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 255, Col: 51}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 258, Col: 51}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var109))
 						if templ_7745c5c3_Err != nil {
@@ -2831,60 +1867,14 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 							return templ_7745c5c3_Err
 						}
 					}
-<<<<<<< HEAD
-<<<<<<< HEAD
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 151, "</td><td data-label=\"")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var108 string
-					templ_7745c5c3_Var108, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "account.project"))
-					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 268, Col: 55}
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var108))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 152, "\">")
-=======
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 152, "</td><td data-label=\"")
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					var templ_7745c5c3_Var109 string
-					templ_7745c5c3_Var109, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "account.project"))
-					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 268, Col: 73}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 266, Col: 55}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-					}
-					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var109))
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 153, "\">")
-=======
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 155, "</td><td data-label=\"")
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var110 string
 					templ_7745c5c3_Var110, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "account.project"))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 269, Col: 55}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 266, Col: 73}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 267, Col: 55}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 270, Col: 55}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var110))
 					if templ_7745c5c3_Err != nil {
@@ -2897,15 +1887,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var111 string
 					templ_7745c5c3_Var111, templ_7745c5c3_Err = templ.JoinStringErrs(e.ProjectName)
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 269, Col: 69}
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 267, Col: 55}
->>>>>>> 77b8796 (people: tokens ask for a fresh sign-in, end with the password, and reach what they say)
-=======
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 267, Col: 73}
->>>>>>> 516e62a (signin: first passwords are changed, and everybody can be asked for a second factor)
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 270, Col: 73}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var111))
 					if templ_7745c5c3_Err != nil {
@@ -2918,7 +1900,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var112 string
 					templ_7745c5c3_Var112, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "account.address"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 268, Col: 55}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 271, Col: 55}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var112))
 					if templ_7745c5c3_Err != nil {
@@ -2931,7 +1913,7 @@ func AuditPage(frame ui.Frame, a Audit) templ.Component {
 					var templ_7745c5c3_Var113 string
 					templ_7745c5c3_Var113, templ_7745c5c3_Err = templ.JoinStringErrs(e.Address)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 268, Col: 69}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/people/admin.templ`, Line: 271, Col: 69}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var113))
 					if templ_7745c5c3_Err != nil {
