@@ -4,11 +4,13 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,6 +122,22 @@ type Access struct {
 	HSTSWithoutSubdomains bool
 	// AuditDays is how long the audit is kept; 0 means for good.
 	AuditDays int
+}
+
+// ParseTrusted reads TRUSTED_PROXIES: addresses and networks, separated by commas or blanks.
+func ParseTrusted(list string) (trusted []netip.Prefix, err error) {
+	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, isNone := netip.ParseAddr(text)
+			if isNone != nil {
+				return nil, fmt.Errorf("TRUSTED_PROXIES has %q, which is neither an address nor a network such as 10.0.0.0/8", text)
+			}
+			prefix = netip.PrefixFrom(address, address.BitLen())
+		}
+		trusted = append(trusted, prefix.Masked())
+	}
+	return trusted, nil
 }
 
 // secureHost is the site's name where people come with HTTPS.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 
@@ -18,7 +17,7 @@ import (
 // access is how people sign in to the pages that listen at an address.
 func (s *Settings) access(listening string) (access handlers.Access, err error) {
 	access.AuditDays, access.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
-	if access.Trusted, err = s.proxies(); err != nil {
+	if access.Trusted, err = handlers.ParseTrusted(s.Proxies); err != nil {
 		return access, err
 	}
 	if s.SecondFactor && s.Auth != "local" {
@@ -61,22 +60,6 @@ func (s *Settings) site(listening string) string {
 		return strings.TrimRight(s.PublicURL, "/")
 	}
 	return "http://" + strings.Replace(listening, "127.0.0.1:", "localhost:", 1)
-}
-
-// proxies are those of TRUSTED_PROXIES.
-func (s *Settings) proxies() (trusted []netip.Prefix, err error) {
-	for _, text := range strings.FieldsFunc(s.Proxies, func(r rune) bool { return r == ',' || r == ' ' }) {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			address, isNone := netip.ParseAddr(text)
-			if isNone != nil {
-				return nil, fmt.Errorf("TRUSTED_PROXIES has %q, which is neither an address nor a network such as 10.0.0.0/8", text)
-			}
-			prefix = netip.PrefixFrom(address, address.BitLen())
-		}
-		trusted = append(trusted, prefix.Masked())
-	}
-	return trusted, nil
 }
 
 // checkExposure says why the pages may not be served where they are to be: beyond this machine, passwords and cookies need HTTPS, and

@@ -256,11 +256,13 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("role.", string(role), "about."+string(role))
 	}
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
-	add("error.range.password.", "short", "long", "common", "different", "wrong")
 	add("archive.", archive.Problems...)
 	add("error.range.", archive.Wanted...)
 	add("quota.", quota.Uploads, quota.Disk, quota.Calls, quota.Cost)
 	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls, project.Schedules.What, project.Shares.What, project.Tokens.What)
+	add("error.range.password.", "short", "long", "common", "different", "wrong", "same")
+	add("duty.", "password", "passkey")
+	add("token.reach.", "accounts", "installation")
 	add("action.", persons.OwnActions...)
 	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export", audit.SealAction) {
 		if slices.Contains(persons.OwnActions, action) {
