@@ -3,12 +3,15 @@ package judge
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"wending/jobs/wire"
 )
@@ -35,45 +38,231 @@ func (v Vote) overall() float64 {
 	return sum / float64(len(v.Ratings))
 }
 
-// Read reads a model's ratings: one JSON object, which may stand in prose or in a fence, may have numbers as texts and commas
-// too many. Of several objects the last one counts that has a rating: models quote before they conclude. A number that is not
-// from 0 to 100 is no rating. isRead is false if there is no rating at all.
+// maxRead is how many of the last bytes of a reply are read.
+const maxRead = 200_000
+
+// Read reads a model's ratings: one JSON object, in any notation that wire.Passages accepts, or else lines such as
+// "overall: 90". Of several objects the last one counts that has a rating, because models quote before they conclude; a reply
+// that begins with one rating and ends with another is ambiguous. isRead is false if there is no rating, if the reply is
+// ambiguous about Overall, or if Overall is there without being a number from 0 to 100: no other dimension replaces it.
 func (j Judge) Read(text string) (vote Vote, isRead bool) {
-	for _, object := range objects(text) {
-		if found := j.ratings(object); len(found.Ratings) > 0 {
-			vote, isRead = found, true
+	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
+	if said, isJSON := wire.Loosely(unfenced(text)); isJSON && said.Kind == wire.String { // JSON within a JSON text
+		text = strings.TrimSpace(string(said.Text))
+	}
+	var first, last *reading
+	for _, passage := range wire.Passages(text) {
+		found := j.read(passage.Value, 0)
+		if !found.isAny() {
+			continue
+		}
+		found.begins = strings.Trim(text[:passage.From], "`json \t\r\n") == ""
+		if last = &found; first == nil {
+			first = last
 		}
 	}
-	return vote, isRead
+	if first == nil {
+		lines := j.readLines(text)
+		first, last = &lines, &lines
+	}
+	if first.begins && first.ratings[Overall] != last.ratings[Overall] {
+		return vote, false
+	}
+	return last.vote(), last.isReadable()
 }
 
-func (j Judge) ratings(object wire.Value) Vote {
-	vote := Vote{Ratings: map[string]float64{}}
-	for _, field := range object.Fields {
-		name := strings.ToLower(strings.TrimSpace(field.Name))
-		if name == "reason" && field.Value.Kind == wire.String {
-			vote.Reason = string(field.Value.Text)
-			continue
-		}
-		if field.Value.Kind == wire.Object { // some put the ratings into an object of their own
-			maps.Copy(vote.Ratings, j.ratings(field.Value).Ratings)
-			continue
-		}
-		for _, dimension := range j.Dimensions {
-			if strings.ToLower(dimension) != name {
-				continue
-			}
-			if rating, isRating := ratingOf(field.Value); isRating {
-				vote.Ratings[dimension] = rating
-			}
+// unfenced is a reply without the fence around all of it.
+func unfenced(text string) string {
+	if _, body, isFenced := strings.Cut(text, "\n"); isFenced && strings.HasPrefix(text, "```") {
+		return strings.TrimSpace(strings.TrimSuffix(body, "```"))
+	}
+	return text
+}
+
+// reading is what was read of a reply, or of a part of it.
+type reading struct {
+	ratings map[string]float64
+	// isInvalid reports that Overall is there without being one number from 0 to 100.
+	isInvalid bool
+	reason    string
+	// reasons are those of single dimensions.
+	reasons []string
+	// begins reports that the reply begins with it.
+	begins bool
+}
+
+func (r *reading) isAny() bool      { return r.isInvalid || len(r.ratings) > 0 }
+func (r *reading) isReadable() bool { return !r.isInvalid && len(r.ratings) > 0 }
+
+func (r *reading) vote() Vote {
+	if r.reason == "" {
+		r.reason = strings.Join(r.reasons, "\n")
+	}
+	return Vote{Ratings: r.ratings, Reason: r.reason}
+}
+
+// rate notes what a dimension is rated with.
+func (r *reading) rate(dimension string, value wire.Value) {
+	rating, isRating := ratingOf(value)
+	before, isRepeated := r.ratings[dimension]
+	switch {
+	case dimension == Overall && (!isRating || isRepeated && before != rating):
+		r.isInvalid = true
+	case isRating:
+		r.ratings[dimension] = rating
+	}
+}
+
+// add adds what was read of a part, where the whole does not say so itself.
+func (r *reading) add(part reading) {
+	if _, isThere := r.ratings[Overall]; !isThere && part.isInvalid {
+		r.isInvalid = true
+	}
+	for dimension, rating := range part.ratings {
+		if _, isThere := r.ratings[dimension]; !isThere {
+			r.ratings[dimension] = rating
 		}
 	}
-	return vote
+	if r.reason == "" {
+		r.reason = part.reason
+	}
+	r.reasons = append(r.reasons, part.reasons...)
+}
+
+// The names that models give to the parts of a rating, and to what they quote, which holds no rating.
+var (
+	scores   = []string{"score", "rating", "value", "points", "分数", "得分", "评分"}
+	subjects = []string{"name", "dimension", "criterion", "metric", "维度", "名称"}
+	reasons  = []string{"reason", "reasons", "reasoning", "rationale", "explanation", "comment", "理由", "原因"}
+	quotes   = regexp.MustCompile(`answer|response|question|expected|reference|history|quot|example|回答|答案|问题|引用`)
+)
+
+// maxNesting is how deep ratings are looked for in objects and lists within one another.
+const maxNesting = 4
+
+// read reads the ratings in a value: under the names of the dimensions, in a list of names with scores, or in an object or
+// list within it, because some models wrap them.
+func (j Judge) read(value wire.Value, depth int) reading {
+	found, within := reading{ratings: map[string]float64{}}, reading{ratings: map[string]float64{}}
+	if depth > maxNesting {
+		return found
+	}
+	for _, item := range value.Items {
+		if dimension, isNamed := j.named(item); isNamed {
+			j.rateWith(&found, dimension, item)
+		} else {
+			within.merge(j.read(item, depth+1))
+		}
+	}
+	for _, field := range value.Fields {
+		name := plainName(field.Name)
+		dimension, isDimension := j.dimension(name)
+		switch {
+		case isDimension:
+			j.rateWith(&found, dimension, field.Value)
+		case slices.Contains(reasons, name):
+			found.reason = textIn(field.Value)
+		case field.Value.Kind > wire.String && !quotes.MatchString(name):
+			within.merge(j.read(field.Value, depth+1))
+		}
+	}
+	found.add(within)
+	return found
+}
+
+// merge takes in what another part of the same whole says: they must not contradict each other about Overall.
+func (r *reading) merge(part reading) {
+	before, isThere := r.ratings[Overall]
+	if now, isAgain := part.ratings[Overall]; isThere && isAgain && now != before {
+		r.isInvalid = true
+	}
+	r.isInvalid = r.isInvalid || part.isInvalid
+	r.add(part)
+}
+
+// rateWith rates a dimension with a value, which may be an object with a score and a reason.
+func (j Judge) rateWith(r *reading, dimension string, value wire.Value) {
+	score := value
+	for _, field := range value.Fields {
+		switch name := plainName(field.Name); {
+		case slices.Contains(scores, name):
+			score = field.Value
+		case slices.Contains(reasons, name):
+			r.reasons = append(r.reasons, dimension+": "+textIn(field.Value))
+		}
+	}
+	r.rate(dimension, score)
+}
+
+// named returns the dimension that an item of a list names.
+func (j Judge) named(item wire.Value) (dimension string, isNamed bool) {
+	for _, field := range item.Fields {
+		if field.Value.Kind == wire.String && slices.Contains(subjects, plainName(field.Name)) {
+			return j.dimension(plainName(string(field.Value.Text)))
+		}
+	}
+	return "", false
+}
+
+// dimension returns the dimension of a name.
+func (j Judge) dimension(name string) (dimension string, isOne bool) {
+	place := slices.IndexFunc(j.Dimensions, func(one string) bool { return strings.ToLower(one) == name })
+	if place < 0 {
+		return "", false
+	}
+	return j.Dimensions[place], true
+}
+
+func plainName(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
+
+// textIn is a value as a text: those of a list and of an object line by line.
+func textIn(value wire.Value) string {
+	var lines []string
+	switch value.Kind {
+	case wire.Null:
+	case wire.Array:
+		for _, item := range value.Items {
+			lines = append(lines, textIn(item))
+		}
+	case wire.Object:
+		for _, field := range value.Fields {
+			lines = append(lines, field.Name+": "+textIn(field.Value))
+		}
+	default:
+		return string(value.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// aLine is a line that names a dimension and what it is rated with: "- **overall**: 90".
+var aLine = regexp.MustCompile(`^\s*(?:[-*•]\s+)?[*_"'“‘]*([^:：=*_"'“”‘’]{1,40}?)[*_"'”’]*\s*[:：=]\s*[*_"'“‘]*(.+?)[*_"'”’,;，；。\s]*$`)
+
+// maxWord is how many characters a line has at most that rates in a word; a longer one without a digit is prose.
+const maxWord = 20
+
+// readLines reads ratings that stand on lines.
+func (j Judge) readLines(text string) reading {
+	found := reading{ratings: map[string]float64{}}
+	for line := range strings.Lines(text) {
+		match := aLine.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		name := plainName(match[1])
+		isProse := utf8.RuneCountInString(match[2]) > maxWord && !strings.ContainsFunc(match[2], unicode.IsDigit)
+		if dimension, isDimension := j.dimension(name); isDimension && !isProse {
+			found.rate(dimension, wire.Value{Kind: wire.String, Text: []byte(match[2])})
+		} else if slices.Contains(reasons, name) {
+			found.reason = match[2]
+		}
+	}
+	return found
 }
 
 // rated is a rating that is written as a text: 85, 85/100, 85分, 85 %.
-var rated = regexp.MustCompile(`^\s*(\d+(?:\.\d+)?)\s*(?:/\s*100|分|%|points?)?\s*$`)
+var rated = regexp.MustCompile(`^\s*\+?(\d+(?:\.\d+)?)\s*(?:分?\s*/\s*100\s*分?|out of 100|分|%|points?)?\s*$`)
 
+// ratingOf is a rating from 0 to 100, in the digits of any width.
 func ratingOf(value wire.Value) (rating float64, isRating bool) {
 	switch value.Kind {
 	case wire.Number:
@@ -81,7 +270,7 @@ func ratingOf(value wire.Value) (rating float64, isRating bool) {
 			return 0, false
 		}
 	case wire.String:
-		match := rated.FindStringSubmatch(string(value.Text))
+		match := rated.FindStringSubmatch(norm.NFKC.String(string(value.Text)))
 		if match == nil {
 			return 0, false
 		}
@@ -90,66 +279,6 @@ func ratingOf(value wire.Value) (rating float64, isRating bool) {
 		return 0, false
 	}
 	return rating, rating >= 0 && rating <= MaxRating
-}
-
-// maxRead is how many of the last bytes of a text are read, maxObjects how many braces are tried: a text of braces alone must
-// not take long.
-const (
-	maxRead    = 200_000
-	maxObjects = 200
-)
-
-// trailing are commas before the end of an object or a list.
-var trailing = regexp.MustCompile(`,\s*([}\]])`)
-
-// objects returns the JSON objects in a text that are not within another, in their order.
-func objects(text string) (found []wire.Value) {
-	text = text[max(0, len(text)-maxRead):]
-	for tried := 0; tried < maxObjects; tried++ {
-		begin := strings.IndexByte(text, '{')
-		if begin < 0 {
-			return found
-		}
-		end := endOf(text[begin:])
-		if end < 0 { // it does not end: perhaps another one begins within it
-			text = text[begin+1:]
-			continue
-		}
-		object := text[begin : begin+end]
-		value, isJSON := wire.Parse([]byte(object))
-		if !isJSON {
-			value, isJSON = wire.Parse([]byte(trailing.ReplaceAllString(object, "$1")))
-		}
-		if !isJSON || value.Kind != wire.Object {
-			text = text[begin+1:]
-			continue
-		}
-		found, text = append(found, value), text[begin+end:]
-	}
-	return found
-}
-
-// endOf returns the length of the object that text begins with; -1 if it does not end.
-func endOf(text string) int {
-	depth, isText, isEscaped := 0, false, false
-	for n := range len(text) {
-		switch c := text[n]; {
-		case isEscaped:
-			isEscaped = false
-		case isText && c == '\\':
-			isEscaped = true
-		case c == '"':
-			isText = !isText
-		case isText:
-		case c == '{':
-			depth++
-		case c == '}':
-			if depth--; depth == 0 {
-				return n + 1
-			}
-		}
-	}
-	return -1
 }
 
 // Verdict is what a judge's votes come to.
