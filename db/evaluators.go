@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db/pg"
+	"wending/jobs/judge"
 )
 
 // Evaluator is a row of task_evaluators: a version of an evaluator, as a task keeps it.
@@ -142,3 +143,91 @@ const EvaluationsOfRun = `(
 			'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens, 'cost', CAST(trim_scale(e.cost) AS text)) ORDER BY e.evaluator)
 		FROM evaluations e
 		WHERE e.run_id = r.id)`
+
+// KeepPastEvaluations moves the evaluations that those of "fresh" replace; it has run_id and evaluator.
+const KeepPastEvaluations = `
+	past AS (
+		INSERT INTO past_evaluations
+		SELECT e.*, now()
+		FROM evaluations e
+		JOIN fresh ON fresh.run_id = e.run_id AND fresh.evaluator = e.evaluator)`
+
+// ReplaceEvaluation has the columns of evaluations that a later evaluation replaces.
+const ReplaceEvaluation = `
+	ON CONFLICT (run_id, evaluator) DO UPDATE
+	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason, error_code = excluded.error_code,
+		error_message = excluded.error_message, created_at = now(), version = excluded.version, ratings = excluded.ratings,
+		is_default = excluded.is_default, raw = excluded.raw, latency_ms = excluded.latency_ms, attempts = excluded.attempts,
+		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
+		cost = excluded.cost, launch_id = excluded.launch_id`
+
+// SumEvaluationsUp gives runs what all evaluators of their task say together. Ratings by default say nothing.
+const SumEvaluationsUp = `
+	UPDATE evaluation_runs r
+	SET passed = summed.passed, score = summed.score
+	FROM (
+		SELECT e.run_id, CASE WHEN count(e.passed) = (SELECT count(*) FROM task_evaluators WHERE task_id = $2) THEN bool_and(e.passed) END AS passed,
+			avg(e.score) FILTER (WHERE NOT e.is_default) AS score
+		FROM evaluations e
+		WHERE e.run_id = ANY ($1)
+		GROUP BY e.run_id) summed
+	WHERE r.id = summed.run_id`
+
+// endLostJudgements gives answers whose judge's call was lost too often its default ratings, as to a call that failed.
+func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string) error {
+	const find = `
+		SELECT u.id, l.task_id, u.subject_run_id AS run_id, e.config
+		FROM units u
+		JOIN launches l ON l.id = u.launch_id
+		JOIN task_evaluators e ON e.task_id = l.task_id AND e.number = u.evaluator
+		WHERE u.id = ANY ($1)
+		ORDER BY u.subject_run_id`
+	const store = `
+		WITH fresh AS (
+			SELECT u.subject_run_id AS run_id, u.evaluator, l.task_id, l.id AS launch_id, u.losses
+			FROM units u
+			JOIN launches l ON l.id = u.launch_id
+			WHERE u.id = $1),` + KeepPastEvaluations + `
+		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, ratings, is_default, attempts, error_code, error_message, launch_id)
+		SELECT run_id, evaluator, task_id, 'SUCCEEDED', $2, $3, true, losses, $4, $5, launch_id
+		FROM fresh` + ReplaceEvaluation
+	const lock = `SELECT id FROM evaluation_runs WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+	var lost []struct {
+		ID     int64           `db:"id"`
+		TaskID uuid.UUID       `db:"task_id"`
+		RunID  int64           `db:"run_id"`
+		Config json.RawMessage `db:"config"`
+	}
+	if err := tx.SelectContext(ctx, &lost, find, pq.Int64Array(units)); err != nil {
+		return pg.Classify("read the judges of lost calls", err)
+	}
+	runs := map[uuid.UUID]pq.Int64Array{}
+	for _, one := range lost {
+		runs[one.TaskID] = append(runs[one.TaskID], one.RunID)
+	}
+	for _, taskID := range slices.SortedFunc(maps.Keys(runs), func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }) {
+		if _, err := tx.ExecContext(ctx, lock, runs[taskID]); err != nil {
+			return pg.Classify("lock the runs of lost judges", err)
+		}
+	}
+	for _, one := range lost {
+		asked, err := judge.Parse(one.Config)
+		if err != nil { // by a later version of the program: it has no dimensions here
+			asked = judge.Judge{}
+		}
+		verdict := asked.Decide(nil)
+		ratings, err := json.Marshal(verdict.Ratings)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, store, one.ID, verdict.Score, ratings, WorkerLostCode, message); err != nil {
+			return pg.Classify("end a judge's call that was lost too often", err)
+		}
+	}
+	for taskID, ids := range runs {
+		if _, err := tx.ExecContext(ctx, SumEvaluationsUp, ids, taskID); err != nil {
+			return pg.Classify("sum the evaluations up", err)
+		}
+	}
+	return nil
+}

@@ -326,15 +326,6 @@ const endOpenTurns = `
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`
 
-// What a judge said before stays.
-const insertLostJudgements = `
-	INSERT INTO evaluations (run_id, evaluator, task_id, status, error_code, error_message, launch_id)
-	SELECT u.subject_run_id, u.evaluator, l.task_id, 'FAILED', $2, $3, l.id
-	FROM units u
-	JOIN launches l ON l.id = u.launch_id
-	WHERE u.id = ANY ($1)
-	ON CONFLICT (run_id, evaluator) DO NOTHING`
-
 // EndOpenTurns gives the turns of units that have no run one that FAILED: the first with this code, because it was asked –
 // none if the code is empty –, the others because they were not reached.
 func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
@@ -343,7 +334,7 @@ func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message
 }
 
 // RequeueLostUnits returns the units of dead workers to the queue, under a new epoch, and ends those that were
-// lost three times with a FAILED run; those of a launch that was stopped are stopped. It returns how many units
+// lost three times with a FAILED run or, of a judge, with its default ratings; those of a launch that was stopped are stopped. It returns how many units
 // were lost.
 func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 	err = s.db.InTx(ctx, "requeue lost units", func(tx *sqlx.Tx) error {
@@ -368,8 +359,8 @@ func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 		}
 		message := fmt.Sprintf("The worker running this call was lost %d times", maxLosses)
 		if len(judges) > 0 {
-			if _, err := tx.ExecContext(ctx, insertLostJudgements, pq.Int64Array(judges), WorkerLostCode, message); err != nil {
-				return pg.Classify("end judges' calls that were lost too often", err)
+			if err := endLostJudgements(ctx, tx, judges, message); err != nil {
+				return err
 			}
 		}
 		if len(given) == 0 {

@@ -334,8 +334,8 @@ func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	require.Len(t, b.verdicts(t, taskID), 2)
 }
 
-// A judge whose call lost three workers ends without a rating, and the launch with it.
-func TestAJudgeThatLostThreeWorkersEndsFailed(t *testing.T) {
+// A judge whose call lost three workers ends with its default ratings, as one that never answers, and the launch with it.
+func TestAJudgeThatLostThreeWorkersGivesDefaults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	taskID, launchID := b.task(t, "http://127.0.0.1:9", 1, func(n *db.NewTask) {
@@ -360,7 +360,13 @@ func TestAJudgeThatLostThreeWorkersEndsFailed(t *testing.T) {
 	}
 	found := b.verdicts(t, taskID)
 	require.Len(t, found, 1)
-	require.Equal(t, "FAILED", found[0].Status)
+	require.Equal(t, "SUCCEEDED", found[0].Status)
+	require.True(t, found[0].IsDefault)
+	require.JSONEq(t, `{"overall":50,"accuracy":50,"completeness":50,"relevance":50}`, string(found[0].Ratings))
+	require.InDelta(t, 0.5, *found[0].Score, 1e-9)
+	require.Nil(t, found[0].Passed)
+	require.Nil(t, found[0].RunPassed)
+	require.Nil(t, found[0].RunScore)
 	require.Equal(t, db.WorkerLostCode, *found[0].Code)
 	finished, err := tasks.FinishLaunch(t.Context(), b.store, launchID)
 	require.NoError(t, err)

@@ -30,23 +30,6 @@ type Judgement struct {
 	ErrorCode, ErrorMessage                string
 }
 
-// keepPast moves the evaluations that those of "fresh" replace; it has run_id and evaluator.
-const keepPast = `
-	past AS (
-		INSERT INTO past_evaluations
-		SELECT e.*, now()
-		FROM evaluations e
-		JOIN fresh ON fresh.run_id = e.run_id AND fresh.evaluator = e.evaluator)`
-
-// replace has the columns of evaluations that a later evaluation replaces.
-const replace = `
-	ON CONFLICT (run_id, evaluator) DO UPDATE
-	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason, error_code = excluded.error_code,
-		error_message = excluded.error_message, created_at = now(), version = excluded.version, ratings = excluded.ratings,
-		is_default = excluded.is_default, raw = excluded.raw, latency_ms = excluded.latency_ms, attempts = excluded.attempts,
-		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
-		cost = excluded.cost, launch_id = excluded.launch_id`
-
 const recordJudgements = `
 	WITH given AS (
 		SELECT * FROM unnest(
@@ -59,7 +42,7 @@ const recordJudgements = `
 		SET state = 'DONE', outcome = CASE WHEN g.is_default THEN 'FAILED' ELSE 'SUCCEEDED' END, worker_id = NULL
 		FROM given g
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch
-		RETURNING u.id, u.launch_id, u.target, u.subject_run_id AS run_id, u.evaluator),` + keepPast + `,
+		RETURNING u.id, u.launch_id, u.target, u.subject_run_id AS run_id, u.evaluator),` + db.KeepPastEvaluations + `,
 	stored AS (
 		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, version, ratings, is_default, raw,
 			latency_ms, attempts, input_tokens, output_tokens, total_tokens, cost, launch_id)
@@ -68,20 +51,8 @@ const recordJudgements = `
 			(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, f.launch_id
 		FROM fresh f
 		JOIN given g ON g.unit_id = f.id
-		JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = f.target` + replace + `)
+		JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = f.target` + db.ReplaceEvaluation + `)
 	SELECT id FROM fresh`
-
-// sumUp gives runs what all evaluators of their task say together. Ratings by default say nothing.
-const sumUp = `
-	UPDATE evaluation_runs r
-	SET passed = summed.passed, score = summed.score
-	FROM (
-		SELECT e.run_id, CASE WHEN count(e.passed) = (SELECT count(*) FROM task_evaluators WHERE task_id = $2) THEN bool_and(e.passed) END AS passed,
-			avg(e.score) FILTER (WHERE NOT e.is_default) AS score
-		FROM evaluations e
-		WHERE e.run_id = ANY ($1)
-		GROUP BY e.run_id) summed
-	WHERE r.id = summed.run_id`
 
 // lockRuns keeps evaluations of the same runs from being summed up at the same time.
 const lockRuns = `SELECT id FROM evaluation_runs WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
@@ -129,7 +100,7 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 			return pg.Classify("record judgements", err)
 		}
 		stored = slices.Concat(stored, fresh)
-		_, err := tx.ExecContext(ctx, sumUp, runs, taskID)
+		_, err := tx.ExecContext(ctx, db.SumEvaluationsUp, runs, taskID)
 		return pg.Classify("sum the evaluations up", err)
 	})
 	return stored, err
@@ -148,10 +119,10 @@ func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through
 	const store = `
 		WITH fresh AS (
 			SELECT * FROM unnest($3::bigint[], $4::int[], $5::text[], $6::float8[], $7::bool[], $8::text[], $9::text[], $10::text[])
-			AS g (run_id, evaluator, status, score, passed, reason, code, message)),` + keepPast + `
+			AS g (run_id, evaluator, status, score, passed, reason, code, message)),` + db.KeepPastEvaluations + `
 		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, launch_id)
 		SELECT run_id, evaluator, $2, status, score, passed, nullif(reason, ''), nullif(code, ''), nullif(message, ''), $1
-		FROM fresh` + replace
+		FROM fresh` + db.ReplaceEvaluation
 	var runs pq.Int64Array
 	var judged verdicts
 	for _, one := range ruled {
@@ -173,7 +144,7 @@ func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through
 				return pg.Classify("record what rules say", err)
 			}
 		}
-		_, err = tx.ExecContext(ctx, sumUp, runs, taskID)
+		_, err = tx.ExecContext(ctx, db.SumEvaluationsUp, runs, taskID)
 		return pg.Classify("sum the evaluations up", err)
 	})
 }
