@@ -50,6 +50,12 @@ type Statistics struct {
 	Currency    *string `json:"currency" example:"USD"`
 	// RunsWithCost is of how many runs Cost is the sum; 0 also in statistics that earlier versions stored.
 	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Of how many runs cost is the sum" example:"500"`
+	// What judges did and spent is not part of what the runs did: of a launch all that it asked them, of a task what is said of
+	// its current runs. JudgeErrors is how many answers they could not rate.
+	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
+	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
+	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
+	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
 	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; that of a task is the sum
 	// over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
@@ -59,18 +65,21 @@ type Statistics struct {
 type TaskStatistics struct {
 	Statistics
 	Stability
-	// JudgeErrors is how many answers a judge could not rate, JudgeMissing how many none was asked about.
-	JudgeErrors  int `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
+	// JudgeMissing is how many answers a judge was not asked about.
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
-	// What judges spent is not part of what the runs did.
-	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
-	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
-	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
 	// What all evaluators together say, over all variants; nil without evaluators, or while nothing is judged.
 	PassRate  *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
 	Passes    *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
 	Failures  *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
 	ScoreMean *float64 `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
+}
+
+// LaunchStatistics are those of a launch.
+type LaunchStatistics struct {
+	Statistics
+	// JudgeCalls is how many answers it had judges rate, JudgeStopped how many of them were not reached.
+	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were asked about, each by one or more calls" example:"72"`
+	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges were not asked about because the task was stopped or failed" example:"0"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -84,7 +93,7 @@ func (s *TaskStatistics) Scan(column any) error {
 }
 
 // Scan implements sql.Scanner for a column of JSON.
-func (s *Statistics) Scan(column any) error {
+func (s *LaunchStatistics) Scan(column any) error {
 	text, ok := column.([]byte)
 	if !ok {
 		return fmt.Errorf("statistics are stored as %T", column)
@@ -208,6 +217,22 @@ var computeLaunchStatistics = `
 		'duration_seconds', (
 			SELECT round(CAST(extract(epoch FROM coalesce(finished_at, now()) - started_at) AS numeric), 3) FROM launches WHERE id = $1))
 		|| ` + spent("(SELECT task_id FROM launches WHERE id = $1)") + `
+		|| (
+			SELECT jsonb_build_object('judge_calls', count(*) FILTER (WHERE u.state = 'DONE'),
+				'judge_errors', count(*) FILTER (WHERE u.outcome = 'FAILED'),
+				'judge_stopped', count(*) FILTER (WHERE u.state = 'STOPPED'),
+				'judge_tokens', sum(said.total_tokens),
+				'judge_cost', CASE WHEN count(DISTINCT g.currency) = 1 THEN CAST(trim_scale(sum(said.cost)) AS text) END,
+				'judge_currency', CASE WHEN count(DISTINCT g.currency) = 1 THEN min(g.currency) END)
+			FROM units u
+			JOIN launches l ON l.id = u.launch_id
+			JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
+			LEFT JOIN LATERAL ( -- replaced by a later launch, or not
+				SELECT total_tokens, cost FROM evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
+				UNION ALL
+				SELECT total_tokens, cost FROM past_evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
+				LIMIT 1) said ON true
+			WHERE u.launch_id = $1 AND u.evaluator <> 0)
 	FROM evaluation_runs r
 	WHERE r.launch_id = $1`
 
@@ -250,7 +275,7 @@ func taskStatistics(ctx context.Context, db sqlx.QueryerContext, task Task) (sta
 }
 
 // LaunchStatistics returns the live statistics of a launch.
-func (s *Store) LaunchStatistics(ctx context.Context, launchID uuid.UUID) (statistics Statistics, err error) {
+func (s *Store) LaunchStatistics(ctx context.Context, launchID uuid.UUID) (statistics LaunchStatistics, err error) {
 	err = s.db.GetContext(ctx, &statistics, computeLaunchStatistics, launchID)
 	return statistics, pg.Classify("compute the launch's statistics", err)
 }

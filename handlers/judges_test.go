@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,6 +92,18 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.InDelta(t, 0.6, with["score_mean"], 1e-9, "defaults of 50 included")
 	require.InDelta(t, 60, with["ratings"].(object)["overall"].(object)["mean"], 1e-9)
 
+	require.Equal(t, []any{300.0, 30.0, 330.0, "0.0009", "CNY"}, []any{own["input_tokens"], own["output_tokens"], own["total_tokens"], own["cost"], own["currency"]})
+	rules := statistics["evaluators"].([]any)[0].(object)
+	require.Nil(t, rules["scale_suspect"])
+	require.Nil(t, rules["variants"].([]any)[0].(object)["cost"])
+
+	// The switch of the report counts what could not be rated, or leaves it out.
+	counting := s.get(t, "/tasks/"+task.TaskID+"/report").page(t).Find("a:contains('缺省 50 分计入平均')").AttrOr("href", "")
+	require.NotEmpty(t, counting)
+	withDefaults := s.get(t, counting).page(t)
+	require.Contains(t, withDefaults.Find(".rated").Text(), "60.0")
+	require.Equal(t, "/tasks/"+task.TaskID+"/report", withDefaults.Find("a:contains('不计入')").AttrOr("href", ""))
+
 	spent := s.entry(t, "GET", path, nil, 200)["statistics"].(object)
 	require.EqualValues(t, 6*55, spent["judge_tokens"])
 	require.Equal(t, "0.0009", spent["judge_cost"])
@@ -127,6 +140,15 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Len(t, fake.Calls(), 6, "no agent was asked")
 	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
 	require.Equal(t, "EVALUATE", launches[0].(object)["kind"])
+	did := launches[0].(object)["statistics"].(object)
+	require.EqualValues(t, []any{6.0, 2.0, 330.0, "0.0009", "CNY"}, []any{did["judge_calls"], did["judge_errors"], did["judge_tokens"], did["judge_cost"], did["judge_currency"]})
+	require.EqualValues(t, 6, launches[1].(object)["statistics"].(object)["judge_calls"], "what it asked is replaced and still counted")
+	require.Equal(t, "0.0009", launches[1].(object)["statistics"].(object)["judge_cost"])
+	row := s.get(t, "/tasks/"+task.TaskID+"/launches").page(t).Find("table.table tbody tr").First()
+	require.Equal(t, "4", row.Find("td[data-label='成功']").Text())
+	require.Equal(t, "2", row.Find("td[data-label='失败']").Text())
+	require.Equal(t, "裁判 0.0009 CNY", strings.TrimSpace(row.Find("td[data-label='费用']").Text()))
+	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes, "outcomes over time")
 
 	// A judge that falls silent is asked again by a retry; without evaluators named all of the task's own judge.
 	isMute.Store(true)
@@ -142,6 +164,39 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	var left int
 	require.NoError(t, s.tables.Get(&left, `SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM past_evaluations)`))
 	require.Zero(t, left)
+}
+
+// Each judge shows what it spent itself. One whose ratings all stay below 1 or 10 probably rates on a scale of its own: the
+// report, the task's page and the API say so.
+func TestAJudgeOnAScaleOfItsOwnIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	evaluators := []string{}
+	for _, one := range []struct{ name, reply, price string }{
+		{"零到一", `{"overall": 0.85, "accuracy": 1}`, "10"}, {"零到十", `{"overall": 8, "accuracy": 10}`, "20"}, {"零到百", `{"overall": 8, "accuracy": 11}`, "30"},
+	} {
+		fake := agenttest.New(t, chatting(func(string) string { return one.reply }))
+		model, _ := s.chatTarget(t, one.name, fake.URL)
+		s.entry(t, "PATCH", "models/"+model, object{"input_price": one.price, "output_price": "0", "currency": "CNY"}, 200)
+		evaluators = append(evaluators, s.evaluator(t, one.name, "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}}))
+	}
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
+	id := s.create(t, fake.URL, map[string]string{"evaluators": strings.Join(evaluators, ","), "runs_per_item": "5"})
+	s.awaitDone(t, id)
+	list := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["evaluators"].([]any)
+	report, show := s.get(t, "/tasks/"+id+"/report").page(t), s.get(t, "/tasks/"+id).page(t)
+	runs := s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)["statistics"].(object)["runs"].(float64)
+	for n, scale := range []any{1.0, 10.0, nil} {
+		evaluator := list[n].(object)
+		require.Equal(t, scale, evaluator["scale_suspect"])
+		cost := strconv.FormatFloat(runs*50*float64(10*(n+1))/1e6, 'f', -1, 64)
+		require.Equal(t, cost, evaluator["variants"].([]any)[0].(object)["cost"])
+		name := evaluator["name"].(string)
+		require.Contains(t, report.Find("section:contains('"+name+"')").Text(), "费用 "+cost+" CNY")
+		warning := fmt.Sprintf("“%s”的评分都不超过 %v 分", name, scale)
+		require.Equal(t, scale != nil, strings.Contains(report.Text(), warning), warning)
+		require.Equal(t, scale != nil, strings.Contains(show.Text(), warning), warning)
+	}
 }
 
 // Rules judge a finished task, too; a task that runs is left alone, and one has at most ten evaluators.

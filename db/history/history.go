@@ -42,13 +42,14 @@ type Launch struct {
 	StartedAt  *time.Time `db:"started_at"`
 	FinishedAt *time.Time `db:"finished_at"`
 	// Statistics are those of the launch's own runs, final or live.
-	Statistics db.Statistics `db:"-"`
+	Statistics db.LaunchStatistics `db:"-"`
 }
 
-// $2 is the launch; NULL takes all launches of the task $1.
+// $2 is the launch; NULL takes all launches of the task $1. Statistics that earlier versions stored do not know what judges did.
 const listLaunches = `
 	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.variant, l.requested_by, l.requested_via, l.stopped_by, l.total_units,
-		l.created_at, l.started_at, l.finished_at, l.statistics,
+		l.created_at, l.started_at, l.finished_at,
+		CASE WHEN l.kind <> 'EVALUATE' OR l.statistics -> 'judge_calls' IS NOT NULL THEN l.statistics END AS statistics,
 		CASE WHEN i.id IS NOT NULL THEN (
 			SELECT count(*) FROM evaluation_items WHERE task_id = l.task_id AND sort_key <= i.sort_key) END AS question_number
 	FROM launches l
@@ -59,7 +60,7 @@ const listLaunches = `
 
 type launchRow struct {
 	Launch
-	Stored *db.Statistics `db:"statistics"`
+	Stored *db.LaunchStatistics `db:"statistics"`
 }
 
 // Launches returns one page of a task's launches, newest first, and how many there are.

@@ -78,11 +78,19 @@ const countOutcomes = `
 		WHERE task_id = $1 AND started_at IS NOT NULL
 		ORDER BY number DESC
 		LIMIT 1),
+	judged AS ( -- what a launch did that asked judges alone
+		SELECT e.created_at, e.latency_ms, NOT e.is_default AS is_rated
+		FROM launch l
+		JOIN units u ON u.launch_id = l.id AND u.evaluator <> 0 AND u.state = 'DONE'
+		JOIN evaluations e ON e.run_id = u.subject_run_id AND e.evaluator = u.evaluator
+		WHERE NOT EXISTS (SELECT FROM evaluation_runs WHERE launch_id = l.id)),
 	first AS (
 		SELECT greatest(l.started_at, min(r.created_at - coalesce(r.latency_ms, 0) * interval '1 millisecond')) AS call
 		FROM launch l
 		JOIN LATERAL (
-			SELECT created_at, latency_ms FROM evaluation_runs WHERE launch_id = l.id ORDER BY id LIMIT 64) r ON true
+			(SELECT created_at, latency_ms FROM evaluation_runs WHERE launch_id = l.id ORDER BY id LIMIT 64)
+			UNION ALL
+			SELECT created_at, latency_ms FROM judged) r ON true
 		GROUP BY l.started_at),
 	span AS (
 		SELECT l.id, f.call, extract(epoch FROM greatest(coalesce(l.finished_at, now()) - f.call, interval '1 millisecond')) AS seconds
@@ -92,10 +100,13 @@ const countOutcomes = `
 		FROM span),
 	counts AS (
 		SELECT least(w.bars - 1, greatest(0, floor(extract(epoch FROM r.created_at - w.call)::float8 / w.seconds::float8)))::int AS bar,
-			count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded,
-			count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
+			count(*) FILTER (WHERE r.is_good) AS succeeded,
+			count(*) FILTER (WHERE NOT r.is_good) AS failed
 		FROM width w
-		JOIN evaluation_runs r ON r.launch_id = w.id
+		CROSS JOIN LATERAL (
+			SELECT created_at, status = 'SUCCEEDED' AS is_good FROM evaluation_runs WHERE launch_id = w.id
+			UNION ALL
+			SELECT created_at, is_rated FROM judged) r
 		GROUP BY 1)
 	SELECT bar * w.seconds AS from_value, (bar + 1) * w.seconds AS to_value,
 		coalesce(c.succeeded, 0) AS succeeded, coalesce(c.failed, 0) AS failed
@@ -104,8 +115,8 @@ const countOutcomes = `
 	LEFT JOIN counts c USING (bar)
 	ORDER BY bar`
 
-// OutcomeBars returns how many runs of the task's newest launch ended when, in at most maxBars bars of whole
-// seconds from its first call; none if it has no runs.
+// OutcomeBars returns how many runs of the task's newest launch ended when – or, of one that asked judges alone, how many
+// answers they rated –, in at most maxBars bars of whole seconds from its first call; none if there are none.
 func (m Monitor) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	var bars []Bar
 	err := m.db.SelectContext(ctx, &bars, countOutcomes, taskID, maxBars)

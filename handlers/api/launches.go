@@ -19,16 +19,16 @@ type launch struct {
 	Kind     db.LaunchKind   `json:"kind" enum:"SUBMIT,RETRY_FAILED,RESUME" example:"RETRY_FAILED"`
 	Status   db.LaunchStatus `json:"status" enum:"PENDING,RUNNING,STOPPING,SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`
 	// QuestionID is null if the launch is about all questions.
-	QuestionID   *string       `json:"question_id" doc:"The one question that was retried; null means all" example:"q1"`
-	Variant      *int          `json:"variant" doc:"The one variant that was retried; null means all"`
-	RequestedBy  string        `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
-	RequestedVia string        `json:"requested_via" enum:"page,api," example:"api"`
-	StoppedBy    string        `json:"stopped_by" doc:"Address that stopped it; empty if it was not stopped" example:""`
-	Units        int           `json:"units" doc:"Runs that the launch makes" example:"15"`
-	CreatedAt    rest.Moment   `json:"created_at"`
-	StartedAt    *rest.Moment  `json:"started_at"`
-	FinishedAt   *rest.Moment  `json:"finished_at"`
-	Statistics   db.Statistics `json:"statistics"`
+	QuestionID   *string             `json:"question_id" doc:"The one question that was retried; null means all" example:"q1"`
+	Variant      *int                `json:"variant" doc:"The one variant that was retried; null means all"`
+	RequestedBy  string              `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
+	RequestedVia string              `json:"requested_via" enum:"page,api," example:"api"`
+	StoppedBy    string              `json:"stopped_by" doc:"Address that stopped it; empty if it was not stopped" example:""`
+	Units        int                 `json:"units" doc:"Runs that the launch makes, or of one that asks judges alone the answers that they rate" example:"15"`
+	CreatedAt    rest.Moment         `json:"created_at"`
+	StartedAt    *rest.Moment        `json:"started_at"`
+	FinishedAt   *rest.Moment        `json:"finished_at"`
+	Statistics   db.LaunchStatistics `json:"statistics"`
 }
 
 func newLaunch(l history.Launch) launch {

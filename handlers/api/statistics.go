@@ -48,12 +48,15 @@ type Verdicts struct {
 type evaluatorStatistics struct {
 	TaskEvaluator
 	Variants []EvaluatorVariant `json:"variants"`
+	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; nil if not.
+	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"Of a judge: none of its ratings of at least five answers is above this number, although ratings go up to 100. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
 }
 
 // EvaluatorVariant is what one evaluator says of one variant.
 type EvaluatorVariant struct {
 	Number int `json:"number" example:"1"`
 	Verdicts
+	report.Spent
 }
 
 type statisticsOutput struct {
@@ -90,6 +93,10 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 			return nil, err
 		}
 	}
+	judges, err := results.Judges(ctx, task)
+	if err != nil {
+		return nil, err
+	}
 	output := &statisticsOutput{}
 	body := &output.Body
 	body.IsFinal, body.ItemsShared, body.Evaluators = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}
@@ -110,7 +117,10 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		}
 		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator)}
 		for _, variant := range task.Variants {
-			statistics.Variants = append(statistics.Variants, EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}})
+			statistics.Variants = append(statistics.Variants, EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}, judges[evaluator.Number].Variants[variant.Number]})
+		}
+		if scale := judges[evaluator.Number].Scale; scale > 0 {
+			statistics.ScaleSuspect = &scale
 		}
 		body.Evaluators = append(body.Evaluators, statistics)
 	}

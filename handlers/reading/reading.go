@@ -169,7 +169,7 @@ func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.
 		return nil, err
 	}
 	d.Reviews = reviews.OfQuestions
-	numbers, err := r.Summary(ctx, task)
+	numbers, err := r.Summary(ctx, task, false)
 	if err != nil {
 		return nil, err
 	}

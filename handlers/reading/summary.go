@@ -14,9 +14,9 @@ import (
 	"wending/views/variants"
 )
 
-// Summary reads what the report of a task says in numbers.
-func (r Reader) Summary(ctx context.Context, task db.Task) (summary.Summary, error) {
-	s := summary.Summary{Task: task, Agreements: map[int][]float64{}}
+// Summary reads what the report of a task says in numbers. Default ratings of judges count if withDefaults says so.
+func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (summary.Summary, error) {
+	s := summary.Summary{Task: task, WithDefaults: withDefaults, Agreements: map[int][]float64{}}
 	var matrix [][]comparison.Question
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { s.Statistics, err = r.store.TaskStatistics(reading, task); return err })
@@ -24,9 +24,9 @@ func (r Reader) Summary(ctx context.Context, task db.Task) (summary.Summary, err
 	group.Go(func() (err error) { s.Errors, err = r.report.Errors(reading, task.ID); return err })
 	group.Go(func() (err error) { matrix, err = r.report.Matrix(reading, task); return err })
 	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, false); return err })
+		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, withDefaults); return err })
 	}
-	group.Go(func() (err error) { s.Judges, err = r.judges(reading, task); return err })
+	group.Go(func() (err error) { s.Judges, err = r.judges(reading, task, withDefaults); return err })
 	if err := group.Wait(); err != nil {
 		return s, err
 	}
@@ -50,14 +50,18 @@ func (r Reader) Summary(ctx context.Context, task db.Task) (summary.Summary, err
 }
 
 // judges reads the ratings of a task's judges.
-func (r Reader) judges(ctx context.Context, task db.Task) (judges []summary.Judge, err error) {
+func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (judges []summary.Judge, err error) {
 	dimensions := tasks.JudgesOf(task)
+	numbers, err := r.report.Judges(ctx, task)
+	if err != nil {
+		return nil, err
+	}
 	for _, evaluator := range task.Evaluators {
 		if !evaluator.IsJudge() {
 			continue
 		}
-		judge := summary.Judge{Name: evaluator.Name, Dimensions: dimensions[evaluator.Number].Dimensions}
-		if judge.Variants, err = r.report.PassStatisticsOf(ctx, task, evaluator, false); err != nil {
+		judge := summary.Judge{Name: evaluator.Name, Dimensions: dimensions[evaluator.Number].Dimensions, Numbers: numbers[evaluator.Number]}
+		if judge.Variants, err = r.report.PassStatisticsOf(ctx, task, evaluator, withDefaults); err != nil {
 			return nil, err
 		}
 		judges = append(judges, judge)

@@ -75,7 +75,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, format string, inclu
 	}
 	var lines []string // the report in a few lines, for the first sheet
 	if format == "xlsx" {
-		numbers, err := r.reader.Summary(ctx, task)
+		numbers, err := r.reader.Summary(ctx, task, false)
 		if err != nil {
 			return nil, err
 		}

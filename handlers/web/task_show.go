@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
@@ -108,6 +109,9 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 	if task.Status.IsActive() {
 		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
 		group.Go(func() (err error) { live.Flights, err = replay.Flights(ctx, p.Store, task); return err })
+	}
+	if !task.Status.IsActive() && slices.ContainsFunc(task.Evaluators, db.Evaluator.IsJudge) {
+		group.Go(func() (err error) { live.Judges, err = report.New(p.Store).Judges(ctx, task); return err })
 	}
 	if live.MaxActive = p.Tasks.MaxActiveTasks; live.MaxActive > 0 && task.Status.IsActive() {
 		group.Go(func() (err error) { live.Before, err = lanes.New(p.Store).BeforeTask(ctx, task.ID); return err })

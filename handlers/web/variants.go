@@ -32,7 +32,7 @@ func (p *Pages) showSummary(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	s, err := p.reader.Summary(ctx, task)
+	s, err := p.reader.Summary(ctx, task, c.QueryParam("include_defaults") == "true")
 	if err != nil {
 		return err
 	}

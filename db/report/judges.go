@@ -1,0 +1,77 @@
+package report
+
+import (
+	"context"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Spent is what the calls of a judge took: those whose verdicts are the current ones. A number is nil while it is unknown.
+type Spent struct {
+	InputTokens  *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over a judge's calls that report tokens; null for rules" example:"18200"`
+	OutputTokens *int64  `db:"output_tokens" json:"output_tokens" example:"2280"`
+	TotalTokens  *int64  `db:"total_tokens" json:"total_tokens" example:"20480"`
+	Cost         *string `db:"cost" json:"cost" doc:"Decimal number: what a judge's calls cost; null for rules and where prices are unknown" example:"0.08"`
+	Currency     *string `db:"currency" json:"currency" example:"USD"`
+}
+
+// JudgeNumbers are what one judge's calls took, and on which scale it seems to rate.
+type JudgeNumbers struct {
+	Spent
+	// Variants are what they took for each variant, by its number.
+	Variants map[int]Spent
+	// Scale is 1 or 10 if no rating of enough answers is above it, although ratings go up to 100; otherwise 0.
+	Scale int
+}
+
+// fewestForScale is how many rated answers it takes to suspect a judge's scale.
+const fewestForScale = 5
+
+// Judges returns the numbers of a task's judges, by the evaluators' numbers. Default ratings say nothing about a scale.
+func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers, error) {
+	const read = `
+		SELECT e.evaluator, coalesce(r.variant, 0) AS variant, sum(e.input_tokens) AS input_tokens, sum(e.output_tokens) AS output_tokens,
+			sum(e.total_tokens) AS total_tokens, CAST(trim_scale(sum(e.cost)) AS text) AS cost, min(g.currency) AS currency,
+			count(*) FILTER (WHERE NOT e.is_default AND e.ratings IS NOT NULL) AS rated,
+			max(of.best) FILTER (WHERE NOT e.is_default) AS best
+		FROM evaluation_runs r
+		JOIN evaluations e ON e.run_id = r.id
+		JOIN task_evaluators own ON own.task_id = r.task_id AND own.number = e.evaluator
+		JOIN task_targets g ON g.task_id = own.task_id AND g.number = own.target
+		LEFT JOIN LATERAL (SELECT max(CAST(value AS float8)) AS best FROM json_each_text(e.ratings)) of ON true
+		WHERE r.task_id = $1 AND r.is_current
+		GROUP BY GROUPING SETS ((e.evaluator, r.variant), (e.evaluator))`
+	type row struct {
+		Spent
+		Evaluator, Variant, Rated int
+		Best                      *float64
+	}
+	judges := map[int]JudgeNumbers{}
+	err := pg.EachRow(ctx, r.db, "read what judges spent", read, []any{task.ID}, func(one row) error {
+		of := judges[one.Evaluator]
+		if of.Variants == nil {
+			of.Variants = map[int]Spent{}
+		}
+		if one.Variant == 0 {
+			of.Spent, of.Scale = one.Spent, suspectedScale(one.Rated, one.Best)
+		} else {
+			of.Variants[one.Variant] = one.Spent
+		}
+		judges[one.Evaluator] = of
+		return nil
+	})
+	return judges, err
+}
+
+// suspectedScale is the scale that ratings up to best are on, unless it is 0 to 100 as far as can be told. Ratings of 0 alone
+// are on every scale.
+func suspectedScale(rated int, best *float64) int {
+	switch {
+	case rated < fewestForScale || best == nil || *best <= 0 || *best > 10:
+		return 0
+	case *best <= 1:
+		return 1
+	}
+	return 10
+}
