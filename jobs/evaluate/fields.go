@@ -42,7 +42,7 @@ var Fields = map[Kind][]Field{
 	Exact:      {{Name: "ignore_case", Type: Truth}, {Name: "ignore_whitespace", Type: Truth}, {Name: "ignore_punctuation", Type: Truth}, expectedField},
 	Contains:   {{Name: "values", Type: Lines}, {Name: "mode", Type: Choice, Choices: []string{anyOf, allOf, noneOf}, Default: anyOf}, {Name: "ignore_case", Type: Truth}, expectedField},
 	Regex:      {{Name: "pattern", Type: Line, IsRequired: true}},
-	Number:     {{Name: "tolerance", Type: Amount, Default: "0"}, {Name: "relative", Type: Truth}, expectedField},
+	Number:     {{Name: "which", Type: Choice, Choices: []string{lastOne, firstOf, anyOf}, Default: lastOne}, {Name: "tolerance", Type: Amount, Default: "0"}, {Name: "relative", Type: Truth}, expectedField},
 	JSONSchema: {{Name: "schema", Type: JSON, IsRequired: true}},
 	JSONPath:   {{Name: "path", Type: Line, IsRequired: true}, {Name: "equals", Type: JSON}, expectedField},
 	Similarity: {{Name: "threshold", Type: Amount, Default: "0.8"}, expectedField},

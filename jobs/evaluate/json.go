@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 
@@ -249,12 +248,4 @@ func sameNumber(a, b json.Number) bool {
 		return one.Cmp(other) == 0
 	}
 	return a == b
-}
-
-func exactly(number json.Number) (*big.Rat, bool) {
-	_, exponent, hasExponent := strings.Cut(strings.ToLower(string(number)), "e")
-	if size, err := strconv.Atoi(exponent); len(number) > maxDigits || hasExponent && (err != nil || size > maxExponent || size < -maxExponent) {
-		return nil, false
-	}
-	return new(big.Rat).SetString(string(number))
 }

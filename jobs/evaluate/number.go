@@ -3,83 +3,124 @@ package evaluate
 import (
 	"encoding/json"
 	"math/big"
-	"regexp"
+	"slices"
 	"strings"
-	"unicode/utf8"
+	"unicode"
+
+	"wending/jobs/wire"
 )
 
-// aNumber is a decimal number with separators between its thousands, or none, and an exponent, or none.
-var aNumber = regexp.MustCompile(`[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+`)
-
-// What of a text is looked at for its last number, and how many digits one may have.
+// Which numbers of an answer count.
 const (
-	numberWithin = 2000
-	maxDigits    = 400
-	maxExponent  = 400
+	firstOf = "first"
+	lastOne = "last"
 )
 
-// plainDigits writes the digits and signs of full width, and other forms of a minus, as those of ASCII.
-var plainDigits = strings.NewReplacer("０", "0", "１", "1", "２", "2", "３", "3", "４", "4", "５", "5", "６", "6", "７", "7", "８", "8", "９", "9",
-	"．", ".", "－", "-", "−", "-", "–", "-", "＋", "+")
+// numberWithin is how many bytes of a text are looked at for its first or last number, numbersWithin for any.
+const (
+	numberWithin  = 20_000
+	numbersWithin = 200_000
+)
 
-// lastNumber returns the last number of a text, and as it is written there. It returns errLimit for one that is too long.
-func lastNumber(text string) (value *big.Rat, written string, err error) {
-	end := strings.LastIndexFunc(text, func(r rune) bool { return r >= '0' && r <= '9' || r >= '０' && r <= '９' })
-	if end < 0 {
-		return nil, "", nil
+// numbersOf returns the numbers of a text that count, the decisive one last. It returns errLimit for a text that is too long.
+func numbersOf(text, which string) ([]Numeral, error) {
+	isNumeral := func(r rune) bool { return unicode.IsDigit(r) || chineseDigits[r] > 0 || placeValues[r] > 0 }
+	switch first, last := strings.IndexFunc(text, isNumeral), strings.LastIndexFunc(text, isNumeral); {
+	case first < 0:
+		return nil, nil
+	case which == anyOf && len(text) > numbersWithin:
+		return nil, errLimit
+	case which == firstOf:
+		text = text[max(0, first-numberWithin):min(len(text), first+numberWithin)]
+	case which == lastOne:
+		text = text[max(0, last-numberWithin):min(len(text), last+numberWithin)]
 	}
-	text = plainDigits.Replace(strings.ToValidUTF8(text[max(0, end-numberWithin):min(len(text), end+utf8.UTFMax)], " "))
-	from, to := -1, -1
-	for _, at := range aNumber.FindAllStringIndex(text, -1) {
-		start, before := at[0], text[:at[0]]
-		if text[start] == '.' {
-			if endsWithDigit(before) {
-				continue // part of a version: 1.2.3
-			}
-			if strings.HasSuffix(before, ".") || endsWithWord(before) {
-				start++ // a full stop: No.42, …42
+	numbers := NumeralsIn(text)
+	if which == firstOf {
+		slices.Reverse(numbers)
+	}
+	return numbers, nil
+}
+
+// expectedNumber returns the number that a text expects: its last, an ordinal only if it has no other.
+func expectedNumber(text string) (number Numeral, isThere bool) {
+	numbers, _ := numbersOf(text, lastOne)
+	plain := slices.DeleteFunc(slices.Clone(numbers), func(n Numeral) bool { return n.IsOrdinal })
+	if len(plain) > 0 {
+		numbers = plain
+	}
+	if len(numbers) == 0 || numbers[len(numbers)-1].Value == nil {
+		return number, false
+	}
+	return numbers[len(numbers)-1], true
+}
+
+// candidates returns the numbers of an answer that can be what is expected: a year is compared with years, an ordinal with
+// ordinals; anything that has none is compared by its value.
+func candidates(numbers []Numeral, should Numeral) []Numeral {
+	alike := func(isAlike func(Numeral) bool) []Numeral {
+		var some []Numeral
+		for _, number := range numbers {
+			if isAlike(number) {
+				some = append(some, number)
 			}
 		}
-		from, to = start, at[1]
+		return some
 	}
-	if from < 0 {
-		return nil, "", nil
+	if some := alike(func(n Numeral) bool { return n.IsOrdinal == should.IsOrdinal }); len(some) > 0 {
+		numbers = some
 	}
-	if before := text[:from]; strings.HasSuffix(before, "-") && !endsWithWord(strings.TrimSuffix(before, "-")) {
-		from-- // a minus, and not a hyphen or the sign between two numbers: 3-5, GPT-4
+	if should.Unit == "" {
+		return numbers
 	}
-	written = text[from:to]
-	plain := strings.ReplaceAll(written, ",", "")
-	value, isExact := exactly(json.Number(plain))
-	if !isExact {
-		return nil, written, errLimit
+	if some := alike(func(n Numeral) bool { return n.Unit == should.Unit }); len(some) > 0 {
+		return some
 	}
-	return value, written, nil
+	return alike(func(n Numeral) bool { return n.Unit == "" && len(should.Date) == 1 })
 }
 
-func endsWithDigit(text string) bool {
-	return text != "" && text[len(text)-1] >= '0' && text[len(text)-1] <= '9'
+// closeness is how far a number may be from what is expected.
+type closeness struct {
+	tolerance  *big.Rat
+	isRelative bool
 }
 
-// endsWithWord reports whether a text ends with a letter or a digit of ASCII, or what closes an expression.
-func endsWithWord(text string) bool {
-	if text == "" {
+// holds reports whether a number is what is expected: of a date, all parts that are expected.
+func (c closeness) holds(is, should Numeral) bool {
+	if is.Unit == "" || should.Unit == "" {
+		return c.isNear(is.Value, should.Value)
+	}
+	return !slices.ContainsFunc(should.Date, func(expected Numeral) bool {
+		return !slices.ContainsFunc(is.Date, func(part Numeral) bool { return part.Unit == expected.Unit && c.isNear(part.Value, expected.Value) })
+	})
+}
+
+func (c closeness) isNear(is, should *big.Rat) bool {
+	if is == nil {
 		return false
 	}
-	last := text[len(text)-1]
-	return last == ')' || last >= '0' && last <= '9' || last >= 'a' && last <= 'z' || last >= 'A' && last <= 'Z'
+	most := new(big.Rat).Set(c.tolerance)
+	if c.isRelative {
+		most.Mul(most, new(big.Rat).Abs(should))
+	}
+	distance := new(big.Rat).Sub(is, should)
+	return distance.Abs(distance).Cmp(most) <= 0
 }
 
 func newNumber(config json.RawMessage) (*Rule, error) {
-	var c struct {
+	c := struct {
 		Expected  string      `json:"expected"`
 		Tolerance json.Number `json:"tolerance"`
 		Relative  bool        `json:"relative"`
-	}
+		Which     string      `json:"which"`
+	}{Which: lastOne}
 	if err := ReadConfig(config, &c); err != nil {
 		return nil, err
 	}
-	tolerance := new(big.Rat)
+	if !slices.Contains([]string{firstOf, lastOne, anyOf}, c.Which) {
+		return nil, wrong("which", "first, last or any")
+	}
+	near := closeness{new(big.Rat), c.Relative}
 	if c.Tolerance != "" {
 		written, isThere := (*big.Rat)(nil), false
 		if size, err := c.Tolerance.Float64(); len(c.Tolerance) <= maxDigits && err == nil && (size == 0 || size > 1e-300) {
@@ -88,25 +129,32 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 		if !isThere || written.Sign() < 0 {
 			return nil, limitedTo("tolerance", Amount, "a number from 0 on")
 		}
-		tolerance = written
+		near.tolerance = written
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
-		should, shouldText, err := lastNumber(expected)
-		if err != nil || should == nil {
+		should, isThere := expectedNumber(expected)
+		if !isThere {
 			return failed(CodeExpectation, "no number: "+quoted(expected))
 		}
-		is, isText, err := lastNumber(s.Answer)
+		numbers, err := numbersOf(wire.AfterThoughts(s.Answer), c.Which)
 		if err != nil {
 			return limited()
 		}
-		if is == nil {
-			return decided(false, "– ≠ "+shouldText)
-		}
-		most := new(big.Rat).Set(tolerance)
-		if c.Relative {
-			most.Mul(most, new(big.Rat).Abs(should))
-		}
-		distance := new(big.Rat).Sub(is, should)
-		return decided(distance.Abs(distance).Cmp(most) <= 0, cut(isText, maxShown)+" ≠ "+cut(shouldText, maxShown))
+		return near.judge(candidates(numbers, should), should, c.Which)
 	}}, nil
+}
+
+// judge compares the numbers that count with what is expected.
+func (c closeness) judge(numbers []Numeral, should Numeral, which string) Verdict {
+	if len(numbers) == 0 {
+		return decided(false, "– ≠ "+should.Written)
+	}
+	if which == anyOf {
+		return decided(slices.ContainsFunc(numbers, func(is Numeral) bool { return c.holds(is, should) }), cut(should.Written, maxShown))
+	}
+	is := numbers[len(numbers)-1]
+	if is.Value == nil {
+		return limited()
+	}
+	return decided(c.holds(is, should), cut(is.Written, maxShown)+" ≠ "+cut(should.Written, maxShown))
 }

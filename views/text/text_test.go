@@ -221,7 +221,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 				add("evaluator.hint.", field.Name)
 			}
 			for _, choice := range field.Choices {
-				add("evaluator.mode.", choice)
+				add("evaluator."+field.Name+".", choice)
 			}
 		}
 	}
