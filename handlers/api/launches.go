@@ -154,7 +154,7 @@ func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*
 	output.Body.Items, output.Body.Pagination = []launchRun{}, rest.NewPagination(input.Window(), total)
 	for _, one := range runs {
 		output.Body.Items = append(output.Body.Items, launchRun{
-			QuestionID: one.QuestionID, Run: newRun(one.Run, task, turn{one.Series, one.Turn}), IsCurrent: one.IsCurrent, IsCut: one.ResponseLength > historyCut,
+			QuestionID: one.QuestionID, Run: newRun(ctx, one.Run, task, turn{one.Series, one.Turn}), IsCurrent: one.IsCurrent, IsCut: one.ResponseLength > historyCut,
 		})
 	}
 	return output, nil

@@ -22,6 +22,7 @@ import (
 	"wending/jobs/protocol"
 	"wending/jobs/stability"
 	"wending/jobs/tasks"
+	"wending/views/text"
 )
 
 // Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
@@ -58,7 +59,7 @@ type turn struct {
 }
 
 // newRun describes a run of a task.
-func newRun(r db.Run, task db.Task, turn turn) Run {
+func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 	r.Variant = max(1, r.Variant)
 	if r.Status == db.RunStopped {
 		return Run{turn: turn, Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, Evaluations: []export.Evaluation{}}
@@ -74,7 +75,7 @@ func newRun(r db.Run, task db.Task, turn turn) Run {
 	}
 	return Run{
 		turn: turn, SessionID: session, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
-		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: tasks.Verdicts(r.Evaluations, task.Evaluators), Variant: r.Variant,
+		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: tasks.Verdicts(r.Evaluations, task.Evaluators, text.LocaleOf(ctx).Reason), Variant: r.Variant,
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
 		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, FinishReason: r.FinishReason,
 		CreatedAt: rest.MomentOf(&r.CreatedAt),
@@ -333,7 +334,7 @@ func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.T
 			stream.Text(",")
 		}
 		isFirst = false
-		stream.Value(newRun(r, task, turn{i.Series, i.Turn}))
+		stream.Value(newRun(ctx, r, task, turn{i.Series, i.Turn}))
 	}
 	fillTo := func(end int) {
 		for place < end {

@@ -107,7 +107,7 @@ func (r Reports) writeItems(ctx context.Context, task db.Task, format string, he
 	}
 	number, last := 0, ""
 	return report.New(r.store).EachRow(ctx, task.ID, limit, func(row report.Row) error {
-		item, err := exportItem(task, row)
+		item, err := exportItem(task, row, text.LocaleOf(ctx))
 		if err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
 	return strings.Join(parts, " · ")
 }
 
-func exportItem(task db.Task, row report.Row) (export.Item, error) {
+func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, error) {
 	if len(row.Variables) != len(task.VariableNames) {
 		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables), len(task.VariableNames))
 	}
@@ -296,7 +296,7 @@ func exportItem(task db.Task, row report.Row) (export.Item, error) {
 				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
 			},
-			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators),
+			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, locale.Reason),
 		})
 	}
 	return item, nil

@@ -38,7 +38,7 @@ func (c *Courier) message(ctx context.Context, d outbox.Delivery, channel entrie
 	}
 	switch d.Event {
 	case outbox.Result:
-		return m, c.results(ctx, d, task, data, &m)
+		return m, c.results(ctx, l, d, task, data, &m)
 	case outbox.Progress:
 		return m, c.progress(ctx, l, d, task, data, &m)
 	case outbox.Alert:
@@ -159,7 +159,7 @@ type pushedRun struct {
 }
 
 // results carries a batch of runs that have ended.
-func (c *Courier) results(ctx context.Context, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
+func (c *Courier) results(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
 	ids, err := c.outbox().Batch(ctx, *d.LaunchID, d.Sequence)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *Courier) results(ctx context.Context, d outbox.Delivery, task db.Task, 
 			Status: run.Status, Output: run.Response, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
 			FinishReason: run.FinishReason, LatencyMS: run.LatencyMS,
 			FirstTokenMS: run.FirstTokenMS, Attempts: run.Attempts, InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, TotalTokens: run.TotalTokens,
-			Cost: run.Cost, Passed: run.Passed, Score: run.Score, Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators), CompletedAt: beijing.RFC3339(run.CreatedAt),
+			Cost: run.Cost, Passed: run.Passed, Score: run.Score, Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, l.Reason), CompletedAt: beijing.RFC3339(run.CreatedAt),
 		}
 		if run.Cost != nil {
 			one.Currency = task.Target(task.Variants[run.Variant-1].Target).Currency

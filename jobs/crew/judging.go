@@ -74,7 +74,7 @@ func (c *crew) vote(unit claimed, answer protocol.Answer) (result *record.Result
 		if vote, isRead := j.judge.Read(string(answer.Text)); isRead {
 			j.votes = append(j.votes, vote)
 		} else if j.result.ErrorCode == "" {
-			j.result.ErrorCode, j.result.ErrorMessage = judge.CodeUnreadable, "No rating can be read from: "+protocol.Excerpt(answer.Text)
+			j.result.ErrorCode, j.result.ErrorMessage = judge.CodeUnreadable, judge.Unreadable(answer.Text)
 		}
 	}
 	if j.asked < j.judge.Votes {

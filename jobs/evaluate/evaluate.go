@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -72,7 +73,8 @@ type Verdict struct {
 	// Score is from 0 to 1; it and Passed are nil without a verdict.
 	Score  *float64
 	Passed *bool
-	// Reason says why an answer did not pass, in signs rather than words: it is read in every language.
+	// Reason says why an answer did not pass, and ErrorMessage why there is no verdict, in the form of Because, or in the words
+	// of a judge or a library.
 	Reason                  string
 	ErrorCode, ErrorMessage string
 }
@@ -95,7 +97,7 @@ func scored(score float64, passed bool, reason string) Verdict {
 }
 
 func failed(code, message string) Verdict {
-	return Verdict{Status: Failed, ErrorCode: code, ErrorMessage: cut(message, maxShown)}
+	return Verdict{Status: Failed, ErrorCode: code, ErrorMessage: message}
 }
 
 // errLimit means that judging would take too long or too much memory.
@@ -264,14 +266,6 @@ func cut(text string, most int) string {
 
 func quoted(text string) string { return "“" + cut(strings.TrimSpace(text), maxShown) + "”" }
 
-func quotedAll(texts []string) string {
-	shown := make([]string, min(len(texts), 5))
-	for n := range shown {
-		shown[n] = quoted(texts[n])
-	}
-	return strings.Join(shown, ", ")
-}
-
 // latency judges how long the answer took.
 func newLatency(config json.RawMessage) (*Rule, error) {
 	var c struct {
@@ -287,6 +281,6 @@ func newLatency(config json.RawMessage) (*Rule, error) {
 		return nil, limitedTo("max_ms", Amount, "less than 0")
 	}
 	return &Rule{judge: func(s Subject, _ string) Verdict {
-		return decided(s.LatencyMS <= *c.MaxMS, fmt.Sprintf("%d ms > %d ms", s.LatencyMS, *c.MaxMS))
+		return decided(s.LatencyMS <= *c.MaxMS, Because("latency", strconv.Itoa(s.LatencyMS), strconv.Itoa(*c.MaxMS)))
 	}}, nil
 }

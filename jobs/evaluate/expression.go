@@ -60,24 +60,24 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 			if strings.Contains(err.Error(), "memory budget exceeded") {
 				return limited()
 			}
-			return failed(CodeExpression, firstLine(err.Error()))
+			return failed(CodeExpression, cut(firstLine(err.Error()), maxShown))
 		}
 		var score float64
 		switch result := result.(type) {
 		case bool:
-			return decided(result, "false")
+			return decided(result, Because("expression.false"))
 		case int:
 			score = float64(result)
 		case float64:
 			score = result
 		default:
-			return failed(CodeExpression, fmt.Sprintf("neither true or false nor a number: %T", result))
+			return failed(CodeExpression, Because("expression.kind", fmt.Sprintf("%T", result)))
 		}
 		if math.IsNaN(score) || math.IsInf(score, 0) {
-			return failed(CodeExpression, "not a number that can be a score")
+			return failed(CodeExpression, Because("expression.number"))
 		}
 		score = min(1, max(0, score))
-		return scored(score, score >= c.Threshold, fmt.Sprintf("%.2f < %.2f", score, c.Threshold))
+		return scored(score, score >= c.Threshold, Because("expression.below", figure(score), figure(c.Threshold)))
 	}}, nil
 }
 

@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 
 	"github.com/ohler55/ojg/jp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"wending/jobs/wire"
 )
 
 // maxJSON is how many bytes an answer may have that is read as JSON.
@@ -20,22 +24,24 @@ const maxJSON = 1 << 20
 // errNoJSON means that an answer is not JSON.
 var errNoJSON = errors.New("not JSON")
 
-// answerJSON reads an answer that is one JSON value, perhaps in a fenced block of code.
+// answerJSON reads the JSON in an answer: all of it, or what stands behind thoughts, in prose or in a fence. Of several
+// objects the last one counts; without one the last list.
 func answerJSON(answer string) (value any, err error) {
-	text := strings.TrimSpace(strings.TrimPrefix(answer, "\uFEFF"))
+	text := strings.TrimSpace(wire.AfterThoughts(strings.TrimPrefix(answer, "\uFEFF")))
 	if len(text) > maxJSON {
 		return nil, errLimit
 	}
-	if rest, isFenced := strings.CutPrefix(text, "```"); isFenced {
-		if _, body, hasLines := strings.Cut(rest, "\n"); hasLines {
-			text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(body), "```"))
+	if value, err = jsonschema.UnmarshalJSON(strings.NewReader(wire.Unfenced(text))); err == nil {
+		return value, nil
+	}
+	err = errNoJSON
+	for _, passage := range wire.Passages(text) {
+		found, notJSON := jsonschema.UnmarshalJSON(strings.NewReader(text[passage.From:passage.To]))
+		if _, isObject := value.(map[string]any); notJSON == nil && (!isObject || passage.Value.Kind == wire.Object) {
+			value, err = found, nil
 		}
 	}
-	value, err = jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		return nil, errNoJSON
-	}
-	return value, nil
+	return value, err
 }
 
 // unread is the verdict on an answer that answerJSON does not read.
@@ -43,11 +49,62 @@ func unread(answer string, err error) Verdict {
 	if errors.Is(err, errLimit) {
 		return limited()
 	}
-	return decided(false, "¬JSON: "+quoted(answer))
+	return decided(false, Because("json.none", answer))
 }
 
 // english says what is wrong with an answer by a schema.
 var english = message.NewPrinter(language.English)
+
+// schemaReason is the reason of an answer that does not fit a schema. Of what is rare it has the library's words.
+func schemaReason(invalid *jsonschema.ValidationError) string {
+	path := "/" + strings.Join(invalid.InstanceLocation, "/")
+	counted := func(key string, got, want int) string {
+		return Because(key, path, strconv.Itoa(got), strconv.Itoa(want))
+	}
+	measured := func(key string, got, want *big.Rat) string {
+		is, _ := got.Float64()
+		should, _ := want.Float64()
+		return Because(key, path, figure(is), figure(should))
+	}
+	listed := func(key string, names []string) string {
+		return Because(key, append([]string{path}, firstFew(names)...)...)
+	}
+	switch k := invalid.ErrorKind.(type) {
+	case *kind.Type:
+		return Because("schema.type", path, k.Got, strings.Join(k.Want, ", "))
+	case *kind.Required:
+		return listed("schema.required", k.Missing)
+	case *kind.AdditionalProperties:
+		return listed("schema.extra", k.Properties)
+	case *kind.Enum:
+		choices := make([]string, len(k.Want))
+		for n, choice := range k.Want {
+			choices[n] = textOf(choice)
+		}
+		return listed("schema.choice", choices)
+	case *kind.Const:
+		return listed("schema.choice", []string{textOf(k.Want)})
+	case *kind.Format:
+		return Because("schema.format", path, textOf(k.Got), k.Want)
+	case *kind.Pattern:
+		return Because("schema.pattern", path, k.Got, k.Want)
+	case *kind.MinLength:
+		return counted("schema.short", k.Got, k.Want)
+	case *kind.MaxLength:
+		return counted("schema.long", k.Got, k.Want)
+	case *kind.MinItems:
+		return counted("schema.few", k.Got, k.Want)
+	case *kind.MaxItems:
+		return counted("schema.many", k.Got, k.Want)
+	case *kind.Minimum:
+		return measured("schema.small", k.Got, k.Want)
+	case *kind.Maximum:
+		return measured("schema.large", k.Got, k.Want)
+	case *kind.FalseSchema:
+		return Because("schema.false", path)
+	}
+	return Because("schema.other", path, invalid.ErrorKind.LocalizedString(english))
+}
 
 // noFiles refuses to load what a schema refers to: neither files nor addresses.
 type noFiles struct{}
@@ -73,6 +130,7 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noFiles{})
+	compiler.AssertFormat()
 	const address = "wending:///schema"
 	if err := compiler.AddResource(address, document); err != nil {
 		return nil, wrong("schema", "%v", err)
@@ -91,7 +149,7 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 			for len(invalid.Causes) > 0 {
 				invalid = invalid.Causes[0]
 			}
-			return decided(false, cut("/"+strings.Join(invalid.InstanceLocation, "/")+": "+invalid.ErrorKind.LocalizedString(english), maxShown))
+			return decided(false, schemaReason(invalid))
 		}
 		return decided(err == nil, "")
 	}}, nil
@@ -129,7 +187,7 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 		}
 		found := path.Get(withNumbers(value))
 		if len(found) == 0 {
-			return decided(false, c.Path+" ∉")
+			return decided(false, Because("path.none", c.Path))
 		}
 		for _, one := range found {
 			if c.Equals != nil && sameJSON(one, should) || c.Equals == nil && isText(one, expected) {
@@ -139,7 +197,7 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 		if c.Equals != nil {
 			expected = string(c.Equals)
 		}
-		return decided(false, quoted(textOf(found[0]))+" ≠ "+quoted(expected))
+		return decided(false, Because("path.differs", c.Path, textOf(found[0]), expected))
 	}}, nil
 }
 

@@ -107,6 +107,17 @@ func (c closeness) isNear(is, should *big.Rat) bool {
 	return distance.Abs(distance).Cmp(most) <= 0
 }
 
+// dated is a number as it is written, of a date with its other parts.
+func dated(number Numeral) (written string) {
+	for _, part := range number.Date {
+		written += part.Written + part.Unit
+	}
+	if written == "" {
+		return number.Written
+	}
+	return written
+}
+
 func newNumber(config json.RawMessage) (*Rule, error) {
 	c := struct {
 		Expected  string      `json:"expected"`
@@ -134,7 +145,7 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
 		should, isThere := expectedNumber(expected)
 		if !isThere {
-			return failed(CodeExpectation, "no number: "+quoted(expected))
+			return failed(CodeExpectation, Because("expected.number", expected))
 		}
 		numbers, err := numbersOf(wire.AfterThoughts(s.Answer), c.Which)
 		if err != nil {
@@ -147,14 +158,14 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 // judge compares the numbers that count with what is expected.
 func (c closeness) judge(numbers []Numeral, should Numeral, which string) Verdict {
 	if len(numbers) == 0 {
-		return decided(false, "– ≠ "+should.Written)
+		return decided(false, Because("number.none", should.Written))
 	}
 	if which == anyOf {
-		return decided(slices.ContainsFunc(numbers, func(is Numeral) bool { return c.holds(is, should) }), cut(should.Written, maxShown))
+		return decided(slices.ContainsFunc(numbers, func(is Numeral) bool { return c.holds(is, should) }), Because("number.absent", should.Written))
 	}
 	is := numbers[len(numbers)-1]
 	if is.Value == nil {
 		return limited()
 	}
-	return decided(c.holds(is, should), cut(is.Written, maxShown)+" ≠ "+cut(should.Written, maxShown))
+	return decided(c.holds(is, should), Because("number.differs", dated(is), dated(should)))
 }

@@ -69,6 +69,6 @@ func newRegex(config json.RawMessage) (*Rule, error) {
 		if err != nil {
 			return limited()
 		}
-		return decided(matches, "!~ /"+cut(c.Pattern, maxShown)+"/")
+		return decided(matches, Because("regex", c.Pattern))
 	}}, nil
 }

@@ -2,7 +2,6 @@ package evaluate
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -10,9 +9,24 @@ import (
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+	"golang.org/x/text/width"
 
 	"wending/jobs/stability"
 )
+
+// plainForm writes letters, digits and punctuation of every width and shape alike (NFKC), and composed characters as one. It
+// leaves what else NFKC would change: ² is not 2.
+func plainForm(text string) string {
+	var plain strings.Builder
+	for _, r := range width.Fold.String(text) {
+		if r > unicode.MaxASCII && (unicode.IsLetter(r) || unicode.Is(unicode.Nd, r) || unicode.IsPunct(r)) {
+			plain.WriteString(norm.NFKC.String(string(r)))
+		} else {
+			plain.WriteRune(r)
+		}
+	}
+	return norm.NFC.String(plain.String())
+}
 
 func newExact(config json.RawMessage) (*Rule, error) {
 	var c struct {
@@ -25,7 +39,7 @@ func newExact(config json.RawMessage) (*Rule, error) {
 		return nil, err
 	}
 	reduce := func(text string) string {
-		text = strings.TrimSpace(norm.NFC.String(text))
+		text = strings.TrimSpace(plainForm(text))
 		if c.IgnoreCase {
 			text = cases.Fold().String(text)
 		}
@@ -38,14 +52,14 @@ func newExact(config json.RawMessage) (*Rule, error) {
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
 		if !utf8.ValidString(s.Answer) {
-			return decided(s.Answer == expected, quoted(s.Answer)+" ≠ "+quoted(expected))
+			return decided(s.Answer == expected, Because("differs", s.Answer, expected))
 		}
 		// Once more trimmed: punctuation may have stood before white space.
 		is, should := strings.TrimSpace(reduce(s.Answer)), strings.TrimSpace(reduce(expected))
 		if should == "" {
-			return failed(CodeExpectation, "nothing is left of it: "+quoted(expected))
+			return failed(CodeExpectation, Because("expected.blank", expected))
 		}
-		return decided(is == should, quoted(s.Answer)+" ≠ "+quoted(expected))
+		return decided(is == should, Because("differs", s.Answer, expected))
 	}}, nil
 }
 
@@ -76,7 +90,7 @@ func newContains(config json.RawMessage) (*Rule, error) {
 		return nil, wrong("values", "one is blank")
 	}
 	reduce := func(text string) string {
-		if text = norm.NFC.String(text); c.IgnoreCase {
+		if text = plainForm(text); c.IgnoreCase {
 			text = cases.Fold().String(text)
 		}
 		return text
@@ -100,11 +114,11 @@ func newContains(config json.RawMessage) (*Rule, error) {
 		}
 		switch c.Mode {
 		case noneOf:
-			return decided(len(there) == 0, "∋ "+quotedAll(there))
+			return decided(len(there) == 0, Because("contains.found", firstFew(there)...))
 		case allOf:
-			return decided(len(missing) == 0, "∌ "+quotedAll(missing))
+			return decided(len(missing) == 0, Because("contains.missing", firstFew(missing)...))
 		}
-		return decided(len(there) > 0, "∌ "+quotedAll(missing))
+		return decided(len(there) > 0, Because("contains.none", firstFew(missing)...))
 	}}, nil
 }
 
@@ -124,6 +138,6 @@ func newSimilarity(config json.RawMessage) (*Rule, error) {
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
 		similarity := stability.Similarity([]byte(s.Answer), []byte(expected))
-		return scored(similarity, similarity >= c.Threshold, fmt.Sprintf("%.2f < %.2f", similarity, c.Threshold))
+		return scored(similarity, similarity >= c.Threshold, Because("similarity", figure(similarity), figure(c.Threshold)))
 	}}, nil
 }

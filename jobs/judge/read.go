@@ -13,11 +13,17 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"wending/jobs/evaluate"
 	"wending/jobs/wire"
 )
 
 // CodeUnreadable marks ratings that could not be read from what the model said.
 const CodeUnreadable = "JUDGE_UNREADABLE"
+
+// Unreadable is the reason why a reply gives no rating, in the form of evaluate.Because.
+func Unreadable(reply []byte) string {
+	return evaluate.Because("judge.unreadable", strings.ToValidUTF8(string(wire.Cut(reply, wire.ExcerptBytes)), "\uFFFD"))
+}
 
 // Vote is what a model said of an answer once.
 type Vote struct {
@@ -47,7 +53,7 @@ const maxRead = 200_000
 // ambiguous about Overall, or if Overall is there without being a number from 0 to 100: no other dimension replaces it.
 func (j Judge) Read(text string) (vote Vote, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
-	if said, isJSON := wire.Loosely(unfenced(text)); isJSON && said.Kind == wire.String { // JSON within a JSON text
+	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String { // JSON within a JSON text
 		text = strings.TrimSpace(string(said.Text))
 	}
 	var first, last *reading
@@ -69,14 +75,6 @@ func (j Judge) Read(text string) (vote Vote, isRead bool) {
 		return vote, false
 	}
 	return last.vote(), last.isReadable()
-}
-
-// unfenced is a reply without the fence around all of it.
-func unfenced(text string) string {
-	if _, body, isFenced := strings.Cut(text, "\n"); isFenced && strings.HasPrefix(text, "```") {
-		return strings.TrimSpace(strings.TrimSuffix(body, "```"))
-	}
-	return text
 }
 
 // reading is what was read of a reply, or of a part of it.

@@ -486,7 +486,7 @@ func (s *Service) TryJudge(ctx context.Context, config json.RawMessage, values m
 		if isRead {
 			votes = append(votes, vote)
 		} else {
-			tried.ErrorCode, tried.ErrorMessage = judge.CodeUnreadable, "No rating can be read from: "+protocol.Excerpt(tried.Text)
+			tried.ErrorCode, tried.ErrorMessage = judge.CodeUnreadable, judge.Unreadable(tried.Text)
 		}
 	}
 	tried.Verdict = read.Decide(votes)

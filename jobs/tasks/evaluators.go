@@ -129,8 +129,8 @@ func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, la
 	return record.New(store).Rules(ctx, launchID, task.ID, slices.Max(ids), ruled)
 }
 
-// Verdicts are what a task's evaluators say of a run.
-func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) []export.Evaluation {
+// Verdicts are what a task's evaluators say of a run, with their reasons as say tells them.
+func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator, say func(reason string) string) []export.Evaluation {
 	list := make([]export.Evaluation, 0, len(evaluations))
 	for _, one := range evaluations {
 		if one.Number < 1 || one.Number > len(evaluators) {
@@ -139,7 +139,7 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) []export.Ev
 		evaluator := evaluators[one.Number-1]
 		e := export.Evaluation{
 			Number: one.Number, EvaluatorID: &evaluator.EvaluatorID, Version: &evaluator.Version, Name: evaluator.Name, Kind: evaluator.Kind,
-			Status: one.Status, Score: one.Score, Passed: one.Passed, Reason: one.Reason,
+			Status: one.Status, Score: one.Score, Passed: one.Passed, Reason: say(one.Reason),
 		}
 		if one.Version != nil {
 			e.Version = one.Version
@@ -147,7 +147,8 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) []export.Ev
 		e.Ratings, e.IsDefault, e.LatencyMS, e.Cost = one.Ratings, one.IsDefault, one.LatencyMS, one.Cost
 		e.Input, e.Output, e.Total = one.InputTokens, one.OutputTokens, one.TotalTokens
 		if one.ErrorCode != "" {
-			e.ErrorCode, e.Error = &one.ErrorCode, &one.ErrorMessage
+			message := say(one.ErrorMessage)
+			e.ErrorCode, e.Error = &one.ErrorCode, &message
 		}
 		list = append(list, e)
 	}

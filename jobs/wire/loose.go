@@ -38,6 +38,15 @@ func AfterThoughts(reply string) string {
 	return said
 }
 
+// Unfenced is a reply without the fence around all of it.
+func Unfenced(reply string) string {
+	text := strings.TrimSpace(reply)
+	if _, body, hasLines := strings.Cut(text, "\n"); hasLines && strings.HasPrefix(text, "```") {
+		return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(body), "```"))
+	}
+	return text
+}
+
 // Passages returns the objects and lists in a text that are not within another, in their order. Where the end of thoughts
 // stands between them, those before it are left out: some models leave away the mark at the beginning.
 func Passages(text string) (found []Passage) {

@@ -972,7 +972,7 @@ func judged(run Run) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = ui.VerdictOf(run.Task.Evaluators[one.Number-1].Name, one).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = ui.VerdictOf(run.Task.Evaluators[one.Number-1], one).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1096,7 +1096,7 @@ func earlier(run Run, evaluator int) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = ui.VerdictTag("", said.Status, said.Passed, said.Score).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = ui.VerdictTag("", said.Status, said.Passed, ui.ScoreText(run.Task.Evaluators[evaluator-1].Kind, nil, said.Score)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1106,9 +1106,13 @@ func earlier(run Run, evaluator int) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var56 string
-						templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(*said.Reason)
+						templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(*said.Reason))
 						if templ_7745c5c3_Err != nil {
+<<<<<<< HEAD
 							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/runs/run.templ`, Line: 203, Col: 42}
+=======
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/runs/run.templ`, Line: 202, Col: 69}
+>>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
 						if templ_7745c5c3_Err != nil {

@@ -2,6 +2,7 @@ package text_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -207,6 +208,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, level := range stability.Levels {
 		add("level.", string(level))
 	}
+	add("reason.", slices.Collect(maps.Keys(evaluate.Sentences))...)
 	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, judge.CodeUnreadable)
 	add("evaluator.field.", "kind", "config")
 	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
@@ -379,4 +381,30 @@ func TestTextsAreCutAtCharactersAndMadeFitForAPage(t *testing.T) {
 	require.Equal(t, "长长长", head)
 	require.False(t, isCut)
 	require.Equal(t, "a\uFFFD\u2400b…", text.Shown([]byte("a\xff\x00bc"), 4))
+}
+
+// A reason is a sentence in the reader's language. A judge's words, and what earlier versions stored, are shown as they are.
+func TestAReasonIsASentence(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ stored, chinese, english string }{
+		{evaluate.Because("contains.missing", "巴黎", "首都"), "回答中缺少“巴黎”、“首都”", "The answer lacks “巴黎”, “首都”"},
+		{evaluate.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4, expected 42"},
+		{evaluate.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to what is expected is 0.7999, below 0.8000"},
+		{evaluate.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "It took 800 ms, more than 799 ms"},
+		{evaluate.Because("schema.required", "/a", "b"), "/a 缺少字段“b”", "/a lacks “b”"},
+		{evaluate.Because("expression.false"), "表达式的结果为假", "The expression is false"},
+		{evaluate.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”, expected “a \"b\"”"},
+		{"∌ “巴黎”", "∌ “巴黎”", "∌ “巴黎”"},
+		{`["unknown","x"]`, `["unknown","x"]`, `["unknown","x"]`},
+		{`["differs","x"]`, `["differs","x"]`, `["differs","x"]`},
+		{"", "", ""},
+	} {
+		require.Equal(t, test.chinese, locale(t, "zh-CN").Reason(test.stored))
+		require.Equal(t, test.english, locale(t, "en").Reason(test.stored))
+	}
+	for key, names := range evaluate.Sentences {
+		for _, lang := range []string{"zh-CN", "en"} {
+			require.NotContains(t, locale(t, lang).Reason(evaluate.Because(key, names...)), "<no value>", key)
+		}
+	}
 }

@@ -9,7 +9,9 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +23,8 @@ import (
 	"wending/views/text"
 )
 
-// VerdictTag says how an evaluation ended, after the name of its evaluator if there is one.
-func VerdictTag(name, status string, passed *bool, score *float64) templ.Component {
+// VerdictTag says how an evaluation ended, after the name of its evaluator if there is one, with its score as ScoreText has it.
+func VerdictTag(name, status string, passed *bool, score string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -55,12 +57,12 @@ func VerdictTag(name, status string, passed *bool, score *float64) templ.Compone
 				return templ_7745c5c3_Err
 			}
 		case status == "SKIPPED":
-			templ_7745c5c3_Err = Tag("STOPPED", verdictText(name, text.T(ctx, "evaluation.skipped"), nil)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Tag("STOPPED", verdictText(name, text.T(ctx, "evaluation.skipped"), "")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = Tag("STOPPED", verdictText(name, text.T(ctx, "evaluation.error"), nil)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Tag("STOPPED", verdictText(name, text.T(ctx, "evaluation.error"), "")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -69,12 +71,35 @@ func VerdictTag(name, status string, passed *bool, score *float64) templ.Compone
 	})
 }
 
-// verdictText is a verdict with its score, unless the score says no more: 1 or 0.
-func verdictText(name, verdict string, score *float64) string {
-	if score != nil && *score != 0 && *score != 1 {
-		verdict += " " + strconv.FormatFloat(*score, 'f', 2, 64)
+func verdictText(name, verdict, score string) string {
+	return strings.TrimSpace(name + " " + verdict + " " + score)
+}
+
+// ScoreText is a score on the scale of its evaluator – a judge's ends at 100 –, over the threshold from which it passes where
+// the configuration is known. It has as many decimals as the verdict takes, and is empty where it says no more than that: 1
+// or 0 of a rule.
+func ScoreText(kind string, config json.RawMessage, score *float64) string {
+	isJudge := evaluate.Kind(kind) == evaluate.Judge
+	if score == nil || !isJudge && (*score == 0 || *score == 1) {
+		return ""
 	}
-	return strings.TrimSpace(name + " " + verdict)
+	value, decimals := *score, 2
+	if isJudge {
+		value, decimals = value*judge.MaxRating, 1
+	}
+	threshold, isThere := evaluate.ThresholdOf(evaluate.Kind(kind), config)
+	if config == nil || !isThere {
+		threshold = value
+	}
+	value = math.Round(value*1e9) / 1e9 // 0.07 · 100 is not quite 7
+	shown, limit := text.Apart(value, threshold, decimals)
+	if isJudge {
+		shown, limit = strings.TrimSuffix(shown, ".0"), strings.TrimSuffix(limit, ".0")
+	}
+	if config == nil || !isThere {
+		return shown
+	}
+	return shown + " / " + limit
 }
 
 // Verdicts are what a task's evaluators say of a run.
@@ -110,7 +135,7 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) templ.Compo
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = VerdictOf(evaluators[one.Number-1].Name, one).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = VerdictOf(evaluators[one.Number-1], one).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -130,7 +155,7 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) templ.Compo
 }
 
 // VerdictOf is what one evaluator says, with its reason.
-func VerdictOf(name string, one db.Evaluation) templ.Component {
+func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -152,12 +177,12 @@ func VerdictOf(name string, one db.Evaluation) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if one.IsDefault {
-			templ_7745c5c3_Err = Tag("STOPPED", name+" "+text.T(ctx, "evaluation.default")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Tag("STOPPED", evaluator.Name+" "+text.T(ctx, "evaluation.default")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = VerdictTag(name, one.Status, one.Passed, one.Score).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = VerdictTag(evaluator.Name, one.Status, one.Passed, ScoreText(evaluator.Kind, configOf(evaluator, one), one.Score)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -170,7 +195,7 @@ func VerdictOf(name string, one db.Evaluation) templ.Component {
 			var templ_7745c5c3_Var4 string
 			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluation.why"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 62, Col: 43}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 85, Col: 43}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -181,9 +206,9 @@ func VerdictOf(name string, one db.Evaluation) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var5 string
-			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(one.Reason)
+			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(one.Reason))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 63, Col: 33}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 86, Col: 60}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -202,7 +227,7 @@ func VerdictOf(name string, one db.Evaluation) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(dimension)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 67, Col: 22}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 90, Col: 22}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -215,7 +240,7 @@ func VerdictOf(name string, one db.Evaluation) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(rating)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 68, Col: 145}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 91, Col: 145}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {
@@ -228,7 +253,7 @@ func VerdictOf(name string, one db.Evaluation) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(rating)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 69, Col: 16}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 92, Col: 16}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -249,46 +274,33 @@ func VerdictOf(name string, one db.Evaluation) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var9 string
-			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(EvaluationProblem(text.LocaleOf(ctx), one.ErrorCode))
+			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(EvaluationProblem(text.LocaleOf(ctx), one.ErrorCode, one.ErrorMessage))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 74, Col: 77}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 97, Col: 95}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, " · ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "</span>")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		} else if one.Reason != "" {
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"reason\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var10 string
-			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.Cut(one.ErrorMessage, 300))
+			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(one.Reason))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 74, Col: 116}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 99, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "</span>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-		} else if one.Reason != "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<span class=\"reason\">")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var11 string
-			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(one.Reason)
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 76, Col: 35}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -314,13 +326,13 @@ func ScaleWarning(name string, scale int) templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var12 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var12 == nil {
-			templ_7745c5c3_Var12 = templ.NopComponent
+		templ_7745c5c3_Var11 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var11 == nil {
+			templ_7745c5c3_Var11 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		if scale > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<p class=\"note\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"note\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -328,16 +340,16 @@ func ScaleWarning(name string, scale int) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var13 string
-			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluation.scale", "Name", name, "Most", scale))
+			var templ_7745c5c3_Var12 string
+			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluation.scale", "Name", name, "Most", scale))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 85, Col: 65}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 108, Col: 65}
 			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -349,12 +361,28 @@ func ScaleWarning(name string, scale int) templ.Component {
 // codesOfRules are the error codes of evaluations that are not those of calls.
 var codesOfRules = []string{evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, judge.CodeUnreadable}
 
-// EvaluationProblem says why an evaluation ended without a verdict: the code of a rule, or of a judge's call.
-func EvaluationProblem(locale text.Locale, code string) string {
-	if slices.Contains(codesOfRules, code) {
-		return locale.Text("evaluation.code." + code)
+// configOf is the configuration by which an evaluation came about; nil if it was that of an earlier version.
+func configOf(evaluator db.Evaluator, one db.Evaluation) json.RawMessage {
+	if one.Version != nil && *one.Version != evaluator.Version {
+		return nil
 	}
-	return Failure{Code: code}.ShownCode()
+	return evaluator.Config
+}
+
+// EvaluationProblem says why an evaluation ended without a verdict: what a rule could not do, or how a judge's call ended, with
+// the model's own words if it has any.
+func EvaluationProblem(locale text.Locale, code, message string) string {
+	problem := locale.Text("evaluation.call", "Code", Failure{Code: code}.ShownCode())
+	_, detail, _ := strings.Cut(message, ": ")
+	if slices.Contains(codesOfRules, code) {
+		problem, detail = locale.Text("evaluation.code."+code), locale.Reason(message)
+	} else if !strings.HasPrefix(code, "HTTP_") && code != "AGENT_ERROR" {
+		detail = ""
+	}
+	if detail == "" || code == evaluate.CodeLimit {
+		return problem
+	}
+	return problem + " · " + text.Cut(detail, 300)
 }
 
 // EvaluatorNames are evaluators with their versions.
@@ -383,9 +411,9 @@ func GroupVerdict(runs []db.Run) templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var14 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var14 == nil {
-			templ_7745c5c3_Var14 = templ.NopComponent
+		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var13 == nil {
+			templ_7745c5c3_Var13 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		if judged, passes := JudgedOf(runs); judged > 0 {

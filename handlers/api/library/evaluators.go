@@ -47,9 +47,9 @@ func (h *handler) registerEvaluators(api huma.API) {
 			if err != nil {
 				return nil, faulty([]form.FieldFault{form.JudgeFault(input.Form, err)})
 			}
-			return &verdictOutput{rest.NewJudgement(tried)}, nil
+			return &verdictOutput{rest.NewJudgement(request.From(ctx).Locale, tried)}, nil
 		}
-		return &verdictOutput{rest.NewEvaluation(evaluate.Kind(input.Form.Value("kind")), rule.Evaluate(subject))}, nil
+		return &verdictOutput{rest.NewEvaluation(request.From(ctx).Locale, evaluate.Kind(input.Form.Value("kind")), rule.Evaluate(subject))}, nil
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library", Summary: "List the versions of an evaluator, newest first",

@@ -106,8 +106,8 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	tried := &views.Tried{}
 	rule, config, faults := form.Rule(submitted)
+	tried := &views.Tried{Kind: submitted.Value("kind"), Config: config}
 	ask := func(subject evaluate.Subject) (evaluate.Verdict, error) {
 		if rule != nil {
 			return rule.Evaluate(subject), nil

@@ -1,0 +1,52 @@
+package text
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"wending/jobs/evaluate"
+)
+
+// Reason is why an answer has its verdict as a sentence. What is not stored as a sentence – a judge's own words, and what
+// earlier versions stored – is shown as it is.
+func (l Locale) Reason(stored string) string {
+	reason, isOne := evaluate.ReadReason(stored)
+	if !isOne {
+		return stored
+	}
+	args := map[string]any{}
+	for n, name := range evaluate.Sentences[reason.Key] {
+		if slices.Contains(evaluate.Lists, name) {
+			quoted := make([]string, len(reason.Values)-n)
+			for place, value := range reason.Values[n:] {
+				quoted[place] = l.Text("reason.quoted", "Text", value)
+			}
+			args[name] = strings.Join(quoted, l.Text("create.missing.separator"))
+			continue
+		}
+		args[name] = reason.Values[n]
+	}
+	if limit, hasLimit := args["Limit"].(string); hasLimit {
+		is, _ := strconv.ParseFloat(args["Is"].(string), 64)
+		of, _ := strconv.ParseFloat(limit, 64)
+		if reason.Key != "latency" {
+			args["Is"], args["Limit"] = Apart(is, of, 2)
+		}
+	}
+	return l.TextWith("reason."+reason.Key, args)
+}
+
+// maxDecimals is how many decimals a number is shown with at most.
+const maxDecimals = 12
+
+// Apart writes two numbers with so many decimals, and with more where they would otherwise look equal without being it.
+func Apart(a, b float64, decimals int) (one, other string) {
+	for ; decimals <= maxDecimals; decimals++ {
+		one, other = strconv.FormatFloat(a, 'f', decimals, 64), strconv.FormatFloat(b, 'f', decimals, 64)
+		if a == b || one != other {
+			break
+		}
+	}
+	return one, other
+}
