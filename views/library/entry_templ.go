@@ -183,11 +183,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, form.title()))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 126, Col: 34}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 124, Col: 34}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 				if templ_7745c5c3_Err != nil {
@@ -197,11 +193,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(form.Entry.Name)
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 128, Col: 24}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 126, Col: 24}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -225,11 +217,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 			var templ_7745c5c3_Var7 string
 			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.about."+string(form.Kind)))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 135, Col: 69}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 133, Col: 69}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -247,11 +235,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 				var templ_7745c5c3_Var8 templ.SafeURL
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(use))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 137, Col: 98}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 135, Col: 98}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -264,11 +248,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, useText(form.Kind)))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 137, Col: 134}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 135, Col: 134}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -293,11 +273,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 				var templ_7745c5c3_Var10 string
 				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.choose"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 143, Col: 42}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 141, Col: 42}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {
@@ -320,11 +296,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 				var templ_7745c5c3_Var11 string
 				templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "channel.choose"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 147, Col: 40}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 145, Col: 40}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 				if templ_7745c5c3_Err != nil {
@@ -369,11 +341,7 @@ func EntryPage(frame ui.Frame, form Form) templ.Component {
 				var templ_7745c5c3_Var12 string
 				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, editText(form.Kind)))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 158, Col: 49}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 156, Col: 44}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 				if templ_7745c5c3_Err != nil {
@@ -516,11 +484,7 @@ func entryForm(form Form) templ.Component {
 		var templ_7745c5c3_Var14 string
 		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 213, Col: 18}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 203, Col: 18}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 		if templ_7745c5c3_Err != nil {
@@ -533,11 +497,7 @@ func entryForm(form Form) templ.Component {
 		var templ_7745c5c3_Var15 templ.SafeURL
 		templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(form.action()))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 213, Col: 58}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 203, Col: 58}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 		if templ_7745c5c3_Err != nil {
@@ -563,11 +523,7 @@ func entryForm(form Form) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(form.Entry.ID.String())
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 215, Col: 64}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 205, Col: 64}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -627,11 +583,7 @@ func entryForm(form Form) templ.Component {
 		var templ_7745c5c3_Var17 templ.SafeURL
 		templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.LibraryKind(string(form.Kind))))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 236, Col: 97}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 226, Col: 97}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 		if templ_7745c5c3_Err != nil {
@@ -644,11 +596,7 @@ func entryForm(form Form) templ.Component {
 		var templ_7745c5c3_Var18 string
 		templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.cancel"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 236, Col: 131}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 226, Col: 131}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 		if templ_7745c5c3_Err != nil {
@@ -666,11 +614,7 @@ func entryForm(form Form) templ.Component {
 			var templ_7745c5c3_Var19 string
 			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, saveText(form)))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 238, Col: 67}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 228, Col: 67}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -827,11 +771,7 @@ func providerFields(form Form) templ.Component {
 		var templ_7745c5c3_Var24 string
 		templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "create.advanced"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 276, Col: 43}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 259, Col: 43}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 		if templ_7745c5c3_Err != nil {
@@ -912,11 +852,7 @@ func modelFields(form Form) templ.Component {
 		var templ_7745c5c3_Var26 templ.SafeURL
 		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.LibraryNew(string(Providers))))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 307, Col: 77}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 267, Col: 77}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 		if templ_7745c5c3_Err != nil {
@@ -929,11 +865,7 @@ func modelFields(form Form) templ.Component {
 		var templ_7745c5c3_Var27 string
 		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.provider.add"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 307, Col: 117}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 267, Col: 117}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 		if templ_7745c5c3_Err != nil {
@@ -1012,11 +944,7 @@ func prices(form Form) templ.Component {
 		var templ_7745c5c3_Var29 string
 		templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.price.hint"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 322, Col: 52}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 275, Col: 52}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 		if templ_7745c5c3_Err != nil {
@@ -1077,11 +1005,7 @@ func agentFields(form Form) templ.Component {
 			var templ_7745c5c3_Var31 string
 			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "create.url.query.keep"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 332, Col: 42}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 287, Col: 42}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 			if templ_7745c5c3_Err != nil {
@@ -1094,11 +1018,7 @@ func agentFields(form Form) templ.Component {
 			var templ_7745c5c3_Var32 string
 			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "create.url.query"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 334, Col: 52}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 289, Col: 52}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 			if templ_7745c5c3_Err != nil {
@@ -1117,61 +1037,14 @@ func agentFields(form Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-<<<<<<< HEAD
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<button class=\"btn only-script\" data-variant=\"outline\" type=\"button\" hx-post=\"")
-=======
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<button class=\"btn only-script\" data-variant=\"outline\" type=\"button\" hx-post=\"")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		var templ_7745c5c3_Var30 string
-		templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(paths.LibraryDetect)
-		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 294, Col: 100}
-		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "\" hx-encoding=\"multipart/form-data\" hx-include=\"")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		var templ_7745c5c3_Var31 string
-		templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs("#" + FormID)
-		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 294, Col: 162}
-		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "\" hx-target=\"#detected\" hx-swap=\"outerHTML\" hx-indicator=\"#detecting\" hx-disabled-elt=\"this\">")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		var templ_7745c5c3_Var32 string
-		templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.detect"))
-		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 294, Col: 287}
-		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "</button><noscript><button class=\"btn\" data-variant=\"outline\" type=\"submit\" formaction=\"")
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var33 string
 		templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(paths.LibraryDetect)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 339, Col: 100}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 295, Col: 101}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 		if templ_7745c5c3_Err != nil {
@@ -1184,11 +1057,7 @@ func agentFields(form Form) templ.Component {
 		var templ_7745c5c3_Var34 string
 		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs("#" + FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 339, Col: 162}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 295, Col: 135}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 		if templ_7745c5c3_Err != nil {
@@ -1201,11 +1070,7 @@ func agentFields(form Form) templ.Component {
 		var templ_7745c5c3_Var35 string
 		templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.detect"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 339, Col: 287}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 297, Col: 69}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 		if templ_7745c5c3_Err != nil {
@@ -1283,11 +1148,7 @@ func agentFields(form Form) templ.Component {
 		var templ_7745c5c3_Var39 string
 		templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "create.advanced"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 347, Col: 43}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 301, Col: 43}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 		if templ_7745c5c3_Err != nil {
@@ -1355,81 +1216,14 @@ func limits(form Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-<<<<<<< HEAD
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "<fieldset class=\"field-row\"><legend>")
-=======
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "<fieldset class=\"field-row\"><legend>")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		var templ_7745c5c3_Var38 string
-		templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.retry"))
-		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 315, Col: 41}
-		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 65, "</legend> <input type=\"hidden\" name=\"retry_on\" value=\"none\"><div class=\"group\">")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		for _, kind := range form.RetryKinds {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "<label class=\"check\"><input type=\"checkbox\" class=\"input\" name=\"retry_on\" value=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var39 string
-			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(kind)
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 319, Col: 91}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, "\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			if slices.Contains(strings.Split(form.Values["retry_on"], ","), kind) {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 68, " checked")
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "> ")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var40 string
-			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.retry."+kind))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 319, Col: 212}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 70, "</label>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 71, "</div><p class=\"error\" role=\"alert\">")
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var41 string
 		templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.retry"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 361, Col: 41}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 322, Col: 58}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 		if templ_7745c5c3_Err != nil {
@@ -1603,11 +1397,7 @@ func kept(form Form, name string) templ.Component {
 			var templ_7745c5c3_Var48 string
 			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(name + "_sealed")
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 391, Col: 46}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 345, Col: 46}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 			if templ_7745c5c3_Err != nil {
@@ -1620,11 +1410,7 @@ func kept(form Form, name string) templ.Component {
 			var templ_7745c5c3_Var49 string
 			templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(form.Kept[name])
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 391, Col: 72}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 345, Col: 72}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
 			if templ_7745c5c3_Err != nil {
@@ -1637,11 +1423,7 @@ func kept(form Form, name string) templ.Component {
 			var templ_7745c5c3_Var50 string
 			templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.kept"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 392, Col: 47}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 346, Col: 47}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 			if templ_7745c5c3_Err != nil {
@@ -1706,61 +1488,14 @@ func testRow(form Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-<<<<<<< HEAD
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 83, "<button class=\"btn only-script\" data-variant=\"outline\" type=\"button\" hx-post=\"")
-=======
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "<button class=\"btn only-script\" data-variant=\"outline\" type=\"button\" hx-post=\"")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		var templ_7745c5c3_Var49 string
-		templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(path)
-		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 374, Col: 85}
-		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "\" hx-encoding=\"multipart/form-data\" hx-include=\"")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		var templ_7745c5c3_Var50 string
-		templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs("#" + FormID)
-		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 374, Col: 147}
-		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 80, "\" hx-target=\"#probe\" hx-swap=\"outerHTML\" hx-indicator=\"#asking\" hx-disabled-elt=\"this\">")
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		var templ_7745c5c3_Var51 string
-		templ_7745c5c3_Var51, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.test.do"))
-		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 374, Col: 267}
-		}
-		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var51))
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "</button><noscript><button class=\"btn\" data-variant=\"outline\" type=\"submit\" formaction=\"")
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var52 string
 		templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(path)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 420, Col: 85}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 375, Col: 101}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
 		if templ_7745c5c3_Err != nil {
@@ -1773,11 +1508,7 @@ func testRow(form Form) templ.Component {
 		var templ_7745c5c3_Var53 string
 		templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinStringErrs("#" + FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 420, Col: 147}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 375, Col: 136}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var53))
 		if templ_7745c5c3_Err != nil {
@@ -1790,11 +1521,7 @@ func testRow(form Form) templ.Component {
 		var templ_7745c5c3_Var54 string
 		templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.test.do"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 420, Col: 267}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 377, Col: 63}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
 		if templ_7745c5c3_Err != nil {
@@ -1886,70 +1613,10 @@ func DetectedPart(detected *Detected) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-<<<<<<< HEAD
-=======
-			var templ_7745c5c3_Var56 string
-			templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(detected.Message)
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 387, Col: 22}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 87, "</p>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-		} else if detected != nil && detected.Protocol == "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 88, "<p class=\"error\">")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = ui.Icon("alert").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var57 string
-			templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.detect.none"))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 392, Col: 40}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 89, "</p>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-		} else if detected != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 90, "<div class=\"card-box\"><p class=\"summary\"><strong>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var58 string
-			templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.detect.found", "Protocol", detected.Label))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 397, Col: 78}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 91, "</strong> <button class=\"btn only-script\" data-size=\"sm\" type=\"button\" data-set-field=\"protocol\" data-value=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			var templ_7745c5c3_Var59 string
 			templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(detected.Message)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 433, Col: 22}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 398, Col: 122}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 			if templ_7745c5c3_Err != nil {
@@ -1971,11 +1638,7 @@ func DetectedPart(detected *Detected) templ.Component {
 			var templ_7745c5c3_Var60 string
 			templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.detect.none"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 438, Col: 40}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 398, Col: 160}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 			if templ_7745c5c3_Err != nil {
@@ -2037,11 +1700,7 @@ func DetectedPart(detected *Detected) templ.Component {
 				var templ_7745c5c3_Var64 string
 				templ_7745c5c3_Var64, templ_7745c5c3_Err = templ.JoinStringErrs(text.Shown(detected.Answer, 600))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 447, Col: 57}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 401, Col: 57}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var64))
 				if templ_7745c5c3_Err != nil {
@@ -2094,11 +1753,7 @@ func uses(form Form) templ.Component {
 		var templ_7745c5c3_Var66 string
 		templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.uses"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 457, Col: 35}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 411, Col: 35}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 		if templ_7745c5c3_Err != nil {
@@ -2116,11 +1771,7 @@ func uses(form Form) templ.Component {
 			var templ_7745c5c3_Var67 string
 			templ_7745c5c3_Var67, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.uses.none"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 459, Col: 54}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 413, Col: 54}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var67))
 			if templ_7745c5c3_Err != nil {
@@ -2143,11 +1794,7 @@ func uses(form Form) templ.Component {
 				var templ_7745c5c3_Var68 templ.SafeURL
 				templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(useHref(form.Kind, use.ID)))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 464, Col: 57}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 418, Col: 57}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
 				if templ_7745c5c3_Err != nil {
@@ -2160,11 +1807,7 @@ func uses(form Form) templ.Component {
 				var templ_7745c5c3_Var69 string
 				templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinStringErrs(use.Name)
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 464, Col: 76}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 418, Col: 76}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
 				if templ_7745c5c3_Err != nil {
@@ -2177,11 +1820,7 @@ func uses(form Form) templ.Component {
 				var templ_7745c5c3_Var70 string
 				templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinStringErrs(use.Name)
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 464, Col: 89}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 418, Col: 89}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
 				if templ_7745c5c3_Err != nil {
@@ -2212,11 +1851,7 @@ func uses(form Form) templ.Component {
 				var templ_7745c5c3_Var71 string
 				templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.uses.more", "Count", form.UsesTotal-len(form.Uses)))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 472, Col: 94}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 426, Col: 94}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
 				if templ_7745c5c3_Err != nil {
@@ -2267,66 +1902,14 @@ func removal(form Form) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		path := paths.LibraryEntry(string(form.Kind), form.Entry.ID)
 		if form.Entry.ArchivedAt != nil {
-<<<<<<< HEAD
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 117, "<section class=\"panel\"><p class=\"quiet\">")
-=======
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 112, "<section class=\"panel\"><p class=\"quiet\">")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var70 string
-			templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.archived.hint"))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 444, Col: 58}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 113, "</p><form action=\"")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var71 templ.SafeURL
-			templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(path + "/restore"))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 445, Col: 50}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 114, "\" method=\"post\"><button class=\"btn\" data-variant=\"outline\" data-size=\"sm\">")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			var templ_7745c5c3_Var72 string
-			templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.restore"))
-			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 445, Col: 157}
-			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 115, "</button></form></section>")
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 116, "<details class=\"confirm\"><summary class=\"btn\" data-variant=\"outline\" data-size=\"sm\">")
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var73 string
 			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.archived.hint"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 490, Col: 58}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 449, Col: 97}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
 			if templ_7745c5c3_Err != nil {
@@ -2339,11 +1922,7 @@ func removal(form Form) templ.Component {
 			var templ_7745c5c3_Var74 templ.SafeURL
 			templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(path + "/restore"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 491, Col: 50}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 450, Col: 49}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var74))
 			if templ_7745c5c3_Err != nil {
@@ -2356,11 +1935,7 @@ func removal(form Form) templ.Component {
 			var templ_7745c5c3_Var75 string
 			templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.restore"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 491, Col: 157}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 451, Col: 50}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 			if templ_7745c5c3_Err != nil {
@@ -2378,11 +1953,7 @@ func removal(form Form) templ.Component {
 			var templ_7745c5c3_Var76 string
 			templ_7745c5c3_Var76, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, removeText(form, "")))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 495, Col: 97}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 453, Col: 59}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var76))
 			if templ_7745c5c3_Err != nil {
@@ -2395,11 +1966,7 @@ func removal(form Form) templ.Component {
 			var templ_7745c5c3_Var77 templ.SafeURL
 			templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(path + "/remove"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 496, Col: 49}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 453, Col: 112}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
 			if templ_7745c5c3_Err != nil {
@@ -2412,11 +1979,7 @@ func removal(form Form) templ.Component {
 			var templ_7745c5c3_Var78 string
 			templ_7745c5c3_Var78, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, removeText(form, ".confirm")))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 497, Col: 50}
-=======
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 454, Col: 139}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var78))
 			if templ_7745c5c3_Err != nil {
@@ -2522,11 +2085,7 @@ func versions(form Form) templ.Component {
 		var templ_7745c5c3_Var83 string
 		templ_7745c5c3_Var83, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.versions"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 533, Col: 39}
-=======
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 487, Col: 39}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var83))
 		if templ_7745c5c3_Err != nil {
@@ -2549,11 +2108,7 @@ func versions(form Form) templ.Component {
 				var templ_7745c5c3_Var84 string
 				templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(version.Number))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 538, Col: 40}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 492, Col: 40}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 				if templ_7745c5c3_Err != nil {
@@ -2571,11 +2126,7 @@ func versions(form Form) templ.Component {
 				var templ_7745c5c3_Var85 templ.SafeURL
 				templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.LibraryVersion(string(form.Kind), form.Entry.ID, version.Number)))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 540, Col: 101}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 494, Col: 101}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 				if templ_7745c5c3_Err != nil {
@@ -2588,11 +2139,7 @@ func versions(form Form) templ.Component {
 				var templ_7745c5c3_Var86 string
 				templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(version.Number))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 540, Col: 135}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 494, Col: 135}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 				if templ_7745c5c3_Err != nil {
@@ -2615,11 +2162,7 @@ func versions(form Form) templ.Component {
 				var templ_7745c5c3_Var87 string
 				templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(" · ")
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 545, Col: 15}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 499, Col: 15}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 				if templ_7745c5c3_Err != nil {
@@ -2628,11 +2171,7 @@ func versions(form Form) templ.Component {
 				var templ_7745c5c3_Var88 string
 				templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.rows", "Count", version.Questions))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 545, Col: 74}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 499, Col: 74}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var88))
 				if templ_7745c5c3_Err != nil {
@@ -2651,11 +2190,7 @@ func versions(form Form) templ.Component {
 				var templ_7745c5c3_Var89 string
 				templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinStringErrs(version.Note)
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 549, Col: 44}
-=======
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/entry.templ`, Line: 503, Col: 44}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var89))
 				if templ_7745c5c3_Err != nil {

@@ -71,11 +71,7 @@ func evaluatorKinds() templ.Component {
 			var templ_7745c5c3_Var2 templ.SafeURL
 			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.LibraryNew(string(Evaluators)) + "?kind=" + string(kind)))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 33, Col: 91}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 37, Col: 91}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 			if templ_7745c5c3_Err != nil {
@@ -88,11 +84,7 @@ func evaluatorKinds() templ.Component {
 			var templ_7745c5c3_Var3 string
 			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.kind."+string(kind)))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 34, Col: 53}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 38, Col: 53}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -105,11 +97,7 @@ func evaluatorKinds() templ.Component {
 			var templ_7745c5c3_Var4 string
 			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.about."+string(kind)))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 35, Col: 71}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 39, Col: 71}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -157,11 +145,7 @@ func evaluatorFields(form Form) templ.Component {
 		var templ_7745c5c3_Var6 string
 		templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(string(kind))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 44, Col: 54}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 48, Col: 54}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 		if templ_7745c5c3_Err != nil {
@@ -174,11 +158,7 @@ func evaluatorFields(form Form) templ.Component {
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.kind."+string(kind)))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 46, Col: 50}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 50, Col: 50}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -191,11 +171,7 @@ func evaluatorFields(form Form) templ.Component {
 		var templ_7745c5c3_Var8 string
 		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.about."+string(kind)))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 47, Col: 68}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 51, Col: 68}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 		if templ_7745c5c3_Err != nil {
@@ -250,11 +226,7 @@ func configField(form Form, field evaluate.Field) templ.Component {
 			var templ_7745c5c3_Var10 string
 			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(shown.Name)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 59, Col: 78}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 63, Col: 78}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
@@ -277,11 +249,7 @@ func configField(form Form, field evaluate.Field) templ.Component {
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(shown.Label)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 59, Col: 144}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 63, Col: 144}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -308,11 +276,7 @@ func configField(form Form, field evaluate.Field) templ.Component {
 				var templ_7745c5c3_Var12 templ.SafeURL
 				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.LibraryNew(string(Models))))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 63, Col: 77}
-=======
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 67, Col: 77}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 				if templ_7745c5c3_Err != nil {
@@ -325,11 +289,7 @@ func configField(form Form, field evaluate.Field) templ.Component {
 				var templ_7745c5c3_Var13 string
 				templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "library.new.models"))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 63, Col: 115}
-=======
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 67, Col: 115}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 				if templ_7745c5c3_Err != nil {
@@ -442,11 +402,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var15 string
 		templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 128, Col: 36}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 132, Col: 36}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 		if templ_7745c5c3_Err != nil {
@@ -459,11 +415,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var16 string
 		templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.on"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 130, Col: 36}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 134, Col: 36}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 		if templ_7745c5c3_Err != nil {
@@ -476,11 +428,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var17 string
 		templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 131, Col: 55}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 135, Col: 55}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 		if templ_7745c5c3_Err != nil {
@@ -498,11 +446,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var18 string
 			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.typed"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 133, Col: 58}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 137, Col: 58}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 			if templ_7745c5c3_Err != nil {
@@ -521,11 +465,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var19 string
 			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(task.Value)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 136, Col: 31}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 140, Col: 31}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -548,11 +488,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var20 string
 			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(task.Label)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 136, Col: 98}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 140, Col: 98}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 			if templ_7745c5c3_Err != nil {
@@ -575,11 +511,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var21 string
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.judge.hint"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 141, Col: 60}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 145, Col: 60}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 			if templ_7745c5c3_Err != nil {
@@ -598,11 +530,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.typed.hint"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 144, Col: 60}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 148, Col: 60}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -635,11 +563,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var23 string
 			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.question"))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 149, Col: 44}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 153, Col: 44}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 			if templ_7745c5c3_Err != nil {
@@ -652,11 +576,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var24 string
 			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(FormID)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 150, Col: 55}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 154, Col: 55}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -669,11 +589,7 @@ func tryPanel(form Form) templ.Component {
 			var templ_7745c5c3_Var25 string
 			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(form.Values["question"])
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 150, Col: 89}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 154, Col: 89}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 			if templ_7745c5c3_Err != nil {
@@ -691,11 +607,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var26 string
 		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.answer"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 154, Col: 35}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 158, Col: 35}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 		if templ_7745c5c3_Err != nil {
@@ -708,11 +620,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var27 string
 		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 155, Col: 61}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 159, Col: 61}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 		if templ_7745c5c3_Err != nil {
@@ -725,11 +633,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var28 string
 		templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(form.Values["standard_answer"])
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 155, Col: 102}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 159, Col: 102}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 		if templ_7745c5c3_Err != nil {
@@ -742,11 +646,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var29 string
 		templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.answer"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 158, Col: 41}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 162, Col: 41}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 		if templ_7745c5c3_Err != nil {
@@ -759,11 +659,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var30 string
 		templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 159, Col: 58}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 163, Col: 58}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 		if templ_7745c5c3_Err != nil {
@@ -776,11 +672,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var31 string
 		templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(form.Values["answer"])
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 159, Col: 93}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 163, Col: 93}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 		if templ_7745c5c3_Err != nil {
@@ -793,11 +685,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var32 string
 		templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(path)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 163, Col: 101}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 167, Col: 101}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 		if templ_7745c5c3_Err != nil {
@@ -810,11 +698,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var33 string
 		templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs("#" + FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 163, Col: 163}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 167, Col: 163}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 		if templ_7745c5c3_Err != nil {
@@ -827,11 +711,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var34 string
 		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.do"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 163, Col: 261}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 167, Col: 261}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 		if templ_7745c5c3_Err != nil {
@@ -844,11 +724,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var35 string
 		templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(FormID)
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 164, Col: 98}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 168, Col: 98}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 		if templ_7745c5c3_Err != nil {
@@ -861,11 +737,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var36 string
 		templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(templ.SafeURL(path))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 164, Col: 133}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 168, Col: 133}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 		if templ_7745c5c3_Err != nil {
@@ -878,11 +750,7 @@ func tryPanel(form Form) templ.Component {
 		var templ_7745c5c3_Var37 string
 		templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.do"))
 		if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 164, Col: 169}
-=======
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 168, Col: 169}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 		if templ_7745c5c3_Err != nil {
@@ -942,11 +810,7 @@ func TriedPart(tried *Tried) templ.Component {
 			var templ_7745c5c3_Var39 string
 			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(tried.Message)
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 176, Col: 19}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 180, Col: 19}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 			if templ_7745c5c3_Err != nil {
@@ -965,11 +829,7 @@ func TriedPart(tried *Tried) templ.Component {
 				var templ_7745c5c3_Var40 string
 				templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluator.try.passed", "Passed", tried.passed(), "Total", len(tried.Rows), "Questions", tried.Questions))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 180, Col: 126}
-=======
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 184, Col: 126}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 				if templ_7745c5c3_Err != nil {
@@ -1001,11 +861,7 @@ func TriedPart(tried *Tried) templ.Component {
 					var templ_7745c5c3_Var41 string
 					templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(text.Cut(row.Question, 300))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 187, Col: 62}
-=======
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 191, Col: 62}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 					if templ_7745c5c3_Err != nil {
@@ -1018,11 +874,7 @@ func TriedPart(tried *Tried) templ.Component {
 					var templ_7745c5c3_Var42 string
 					templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(text.Cut(row.Question, 60))
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 187, Col: 93}
-=======
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 191, Col: 93}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 					if templ_7745c5c3_Err != nil {
@@ -1040,11 +892,7 @@ func TriedPart(tried *Tried) templ.Component {
 				var templ_7745c5c3_Var43 string
 				templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(text.Cut(row.Answer, 300))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 189, Col: 58}
-=======
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 193, Col: 58}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 				if templ_7745c5c3_Err != nil {
@@ -1057,11 +905,7 @@ func TriedPart(tried *Tried) templ.Component {
 				var templ_7745c5c3_Var44 string
 				templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(text.Cut(row.Answer, 120))
 				if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 189, Col: 88}
-=======
 					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 193, Col: 88}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var44))
 				if templ_7745c5c3_Err != nil {
@@ -1079,11 +923,7 @@ func TriedPart(tried *Tried) templ.Component {
 					var templ_7745c5c3_Var45 string
 					templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(reason)
 					if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 191, Col: 36}
-=======
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/library/evaluator.templ`, Line: 195, Col: 36}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
 					if templ_7745c5c3_Err != nil {

@@ -1108,11 +1108,7 @@ func earlier(run Run, evaluator int) templ.Component {
 						var templ_7745c5c3_Var56 string
 						templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(*said.Reason))
 						if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/runs/run.templ`, Line: 203, Col: 42}
-=======
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/runs/run.templ`, Line: 202, Col: 69}
->>>>>>> 3dc01cd (evaluators: reasons are sentences, scores do not contradict verdicts, JSON is found and formats hold)
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/runs/run.templ`, Line: 203, Col: 69}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
 						if templ_7745c5c3_Err != nil {

@@ -89,12 +89,12 @@ func ScoreText(kind string, config json.RawMessage, score *float64) string {
 	}
 	threshold, isThere := evaluate.ThresholdOf(evaluate.Kind(kind), config)
 	if config == nil || !isThere {
-		threshold = value
+		threshold, decimals = value, decimals+2
 	}
 	value = math.Round(value*1e9) / 1e9 // 0.07 · 100 is not quite 7
 	shown, limit := text.Apart(value, threshold, decimals)
 	if isJudge {
-		shown, limit = strings.TrimSuffix(shown, ".0"), strings.TrimSuffix(limit, ".0")
+		shown, limit = strings.TrimRight(strings.TrimRight(shown, "0"), "."), strings.TrimRight(strings.TrimRight(limit, "0"), ".")
 	}
 	if config == nil || !isThere {
 		return shown
