@@ -369,3 +369,40 @@ func TestTheReportSaysWhatTheDataShow(t *testing.T) {
 	require.Equal(t, 4, page.Find(".plot").Length())
 	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+s.create(t, plain.URL, map[string]string{"start": "false"})+"/report").StatusCode)
 }
+
+// An expression whose variable no question has would fail every answer: the task is refused, and so is a later evaluation.
+func TestAnUnknownVariableOfAnExpressionIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	typo := s.evaluator(t, "城市", "expression", object{"expression": `answer contains variables.cty`})
+	known := s.evaluator(t, "已知", "expression", object{"expression": `variables.city != "" or variables.question != ""`})
+	s.entry(t, "POST", "evaluators", object{"name": "坏", "kind": "expression", "config": object{"expression": `anwser == "x"`}}, 422)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
+	fields := map[string]string{
+		"task_name": "变量", "agent_api_url": fake.URL, "runs_per_item": "1", "rate_limit": "unlimited", "evaluators": typo,
+		"file@q.csv": "question,standard_answer,city\n一,x,巴黎\n",
+	}
+	refused := s.post(t, api, fields)
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	var body struct{ Code, Message string }
+	refused.into(t, &body)
+	require.Equal(t, "PARAMETER_INVALID", body.Code)
+	require.Contains(t, body.Message, "variables.cty")
+	require.Contains(t, body.Message, "最接近的是 city")
+	form := createForm(s.get(t, "/").page(t))
+	form["task_name"], form["agent_api_url"], form["evaluators"], form["file@q.csv"] = "变量", fake.URL, typo, fields["file@q.csv"]
+	page := s.post(t, "/tasks", form)
+	require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode)
+	require.Contains(t, page.page(t).Text(), "最接近的是 city")
+
+	fields["evaluators"] = known
+	created := s.post(t, api, fields)
+	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	created.into(t, &task)
+	s.awaitDone(t, task.TaskID)
+	later := s.entry(t, "POST", "evaluation-tasks/"+task.TaskID+"/evaluate", object{"evaluators": []string{typo}}, 422)
+	require.Contains(t, later["message"], "variables.cty")
+}

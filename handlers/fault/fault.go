@@ -418,6 +418,7 @@ func Of(err error) *Fault {
 	var invalid *archive.Error
 	var spent *tasks.BudgetError
 	var full *project.FullError
+	var variable *tasks.UnknownVariableError
 	switch {
 	case errors.As(err, &invalid):
 		return Archive(invalid)
@@ -448,6 +449,10 @@ func Of(err error) *Fault {
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.BUSY").WithCause(err)
 	case errors.As(err, &conflict):
 		return New("REVIEW_CONFLICT").WithCause(err)
+	case errors.As(err, &variable):
+		return Field("evaluators", Limit{"error.range.variable", map[string]any{
+			"Evaluator": variable.Evaluator, "Variable": variable.Variable, "Nearest": variable.Nearest,
+		}}).WithCause(err)
 	case errors.Is(err, tasks.ErrNoSlot):
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.AGENT_BUSY").WithCause(err)
 	case errors.Is(err, db.ErrUnavailable):

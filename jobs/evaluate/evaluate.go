@@ -147,6 +147,8 @@ const (
 type Rule struct {
 	// expected is the template of what the answer is compared with; empty means the standard answer.
 	expected string
+	// variables are the names of the variables that an expression looks up.
+	variables []string
 	// needsExpected reports that an answer cannot be judged without it.
 	needsExpected bool
 	judge         func(subject Subject, expected string) Verdict

@@ -166,6 +166,20 @@ func TestWhatARuleCannotJudge(t *testing.T) {
 	require.Equal(t, `["expected.number","four"]`, expectation.ErrorMessage)
 }
 
+// Which variables an expression looks up is known before a question is there.
+func TestTheVariablesOfAnExpressionAreKnown(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string][]string{
+		`variables.level == "高" or answer contains variables["城市"]`: {"level", "城市"},
+		`let v = variables.typo; v == ""`:                           {"typo"},
+		`any(split(answer, " "), # == variables.word)`:              {"word"},
+		`answer == expected and {"variables": 1}.variables == 1.0`:  nil,
+	} {
+		require.Equal(t, want, VariablesOf(Expression, json.RawMessage(fmt.Sprintf(`{"expression":%q}`, expression))), expression)
+	}
+	require.Nil(t, VariablesOf(Exact, nil))
+}
+
 func TestWrongConfigurationsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
 )
 
 // environment is what an expression can name.
@@ -54,7 +55,10 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	if err != nil {
 		return nil, wrong("expression", "%s", cut(err.Error(), 2*maxShown))
 	}
-	return &Rule{expected: c.Expected, judge: func(s Subject, expected string) Verdict {
+	named := &variableNames{}
+	tree := program.Node()
+	ast.Walk(&tree, named)
+	return &Rule{expected: c.Expected, variables: named.names, judge: func(s Subject, expected string) Verdict {
 		result, err := expr.Run(program, environment(s, expected))
 		if err != nil {
 			if strings.Contains(err.Error(), "memory budget exceeded") {
@@ -79,6 +83,35 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 		score = min(1, max(0, score))
 		return scored(score, score >= c.Threshold, Because("expression.below", figure(score), figure(c.Threshold)))
 	}}, nil
+}
+
+// variableNames collects the names under which an expression looks variables up: variables.level, variables["level"].
+type variableNames struct{ names []string }
+
+// Visit implements ast.Visitor.
+func (v *variableNames) Visit(node *ast.Node) {
+	member, isMember := (*node).(*ast.MemberNode)
+	if !isMember {
+		return
+	}
+	of, isName := member.Node.(*ast.IdentifierNode)
+	name, isText := member.Property.(*ast.StringNode)
+	if isName && isText && of.Value == "variables" {
+		v.names = append(v.names, name.Value)
+	}
+}
+
+// VariablesOf returns the names of variables that an evaluator's expression looks up; none for other kinds, and for a
+// configuration that cannot be used.
+func VariablesOf(kind Kind, config json.RawMessage) []string {
+	if kind != Expression {
+		return nil
+	}
+	rule, err := Compile(kind, config)
+	if err != nil {
+		return nil
+	}
+	return rule.variables
 }
 
 func firstLine(text string) string {

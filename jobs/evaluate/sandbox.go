@@ -51,6 +51,7 @@ type childAnswer struct {
 	Wrong         *ConfigError
 	NeedsExpected bool
 	Expected      string
+	Variables     []string
 	Verdict       Verdict
 }
 
@@ -183,7 +184,7 @@ func carryOut(o ordered, subject *Subject, compiled map[string]*Rule) (answer ch
 		}
 		compiled[name] = rule
 	}
-	answer.NeedsExpected, answer.Expected = rule.needsExpected, rule.expected
+	answer.NeedsExpected, answer.Expected, answer.Variables = rule.needsExpected, rule.expected, rule.variables
 	if subject != nil {
 		answer.Verdict = rule.judge(*subject, o.Expected)
 	}
@@ -225,7 +226,8 @@ func confine(kind Kind, config json.RawMessage) (*Rule, error) {
 	case answers[0].Wrong != nil:
 		return nil, answers[0].Wrong
 	}
-	return &Rule{expected: answers[0].Expected, needsExpected: answers[0].NeedsExpected, own: &own, judge: func(s Subject, expected string) Verdict {
+	ready := answers[0]
+	return &Rule{expected: ready.Expected, variables: ready.Variables, needsExpected: ready.NeedsExpected, own: &own, judge: func(s Subject, expected string) Verdict {
 		one := own
 		one.Expected = expected
 		answers, err := ask(order{[]ordered{one}, &s})

@@ -317,6 +317,9 @@ func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	if record.Task.Evaluators, record.Task.Judges, err = s.targeted(id, evaluators, len(record.Task.Targets)); err != nil {
 		return db.NewTask{}, err
 	}
+	if err := checkVariables(record.Task.Evaluators, n.Dataset.VariableNames); err != nil {
+		return db.NewTask{}, err
+	}
 	if !n.IsDraft {
 		launch, err := s.newLaunch(by, record.Task)
 		if err != nil {
@@ -492,6 +495,9 @@ func (s *Service) Evaluate(ctx context.Context, by db.Actor, task db.Task, evalu
 	}
 	all, judges, err := s.targeted(task.ID, evaluators, targets)
 	if err != nil {
+		return task, err
+	}
+	if err := checkVariables(all, task.VariableNames); err != nil {
 		return task, err
 	}
 	task.Judges = slices.Concat(task.Judges, judges)

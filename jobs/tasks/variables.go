@@ -1,0 +1,43 @@
+package tasks
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"wending/db"
+	"wending/jobs/evaluate"
+	"wending/jobs/stability"
+)
+
+// UnknownVariableError reports that an evaluator's expression names a variable that the questions do not have: it would be
+// without a value for each of them.
+type UnknownVariableError struct {
+	Evaluator, Variable string
+	// Nearest is the name that the questions have and that is most like it.
+	Nearest string
+}
+
+// Error implements error.
+func (e *UnknownVariableError) Error() string {
+	return fmt.Sprintf("evaluator %q names variables.%s, which the questions do not have; nearest: %s", e.Evaluator, e.Variable, e.Nearest)
+}
+
+// checkVariables refuses evaluators that name variables which questions with these columns do not have.
+func checkVariables(evaluators []db.Evaluator, columns []string) error {
+	known := slices.Sorted(maps.Keys(Values(db.Item{Variables: make([]string, len(columns))}, columns)))
+	for _, evaluator := range evaluators {
+		for _, name := range evaluate.VariablesOf(evaluate.Kind(evaluator.Kind), json.RawMessage(evaluator.Config)) {
+			if slices.Contains(known, name) {
+				continue
+			}
+			nearest := slices.MaxFunc(known, func(a, b string) int {
+				return cmp.Compare(stability.Similarity([]byte(a), []byte(name)), stability.Similarity([]byte(b), []byte(name)))
+			})
+			return &UnknownVariableError{evaluator.Name, name, nearest}
+		}
+	}
+	return nil
+}
