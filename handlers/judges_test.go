@@ -44,6 +44,9 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	// What is wrong is said at the field.
 	wrong := s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": model, "votes": 2}}, 422)
 	require.Equal(t, "config.votes", wrong["details"].([]any)[0].(object)["column"])
+	require.Equal(t, "参数无效：config.votes（1 到 9 的奇数）", wrong["message"])
+	wrong = s.entry(t, "POST", "evaluators", object{"name": "n", "kind": "number", "config": object{"relative": 1}}, 422)
+	require.NotContains(t, wrong["message"], "cannot be used here")
 	wrong = s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": "6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, 422)
 	require.Equal(t, "config.model_id", wrong["details"].([]any)[0].(object)["column"])
 	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})

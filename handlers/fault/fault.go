@@ -25,6 +25,7 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/archive"
 	"wending/jobs/dataset"
+	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
 	"wending/views/text"
 )
@@ -265,9 +266,14 @@ func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]
 // Rule says what is wrong with a rule's configuration.
 func Rule(detail string) Limit { return Limit{ruleKey, map[string]any{"Detail": detail}} }
 
-// OfRule allows what a member of a rule's configuration may be: share, amount or json.
-func OfRule(kind string) Limit {
-	return Limit{key: map[string]string{"share": "error.range.share", "amount": "error.range.amount", "json": "error.range.json_value"}[kind]}
+// OfRule allows what a member of an evaluator's configuration may be.
+func OfRule(kind evaluate.Type) Limit {
+	return Limit{key: map[evaluate.Type]string{
+		evaluate.Share: "error.range.share", evaluate.Amount: "error.range.amount", evaluate.JSON: "error.range.json_value",
+		evaluate.Truth: "error.range.boolean", evaluate.Line: "error.range.string", evaluate.Lines: "error.range.lines",
+		evaluate.Hundred: "error.range.rating", evaluate.Votes: "error.range.votes", evaluate.Temperature: "error.range.temperature",
+		evaluate.Dimensions: "error.range.dimensions", evaluate.Template: "error.range.template",
+	}[kind]}
 }
 
 const ruleKey = "error.range.rule"

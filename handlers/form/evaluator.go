@@ -69,7 +69,7 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 		case len(wrong.Known) > 0:
 			limit = fault.OneOf(wrong.Known...)
 		case wrong.Limit != "":
-			limit = fault.OfRule(string(wrong.Limit))
+			limit = fault.OfRule(wrong.Limit)
 		case wrong.Detail != "":
 			limit = fault.Rule(wrong.Detail)
 		}

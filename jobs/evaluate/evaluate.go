@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,9 +112,9 @@ type ConfigError struct {
 	Field string
 	// Detail says what is wrong with it, in English; empty means that it is missing.
 	Detail string
-	// Limit is the kind of what is allowed: Share, Amount or JSON; empty where Detail says more.
+	// Limit is what is allowed; empty where Detail says more.
 	Limit Type
-	// Known are the members that the kind has, of one that it does not have.
+	// Known are what is there to choose from: the members that the kind has, or the words that a member can be.
 	Known []string
 }
 
@@ -207,11 +208,26 @@ func CheckConfig(kind Kind, config json.RawMessage) error {
 	return nil
 }
 
+// typeOf is the type that a member of a configuration is read into.
+func typeOf(member reflect.Type) Type {
+	switch member.Kind() {
+	case reflect.Bool:
+		return Truth
+	case reflect.Slice:
+		return Lines
+	case reflect.String:
+		if member != reflect.TypeFor[json.Number]() {
+			return Line
+		}
+	}
+	return Amount
+}
+
 // ReadConfig reads a configuration into a struct. Its error is a ConfigError.
 func ReadConfig(config json.RawMessage, into any) error {
 	err := json.Unmarshal(config, into)
 	if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) && mismatch.Field != "" {
-		return wrong(mismatch.Field, "a %s cannot be used here", mismatch.Value)
+		return limitedTo(mismatch.Field, typeOf(mismatch.Type), fmt.Sprintf("a %s cannot be used here", mismatch.Value))
 	}
 	if err != nil {
 		return wrong("", "%v", err)

@@ -22,8 +22,15 @@ const (
 	Model Type = "model"
 )
 
-// Share is the limit of numbers from 0 to 1.
-const Share Type = "share"
+// Limits that are narrower than a type: a number from 0 to 1, and what the members of a judge may be.
+const (
+	Share       Type = "share"
+	Hundred     Type = "hundred"
+	Votes       Type = "votes"
+	Temperature Type = "temperature"
+	Dimensions  Type = "dimensions"
+	Template    Type = "template"
+)
 
 // Field is one member of a configuration.
 type Field struct {

@@ -129,7 +129,7 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 		return nil, err
 	}
 	if !slices.Contains([]string{firstOf, lastOne, anyOf}, c.Which) {
-		return nil, wrong("which", "first, last or any")
+		return nil, &ConfigError{Field: "which", Detail: "first, last or any", Known: []string{firstOf, lastOne, anyOf}}
 	}
 	near := closeness{new(big.Rat), c.Relative}
 	if c.Tolerance != "" {

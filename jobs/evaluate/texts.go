@@ -84,10 +84,10 @@ func newContains(config json.RawMessage) (*Rule, error) {
 		return nil, err
 	}
 	if !slices.Contains([]string{anyOf, allOf, noneOf}, c.Mode) {
-		return nil, wrong("mode", "any, all or none")
+		return nil, &ConfigError{Field: "mode", Detail: "any, all or none", Known: []string{anyOf, allOf, noneOf}}
 	}
 	if slices.ContainsFunc(c.Values, func(value string) bool { return strings.TrimSpace(value) == "" }) {
-		return nil, wrong("values", "one is blank")
+		return nil, limitedTo("values", Lines, "one is blank")
 	}
 	reduce := func(text string) string {
 		if text = plainForm(text); c.IgnoreCase {

@@ -48,6 +48,11 @@ const (
 	MaxText = 100_000
 )
 
+// limits are what the members of a configuration may be.
+var limits = map[string]evaluate.Type{
+	"prompt": evaluate.Template, "dimensions": evaluate.Dimensions, "threshold": evaluate.Hundred, "votes": evaluate.Votes, "temperature": evaluate.Temperature,
+}
+
 // DefaultDimensions are those of a judge without any.
 func DefaultDimensions() []string { return []string{Overall, "accuracy", "completeness", "relevance"} }
 
@@ -60,7 +65,7 @@ func Parse(config json.RawMessage) (j Judge, err error) {
 		return j, err
 	}
 	wrong := func(field, detail string) (Judge, error) {
-		return j, &evaluate.ConfigError{Field: field, Detail: detail}
+		return j, &evaluate.ConfigError{Field: field, Detail: detail, Limit: limits[field]}
 	}
 	if j.ModelID == "" {
 		return wrong("model_id", "")
