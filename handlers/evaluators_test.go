@@ -406,3 +406,22 @@ func TestAnUnknownVariableOfAnExpressionIsRefused(t *testing.T) {
 	later := s.entry(t, "POST", "evaluation-tasks/"+task.TaskID+"/evaluate", object{"evaluators": []string{typo}}, 422)
 	require.Contains(t, later["message"], "variables.cty")
 }
+
+// The copies that a schedule makes do not push other tasks out of those that an evaluator can be tried on.
+func TestCopiesOfASchedulesTaskAreOfferedOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
+	var ids []string
+	for range 3 {
+		ids = append(ids, s.create(t, fake.URL, map[string]string{"runs_per_item": "1"}))
+		s.awaitDone(t, ids[len(ids)-1])
+	}
+	schedule := s.entry(t, "POST", "schedules", object{"name": "每晚", "task_id": ids[0], "cron": "0 2 * * *"}, 201)["id"]
+	_, err := s.tables.Exec(`UPDATE evaluation_tasks SET schedule_id = $1 WHERE id::text IN ($2, $3)`, schedule, ids[1], ids[2])
+	require.NoError(t, err)
+	choices := s.get(t, "/library/evaluators/new?kind=exact").page(t).Find("select[name=try_task]")
+	require.Equal(t, 1, choices.Find("option[value='"+ids[0]+"']").Length())
+	require.Zero(t, choices.Find("option[value='"+ids[1]+"']").Length(), "an earlier copy")
+	require.Equal(t, 1, choices.Find("option[value='"+ids[2]+"']").Length(), "the newest copy")
+}

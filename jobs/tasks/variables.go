@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,7 +28,7 @@ func (e *UnknownVariableError) Error() string {
 func checkVariables(evaluators []db.Evaluator, columns []string) error {
 	known := slices.Sorted(maps.Keys(Values(db.Item{Variables: make([]string, len(columns))}, columns)))
 	for _, evaluator := range evaluators {
-		for _, name := range evaluate.VariablesOf(evaluate.Kind(evaluator.Kind), json.RawMessage(evaluator.Config)) {
+		for _, name := range evaluate.VariablesOf(evaluate.Kind(evaluator.Kind), evaluator.Config) {
 			if slices.Contains(known, name) {
 				continue
 			}

@@ -36,8 +36,8 @@ func (h *handler) evaluators() kind[entries.Evaluator] {
 	}
 }
 
-// tasksShown is how many finished tasks an evaluator can be tried on.
-const tasksShown = 20
+// tasksShown is how many finished tasks an evaluator can be tried on: of the copies of a schedule the newest alone.
+const tasksShown = 100
 
 // fillEvaluator shows the newest version of an evaluator, or the fields of the kind that the query names.
 func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.Evaluator) error {
@@ -68,7 +68,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 			return err
 		}
 	}
-	found, _, err := tasklist.Tasks(ctx, h.Library.Tasks.Store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}}, db.Page{Number: 1, Size: tasksShown})
+	found, _, err := tasklist.Tasks(ctx, h.Library.Tasks.Store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}, Newest: true}, db.Page{Number: 1, Size: tasksShown})
 	for _, task := range found {
 		view.Tasks = append(view.Tasks, ui.Choice{Value: task.ID.String(), Label: task.Name})
 	}
