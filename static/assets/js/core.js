@@ -52,7 +52,7 @@
     const chosen = theme.value;
     root.dataset.theme = chosen;
     root.classList.toggle("dark", chosen === "dark");
-    fetch(theme.form.action, { method: "POST", body: new URLSearchParams({ theme: chosen }), redirect: "manual" }).catch(() => {});
+    fetch(theme.form.getAttribute("action"), { method: "POST", body: new URLSearchParams({ theme: chosen }), redirect: "manual" }).catch(() => {});
   });
 
   // A switch of language loads the page again: it opens where it was left.
@@ -99,7 +99,7 @@
     sessionStorage.removeItem(signInKey);
   }
   document.addEventListener("submit", (event) => {
-    if (!body.dataset.account || event.target.method !== "post" || event.defaultPrevented) return;
+    if (!body.dataset.account || event.target.getAttribute("method") !== "post" || event.defaultPrevented) return;
     const secret = new Set([...event.target.querySelectorAll("[type=password]")].map((field) => field.name));
     const fields = [...new FormData(event.target)].filter(([name, value]) => typeof value === "string" && !secret.has(name));
     sessionStorage.setItem(typedKey, JSON.stringify({

@@ -27,8 +27,8 @@
     form.dispatchEvent(new CustomEvent("file"));
   }
   function problem(chosen) {
-    if (!/\.(csv|xlsx|xls)$/i.test(chosen.name)) return form.dataset.unsupported;
-    if (chosen.size > Number(form.dataset.maxBytes)) return form.dataset.tooLarge;
+    if (!/\.(csv|xlsx|xls)$/i.test(chosen.name)) return form.getAttribute("data-unsupported");
+    if (chosen.size > Number(form.getAttribute("data-max-bytes"))) return form.getAttribute("data-too-large");
     return "";
   }
   function clear() {

@@ -9,6 +9,8 @@
   const save = document.getElementById("save");
   const missing = document.getElementById("missing");
   const words = submit.textContent;
+  // The form's own data: a control that is named dataset hides the property of that name.
+  const message = (name) => form.getAttribute("data-" + name);
   let pressed = null; // the button that waits for the upload
   let isSending = false;
 
@@ -22,10 +24,10 @@
     return [...form.querySelectorAll(`[name=${list}]`)].some((one) => (one.type === "checkbox" ? one.checked : one.value !== ""));
   }
   function nameProblem() {
-    return [...name.value.trim()].length > 64 ? form.dataset.nameLong : "";
+    return [...name.value.trim()].length > 64 ? message("name-long") : "";
   }
   function urlProblem() {
-    return url.value.trim() && !/^https?:\/\/[^\s/]/i.test(url.value.trim()) ? form.dataset.urlInvalid : "";
+    return url.value.trim() && !/^https?:\/\/[^\s/]/i.test(url.value.trim()) ? message("url-invalid") : "";
   }
   function isTargetMissing() {
     return !url.value.trim() && !chosen("models") && !chosen("agents");
@@ -33,9 +35,9 @@
   // What keeps the form from being sent: the fields with what is wrong, in the form's order.
   function problems() {
     const found = [];
-    if (!name.value.trim() || nameProblem()) found.push([name, nameProblem() || form.dataset.nameMissing, missing.dataset.name]);
-    if (isTargetMissing() || urlProblem()) found.push([url, urlProblem() || form.dataset.urlMissing, missing.dataset.url]);
-    if (file.isBad() || !file.isPresent() && !chosen("dataset")) found.push([file.element, file.isBad() ? "" : form.dataset.fileMissing, missing.dataset.file]);
+    if (!name.value.trim() || nameProblem()) found.push([name, nameProblem() || message("name-missing"), missing.dataset.name]);
+    if (isTargetMissing() || urlProblem()) found.push([url, urlProblem() || message("url-missing"), missing.dataset.url]);
+    if (file.isBad() || !file.isPresent() && !chosen("dataset")) found.push([file.element, file.isBad() ? "" : message("file-missing"), missing.dataset.file]);
     return found;
   }
   function refresh() {
@@ -73,13 +75,13 @@
     if (file.isUploading()) {
       event.preventDefault();
       pressed = button;
-      submit.textContent = form.dataset.busy;
+      submit.textContent = message("busy");
       return;
     }
     // Not before the browser has read the form: a disabled button's value would not be sent.
     isSending = true;
     setTimeout(() => {
-      submit.textContent = form.dataset.busy;
+      submit.textContent = message("busy");
       refresh();
     });
   });

@@ -1,0 +1,27 @@
+package static_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ownProperty finds a read of a form's own property that a control of the same name would hide.
+var ownProperty = regexp.MustCompile(`\b(?:form|event\.target)\.(?:dataset|action|method|target|title|id)\b`)
+
+// A control hides the property of its form that has the same name: form.dataset is a list once a select is called
+// dataset. Attributes cannot be hidden.
+func TestScriptsReadTheAttributesOfForms(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("assets/js/*.js")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		script, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Empty(t, ownProperty.FindAllString(string(script), -1), file)
+	}
+}
