@@ -28,6 +28,47 @@ func clauses(different string) string {
 	return text.String()
 }
 
+// A word that an answer lacks is marked where it is missing, in columns too, and a fold ends behind it.
+func TestAMissingWordIsMarkedInColumns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	before, behind := strings.Repeat("一", 250), strings.Repeat("二", 300)
+	var calls atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		if calls.Add(1) == 2 {
+			agenttest.Stream(w, before+"但可以停止"+behind)
+			return
+		}
+		agenttest.Stream(w, before+"但不可以停止"+behind)
+	})
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "runs_per_item": "3", "file@q.csv": "question,standard_answer\nq,a\n"})
+	s.awaitDone(t, id)
+	marked := s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".run:has(del)")
+	require.Equal(t, 1, marked.Length())
+	require.Equal(t, "不", marked.Find("summary del").Text(), "the head of the fold reaches to it")
+	head := marked.Find("summary .text")
+	require.True(t, strings.HasSuffix(head.Text(), "但不..."), head.Text())
+	require.Equal(t, before+"但可以停止"+behind, marked.Find(".fold > .text").Clone().Find("del").Remove().End().Text())
+}
+
+// The beginning of a formatted answer has no number that the answer does not have.
+func TestAFormattedBeginningHasWholeRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	table := "结论如下：\n\n| 项目 | 金额 |\n| --- | --- |\n" + strings.Repeat("| 违约金 | 1,200 元 |\n", 60)
+	fake := agenttest.New(t, answering(map[string][]string{"表": {table}}))
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer\n表,a\n"})
+	s.awaitDone(t, id)
+	for _, view := range []string{"columns", "merged"} {
+		head := s.get(t, "/tasks/"+id+"/results?text=formatted&view="+view).page(t).Find("summary .formatted").First()
+		require.Greater(t, head.Find("tr").Length(), 10, view)
+		head.Find("tr").Slice(1, goquery.ToEnd).Each(func(_ int, row *goquery.Selection) {
+			require.Equal(t, "违约金1,200 元", row.Text(), view)
+		})
+		require.Equal(t, "…", head.Find("p").Last().Text(), "what is left out is announced")
+	}
+}
+
 // The merged view shows each distinct answer once, with its difference from the most common one; columns mark what
 // differs. No text is changed by it.
 func TestAnswersShowTheirDifferences(t *testing.T) {
@@ -53,10 +94,11 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	var shown []string
 	page.Find(".run").Each(func(_ int, run *goquery.Selection) {
 		if whole := run.Find(".fold > .text"); whole.Length() == 1 {
-			shown = append(shown, whole.Text())
+			shown = append(shown, whole.Clone().Find("del").Remove().End().Text())
 		}
 	})
-	require.ElementsMatch(t, bodies, shown, "every text as it came")
+	require.ElementsMatch(t, bodies, shown, "every text as it came, but for what is struck out")
+	require.Equal(t, "1,000", page.Find(".run .fold > .text del").Text())
 	require.Equal(t, "2,000", page.Find(".run .fold > .text mark").Text())
 	require.Contains(t, page.Find(".run .fold > summary mark").Text(), "2,000", "a fold does not end before the first difference")
 

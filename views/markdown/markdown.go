@@ -59,22 +59,30 @@ var (
 
 // HTML returns a text as HTML; "" if it must be shown as it is.
 func (f *Formatter) HTML(content string) string {
-	if utf8.RuneCountInString(content) > maxFormatted || time.Now().After(f.deadline) {
-		return ""
-	}
-	html := formatJSON(content)
-	if html == "" {
-		html = formatMarkdown(content)
-	}
-	if len(html) > f.left {
-		return ""
-	}
-	f.left -= len(html)
+	html, _ := f.Head(content, 0)
 	return html
 }
 
-// formatJSON writes JSON with its members in order, indented; "" for anything else.
-func formatJSON(content string) string {
+// Head returns the beginning of a text as HTML: about as many characters as limit, or all of them if that is 0. It ends
+// behind a whole block – a row of a table, an item of a list, a line of code, a sentence of a first paragraph that is
+// longer – because half a cell is another number. isCut reports that there is more.
+func (f *Formatter) Head(content string, limit int) (html string, isCut bool) {
+	if utf8.RuneCountInString(content) > maxFormatted || time.Now().After(f.deadline) {
+		return "", false
+	}
+	html, isCut = formatJSON(content, limit)
+	if html == "" {
+		html, isCut = formatMarkdown(content, limit)
+	}
+	if len(html) > f.left {
+		return "", false
+	}
+	f.left -= len(html)
+	return html, isCut
+}
+
+// formatJSON writes the first lines of JSON with its members in order, indented; "" for anything else.
+func formatJSON(content string, limit int) (html string, isCut bool) {
 	canonical := stability.CanonicalJSON(content)
 	depth, deepest := 0, 0
 	for _, r := range canonical { // brackets within texts count too: better once too often
@@ -88,12 +96,16 @@ func formatJSON(content string) string {
 	}
 	var pretty bytes.Buffer
 	if canonical == "" || deepest > maxNesting || json.Indent(&pretty, []byte(canonical), "", "  ") != nil {
-		return ""
+		return "", false
 	}
-	return `<pre class="mono">` + templ.EscapeString(strings.TrimSpace(pretty.String())) + `</pre>`
+	w := formatting{limit: limit}
+	for line := range strings.Lines(strings.TrimSpace(pretty.String())) {
+		w.line([]byte(line))
+	}
+	return `<pre class="mono">` + w.html.String() + `</pre>`, w.isCut
 }
 
-func formatMarkdown(content string) string {
+func formatMarkdown(content string, limit int) (html string, isCut bool) {
 	lines, widest := 0, 0
 	for line := range strings.Lines(content) {
 		if pipes := strings.Count(line, "|"); pipes > 0 {
@@ -105,26 +117,76 @@ func formatMarkdown(content string) string {
 		reader = markdownWithoutTables
 	}
 	source := []byte(content)
-	w := formatting{source: source}
+	w := formatting{source: source, limit: limit}
 	w.children(reader.Parse(text.NewReader(source)), 0)
 	if w.html.Len() > maxGrowth*len(content)+1024 {
-		return ""
+		return "", false
 	}
-	return w.html.String()
+	return w.html.String(), w.isCut
 }
 
 // formatting writes the nodes of one text.
 type formatting struct {
 	source []byte
-	html   strings.Builder
+	html   bytes.Buffer
+	// limit is after how many characters no other block begins; 0 means never. shown counts those that are written, and
+	// isCut reports that blocks were left out.
+	limit, shown int
+	isCut        bool
+	// isCell reports that a cell of a table is being written.
+	isCell bool
 }
 
-func (w *formatting) text(content []byte) { w.html.WriteString(templ.EscapeString(string(content))) }
-
-func (w *formatting) children(node ast.Node, depth int) {
-	for child := node.FirstChild(); child != nil; child = child.NextSibling() {
-		w.node(child, depth+1)
+func (w *formatting) text(content []byte) {
+	if w.isCut {
+		return
 	}
+	w.shown += utf8.RuneCount(content)
+	w.html.WriteString(templ.EscapeString(string(content)))
+}
+
+// isFull reports that no more may be shown.
+func (w *formatting) isFull() bool { return w.limit > 0 && w.shown > w.limit }
+
+// children writes the children of a node. A block that does not fit behind another is left out, with all that follows.
+func (w *formatting) children(node ast.Node, depth int) {
+	for child := node.FirstChild(); child != nil && !w.isCut; child = child.NextSibling() {
+		length, shown := w.html.Len(), w.shown
+		w.node(child, depth+1)
+		_, isCell := child.(*extended.TableCell)
+		isBlock := child.Type() == ast.TypeBlock && !isCell
+		if isBlock && shown > 0 && (w.isFull() || w.isCut && w.shown == shown) {
+			w.html.Truncate(length)
+			w.shown, w.isCut = shown, true
+		}
+	}
+}
+
+// prose writes a stretch of a text; a sentence that ends beyond the limit is the last one.
+func (w *formatting) prose(node *ast.Text, content []byte) {
+	_, isHeading := node.Parent().(*ast.Heading)
+	if w.limit == 0 || isHeading || w.isCell {
+		w.text(content)
+		return
+	}
+	room := w.limit - w.shown
+	for place, r := range string(content) {
+		if room--; room < 0 && strings.ContainsRune("。！？；", r) {
+			end := place + utf8.RuneLen(r)
+			w.text(content[:end])
+			w.isCut = w.isCut || end < len(content) || node.NextSibling() != nil
+			return
+		}
+	}
+	w.text(content)
+}
+
+// line writes a line of code: those beyond the limit are left out.
+func (w *formatting) line(content []byte) {
+	if w.limit > 0 && w.shown > 0 && w.shown+utf8.RuneCount(content) > w.limit {
+		w.isCut = true
+	}
+	w.text(content)
 }
 
 func (w *formatting) element(tag string, node ast.Node, depth int) {
@@ -138,7 +200,7 @@ func (w *formatting) lines(node ast.Node) {
 	lines := node.Lines()
 	for n := range lines.Len() {
 		line := lines.At(n)
-		w.text(line.Value(w.source))
+		w.line(line.Value(w.source))
 	}
 }
 
@@ -189,11 +251,13 @@ func (w *formatting) node(node ast.Node, depth int) {
 	case *extended.TableRow:
 		w.element("tr", node, depth)
 	case *extended.TableCell:
+		w.isCell = true
 		w.element("td", node, depth)
+		w.isCell = false
 	case *ast.Text:
 		plain := util.UnescapePunctuations(node.Segment.Value(w.source))
-		w.text(util.ResolveEntityNames(util.ResolveNumericReferences(plain)))
-		if node.SoftLineBreak() || node.HardLineBreak() {
+		w.prose(node, util.ResolveEntityNames(util.ResolveNumericReferences(plain)))
+		if !w.isCut && (node.SoftLineBreak() || node.HardLineBreak()) {
 			w.html.WriteString("<br>")
 		}
 	case *ast.String:

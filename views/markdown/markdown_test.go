@@ -46,3 +46,38 @@ func TestEveryTextStays(t *testing.T) {
 		require.Equal(t, html, New().HTML(content), content)
 	}
 }
+
+// The beginning of a text ends behind a whole block: half a cell, item or line would be another number.
+func TestABeginningEndsBehindABlock(t *testing.T) {
+	t.Parallel()
+	table := "| 项目 | 金额 |\n| --- | --- |\n"
+	for n := range 40 {
+		table += "| 第 " + strings.Repeat("x", n%7) + " 项 | 1,200 元 |\n"
+	}
+	list := strings.Repeat("- 逾期超过 14 日，按 1,200 元计\n", 20)
+	code := "```\n" + strings.Repeat("total = 1200\n", 40) + "```"
+	prose := strings.Repeat("违约金为 1,200 元，期限 14 日。", 20)
+	object := `{"a": 1200, "b": [` + strings.Repeat("1200, ", 40) + `1200]}`
+	for limit := range 200 {
+		for name, content := range map[string]string{
+			"table": table, "table after text": "结论如下：\n\n" + table, "list": list, "code": code, "prose": prose, "object": object,
+			"nested": "- 一\n   " + strings.ReplaceAll(list, "\n", "\n   "), "quoted": "> " + strings.ReplaceAll(list, "\n", "\n> "),
+		} {
+			html, isCut := New().Head(content, limit+1)
+			require.True(t, isCut, "%s %d", name, limit)
+			require.NotEmpty(t, html)
+			rest := strings.NewReplacer("1,200", "", "1200", "", "14", "").Replace(html)
+			require.NotContains(t, rest, "1", "%s %d: a part of a number: %s", name, limit, html)
+			require.Equal(t, strings.Count(html, "1,200"), strings.Count(html, "1,200 元"), "%s %d: %s", name, limit, html)
+			require.NotContains(t, html, "<td></td>", "%s %d", name, limit)
+			require.NotContains(t, html, "<li></li>", "%s %d", name, limit)
+			require.Equal(t, strings.Count(html, "<tr>")*2, strings.Count(html, "<td>"), "%s %d: whole rows", name, limit)
+		}
+	}
+	html, isCut := New().Head("短", 400)
+	require.False(t, isCut)
+	require.Equal(t, New().HTML("短"), html)
+	whole, isCut := New().Head(strings.Repeat("一个没有句号的段落", 100), 400)
+	require.False(t, isCut, "nothing to cut behind")
+	require.Contains(t, whole, "段落</p>")
+}

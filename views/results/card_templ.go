@@ -1282,7 +1282,7 @@ func runPart(report Report, card Card, run db.Run, letter string) templ.Componen
 					return templ_7745c5c3_Err
 				}
 			} else if report.Format != nil {
-				templ_7745c5c3_Err = formatted(report.Format, *run.Response, foldFormattedAt).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = formatted(report.Format, *run.Response).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1617,39 +1617,40 @@ func wholeRunLink(task db.Task, run db.Run) templ.Component {
 	})
 }
 
-// marked are the pieces of an answer itself: what the most common one has beside it is left out.
-func marked(pieces []stability.Piece) (own []stability.Piece) {
-	for _, piece := range pieces {
-		if piece.Op != stability.Delete {
-			own = append(own, piece)
-		}
-	}
-	return own
-}
-
-// headOf are the first pieces of an answer: as many characters as a fold shows, or up to the end of its first
-// difference. isCut reports that there are more.
-func headOf(own []stability.Piece) (head []stability.Piece, isCut bool) {
+// headOf are the first pieces of an answer: as many of its own characters as a fold shows, or up to the end of its first
+// difference. What the most common answer has instead does not count. isCut reports that there is more.
+func headOf(pieces []stability.Piece) (head []stability.Piece, isCut bool) {
 	shown, sawDifference := 0, false
-	for n, piece := range own {
+	for n, piece := range pieces {
+		length := utf8.RuneCountInString(piece.Text)
 		room := FoldAt - shown
-		if !sawDifference {
-			room = max(room, utf8.RuneCountInString(piece.Text))
-		}
-		if piece.Op == stability.Insert {
-			room = max(room, min(utf8.RuneCountInString(piece.Text), FoldAt))
+		if piece.Op != stability.Equal {
+			room = max(room, min(length, FoldAt))
 			sawDifference = true
+		} else if !sawDifference {
+			room = length
 		}
 		begin, rest := text.Head(piece.Text, max(0, room))
-		if begin != "" {
+		if piece.Op == stability.Delete {
+			if rest {
+				begin, isCut = begin+"…", true
+			}
 			head = append(head, stability.Piece{Op: piece.Op, Text: begin})
+		} else {
+			if begin != "" {
+				head = append(head, stability.Piece{Op: piece.Op, Text: begin})
+			}
+			if shown += utf8.RuneCountInString(begin); rest {
+				return head, true
+			}
 		}
-		shown += utf8.RuneCountInString(begin)
-		if rest || shown >= FoldAt && sawDifference && n < len(own)-1 {
+		isLast := n == len(pieces)-1
+		isWithinDifference := !isLast && piece.Op != stability.Equal && pieces[n+1].Op != stability.Equal
+		if shown >= FoldAt && sawDifference && !isLast && !isWithinDifference {
 			return head, true
 		}
 	}
-	return head, false
+	return head, isCut
 }
 
 // markedPart shows an answer in which what differs from the most common one is marked; a fold never ends before the
@@ -1675,14 +1676,13 @@ func markedPart(pieces []stability.Piece) templ.Component {
 			templ_7745c5c3_Var78 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		own := marked(pieces)
-		head, isCut := headOf(own)
+		head, isCut := headOf(pieces)
 		if !isCut {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 107, "<span class=\"text\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = markedText(own, "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = markedText(pieces, "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1729,7 +1729,7 @@ func markedPart(pieces []stability.Piece) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = markedText(own, "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = markedText(pieces, "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1876,7 +1876,7 @@ func Folded(content string, limit int) templ.Component {
 const foldFormattedAt = 400
 
 // formatted shows a text as Markdown or JSON, folded if it is long; as it is if it cannot be formatted.
-func formatted(format *markdown.Formatter, content string, limit int) templ.Component {
+func formatted(format *markdown.Formatter, content string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1898,9 +1898,9 @@ func formatted(format *markdown.Formatter, content string, limit int) templ.Comp
 		}
 		ctx = templ.ClearChildren(ctx)
 		html := format.HTML(content)
-		head, isCut := text.Head(content, limit)
+		head, isCut := format.Head(content, foldFormattedAt)
 		if html == "" {
-			templ_7745c5c3_Err = Folded(content, limit).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Folded(content, FoldAt).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1922,18 +1922,18 @@ func formatted(format *markdown.Formatter, content string, limit int) templ.Comp
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.Raw(format.HTML(head)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = templ.Raw(head).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 126, "</div><span class=\"toggle more\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 126, "<p>…</p></div><span class=\"toggle more\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var90 string
 			templ_7745c5c3_Var90, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expand"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 407, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 408, Col: 61}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var90))
 			if templ_7745c5c3_Err != nil {
@@ -1946,7 +1946,7 @@ func formatted(format *markdown.Formatter, content string, limit int) templ.Comp
 			var templ_7745c5c3_Var91 string
 			templ_7745c5c3_Var91, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 407, Col: 129}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 408, Col: 129}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var91))
 			if templ_7745c5c3_Err != nil {
@@ -1967,7 +1967,7 @@ func formatted(format *markdown.Formatter, content string, limit int) templ.Comp
 			var templ_7745c5c3_Var92 string
 			templ_7745c5c3_Var92, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 412, Col: 104}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 413, Col: 104}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var92))
 			if templ_7745c5c3_Err != nil {

@@ -40,14 +40,18 @@ func DifferenceText(pieces []stability.Piece) templ.Component {
 	})
 }
 
-// markedText shows an answer whose differences from the most common one are marked, and what follows it.
-func markedText(own []stability.Piece, behind string) templ.Component {
+// markedText shows an answer as it is, with what the most common one has not marked and what that has instead struck
+// out, and what follows it.
+func markedText(pieces []stability.Piece, behind string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var html strings.Builder
-		for _, piece := range own {
-			if piece.Op == stability.Insert {
+		for _, piece := range pieces {
+			switch piece.Op {
+			case stability.Insert:
 				html.WriteString("<mark>" + templ.EscapeString(piece.Text) + "</mark>")
-			} else {
+			case stability.Delete:
+				html.WriteString("<del>" + inLine(piece.Text) + "</del>")
+			default:
 				html.WriteString(templ.EscapeString(piece.Text))
 			}
 		}

@@ -293,7 +293,7 @@ func mergedPart(report Report, card Card) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if report.Format != nil {
-				templ_7745c5c3_Err = formatted(report.Format, card.textOf(one.letter), foldFormattedAt).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = formatted(report.Format, card.textOf(one.letter)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

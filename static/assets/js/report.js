@@ -163,7 +163,8 @@
     const ranges = [];
     const nodes = [];
     let whole = "";
-    const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+    const isOwn = (node) => (node.parentElement.closest("del") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT); // what is struck out is another answer's
+    const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT, isOwn);
     while (walker.nextNode()) {
       nodes.push([whole.length, walker.currentNode]);
       whole += walker.currentNode.data.toLowerCase();
