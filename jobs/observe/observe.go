@@ -21,14 +21,19 @@ type Watcher struct {
 	read func(*Watcher, string, wire.Value)
 	// mask blacks out the request's secrets.
 	mask func(string) string
-	// made are the URLs and paths of the assets so far, previews how many previews came.
+	// made are the URLs and contents of the files so far, previews how many previews came.
 	made     map[string]bool
 	assets   int
 	previews int
+	// tools are the names of tools by the ids of their calls.
+	tools map[string]string
 	// calls are the tools whose input is still coming, by what the protocol tells them apart.
 	calls map[string]*call
 	// stage is the last state or node that was told, where a protocol repeats it.
 	stage string
+	// events counts those of agents that name them as they like; step is where the agent is, unless it says so itself.
+	events int
+	step   string
 	// polled is what the status of an accepted job last said.
 	polled string
 	// countsToOne reports that progress has been told as a share of 1.
@@ -53,7 +58,7 @@ func New(protocol string, sink event.Sink, mask func(string) string) *Watcher {
 	if read == nil {
 		read = (*Watcher).custom
 	}
-	return &Watcher{sink: sink, read: read, mask: mask, made: map[string]bool{}, calls: map[string]*call{}}
+	return &Watcher{sink: sink, read: read, mask: mask, made: map[string]bool{}, tools: map[string]string{}, calls: map[string]*call{}}
 }
 
 // Text takes the next piece of the answer.
@@ -170,7 +175,7 @@ func (w *Watcher) end(key, status string, output json.RawMessage) {
 }
 
 // file tells of a file or a preview: url leads to it, or it is a data URL; content is what came inline. What was told of before is not
-// told again.
+// told again; a preview at the same address is another one at another step.
 func (w *Watcher) file(isPreview bool, data event.Data) {
 	kind := event.Asset
 	if isPreview {
@@ -194,6 +199,8 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 	if data.URL == "" { // a status that is asked for again brings the same again
 		sum := sha256.Sum256(data.Content)
 		key += string(sum[:])
+	} else if isPreview { // an agent may write each step's picture to the same address
+		key += " " + w.stepOf(data.Progress)
 	}
 	if w.made[key] || *count >= most {
 		return
@@ -205,6 +212,14 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 	}
 	data.Path = w.path(isPreview, data, *count)
 	w.emit(kind, data)
+}
+
+// stepOf tells the steps of a call apart: by their progress, where it is known.
+func (w *Watcher) stepOf(progress *float64) string {
+	if progress != nil {
+		return strconv.FormatFloat(*progress, 'f', -1, 64)
+	}
+	return w.step
 }
 
 // path is by which a file is known within its run: what the agent calls it, the last part of its URL, or a name of our own. It stays

@@ -100,3 +100,51 @@ func TestPathsAreCleaned(t *testing.T) {
 	require.LessOrEqual(t, len(observe.CleanPath(strings.Repeat("长", 500)+".png")), 200)
 	require.True(t, strings.HasSuffix(observe.CleanPath(strings.Repeat("长", 500)+".png"), ".png"))
 }
+
+// Tools that write every step's picture to one address have a preview at each step; a status that says the same again
+// has none.
+func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
+	t.Parallel()
+	step := func(percent string) string {
+		return `{"event":"tool_progress","data":{"tool":"draw","id":"d1","progress":` + percent + `,"preview_url":"https://x/preview.png"}}`
+	}
+	var shown []float64
+	paths := map[string]bool{}
+	for _, one := range watch(t, step("10"), step("50"), step("50"), step("90"), step("100")) {
+		if one.Type == event.ImagePreview {
+			shown = append(shown, *one.Data.Progress)
+			paths[one.Data.Path] = true
+		}
+	}
+	require.Equal(t, []float64{10, 50, 90, 100}, shown)
+	require.Len(t, paths, 4)
+	list := watch(t, `{"event":"image_preview","data":{"preview_url":"https://x/p.png"}}`, `{"event":"image_preview","data":{"preview_url":"https://x/p.png"}}`)
+	require.Len(t, list, 2, "each event is a step where none says how far it is")
+
+	var polled told
+	watcher := observe.New("default", &polled, func(text string) string { return text })
+	for _, message := range []string{"草图", "草图", "上色"} {
+		status, isJSON := wire.Parse([]byte(`{"status":"running","message":"` + message + `","preview_url":"https://x/p.png"}`))
+		require.True(t, isJSON)
+		watcher.Polled("running", status)
+	}
+	previews := 0
+	for _, one := range polled {
+		if one.Type == event.ImagePreview {
+			previews++
+		}
+	}
+	require.Equal(t, 2, previews, "a status that is asked for again and says the same is no other step")
+}
+
+// An event about a call that is known by its id has the name of the call's tool; one of an unknown call has the id.
+func TestACallIsNamedByItsID(t *testing.T) {
+	t.Parallel()
+	list := watch(t, `{"event":"tool_started","data":{"tool":"画师","id":"c1"}}`, `{"event":"tool_progress","data":{"id":"c1","progress":25}}`,
+		`{"event":"tool_progress","data":{"id":"c2","progress":25}}`, `{"event":"tool_progress","data":{"progress":25}}`)
+	var names []string
+	for _, one := range list {
+		names = append(names, one.Data.Name)
+	}
+	require.Equal(t, []string{"画师", "画师", "c2", "tool"}, names)
+}

@@ -94,6 +94,8 @@ func (w *Watcher) custom(name string, v wire.Value) {
 	if named := v.TextOf("event"); named != "" {
 		name = named
 	}
+	w.events++
+	w.step = "event " + strconv.Itoa(w.events)
 	word := strings.ToLower(name)
 	switch {
 	case word == "":
@@ -137,13 +139,16 @@ func firstWord(words ...string) string {
 
 // tool reads an event about a tool's call, the record of spec/003.
 func (w *Watcher) tool(word string, data wire.Value) {
-	name := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name")
-	if name == "" {
-		name = "tool"
+	name, id := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name"), firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id")
+	switch {
+	case name == "":
+		name = firstWord(w.tools[id], id, "tool")
+	case id != "" && len(w.tools) < maxAssets:
+		w.tools[id] = name
 	}
 	status := statusOf(firstWord(data.TextOf("status"), word))
 	told := event.Data{
-		Name: name, ID: firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id"), Provider: data.TextOf("provider"), Status: status,
+		Name: name, ID: id, Provider: data.TextOf("provider"), Status: status,
 		Progress: w.percentOf(data), Message: firstText(data, "message", "error_message"), Kind: firstText(data, "asset_type", "assetType"),
 		Input: w.raw(firstOf(data, "input", "arguments", "args", "tool_input")), Output: w.raw(firstOf(data, "output", "result", "observation")),
 	}
@@ -240,6 +245,7 @@ func (w *Watcher) Polled(state string, v wire.Value) {
 	if percent != nil {
 		told += strconv.FormatFloat(*percent, 'f', -1, 64)
 	}
+	w.step = told
 	if told != w.polled && told != "" {
 		w.polled = told
 		w.emit(event.ProgressUpdate, event.Data{Progress: percent, Message: message})
