@@ -196,6 +196,24 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 	return byRun, nil
 }
 
+// OfUnits returns all that calls of units reported, previews included, keyed by unit and ordered by number.
+func (s Assets) OfUnits(ctx context.Context, taskID uuid.UUID, unitIDs []int64) (byUnit map[int64][]Asset, err error) {
+	const read = `
+		SELECT ` + columns + `
+		FROM assets a
+		WHERE a.task_id = $1 AND a.unit_id = ANY ($2)
+		ORDER BY a.unit_id, a.epoch, a.item_id, a.attempt, a.number`
+	var list []Asset
+	if err := s.db.SelectContext(ctx, &list, read, taskID, pq.Int64Array(unitIDs)); err != nil {
+		return nil, pg.Classify("read what calls reported", err)
+	}
+	byUnit = map[int64][]Asset{}
+	for _, one := range list {
+		byUnit[one.UnitID] = append(byUnit[one.UnitID], one)
+	}
+	return byUnit, nil
+}
+
 // Earlier returns the assets that earlier turns of a question's conversation produced in one variant and run, oldest first.
 func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int) (list []Asset, err error) {
 	const read = `

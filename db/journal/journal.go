@@ -258,7 +258,7 @@ func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]T
 	return tools, pg.Classify("read the calls of tools", err)
 }
 
-// InFlight is a call that has been running for more than a second.
+// InFlight is a call that is under way.
 type InFlight struct {
 	UnitID   int64 `db:"unit_id"`
 	Variant  int   `db:"variant"`
@@ -272,16 +272,15 @@ type InFlight struct {
 	Seconds float64 `db:"seconds"`
 }
 
-// InFlight returns up to limit calls of a task that have been running for more than a second, oldest first, and how
-// many there are in all.
+// InFlight returns up to limit calls of a task that are under way, oldest first, and how many there are in all.
 func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (calls []InFlight, total int, err error) {
 	const list = `
-		SELECT u.id AS unit_id, u.variant, u.run_index, u.progress,
+		SELECT u.id AS unit_id, u.variant, u.run_index, coalesce(u.progress, $3) AS progress,
 			extract(epoch FROM clock_timestamp() - u.claimed_at) AS seconds, left(i.question, 200) AS question,
 			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
 		FROM (
 			SELECT u.* FROM launches l
-			JOIN units u ON u.launch_id = l.id AND u.state = 'RUNNING' AND u.progress IS NOT NULL
+			JOIN units u ON u.launch_id = l.id AND u.state = 'RUNNING' AND u.evaluator = 0
 			WHERE l.task_id = $1 AND l.status IN ('RUNNING', 'STOPPING')
 			ORDER BY u.claimed_at, u.id
 			LIMIT $2) u
@@ -290,9 +289,9 @@ func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (cal
 	const count = `
 		SELECT count(*)
 		FROM launches l
-		JOIN units u ON u.launch_id = l.id AND u.state = 'RUNNING' AND u.progress IS NOT NULL
+		JOIN units u ON u.launch_id = l.id AND u.state = 'RUNNING' AND u.evaluator = 0
 		WHERE l.task_id = $1 AND l.status IN ('RUNNING', 'STOPPING')`
-	if err := j.db.SelectContext(ctx, &calls, list, taskID, limit); err != nil {
+	if err := j.db.SelectContext(ctx, &calls, list, taskID, limit, NotReported); err != nil {
 		return nil, 0, pg.Classify("list the calls in flight", err)
 	}
 	if len(calls) < limit {

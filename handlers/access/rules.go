@@ -138,6 +138,7 @@ GET    /tasks/:taskId/runs/:runId                        viewer        task
 GET    /tasks/:taskId/runs/:runId/text                   viewer        task            run.download
 GET    /tasks/:taskId/units/:unitId                      viewer        task
 GET    /tasks/:taskId/units/:unitId/log                  viewer        task
+GET    /tasks/:taskId/units/:unitId/files                viewer        task
 GET    /tasks/:taskId/replay/:number                     viewer        task
 GET    /tasks/:taskId/gallery                            viewer        task
 GET    /tasks/:taskId/report                             viewer        task

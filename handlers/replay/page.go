@@ -9,11 +9,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/asset"
 	"wending/db/journal"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/event"
+	"wending/views/gallery"
+	"wending/views/paths"
 	"wending/views/replay"
 	"wending/views/ui"
 )
@@ -23,6 +26,7 @@ func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
 	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/units/:unitId", h.showUnit)
 	group.GET("/tasks/:taskId/units/:unitId/log", h.showLog)
+	group.GET("/tasks/:taskId/units/:unitId/files", h.showFiles)
 	group.GET("/tasks/:taskId/flights", h.showFlights)
 	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/replay/:number", h.showBeside)
 }
@@ -66,12 +70,50 @@ func (h *handler) showLog(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if !request.IsFragment(c.Request()) {
+		return c.Redirect(http.StatusSeeOther, paths.Unit(view.Task.ID, view.Unit.ID))
+	}
 	return pages.Render(c, http.StatusOK, replay.Logs(view))
+}
+
+// showFiles lists what a unit's calls have reported so far, as a part of its page.
+func (h *handler) showFiles(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	id, err := request.RunID(c.Param("unitId"))
+	if err != nil {
+		return err
+	}
+	unit, err := h.journal().Unit(ctx, task.ID, id)
+	if err != nil {
+		return err
+	}
+	if !request.IsFragment(c.Request()) {
+		return c.Redirect(http.StatusSeeOther, paths.Unit(task.ID, unit.ID))
+	}
+	files, err := asset.OfStore(h.Store).OfUnits(ctx, task.ID, []int64{unit.ID})
+	if err != nil {
+		return err
+	}
+	return pages.Render(c, http.StatusOK, gallery.Hidden(paths.UnitFiles(task.ID, unit.ID), files[unit.ID]))
+}
+
+// readFiles reads what the calls of all tracks reported.
+func (h *handler) readFiles(ctx context.Context, view *replay.View) (err error) {
+	var units []int64
+	for _, track := range view.Tracks {
+		units = append(units, track.UnitID)
+	}
+	view.Files, err = asset.OfStore(h.Store).OfUnits(ctx, view.Task.ID, units)
+	return err
 }
 
 func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
 	frame := pages.Frame(c, h.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
-	frame.Styles, frame.Scripts = []string{"report.css", "replay.css"}, []string{"replay.js"}
+	frame.Styles, frame.Scripts = []string{"report.css", "gallery.css", "replay.css"}, []string{"replay.js"}
 	return frame
 }
 
@@ -125,7 +167,7 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 		}
 		track.Tools = toolsOf(tools, track.ItemID)
 	}
-	return view, nil
+	return view, h.readFiles(ctx, &view)
 }
 
 // eventsByTurn returns the events of a unit by question, those of the last claim that has any for it. A question that
@@ -186,6 +228,9 @@ func (h *handler) showBeside(c echo.Context) error {
 		}
 		track.Tools = toolsOf(tools, run.ItemID)
 		view.Tracks = append(view.Tracks, track)
+	}
+	if err := h.readFiles(ctx, &view); err != nil {
+		return err
 	}
 	frame := h.frame(c, task, locale.Text("replay.title.beside", "Number", number))
 	frame.Width = "wide"

@@ -207,6 +207,9 @@ func WithQuery(path string, query url.Values) string {
 // TaskFlights is the list of a task's calls under way.
 func TaskFlights(id uuid.UUID) string { return Task(id) + "/flights" }
 
+// UnitFiles is what a unit's calls have reported so far, as a part of its page.
+func UnitFiles(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/files" }
+
 // Unit is where a call is followed while it is under way, and played again afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 

@@ -63,7 +63,7 @@ type Live struct {
 	Newest            []history.Run
 	Launches          []history.Launch
 	LaunchCount       int
-	// Flights are the calls that are under way for longer than a second.
+	// Flights are the calls that are under way.
 	Flights replay.Flights
 	// Judges are the numbers of the task's judges, by the evaluators' numbers, once it has ended.
 	Judges map[int]report.JudgeNumbers

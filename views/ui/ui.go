@@ -1,6 +1,10 @@
 package ui
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/a-h/templ"
+)
 
 // percent is a length on a scale of 100 for SVG; what is there at all is visible.
 func percent(part, total int) string {
@@ -16,6 +20,11 @@ func Bad(is bool) string {
 		return "is-bad"
 	}
 	return ""
+}
+
+// Region are the attributes of a part that scrolls by itself: the keyboard reaches it, and its name is read out.
+func Region(label string) templ.Attributes {
+	return templ.Attributes{"tabindex": "0", "role": "region", "aria-label": label}
 }
 
 // YesNo is the key of the word for a boolean.

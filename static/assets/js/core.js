@@ -3,7 +3,6 @@
   "use strict";
   const root = document.documentElement;
   const body = document.body;
-  root.classList.add("scripted");
 
   // Toasts say what happened and leave; one under the pointer stays.
   const toasts = document.getElementById("toasts");

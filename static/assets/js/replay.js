@@ -24,6 +24,7 @@
       this.item = Number(box.dataset.item);
       this.events = [];
       this.part = (name) => box.querySelector("." + name);
+      this.revealed = 0;
       this.reset();
     }
     reset() {
@@ -80,6 +81,8 @@
           break;
         case "error_occurred":
           this.failure = [data.code, data.message].filter(Boolean).join(": ");
+          this.message = words.failed;
+          this.progress = null;
           this.finish(event.at_ms, "failed");
           break;
         case "retry":
@@ -121,57 +124,53 @@
       }
     }
     draw(at) {
-      this.part("message").textContent = this.message || (this.events.length ? words.waiting : "");
+      const message = this.message || (this.events.length ? words.waiting : "");
+      this.part("message").textContent = this.part("message").title = message;
       this.part("doing").querySelector(".count").textContent = this.progress === null ? "" : Math.round(this.progress) + "%";
       const bar = this.box.querySelector("progress");
-      bar.hidden = this.progress === null;
+      bar.classList.toggle("is-unknown", this.progress === null);
       bar.value = this.progress || 0;
       write(this.part("said"), this.text);
-      const thinking = this.part("thinking");
-      thinking.hidden = !this.reasoning;
-      write(thinking.querySelector("pre"), this.reasoning);
-      const failed = this.part("failed");
-      failed.hidden = !this.failure;
-      failed.textContent = this.failure;
+      this.reveal("thinking", this.reasoning);
+      write(this.part("thinking").querySelector("pre"), this.reasoning);
+      this.reveal("failed", this.failure);
+      this.part("failed").textContent = this.failure;
       this.drawPreview();
       this.drawFiles();
       this.drawSpans(at);
     }
-    drawPreview() {
-      const picture = this.part("preview");
-      if (picture.dataset.id !== (this.preview || "")) {
-        picture.dataset.id = this.preview || "";
-        picture.hidden = true;
-        if (this.preview) load(picture, this.preview);
+    // reveal shows a part once there is something in it. While a call is under way what appears stands below what is there
+    // already, and its room stays: nothing that is being read moves.
+    reveal(name, isFilled) {
+      const part = this.part(name);
+      if (isFilled && part.hidden) {
+        part.hidden = false;
+        if (root.dataset.live) part.style.order = ++this.revealed;
       }
+      part.classList.toggle("is-unfilled", !isFilled);
+    }
+    // reserve keeps the room that each part has at the end, so that nothing moves while a call is played again.
+    reserve() {
+      for (const name of ["stages", "preview", "made", "said", "failed"]) this.part(name).style.minHeight = this.part(name).offsetHeight + "px";
+    }
+    drawPreview() {
+      this.reveal("preview", this.preview);
+      if (this.preview) fill(this.part("preview"), this.preview, [exhibit(this.preview, "")]);
     }
     drawFiles() {
       const list = this.part("made");
-      if (list.childElementCount === this.files.size && list.dataset.last === ([...this.files.keys()].at(-1) || "")) return;
-      list.dataset.last = [...this.files.keys()].at(-1) || "";
-      list.replaceChildren(...Array.from(this.files.values(), (file) => {
+      const shown = Array.from(this.files.values(), (file) => [file, exhibit(file.asset_id, file.path)]);
+      const key = shown.map(([file, figure]) => file.path + " " + figure.className).join("\n");
+      fill(list, key, shown.map(([file, figure]) => {
         const entry = element("li");
-        if (!file.asset_id) {
-          entry.textContent = file.path;
-          return entry;
-        }
-        const link = element("a");
-        link.href = root.dataset.assets + "/" + file.asset_id;
-        if (file.kind === "image") {
-          const picture = element("img");
-          picture.alt = file.path;
-          load(picture, file.asset_id);
-          link.append(picture);
-        }
-        link.append(element("span", "", file.path));
-        entry.append(link);
+        entry.append(figure, element("span", "quiet", file.path));
         return entry;
       }));
     }
     // drawSpans draws the waterfall: each stage and tool as a bar on the common clock.
     drawSpans(at) {
       const box = this.part("stages");
-      box.hidden = this.spans.size === 0;
+      this.reveal("stages", this.spans.size > 0);
       const whole = Math.max(duration(), 1);
       const spans = Array.from(this.spans.values());
       while (box.childElementCount > spans.length) box.lastElementChild.remove();
@@ -202,14 +201,32 @@
     else box.textContent = text;
   }
 
-  // load shows a picture once it is stored: while a call is under way that takes a moment.
-  function load(picture, id, tries = 0) {
-    picture.onload = () => { picture.hidden = false; };
-    picture.onerror = () => {
-      if (tries < 10 && (picture.dataset.id === undefined || picture.dataset.id === id)) setTimeout(() => load(picture, id, tries + 1), 1500);
-    };
-    picture.src = `${root.dataset.assets}/${id}/thumbnail${tries ? "?try=" + tries : ""}`;
+  // fill replaces what a part shows if that is something else by now.
+  function fill(part, key, shown) {
+    if (part.dataset.shown === key) return;
+    part.dataset.shown = key;
+    part.replaceChildren(...shown);
   }
+  // exhibit is a file as the server shows it: a picture, a player, a link, or why there is none. While it is being copied,
+  // it is asked for again.
+  let asking = null;
+  let askAfter = 1000;
+  function exhibit(id, path) {
+    const known = id && root.querySelector(`[data-asset="${id}"]`);
+    if (id && (!known || "waiting" in known.dataset) && asking === null) {
+      asking = setTimeout(() => {
+        asking = null;
+        askAfter = Math.min(2 * askAfter, 10000);
+        root.querySelectorAll(".reported").forEach((reported) => reported.dispatchEvent(new CustomEvent("files")));
+      }, askAfter);
+    }
+    if (known) return known.firstElementChild.cloneNode(true);
+    return element("span", "exhibit is-waiting", id ? words.copying : path);
+  }
+  document.body.addEventListener("htmx:afterSwap", (event) => {
+    if (!event.target.matches(".reported")) return;
+    tracks.forEach((track) => { delete track.part("preview").dataset.shown; track.draw(position); });
+  });
 
   const tracks = Array.from(root.querySelectorAll(".track"), (box) => new Track(box));
   let position = 0, isPlaying = false, isLive = Boolean(root.dataset.live), lastFrame = 0, liveSince = 0;
@@ -311,7 +328,11 @@
     .then((answer) => answer.items.forEach((event) => track.add(event)))
     .catch(() => {}));
   Promise.all(reading).then(() => {
-    if (!isLive) seek(duration());
+    if (!isLive) {
+      seek(duration());
+      tracks.forEach((track) => track.reserve());
+    }
+    root.classList.add("is-ready");
   });
   if (!isLive) return;
 

@@ -23,7 +23,9 @@
     return Math.abs(card.getBoundingClientRect().top - barBottom()) < 40;
   }
   function show(card) {
-    window.scrollBy({ top: card.getBoundingClientRect().top - barBottom() - 12, behavior: isStill ? "instant" : "smooth" });
+    const top = card.getBoundingClientRect().top - barBottom() - 12;
+    const isNear = Math.abs(top) <= window.innerHeight; // further than a screen nobody can follow
+    window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
     card.focus({ preventScroll: true });
   }
   let target = -1; // where a smooth scroll leads; keys pressed until then count from there
@@ -87,7 +89,7 @@
     const top = anchor.getBoundingClientRect().top;
     const open = [...folds].some((fold) => !fold.open);
     folds.forEach((fold) => { fold.open = open; });
-    window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" }); // the style library scrolls smoothly
+    window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" });
   }
   // Leads to the next question of a kind among those that are shown, regardless of its page: the map has them all.
   function seek(by, kind) {

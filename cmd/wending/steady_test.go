@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// watching notes in every page, from its first moment, what moves without anybody's doing and what the policy forbids.
+const watching = `
+	window.shift = 0; window.moved = []; window.forbidden = [];
+	new PerformanceObserver((list) => list.getEntries().filter((e) => !e.hadRecentInput).forEach((e) => {
+		window.shift += e.value;
+		window.moved.push(e.value.toFixed(4) + " " + e.sources.map((s) => s.node && (s.node.id || s.node.className || s.node.nodeName) +
+			" " + JSON.stringify([s.previousRect, s.currentRect])).join(" | "));
+	})).observe({ type: "layout-shift", buffered: true });
+	document.addEventListener("securitypolicyviolation", (e) => window.forbidden.push(e.violatedDirective + " " + e.sourceFile + ":" + e.lineNumber));`
+
+// watches makes the tab watch all pages that it opens from now on.
+func (b *tab) watches() {
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(watching).Do(ctx)
+		return err
+	}))
+}
+
+// requireSteady waits until a page has come to rest and requires that nothing moved and nothing was forbidden.
+func (b *tab) requireSteady(what string) {
+	b.t.Helper()
+	var seen struct {
+		Shift            float64
+		Moved, Forbidden []string
+	}
+	b.do(chromedp.Evaluate(`(async () => {
+		const idle = () => new Promise((resolve) => requestIdleCallback(() => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+		if (document.readyState !== "complete") await new Promise((resolve) => addEventListener("load", resolve));
+		await document.fonts.ready;
+		for (let n = 0; n < 5; n++) await idle();
+		return { shift: window.shift, moved: window.moved, forbidden: window.forbidden };
+	})()`, &seen, awaitPromise))
+	require.Less(b.t, seen.Shift, 0.001, "%s: %v", what, seen.Moved) // the layout shift score
+	require.Empty(b.t, seen.Forbidden, what)
+}
+
+// slowly makes the tab's network slow and forgetful: pages are drawn before their scripts are there.
+func (b *tab) slowly() {
+	b.do(network.Enable(), network.SetCacheDisabled(true), chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := network.EmulateNetworkConditionsByRule(false, []*network.Conditions{{Latency: 50, DownloadThroughput: 1 << 20, UploadThroughput: -1}}).Do(ctx)
+		return err
+	}))
+}
+
+// Nothing on a page moves while it opens: scripts fill places that are there from the first moment.
+func TestPagesOpenWithoutMoving(t *testing.T) {
+	t.Parallel()
+	painter := newPainter(t, 5, 10*time.Millisecond)
+	painter.release()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		last := call.IdempotencyKey[len(call.IdempotencyKey)-1:]
+		agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+last+strings.Repeat("守约方负有防止损失扩大的义务。", 30))
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, program.url, map[string]string{"task_name": "长回答", "agent_api_url": fake.URL}, twenty)
+	other := createTask(t, program.url, map[string]string{"task_name": "另一版", "agent_api_url": fake.URL}, twenty)
+	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run", "runs_per_item": "2"}, "question,standard_answer\n画山,\n")
+	draft := createTask(t, program.url, map[string]string{"task_name": "草稿", "agent_api_url": fake.URL, "start": "false"}, twenty)
+	for _, one := range []string{id, other, painted} {
+		dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, one).Status == "SUCCEEDED" })
+	}
+	b := openBrowser(t, program.url)
+	b.watches()
+	b.slowly()
+	results := "/tasks/" + id + "/results"
+	pages := []string{
+		"/", "/?from=" + id, "/tasks", "/compare", "/tasks/" + id, "/tasks/" + draft, results, results + "?view=merged", results + "?text=formatted", results + "?text=raw&view=columns",
+		"/tasks/" + id + "/review", "/tasks/" + id + "/sign-off", "/tasks/" + id + "/report", "/tasks/" + id + "/launches", "/tasks/" + painted + "/replay/1",
+		"/tasks/" + painted + "/gallery", "/comparison?a=" + id + "&b=" + other, "/library/prompts", "/library/prompts/new", "/workers",
+	}
+	for _, size := range [][2]int64{{1440, 900}, {390, 844}} {
+		b.do(chromedp.EmulateViewport(size[0], size[1]))
+		for _, path := range pages {
+			b.open(path)
+			b.requireSteady(path)
+		}
+	}
+}
