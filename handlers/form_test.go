@@ -351,3 +351,28 @@ func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, hint("/"), "现在共有 9 条通道", "those that are gone do not count")
 }
+
+// A hint is read out with the field that it explains, and every page says in one heading what it is.
+func TestHintsBelongToTheirFields(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	for _, path := range []string{
+		"/", "/compare", "/library/agents/new", "/library/providers/new", "/library/models/new", "/library/prompts/new", "/library/datasets/new",
+		"/library/channels/new", "/library/evaluators/new?kind=judge", "/library/evaluators/new?kind=number",
+	} {
+		page := s.get(t, path).page(t)
+		require.Equal(t, 1, page.Find("h1").Length(), path)
+		described := map[string]bool{}
+		page.Find("[aria-describedby]").Each(func(_ int, field *goquery.Selection) {
+			for _, id := range strings.Fields(field.AttrOr("aria-describedby", "")) {
+				described[id] = true
+				require.Equal(t, 1, page.Find(`[id="`+id+`"]`).Length(), "%s: %s", path, id)
+			}
+		})
+		page.Find(".field-row > .hint").Each(func(_ int, hint *goquery.Selection) {
+			if hint.Find("a").Length() == 0 || hint.AttrOr("id", "") != "" { // others lead elsewhere
+				require.True(t, described[hint.AttrOr("id", "")], "%s: %s", path, hint.Text())
+			}
+		})
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -213,6 +215,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "夜间回归", "agent_api_url": fake.URL, "start": "false", "max_retries": "0"}, twenty)
 	b := openBrowser(t, program.url)
+	b.watches()
 	b.open("/tasks/" + id)
 	b.sees(".tag", "草稿")
 	b.requireAccessible("draft")
@@ -252,6 +255,9 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.do(chromedp.Poll(`!document.querySelector(".retrying") && !document.getElementById(window.retried).querySelector(".verdict .failed") && !document.getElementById(window.retried).hasAttribute("hx-get")`, nil, chromedp.WithPollingTimeout(20*time.Second)))
 	b.evaluate(`window.unbroken === true`, &kept)
 	require.True(t, kept, "a question is retried without leaving the page")
+	var forbidden []string
+	b.evaluate(`window.forbidden`, &forbidden)
+	require.Empty(t, forbidden, "the policy allows all that the page does")
 	b.open("/tasks/" + id)
 	b.follows("#do-retry")
 	b.sees(".tiles dd", "100")
@@ -304,7 +310,7 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	b := openBrowser(t, program.url)
 	b.do(emulation.SetScriptExecutionDisabled(true), chromedp.EmulateViewport(390, 844))
 	b.open("/")
-	b.do(chromedp.WaitVisible("#submit:enabled"), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{file}),
+	b.do(chromedp.WaitNotVisible(".only-script"), chromedp.WaitVisible("#submit:enabled"), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{file}),
 		chromedp.Click("#submit"), chromedp.WaitVisible("#task_name[aria-invalid=true]"))
 	// The name was missing: the file and the URL are kept.
 	b.do(chromedp.SendKeys("#task_name", "无脚本"), chromedp.Click("#submit"), chromedp.WaitVisible(".tasks"))
@@ -315,6 +321,16 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 		return strings.TrimSpace(tag) == "已完成"
 	})
 	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
+	var buttons []*cdp.Node
+	b.do(chromedp.Nodes(".only-script", &buttons, chromedp.ByQueryAll))
+	require.NotEmpty(t, buttons)
+	for _, button := range buttons {
+		b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+			_, err := dom.GetBoxModel().WithNodeID(button.NodeID).Do(ctx)
+			require.Error(t, err, "what needs a script has no place without one: %s", button.AttributeValue("class"))
+			return nil
+		}))
+	}
 	var report string
 	b.do(chromedp.Location(&report), emulation.SetScriptExecutionDisabled(false))
 	page := strings.TrimSuffix(strings.TrimPrefix(report, program.url), "/results")

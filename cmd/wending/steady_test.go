@@ -94,3 +94,62 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 		}
 	}
 }
+
+// A jump is there at once: only the step to a question that is near is smooth.
+func TestJumpsAreInstant(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		agenttest.Stream(w, strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20))
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, program.url, map[string]string{"task_name": "跳转", "agent_api_url": fake.URL}, twenty)
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, program.url)
+	b.do(chromedp.EmulateViewport(1240, 900))
+	b.open("/tasks/" + id + "/results")
+	var behaviour string
+	b.evaluate(`window.steps = []; const scroll = window.scrollBy; window.scrollBy = (to) => { window.steps.push(to.behavior); scroll.call(window, { ...to, behavior: "instant" }); };
+		getComputedStyle(document.documentElement).scrollBehavior`, &behaviour)
+	require.Equal(t, "auto", behaviour)
+	var steps []string
+	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("G"), chromedp.KeyEvent("g"), chromedp.KeyEvent("g"))
+	b.evaluate(`window.steps`, &steps)
+	require.Equal(t, []string{"smooth", "instant", "instant"}, steps)
+}
+
+// On a phone a comparison's pages scroll in one direction, and a long name leaves room for the numbers.
+func TestAComparisonFitsAPhone(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		answer := "始终如一"
+		if call.Query == "unsteady" {
+			answer += call.IdempotencyKey
+		}
+		agenttest.Stream(w, answer)
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	var agents []string
+	for _, one := range []string{"steady", "unsteady"} {
+		agents = append(agents, save(t, program.url, "agents", map[string]any{
+			"name": "华东区售后知识库智能客服" + strings.Repeat("长", 40) + one, "protocol": "default", "url": fake.URL + "/?" + one, "rate_limit": "unlimited"}))
+	}
+	id := createTask(t, program.url, map[string]string{"task_name": "手机", "agents": strings.Join(agents, ",")}, twenty)
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, program.url)
+	b.do(chromedp.EmulateViewport(390, 844))
+	for _, path := range []string{"/results", "/variants", "/report", ""} {
+		b.open("/tasks/" + id + path)
+		var overflow, stars int
+		b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)
+		require.LessOrEqual(t, overflow, 0, path)
+		if path == "/variants" {
+			b.evaluate(`document.querySelectorAll(".best").length`, &stars)
+			require.Positive(t, stars, path)
+		}
+		b.requireAccessible("phone " + path)
+	}
+	b.open("/tasks/" + id + "/report")
+	var name float64
+	b.evaluate(`document.querySelector(".numbers tbody th").getBoundingClientRect().width`, &name)
+	require.Less(t, name, 195.0, "half the screen is left")
+}

@@ -114,11 +114,7 @@ func ReviewPage(frame ui.Frame, r Report, card Card) templ.Component {
 			var templ_7745c5c3_Var5 string
 			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "review.mode.title", "Number", card.Number))
 			if templ_7745c5c3_Err != nil {
-<<<<<<< HEAD
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/signoff.templ`, Line: 47, Col: 64}
-=======
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/signoff.templ`, Line: 47, Col: 65}
->>>>>>> 157bb88 (pages: nothing moves while a page opens, scrolling is instant)
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
