@@ -356,3 +356,27 @@ func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
 	}
 	require.Equal(t, "把 "+url+"/logo.png 改成 {{ asset:none.png }}", asked)
 }
+
+// Answers of one text whose pictures differ are not called the same.
+func TestEqualTextsBesideDifferentPicturesAreNotEqual(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		shade := uint8(7)
+		if call.Question == "变" {
+			shade = call.IdempotencyKey[len(call.IdempotencyKey)-1] % 2
+		}
+		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","filename":"a.png","b64_json":"%s"}}`, base64.StdEncoding.EncodeToString(pngOf(t, 8, 8, shade))),
+			`{"event":"node_finished","data":{"output":"画好了"}}`)
+	})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "4", "file@q.csv": "question,standard_answer\n变,\n不变,\n"})
+	s.awaitDone(t, id)
+	s.awaitAssets(t, id)
+	for _, view := range []string{"columns", "merged"} {
+		page := s.get(t, "/tasks/"+id+"/results?view="+view).page(t)
+		require.Equal(t, "文字一致，图片 2 种", page.Find(".result").Eq(0).Find(".verdict .level").Text(), view)
+		require.Equal(t, "一致", page.Find(".result").Eq(1).Find(".verdict .level").Text(), view)
+	}
+	require.Contains(t, s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".result").Eq(0).Find(".verdict").Text(), "1 种回答")
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,4 +212,25 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	require.Equal(t, "failed", tools[0]["status"])
 	require.Equal(t, "Progress did not reach 100 %", tools[0]["error"])
 	require.NotNil(t, tools[0]["ended_ms"])
+}
+
+// A call is listed from its first moment, and parts of a call's page lead to the whole one when they are opened alone.
+func TestACallIsListedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hang := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-hang; agenttest.Stream(w, "x") })
+	t.Cleanup(sync.OnceFunc(func() { close(hang) }))
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question,standard_answer\n慢,\n"})
+	dbtest.Await(t, 20*time.Second, "the call", func() bool { return len(fake.Calls()) == 1 })
+	listed := s.fragment(t, "/tasks/"+id+"/flights").page(t).Find(".flights li")
+	require.Equal(t, 1, listed.Length())
+	require.Contains(t, listed.Text(), "慢")
+	unit := listed.Find("a").AttrOr("href", "")
+	for _, part := range []string{"/log", "/files"} {
+		alone := s.get(t, unit+part)
+		require.Equal(t, http.StatusSeeOther, alone.StatusCode, part)
+		require.Equal(t, unit, alone.Header.Get("Location"), part)
+		require.Equal(t, http.StatusOK, s.fragment(t, unit+part).StatusCode, part)
+	}
 }

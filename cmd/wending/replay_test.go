@@ -203,3 +203,102 @@ func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 		return len(list.Items) == 1 && list.Items[0].State == "STORED"
 	})
 }
+
+// newOddPainter starts an agent whose files are not what it says: one is missing, one is a page, one cannot be reached.
+// Every step's preview is at one address. Asked for a failure, it breaks off in the middle.
+func newOddPainter(t *testing.T) *httptest.Server {
+	t.Helper()
+	var step atomic.Int64
+	mux := http.NewServeMux()
+	picture := func(w http.ResponseWriter, _ *http.Request) {
+		img := image.NewRGBA(image.Rect(0, 0, 64, 48))
+		img.Pix[0], img.Pix[3] = byte(step.Add(1)), 255
+		_ = png.Encode(w, img)
+	}
+	mux.HandleFunc("GET /preview.png", picture)
+	mux.HandleFunc("GET /good.png", picture)
+	mux.HandleFunc("GET /fake.png", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Sign in</html>") })
+	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
+		question, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		tell := func(text string, values ...any) { _, _ = fmt.Fprintf(w, "data: "+text+"\n\n", values...) }
+		tell(`{"event":"tool_started","data":{"tool":"画师","id":"c1","asset_type":"image"}}`)
+		for _, percent := range []int{10, 50, 90} {
+			tell(`{"event":"tool_progress","data":{"id":"c1","progress":%d,"message":"绘制中","preview_url":"http://%s/preview.png"}}`, percent, r.Host)
+			_ = http.NewResponseController(w).Flush()
+			select { // each step has a moment of its own
+			case <-r.Context().Done():
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		if strings.Contains(string(question), "坏") {
+			tell(`{"event":"error","data":{"message":"显存不足"}}`)
+			return
+		}
+		for _, name := range []string{"good.png", "fake.png", "gone.png"} {
+			tell(`{"event":"asset","data":{"type":"image","url":"http://%s/%s"}}`, r.Host, name)
+		}
+		tell(`{"event":"asset","data":{"type":"image","url":"http://169.254.169.254/meta.png"}}`)
+		tell(`{"event":"llm_chunk","data":{"content":"%s"}}`, strings.Repeat("画好了。", 2000))
+		tell(`{"event":"node_finished","data":{"title":"画","output":""}}`)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// The replay says why a file is not there, shows a preview at each step, and nothing as running that has failed.
+func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
+	t.Parallel()
+	agent := newOddPainter(t)
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "2")
+	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run", "runs_per_item": "1", "rate_limit": "unlimited", "max_retries": "0"},
+		"question,standard_answer\n画山,\n坏画,\n")
+	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, program.url)
+	b.watches()
+	b.open("/tasks/" + id + "/replay/1")
+	b.awaits("the files, each with what became of it", `document.querySelectorAll(".made .is-lost").length === 3 && document.querySelectorAll(".made .is-picture img").length === 1`)
+	b.sees(".made .is-lost", "未能复制")
+	b.awaits("the picture", `document.querySelector(".made img").complete`)
+	var broken, refused []string
+	b.evaluate(`[...document.images].filter(i => i.complete && i.naturalWidth === 0 && i.checkVisibility()).map(i => i.src)`, &broken)
+	require.Empty(t, broken)
+	b.evaluate(`performance.getEntriesByType("resource").filter(e => e.responseStatus >= 400).map(e => e.name)`, &refused)
+	require.Empty(t, refused)
+	b.requireAccessible("a replay with a long answer")
+
+	previews := map[string]bool{}
+	key := func(name string) {
+		b.do(chromedp.Evaluate(fmt.Sprintf(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: %q, bubbles: true }))`, name), nil))
+	}
+	for key("Home"); ; key("ArrowRight") {
+		b.awaits("the copy of a preview", `document.querySelector(".preview:not(.is-unfilled) .is-waiting") === null`)
+		var shown, position, end string
+		b.evaluate(`document.querySelector(".preview:not(.is-unfilled) img")?.getAttribute("src") || ""`, &shown)
+		b.evaluate(`document.getElementById("player").dataset.position`, &position)
+		b.evaluate(`document.querySelector("#player input[type=range]").max`, &end)
+		previews[shown] = true
+		if position == end {
+			break
+		}
+	}
+	delete(previews, "")
+	require.Len(t, previews, 3, "one at each step")
+	var named []string
+	b.evaluate(`[...document.querySelectorAll(".stage.is-tool .name")].map(e => e.textContent)`, &named)
+	require.Equal(t, []string{"画师"}, named, "one call, by its name")
+
+	b.open("/tasks/" + id + "/replay/2")
+	b.sees(".track .failed", "显存不足")
+	var state struct {
+		Message, Tools string
+		Running        int
+	}
+	b.evaluate(`({ message: document.querySelector(".track .message").textContent, tools: document.querySelector("#logs .table").textContent,
+		running: document.querySelectorAll(".stage.is-open, .track progress:not(.is-unknown)").length })`, &state)
+	require.Equal(t, "失败", state.Message)
+	require.Zero(t, state.Running)
+	require.NotContains(t, state.Tools, "进行中")
+}

@@ -77,7 +77,7 @@
           break;
         case "asset":
           this.files.set(data.path, data);
-          if (data.kind === "image") this.preview = null; // here is the picture itself
+          if (data.kind === "image" && this.preview) this.preview = data.asset_id || null; // the picture itself
           break;
         case "error_occurred":
           this.failure = [data.code, data.message].filter(Boolean).join(": ");

@@ -1,0 +1,47 @@
+package results
+
+import (
+	"slices"
+	"strings"
+
+	"wending/db"
+	"wending/db/asset"
+	"wending/jobs/event"
+	"wending/jobs/stability"
+	"wending/views/text"
+)
+
+// filesText says how many different files runs with an answer produced, by their content; empty where they are the same,
+// or not all copied yet.
+func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) string {
+	kinds := map[string]bool{}
+	key := "results.files.images"
+	hasFiles := false
+	for n, run := range runs {
+		if letters[n] == "" {
+			continue
+		}
+		var hashes []string
+		for _, one := range c.Assets[run.ID] {
+			if one.State == asset.Queued {
+				return ""
+			}
+			if one.Kind != event.Image {
+				key = "results.files"
+			}
+			hashes = append(hashes, one.HashOf())
+		}
+		hasFiles = hasFiles || len(hashes) > 0
+		slices.Sort(hashes)
+		kinds[strings.Join(hashes, " ")] = true
+	}
+	if !hasFiles || len(kinds) < 2 {
+		return ""
+	}
+	return locale.Text(key, "Count", len(kinds))
+}
+
+// sameText reports whether a level says that the texts of answers are the same.
+func sameText(level *stability.Level) bool {
+	return level != nil && (*level == stability.Identical || *level == stability.FormatOnly)
+}
