@@ -205,7 +205,7 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Equal(t, "李雷", summary.Find("[name=reviewer]").AttrOr("value", ""))
 	refused := s.post(t, base+"/sign-off", map[string]string{"reviewer": " ", "note": "可以上线"})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
-	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").AttrOr("value", ""), "nothing typed is lost")
+	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").Text(), "nothing typed is lost")
 	refused = s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": strings.Repeat("长", 10_001)})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "as by the API")
 	refused = s.post(t, base+"/assignments", map[string]string{"reviewers": "甲\n" + strings.Repeat("长", 65), "overlap": "0"})

@@ -226,3 +226,17 @@ func TestManyRunsAreMergedByDefault(t *testing.T) {
 	require.Equal(t, "7 列", page.Find("[data-view=columns]").Text())
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".merged").Length())
 }
+
+// Who judges the answers of a prompt sees the columns of the row that it was made of.
+func TestACardHasTheVariablesOfItsRow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer,产品,语气\n怎么退货,,<b>耳机</b>,客气\n"})
+	s.awaitDone(t, id)
+	for _, view := range []string{"columns", "merged"} {
+		variables := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find(".asked details .variables")
+		require.Equal(t, []string{"产品", "语气"}, variables.Find("dt").Map(func(_ int, name *goquery.Selection) string { return name.Text() }), view)
+		require.Contains(t, variables.Find("dd").First().Text(), "<b>耳机</b>", view)
+	}
+}

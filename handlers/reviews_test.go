@@ -163,3 +163,39 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.NoError(t, s.tables.Get(&history, `SELECT (SELECT count(*) FROM reviews) + (SELECT count(*) FROM sign_offs)`))
 	require.Zero(t, history)
 }
+
+// A report with open questions is signed off only when that is confirmed, and tells how many there were.
+func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,一,\nq2,二,\nq3,三,\n"})
+	s.awaitDone(t, id)
+	base := "/tasks/" + id + "/sign-off"
+	judge := func(question string) {
+		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": "李雷", "verdict": "PASS"})
+		require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
+	}
+	judge("q1")
+	require.Contains(t, s.get(t, base).page(t).Find(".unfinished").Text(), "还有 2 题没有结论")
+	refused := s.post(t, base, map[string]string{"reviewer": "李雷", "note": "可以上线"})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, refused.page(t).Find(".sign + .error").Text(), "还有 2 题没有结论")
+	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").Text(), "what was typed stays")
+	require.Equal(t, http.StatusSeeOther, s.post(t, base, map[string]string{"reviewer": "李雷", "unfinished": "true"}).StatusCode)
+	require.Contains(t, s.get(t, base).page(t).Find(".said-list").Text(), "通过 1 · 不通过 0 · 存疑 0 · 待评 2")
+	judge("q2")
+	judge("q3")
+	require.Zero(t, s.get(t, base).page(t).Find(".unfinished").Length())
+	require.Equal(t, http.StatusCreated, s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷"}).StatusCode)
+	var told struct {
+		Items []struct {
+			Open *int `json:"open_questions"`
+		}
+	}
+	s.get(t, api+"/"+id+"/sign-offs").into(t, &told)
+	require.Len(t, told.Items, 2)
+	require.Equal(t, []int{0, 2}, []int{*told.Items[0].Open, *told.Items[1].Open}, "newest first")
+	printed := s.get(t, "/tasks/"+id+"/results/print").page(t)
+	require.Contains(t, printed.Find(".cover").Text(), "待评 2")
+}

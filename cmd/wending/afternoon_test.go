@@ -113,7 +113,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	var name string
 	b.do(chromedp.Value("[name=reviewer]", &name))
 	require.Equal(t, "李雷", name)
-	b.do(chromedp.Focus("[name=note]"), chromedp.SendKeys("[name=note]", "可以上线"), chromedp.KeyEvent(kb.Enter))
+	b.do(chromedp.Focus("[name=note]"), chromedp.SendKeys("[name=note]", "可以上线"), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	b.awaits("the signature", `document.readyState === "complete" && document.querySelector(".sign ~ .said-list") !== null`)
 	b.sees(".said-list", "可以上线")
 	b.sees(".toast-note", "已签发")

@@ -59,6 +59,7 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 		b.sees("#task_name-error", "64")
 		b.do(chromedp.SetUploadFiles("#dataset_file", []string{large}))
 		b.sees("#dataset_file-error", "5MB")
+		b.sees("#dataset_file-error", "大.csv · 6.0 MB")
 		b.evaluate(`for (const id of ["task_name", "agent_api_url"]) document.getElementById(id).value = ""`, nil)
 		b.do(chromedp.SendKeys("#task_name", "满库 "+page), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{small}))
 		b.do(chromedp.WaitReady("input[name=dataset_token]"), chromedp.WaitVisible("#submit:enabled"))
@@ -74,6 +75,9 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 		b.do(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: program.url + "/tasks", ResourceType: network.ResourceTypeDocument}}))
 		b.evaluate(`document.getElementById("submit").click()`, nil)
 		b.sees("#submit:disabled", "创建中...")
+		var isLoading bool
+		b.evaluate(`document.querySelector("html.is-loading main[aria-busy=true]") !== null`, &isLoading)
+		require.True(t, isLoading, "a page that is asked for shows that it is coming")
 		b.do(fetch.ContinueRequest(<-held), fetch.Disable())
 		stop()
 		b.do(chromedp.WaitVisible(".tasks"))

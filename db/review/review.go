@@ -199,12 +199,14 @@ func (r Reviews) History(ctx context.Context, itemID int64) (versions []Version,
 
 // SignOff is that somebody has finished a report, with the verdicts on questions as they were then.
 type SignOff struct {
-	ID        int64     `db:"id"`
-	Reviewer  string    `db:"reviewer"`
-	Note      string    `db:"note"`
-	Passed    int       `db:"passed"`
-	Failed    int       `db:"failed"`
-	Unsure    int       `db:"unsure"`
+	ID       int64  `db:"id"`
+	Reviewer string `db:"reviewer"`
+	Note     string `db:"note"`
+	Passed   int    `db:"passed"`
+	Failed   int    `db:"failed"`
+	Unsure   int    `db:"unsure"`
+	// Open is how many questions nobody had judged; nil means that this was not recorded yet.
+	Open      *int      `db:"open_questions"`
 	CreatedAt time.Time `db:"created_at"`
 	// IsChanged reports that verdicts were changed since.
 	IsChanged bool `db:"is_changed"`
@@ -213,20 +215,33 @@ type SignOff struct {
 // SignOff signs a task's report off.
 func (r Reviews) SignOff(ctx context.Context, taskID uuid.UUID, reviewer, note string) (signed SignOff, err error) {
 	const insert = `
-		INSERT INTO sign_offs (task_id, reviewer, note, passed, failed, unsure)
-		SELECT $1, $2, $3, count(*) FILTER (WHERE verdict = 'PASS'), count(*) FILTER (WHERE verdict = 'FAIL'), count(*) FILTER (WHERE verdict = 'UNSURE')
+		INSERT INTO sign_offs (task_id, reviewer, note, passed, failed, unsure, open_questions)
+		SELECT $1, $2, $3, count(*) FILTER (WHERE verdict = 'PASS'), count(*) FILTER (WHERE verdict = 'FAIL'),
+			count(*) FILTER (WHERE verdict = 'UNSURE'),
+			(SELECT count(*) FROM evaluation_items WHERE task_id = $1) - count(DISTINCT v.item_id)
 		FROM reviews v
 		JOIN evaluation_items i ON i.id = v.item_id
 		WHERE i.task_id = $1 AND v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL
-		RETURNING id, reviewer, note, passed, failed, unsure, created_at, false AS is_changed`
+		RETURNING id, reviewer, note, passed, failed, unsure, open_questions, created_at, false AS is_changed`
 	err = r.db.GetContext(ctx, &signed, insert, taskID, reviewer, note)
 	return signed, pg.Classify("sign the report off", err)
+}
+
+// Open returns how many questions of a task nobody has judged.
+func (r Reviews) Open(ctx context.Context, taskID uuid.UUID) (count int, err error) {
+	const read = `
+		SELECT count(*)
+		FROM evaluation_items i
+		WHERE i.task_id = $1
+		  AND NOT EXISTS (SELECT FROM reviews v WHERE v.item_id = i.id AND v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL)`
+	err = r.db.GetContext(ctx, &count, read, taskID)
+	return count, pg.Classify("count the open questions", err)
 }
 
 // SignOffs returns a task's sign-offs, newest first.
 func (r Reviews) SignOffs(ctx context.Context, taskID uuid.UUID) (all []SignOff, err error) {
 	const list = `
-		SELECT s.id, s.reviewer, s.note, s.passed, s.failed, s.unsure, s.created_at,
+		SELECT s.id, s.reviewer, s.note, s.passed, s.failed, s.unsure, s.open_questions, s.created_at,
 			EXISTS (
 				SELECT FROM reviews v JOIN evaluation_items i ON i.id = v.item_id
 				WHERE i.task_id = s.task_id AND v.created_at > s.created_at) AS is_changed

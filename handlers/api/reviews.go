@@ -230,12 +230,13 @@ type SignOff struct {
 	Passed    int          `json:"passed" doc:"Verdicts on questions at that time" example:"90"`
 	Failed    int          `json:"failed" example:"8"`
 	Unsure    int          `json:"unsure" example:"2"`
+	Open      *int         `json:"open_questions" doc:"Questions without a verdict at that time; null if that was not recorded" example:"0"`
 	IsChanged bool         `json:"is_changed" doc:"True if verdicts were changed since"`
 	CreatedAt *rest.Moment `json:"created_at"`
 }
 
 func newSignOff(s review.SignOff) SignOff {
-	return SignOff{s.ID, s.Reviewer, s.Note, s.Passed, s.Failed, s.Unsure, s.IsChanged, rest.MomentOf(&s.CreatedAt)}
+	return SignOff{s.ID, s.Reviewer, s.Note, s.Passed, s.Failed, s.Unsure, s.Open, s.IsChanged, rest.MomentOf(&s.CreatedAt)}
 }
 
 type signOffInput struct {

@@ -147,6 +147,14 @@ func (p *Pages) signOff(c echo.Context) error {
 		typed.Problem = fault.Of(err).Message(pages.Locale(c))
 		return p.renderSignOff(c, task, typed, http.StatusUnprocessableEntity)
 	}
+	open, err := p.reviews.Open(c.Request().Context(), task.ID)
+	if err != nil {
+		return err
+	}
+	if open > 0 && submitted.Values["unfinished"] != "true" {
+		typed.Problem = pages.Locale(c).Text("signoff.unfinished.problem", "Count", open)
+		return p.renderSignOff(c, task, typed, http.StatusUnprocessableEntity)
+	}
 	if _, err := p.reviews.SignOff(c.Request().Context(), task.ID, name, note); err != nil {
 		return err
 	}

@@ -134,6 +134,30 @@
   });
   body.addEventListener("htmx:afterSwap", () => { saidFailure = ""; });
 
+  // A page that is asked for shows that it is coming: a line at the top, and the old one is busy. What comes as a file
+  // leaves the page as it is.
+  const main = document.getElementById("main");
+  let arrival = null;
+  function setLoading(isLoading) {
+    clearTimeout(arrival);
+    root.classList.toggle("is-loading", isLoading);
+    main.setAttribute("aria-busy", String(isLoading));
+    if (isLoading) arrival = setTimeout(() => setLoading(false), 30000); // it did not come
+  }
+  function isPage(link, event) {
+    const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+    const isHere = link.pathname + link.search === location.pathname + location.search && link.hash;
+    return isPlain && !isHere && !link.target && !link.hasAttribute("download") && link.origin === location.origin && !/^\/(api|static)\//.test(link.pathname);
+  }
+  window.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    if (link && !event.defaultPrevented && isPage(link, event)) setLoading(true);
+  });
+  window.addEventListener("submit", (event) => {
+    if (!event.defaultPrevented && event.target.getAttribute("method") !== "dialog") setLoading(true);
+  });
+  window.addEventListener("pageshow", () => setLoading(false));
+
   // Small things that markup asks for.
   document.addEventListener("click", (event) => {
     document.querySelectorAll("details[data-closes][open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });

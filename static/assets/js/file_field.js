@@ -5,7 +5,6 @@
   if (!file) return;
   const form = file.form;
   const drop = document.getElementById("drop");
-  const uploading = document.getElementById("uploading");
   const error = document.getElementById("dataset_file-error");
   let isUploading = false;
 
@@ -25,6 +24,9 @@
     drop.classList.toggle("has-file", hasChosen || isUploading);
     drop.querySelector(".drop-text").textContent = hasChosen || isUploading ? drop.dataset.chosen : drop.dataset.empty;
     form.dispatchEvent(new CustomEvent("file"));
+  }
+  function size(bytes) {
+    return bytes < 1 << 20 ? Math.max(1, Math.round(bytes / 1024)) + " KB" : (bytes / (1 << 20)).toFixed(1) + " MB";
   }
   function problem(chosen) {
     if (!/\.(csv|xlsx|xls)$/i.test(chosen.name)) return form.getAttribute("data-unsupported");
@@ -46,12 +48,12 @@
     chooseNoSaved();
     const chosen = file.files[0];
     const wrong = problem(chosen);
-    say(wrong ? chosen.name + " – " + wrong : "");
+    say(wrong ? `${chosen.name} · ${size(chosen.size)} – ${wrong}` : "");
     if (wrong) {
       file.value = "";
     } else {
       isUploading = true;
-      document.getElementById("upload-name").textContent = uploading.dataset.text.replace("%", chosen.name);
+      document.getElementById("upload-name").textContent = `${chosen.name} · ${size(chosen.size)}`;
       file.dispatchEvent(new CustomEvent("chosen"));
     }
     refresh();

@@ -66,10 +66,18 @@
     const draft = stored(place.dataset.draft);
     if (document.activeElement !== note) note.value = draft || (own ? own.querySelector(".remark").textContent : "");
     if (draft) openNote(place, false);
+    tellState(place);
+  }
+  // Below a note stands what has become of it: a draft in this browser, or stored with the verdict.
+  function tellState(place) {
+    const note = noteOf(place);
+    const own = saidBy(place, reviewer());
+    const isStored = own && own.querySelector(".remark").textContent === note.value;
+    document.getElementById(note.id + "-state").textContent = !note.value ? "" : isStored ? who.dataset.stored : who.dataset.draft;
   }
   function openNote(place, withFocus) {
     const note = noteOf(place);
-    note.hidden = false;
+    note.closest(".note-field").hidden = false;
     place.querySelector("[data-note]").setAttribute("aria-expanded", "true");
     if (withFocus) note.focus();
   }
@@ -171,10 +179,10 @@
     if (button) save(place, button.dataset.verdict, true);
     if (event.target.closest("[data-withdraw]")) save(place, "", false);
     if (toggle) {
-      const note = noteOf(place);
-      if (note.hidden) openNote(place, true);
+      const field = noteOf(place).closest(".note-field");
+      if (field.hidden) openNote(place, true);
       else {
-        note.hidden = true;
+        field.hidden = true;
         toggle.setAttribute("aria-expanded", "false");
       }
     }
@@ -183,14 +191,37 @@
   const placeOf = (note) => placesOf(note.closest(".result")).find((place) => noteOf(place) === note);
   const isNote = (element) => element.matches(".said-of textarea");
   document.addEventListener("input", (event) => {
-    if (isNote(event.target)) store(placeOf(event.target).dataset.draft, event.target.value);
+    if (!isNote(event.target)) return;
+    const place = placeOf(event.target);
+    store(place.dataset.draft, event.target.value);
+    tellState(place);
+  });
+  // Within a note keys write; with Alt the digits judge, Ctrl or ⌘ and Enter saves, and Esc leaves it as a draft.
+  let isLeft = null; // the note that is left as a draft
+  document.addEventListener("keydown", (event) => {
+    if (!isNote(event.target) || event.isComposing) return;
+    const place = placeOf(event.target);
+    const verdict = event.altKey && { Digit1: "PASS", Digit2: "FAIL", Digit3: "UNSURE" }[event.code];
+    const isSave = event.key === "Enter" && (event.ctrlKey || event.metaKey);
+    if (!verdict && !isSave && event.key !== "Escape") return;
+    event.preventDefault();
+    event.stopPropagation();
+    const own = saidBy(place, reviewer());
+    if (verdict) save(place, verdict, true);
+    else if (isSave && own) save(place, own.dataset.verdict, false);
+    else if (isSave) toast(who.dataset.kept, false);
+    else {
+      isLeft = event.target;
+      event.target.closest(".result").focus({ preventScroll: true });
+      isLeft = null;
+    }
   });
   // A note that was changed goes with the verdict that is there, unless a button is about to give another.
   document.addEventListener("focusout", (event) => {
     if (!isNote(event.target)) return;
     const place = placeOf(event.target);
     const own = saidBy(place, reviewer());
-    if (own && !place.contains(event.relatedTarget) && own.querySelector(".remark").textContent !== event.target.value) save(place, own.dataset.verdict, false);
+    if (own && event.target !== isLeft && !place.contains(event.relatedTarget) && own.querySelector(".remark").textContent !== event.target.value) save(place, own.dataset.verdict, false);
   });
   // A card is not replaced under the hands of somebody who writes in it; its poll asks again.
   document.body.addEventListener("htmx:beforeSwap", (event) => {

@@ -1,0 +1,6 @@
+-- +goose Up
+-- How many questions nobody had judged when the report was signed off; null for what was signed off before.
+ALTER TABLE sign_offs ADD COLUMN open_questions int;
+
+-- +goose Down
+ALTER TABLE sign_offs DROP COLUMN open_questions;
