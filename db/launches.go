@@ -495,7 +495,7 @@ type Call struct {
 // is counted, because every lane that starts asks.
 func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 	const query = `
-		SELECT ` + taskColumns + `
+		SELECT ` + taskColumns + `, t.updated_at
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		WHERE l.id = $1`

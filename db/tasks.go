@@ -40,6 +40,9 @@ const (
 	TurnFailureContinues OnTurnFailure = "continue"
 )
 
+// OnTurnFailures are both.
+var OnTurnFailures = []OnTurnFailure{TurnFailureStops, TurnFailureContinues}
+
 // IsActive reports whether the task is waiting or running.
 func (s TaskStatus) IsActive() bool { return s == TaskPending || s == TaskRunning }
 
@@ -95,8 +98,9 @@ type Task struct {
 	MaxCost    *string `db:"max_cost"`
 	StopReason *string `db:"stop_reason"`
 	// CreatedBy is the name or, without accounts, the address of who created the task; empty for tasks of older versions.
-	CreatedBy   string     `db:"created_by"`
-	CreatedAt   time.Time  `db:"created_at"`
+	CreatedBy string    `db:"created_by"`
+	CreatedAt time.Time `db:"created_at"`
+	// UpdatedAt follows the progress of a launch: each run that is recorded updates the task.
 	UpdatedAt   time.Time  `db:"updated_at"`
 	StartedAt   *time.Time `db:"started_at"`
 	CompletedAt *time.Time `db:"completed_at"`
@@ -150,7 +154,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
 		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
-		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.updated_at, t.started_at, t.completed_at,
+		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at,
 		t.statistics`
 
 // listedTasks are the tasks of $1 (an array of ids) in the project $2 (NULL: in any), newest first, as they are stored, with the newest launch: a
@@ -158,6 +162,12 @@ const taskColumns = `
 const listedTasks = `
 	SELECT ` + taskColumns + `,
 		t.processed_items AS processed,
+		CASE
+			-- The newest run is the index's last entry: nothing is written for it while calls are made.
+			WHEN newest.status IN ('RUNNING', 'STOPPING') THEN greatest(t.updated_at,
+				(SELECT created_at FROM evaluation_runs WHERE launch_id = newest.id ORDER BY id DESC LIMIT 1))
+			ELSE t.updated_at
+		END AS updated_at,
 		newest.id IS NOT NULL AS is_launched, newest.stop_reason,
 		coalesce(newest.status = 'STOPPING', false) AS is_stopping,
 		coalesce(newest.number > 1 OR newest.finished_at IS NOT NULL, false) AS has_results,

@@ -170,3 +170,43 @@ func TestFailuresOfPagesHaveTheirTexts(t *testing.T) {
 		require.Equal(t, want, answer.page(t).Find("h1").Text(), path)
 	}
 }
+
+// A list that is read again shows that something has happened: every recorded run updates its task.
+func TestATaskIsUpdatedByEachOfItsRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	open := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if strings.HasPrefix(call.Question, "中国") {
+			<-open
+		}
+		agenttest.Stream(w, "x")
+	})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1"})
+	var task struct {
+		CreatedAt   time.Time  `json:"created_at"`
+		UpdatedAt   time.Time  `json:"updated_at"`
+		StartedAt   time.Time  `json:"started_at"`
+		CompletedAt *time.Time `json:"completed_at"`
+	}
+	var recorded time.Time
+	dbtest.Await(t, 10*time.Second, "the first of two runs", func() bool {
+		return s.tables.Get(&recorded, `SELECT created_at FROM evaluation_runs WHERE task_id = $1`, id) == nil
+	})
+	_, err := s.tables.Exec(`UPDATE evaluation_tasks SET updated_at = updated_at - interval '1 hour' WHERE id = $1`, id)
+	require.NoError(t, err, "the start was long ago")
+	s.get(t, api+"/"+id).into(t, &task)
+	require.Equal(t, recorded.Unix(), task.UpdatedAt.Unix())
+	require.False(t, task.UpdatedAt.Before(task.StartedAt))
+	var list struct {
+		Items []struct {
+			UpdatedAt time.Time `json:"updated_at"`
+		}
+	}
+	s.get(t, api).into(t, &list)
+	require.Equal(t, task.UpdatedAt, list.Items[0].UpdatedAt)
+	close(open)
+	s.awaitDone(t, id)
+	s.get(t, api+"/"+id).into(t, &task)
+	require.False(t, task.UpdatedAt.Before(*task.CompletedAt))
+}
