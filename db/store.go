@@ -34,11 +34,22 @@ func (s *Store) Pool() *pg.Pool { return s.db }
 // Ping returns ErrUnavailable if the database does not answer.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
+// How a request came.
+const (
+	ViaPage     = "page"
+	ViaAPI      = "api"
+	ViaSchedule = "schedule"
+	ViaUnknown  = ""
+)
+
+// Vias are all of them.
+var Vias = []string{ViaPage, ViaAPI, ViaSchedule, ViaUnknown}
+
 // Actor is who makes a request, and from where.
 type Actor struct {
 	// Name is that of the account or token; empty without accounts.
 	Name, Address string
-	// Via is "page", "api" or "schedule"; empty means unknown.
+	// Via is one of Vias.
 	Via string
 }
 

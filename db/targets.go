@@ -25,6 +25,9 @@ const (
 	TargetJudge TargetKind = "judge"
 )
 
+// TargetKinds are all of them.
+var TargetKinds = []TargetKind{TargetURL, TargetAgent, TargetModel, TargetJudge}
+
 // Target is a row of task_targets: whom a task calls, as it was when the task was made.
 type Target struct {
 	TaskID uuid.UUID  `db:"task_id"`

@@ -26,9 +26,9 @@ import (
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		actor := db.Actor{Address: c.RealIP(), Via: "page"}
+		actor := db.Actor{Address: c.RealIP(), Via: db.ViaPage}
 		if request.IsAPI(r) {
-			actor.Via = "api"
+			actor.Via = db.ViaAPI
 		}
 		lang, theme := request.Choices(r, s.DefaultLang)
 		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, IsSecure: s.guard.IsSecure(r), ID: c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}

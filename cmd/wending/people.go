@@ -114,7 +114,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entr
 	if err := log.Seal(ctx); err != nil && !errors.As(err, &unsealed) {
 		return err
 	}
-	entry.Actor, entry.Via, entry.Object, entry.Status = commander(), "command", audit.ObjectOf(entry.Action), 200
+	entry.Actor, entry.Via, entry.Object, entry.Status = commander(), audit.ViaCommand, audit.ObjectOf(entry.Action), 200
 	if after != nil {
 		text, err := json.Marshal(after)
 		if err != nil {

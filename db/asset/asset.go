@@ -24,6 +24,9 @@ const (
 	Failed State = "FAILED"
 )
 
+// States are all of them.
+var States = []State{Queued, Stored, Failed}
+
 // New is a file that an agent has announced.
 type New struct {
 	ID uuid.UUID

@@ -15,6 +15,12 @@ import (
 	"wending/db/pg"
 )
 
+// ViaCommand is the Via of what is done on the command line.
+const ViaCommand = "command"
+
+// Vias are how what is recorded was requested.
+var Vias = []string{db.ViaPage, db.ViaAPI, ViaCommand}
+
 // Entry is a row of audit_entries.
 type Entry struct {
 	Seq int64     `db:"seq" json:"seq"`
@@ -24,7 +30,7 @@ type Entry struct {
 	ActorID string `db:"actor_id" json:"actor_id"`
 	TokenID string `db:"token_id" json:"token_id"`
 	Address string `db:"address" json:"address"`
-	// Via is page, api or command.
+	// Via is one of Vias.
 	Via string `db:"via" json:"via"`
 	// Action is what was done: task.delete, sign-in.
 	Action string `db:"action" json:"action"`

@@ -44,6 +44,9 @@ const (
 	GivenUp State = "FAILED"
 )
 
+// States are all of them.
+var States = []State{Pending, Sent, GivenUp}
+
 // keptDays is for how long deliveries that have ended are listed.
 const keptDays = 30
 

@@ -48,6 +48,9 @@ const (
 	Skipped   Status = "SKIPPED"
 )
 
+// Statuses are all of them.
+var Statuses = []Status{Succeeded, Failed, Skipped}
+
 // Codes of evaluations without a verdict.
 const (
 	// CodeLimit means that judging the answer would take too long or too much memory.

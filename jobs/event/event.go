@@ -44,6 +44,9 @@ const (
 	Failed     = "failed"
 )
 
+// ToolStates are the states of tools.
+var ToolStates = []string{Started, Generating, Completed, Failed}
+
 // The kinds of assets.
 const (
 	Image = "image"
@@ -51,6 +54,9 @@ const (
 	Video = "video"
 	File  = "file"
 )
+
+// Kinds are the kinds of assets.
+var Kinds = []string{Image, Audio, Video, File}
 
 // Event is one thing that happened during a call.
 type Event struct {

@@ -10,11 +10,11 @@ import (
 type Evaluation struct {
 	// Number is the evaluator's within the task, from 1.
 	Number      int                `json:"-"`
-	EvaluatorID *uuid.UUID         `json:"evaluator_id" nullable:"true" doc:"null for a rule that is tried out"`
+	EvaluatorID *uuid.UUID         `json:"evaluator_id" doc:"null for a rule that is tried out"`
 	Version     *int               `json:"version" example:"1"`
 	Name        string             `json:"name" example:"答案一致"`
-	Kind        string             `json:"kind" example:"exact"`
-	Status      string             `json:"status" enum:"SUCCEEDED,FAILED,SKIPPED" doc:"SKIPPED: what the answer is compared with is blank"`
+	Kind        string             `json:"kind" values:"evaluators" example:"exact"`
+	Status      string             `json:"status" values:"verdicts" doc:"SKIPPED: what the answer is compared with is blank"`
 	Score       *float64           `json:"score" doc:"0–1; null without a verdict" example:"1"`
 	Passed      *bool              `json:"passed"`
 	Ratings     map[string]float64 `json:"ratings" doc:"0–100 by dimension; null for rules"`

@@ -17,6 +17,9 @@ const (
 	TimedOut  Status = "TIMEOUT"
 )
 
+// Statuses are all of them.
+var Statuses = []Status{Succeeded, Failed, TimedOut}
+
 // Error codes of calls that did not succeed; beside them HTTP_<status>.
 const (
 	CodeTimeout           = "TIMEOUT"

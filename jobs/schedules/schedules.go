@@ -30,9 +30,6 @@ type Scheduler struct {
 	Log   *slog.Logger
 }
 
-// Via is who starts the copies.
-const Via = "schedule"
-
 // maxMissed is up to how many missed times are counted.
 const maxMissed = 10_000
 
@@ -100,7 +97,7 @@ func (s *Scheduler) copy(ctx context.Context, due library.Schedule) (schedule.Co
 			*channels = append(*channels, uuid.MustParse(text)) // of a column of uuids
 		}
 	}
-	task, err := s.Tasks.CopyRows(ctx, db.Actor{Via: Via}, source, CopyName(due), channels)
+	task, err := s.Tasks.CopyRows(ctx, db.Actor{Via: db.ViaSchedule}, source, CopyName(due), channels)
 	if errors.Is(err, secret.ErrKey) {
 		return schedule.Copy{Reason: schedule.ReasonSecret}, nil
 	}
