@@ -36,9 +36,11 @@ type retryInput struct {
 
 // Resolve implements huma.Resolver.
 func (i *retryInput) Resolve(ctx huma.Context) []error {
-	c := humaecho.Unwrap(ctx)
-	var err error
-	if i.scope, err = form.RetryScope(c.Response(), c.Request()); err != nil {
+	submitted, err := rest.ReadForm(ctx)
+	if err == nil {
+		i.scope, err = form.RetryScope(humaecho.Unwrap(ctx).Request(), submitted)
+	}
+	if err != nil {
 		return []error{rest.NewFailure(ctx.Context(), err)}
 	}
 	return nil
@@ -47,15 +49,16 @@ func (i *retryInput) Resolve(ctx huma.Context) []error {
 func (h *handler) registerActions(api huma.API) {
 	for name, action := range map[string]struct {
 		summary string
+		faults  []string
 		do      func(ctx context.Context, by db.Actor, task db.Task) (db.Task, error)
 	}{
-		"run":    {"Start a task that was created with start=false", h.Tasks.Start},
-		"stop":   {"Stop a task; calls in flight may finish for up to 30 s", h.Tasks.Stop},
-		"resume": {"Continue with the runs that never took place", h.Tasks.Resume},
+		"run":    {"Start a task that was created with start=false", []string{"QUOTA_EXCEEDED"}, h.Tasks.Start},
+		"stop":   {"Stop a task; calls in flight may finish for up to 30 s", nil, h.Tasks.Stop},
+		"resume": {"Continue with the runs that never took place", []string{"QUOTA_EXCEEDED"}, h.Tasks.Resume},
 	} {
 		rest.Register(api, h.Failed, rest.Endpoint{
 			Method: http.MethodPost, Path: tasksPath + "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
-			Summary: action.summary, Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
+			Summary: action.summary, Faults: append([]string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"}, action.faults...),
 		}, func(ctx context.Context, input *taskInput) (*createdOutput, error) {
 			task, err := request.Task(ctx, h.Store, input.TaskID)
 			if err != nil {
@@ -163,7 +166,7 @@ func (h *handler) registerActions(api huma.API) {
 }
 
 type appendFields struct {
-	DatasetFile string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS with the columns of the task's own file" contentMediaType:"application/octet-stream"`
+	DatasetFile string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS with the columns of the task's own file" format:"binary"`
 	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
 }
 
@@ -215,7 +218,7 @@ type extendFields struct {
 }
 
 type ceilingFields struct {
-	MaxCost string `json:"max_cost" doc:"Decimal number, in each currency; null or empty: any amount" example:"10"`
+	MaxCost string `json:"max_cost" null:"true" doc:"Decimal number, in each currency; null or empty: any amount" example:"10"`
 }
 
 type extendInput struct {

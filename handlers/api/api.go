@@ -79,13 +79,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
 		delete(document.Components.Schemas.Map(), unused)
 	}
-	for _, schema := range document.Components.Schemas.Map() {
-		for _, property := range schema.Properties {
-			if property.Nullable && len(property.Enum) > 0 { // huma's list of values lacks null, which a validator then refuses
-				property.Enum = append(property.Enum, nil)
-			}
-		}
-	}
+	rest.CompleteSchemas(document.Components.Schemas, enums()...)
 	return document
 }
 

@@ -27,7 +27,7 @@ func (h *handler) registerComparison(api huma.API) {
 type ComparedQuestion struct {
 	Number     int             `json:"number" example:"1"`
 	QuestionID string          `json:"question_id" example:"q1"`
-	Level      stability.Level `json:"level" enum:"identical,format_only,wording,different,empty,unknown" example:"identical"`
+	Level      stability.Level `json:"level" example:"identical"`
 	Agreement  *float64        `json:"agreement" example:"1"`
 	Letters    string          `json:"letters" example:"AAAAA"`
 }
@@ -39,7 +39,7 @@ func newComparedQuestion(q comparison.Question) ComparedQuestion {
 // ComparedPair is a question that both tasks have.
 type ComparedPair struct {
 	QuestionID string                `json:"question_id" doc:"That of the first task" example:"q1"`
-	Transition comparison.Transition `json:"transition" enum:"stable_stable,stable_unstable,unstable_stable,unstable_unstable,unknown" example:"unstable_stable"`
+	Transition comparison.Transition `json:"transition" example:"unstable_stable"`
 	MatchedBy  string                `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
 	SameText   bool                  `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
 	A          ComparedQuestion      `json:"a"`

@@ -16,13 +16,13 @@ import (
 type launch struct {
 	LaunchID string          `json:"launch_id" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
 	Number   int             `json:"number" doc:"1, 2, 3 … within its task" example:"2"`
-	Kind     db.LaunchKind   `json:"kind" enum:"SUBMIT,RETRY_FAILED,RESUME" example:"RETRY_FAILED"`
-	Status   db.LaunchStatus `json:"status" enum:"PENDING,RUNNING,STOPPING,SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`
+	Kind     db.LaunchKind   `json:"kind" example:"RETRY_FAILED"`
+	Status   db.LaunchStatus `json:"status" example:"SUCCEEDED"`
 	// QuestionID is null if the launch is about all questions.
 	QuestionID   *string             `json:"question_id" doc:"The one question that was retried; null means all" example:"q1"`
 	Variant      *int                `json:"variant" doc:"The one variant that was retried; null means all"`
 	RequestedBy  string              `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
-	RequestedVia string              `json:"requested_via" enum:"page,api," example:"api"`
+	RequestedVia string              `json:"requested_via" values:"via" doc:"Empty: unknown" example:"api"`
 	StoppedBy    string              `json:"stopped_by" doc:"Address that stopped it; empty if it was not stopped" example:""`
 	Units        int                 `json:"units" doc:"Runs that the launch makes, or of one that asks judges alone the answers that they rate" example:"15"`
 	CreatedAt    rest.Moment         `json:"created_at"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,7 +71,7 @@ func hasExamples(document *huma.OpenAPI, schema *huma.Schema) bool {
 	if schema.Ref != "" {
 		schema = document.Components.Schemas.SchemaFromRef(schema.Ref)
 	}
-	if len(schema.Examples) > 0 {
+	if len(schema.Examples) > 0 || slices.ContainsFunc(schema.AnyOf, func(one *huma.Schema) bool { return hasExamples(document, one) }) {
 		return true
 	}
 	for _, property := range schema.Properties {

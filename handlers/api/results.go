@@ -33,7 +33,7 @@ type Run struct {
 	UnitID          *int64              `json:"unit_id" example:"4708"`
 	Variant         int                 `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
 	RunIndex        int                 `json:"run_index" doc:"1, 2, 3 …" example:"1"`
-	Status          db.RunStatus        `json:"status" enum:"SUCCEEDED,FAILED,TIMEOUT,STOPPED" example:"SUCCEEDED"`
+	Status          db.RunStatus        `json:"status" example:"SUCCEEDED"`
 	ResponseBody    *string             `json:"response_body" example:"北京"`
 	Reasoning       *string             `json:"reasoning"`
 	LatencyMS       *int                `json:"latency_ms" doc:"Of the last attempt" example:"812"`
@@ -109,7 +109,7 @@ func newItem(i db.Item, variableNames []string) Item {
 // Likeness says how alike the answers to a question are; null until all its runs have ended.
 type Likeness struct {
 	Number     int              `json:"number" doc:"1, 2, 3 …: the question's place on the pages" example:"1"`
-	Level      *stability.Level `json:"level" enum:"identical,format_only,wording,different,empty,unknown" example:"wording"`
+	Level      *stability.Level `json:"level" example:"wording"`
 	Agreement  *float64         `json:"agreement" doc:"Share of pairs of runs that gave equal answers; null with one run, or where a run is missing" example:"0.4"`
 	Similarity *float64         `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer" example:"0.93"`
 	Distinct   *int             `json:"distinct" doc:"Number of different answers" example:"3"`

@@ -60,7 +60,7 @@ type Review struct {
 	Variant    int            `json:"variant" example:"1"`
 	RunIndex   *int           `json:"run_index" doc:"The answer's; null: the question as a whole" example:"2"`
 	Reviewer   string         `json:"reviewer" example:"李雷"`
-	Verdict    review.Verdict `json:"verdict" enum:"PASS,FAIL,UNSURE" example:"PASS"`
+	Verdict    review.Verdict `json:"verdict" example:"PASS"`
 	Note       string         `json:"note" example:"第二次回答引用了旧法条"`
 	Version    int            `json:"version" doc:"Counts the changes, from 1" example:"1"`
 	IsOutdated bool           `json:"is_outdated" doc:"True if a run that was judged has been replaced since"`
@@ -95,7 +95,7 @@ type putReviewInput struct {
 	ReviewPath
 	Body struct {
 		Reviewer string         `json:"reviewer,omitempty" doc:"1–64 characters; with accounts it is always yours" example:"李雷"`
-		Verdict  review.Verdict `json:"verdict" enum:"PASS,FAIL,UNSURE" example:"PASS"`
+		Verdict  review.Verdict `json:"verdict" example:"PASS"`
 		Note     string         `json:"note,omitempty" maxLength:"10000" example:"第二次回答引用了旧法条"`
 		RunIndex *int           `json:"run_index,omitempty" minimum:"1" maximum:"20" doc:"The answer's; absent: the question as a whole"`
 		Variant  int            `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1"`

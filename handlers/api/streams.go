@@ -48,7 +48,7 @@ func (h *handler) registerStreams(api huma.API) {
 			"state. A client that reconnects after the end gets 204.",
 		Faults: []string{"TASK_NOT_FOUND"},
 		Responses: map[string]*huma.Response{
-			"200": rest.Content[progressEvent](schemas, "Events", "text/event-stream"),
+			"200": rest.Events(schemas, "Events", progressEvent{}, endEvent{}),
 			"204": {Description: "The client has seen the end (Last-Event-ID)"},
 		},
 	}, h.followProgress)
@@ -122,7 +122,7 @@ type progressEvent struct {
 	// CallsPerSecond is that of the last ten seconds; SecondsLeft follows from it, null if unknown.
 	CallsPerSecond float64       `json:"calls_per_second" doc:"Over the last ten seconds" example:"8.3"`
 	SecondsLeft    *float64      `json:"seconds_left" doc:"At that rate; null if unknown" example:"45.8"`
-	Status         db.TaskStatus `json:"status" enum:"PENDING,RUNNING,SUCCEEDED,FAILED,STOPPED" example:"RUNNING"`
+	Status         db.TaskStatus `json:"status" example:"RUNNING"`
 	IsStopping     bool          `json:"is_stopping"`
 	Launch         int           `json:"launch" doc:"Number of the newest launch; 0 if the task was never started" example:"1"`
 }

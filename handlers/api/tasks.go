@@ -22,7 +22,7 @@ import (
 // Created is the response to creating a task or requesting an action on one.
 type Created struct {
 	TaskID string        `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	Status db.TaskStatus `json:"status" enum:"PENDING,RUNNING,SUCCEEDED,FAILED,STOPPED" example:"PENDING"`
+	Status db.TaskStatus `json:"status" example:"PENDING"`
 }
 
 type createdOutput struct{ Body Created }
@@ -63,7 +63,7 @@ type detail struct {
 	Variants        []Variant         `json:"variants"`
 	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"What judges the answers"`
 	Channels        []uuid.UUID       `json:"channels" doc:"Who is told what becomes of it"`
-	ScheduleID      *uuid.UUID        `json:"schedule_id" nullable:"true" doc:"The schedule that made it; null: a person did"`
+	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"The schedule that made it; null: a person did"`
 	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
 	AgentModel      *string           `json:"agent_model" example:"v1.2"`
@@ -76,9 +76,9 @@ type detail struct {
 	Concurrency     int               `json:"concurrency" example:"4"`
 	RateLimit       string            `json:"rate_limit" example:"10/s"`
 	MaxCost         *string           `json:"max_cost" doc:"What it may cost in each currency, a decimal number; null: any amount" example:"5"`
-	StopReason      *string           `json:"stop_reason" enum:"BUDGET_TASK,BUDGET_MONTH" doc:"Why the newest launch was stopped, if not by a person" example:"BUDGET_TASK"`
+	StopReason      *string           `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped, if not by a person" example:"BUDGET_TASK"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
-	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" enum:"stop,continue" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
+	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -111,7 +111,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 type taskFields struct {
 	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" doc:"Address that takes POST requests, http or https; required unless models or agents are given" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
-	DatasetFile  string `json:"dataset_file,omitempty" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" contentMediaType:"application/octet-stream"`
+	DatasetFile  string `json:"dataset_file,omitempty" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" format:"binary"`
 	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
 	ID           string `json:"column_question_id,omitempty" doc:"Column of the file that holds the ids, if it is not question_id" example:"编号"`
 	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
@@ -125,7 +125,7 @@ type taskFields struct {
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Calls at once, over all workers" example:"4"`
 	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
 	MaxCost      string `json:"max_cost,omitempty" doc:"What the task may cost in each currency, a decimal number: when it is reached the launch is stopped" example:"5"`
-	TurnFailure  string `json:"on_turn_failure,omitempty" enum:"stop,continue" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
+	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
 	librarySelection
@@ -146,7 +146,7 @@ type librarySelection struct {
 type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
-	DatasetFile  string `json:"dataset_file,omitempty" contentMediaType:"application/octet-stream"`
+	DatasetFile  string `json:"dataset_file,omitempty" format:"binary"`
 	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
 	ID           string `json:"column_question_id,omitempty" doc:"Column of the file that holds the ids, if it is not question_id" example:"编号"`
 	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
@@ -160,7 +160,7 @@ type changeFields struct {
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64"`
 	RateLimit    string `json:"rate_limit,omitempty"`
 	MaxCost      string `json:"max_cost,omitempty"`
-	TurnFailure  string `json:"on_turn_failure,omitempty" enum:"stop,continue"`
+	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures"`
 	ExtraPayload string `json:"extra_payload,omitempty"`
 	Start        bool   `json:"start,omitempty"`
 	librarySelection

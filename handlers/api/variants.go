@@ -19,11 +19,11 @@ import (
 type Variant struct {
 	Number        int           `json:"number" doc:"1, 2, 3 …" example:"1"`
 	Name          string        `json:"name" doc:"Empty for a plain task" example:"简短 v2 × GPT-4.1"`
-	Kind          db.TargetKind `json:"kind" enum:"model,agent,url" example:"model"`
-	TargetID      *uuid.UUID    `json:"target_id" nullable:"true" doc:"The saved model or agent; null for a typed URL"`
+	Kind          db.TargetKind `json:"kind" example:"model"`
+	TargetID      *uuid.UUID    `json:"target_id" doc:"The saved model or agent; null for a typed URL"`
 	TargetName    string        `json:"target_name" example:"GPT-4.1"`
 	Protocol      string        `json:"protocol" example:"openai"`
-	PromptID      *uuid.UUID    `json:"prompt_id" nullable:"true"`
+	PromptID      *uuid.UUID    `json:"prompt_id"`
 	PromptVersion *int          `json:"prompt_version" example:"2"`
 }
 
@@ -52,7 +52,7 @@ type createdTaskOutput struct{ Body createdTask }
 
 // warning is something to know before the start.
 type warning struct {
-	Code    string   `json:"code" enum:"UNKNOWN_VARIABLES,PRICE_MISSING,TEST_FAILED,CURRENCIES_DIFFER" example:"PRICE_MISSING"`
+	Code    string   `json:"code" values:"warnings" example:"PRICE_MISSING"`
 	Names   []string `json:"names" doc:"The variables, targets or currencies that it is about"`
 	Message string   `json:"message" example:"未设置价格：GPT-4.1"`
 }

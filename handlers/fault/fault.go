@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -26,6 +27,7 @@ import (
 	"wending/jobs/archive"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
+	"wending/jobs/stability"
 	"wending/jobs/tasks"
 	"wending/views/text"
 )
@@ -367,6 +369,40 @@ func Field(name string, limit Limit) *Fault {
 	f := Parameter(name, limit)
 	f.field = name
 	return f
+}
+
+// UnknownField reports a field that an operation does not know, with the nearest that it does.
+func UnknownField(name string, known []string) *Fault {
+	name = shortened(name)
+	f := New("PARAMETER_INVALID").WithMessage("error.unknown.field").With("Name", name)
+	if len(known) > 0 {
+		f = f.WithMessage("error.unknown.field.near").With("Near", nearest(name, known))
+	}
+	f.field = name
+	return f
+}
+
+// UnknownParameter is UnknownField for a parameter of the query, of which every operation knows some.
+func UnknownParameter(name string, known []string) *Fault {
+	name = shortened(name)
+	return New("PARAMETER_INVALID").WithMessage("error.unknown.parameter").With("Name", name).With("Near", nearest(name, known))
+}
+
+// maxShownName is how many characters of an unknown name are shown.
+const maxShownName = 64
+
+func shortened(name string) string {
+	runes := []rune(strings.ToValidUTF8(name, "\uFFFD"))
+	if len(runes) > maxShownName {
+		return string(runes[:maxShownName]) + "…"
+	}
+	return string(runes)
+}
+
+// nearest is the name that is most like another, by their edit distance.
+func nearest(name string, known []string) string {
+	likeness := func(other string) float64 { return stability.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
+	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
 }
 
 // Join returns the first of faults with what the others say of further fields.

@@ -14,7 +14,7 @@ import (
 const maxJSONBytes = 4 << 20
 
 // readJSON reads a JSON object as if it were a form: texts as they are, numbers and truth values as they are written,
-// objects as their JSON, lists of texts joined by commas, null as an empty text.
+// objects as their JSON, lists of texts joined by commas, null as an empty text; null alone is an empty form.
 func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true, leave: func() {}}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
@@ -22,7 +22,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 		return nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+	if err := json.Unmarshal(body, &members); err != nil {
 		return nil, fault.New("REQUEST_INVALID").WithCause(err)
 	}
 	for name, member := range members {

@@ -1,8 +1,6 @@
 package form
 
 import (
-	"encoding/json"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,40 +11,18 @@ import (
 	"wending/jobs/tasks"
 )
 
-// RetryScope reads what a request wants to retry.
-func RetryScope(w http.ResponseWriter, r *http.Request) (db.Scope, error) {
+// RetryScope reads what a request wants to retry: everything, or what its query or form names.
+func RetryScope(r *http.Request, submitted *Upload) (db.Scope, error) {
 	named, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
 	}
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	switch {
-	case r.ContentLength == 0:
-	case kind == "application/json":
-		var body struct {
-			QuestionID *string `json:"question_id"`
-			Variant    *int    `json:"variant"`
-		}
-		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&body); err != nil {
-			return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
-		}
-		if body.QuestionID != nil {
-			named.Add("question_id", *body.QuestionID)
-		}
-		if body.Variant != nil {
-			named.Add("variant", strconv.Itoa(*body.Variant))
-		}
-	default:
-		submitted, err := Read(w, r, request.From(r.Context()).Gates.Files)
-		if err != nil {
-			return db.Scope{}, err
-		}
-		for _, name := range []string{"question_id", "variant"} {
-			if text, isThere := submitted.Values[name]; isThere {
-				named.Add(name, text)
-			}
+	if c := (fields{form: submitted}); !c.isText("question_id") {
+		return db.Scope{}, c.faults[0].Fault
+	}
+	for _, name := range []string{"question_id", "variant"} {
+		if text, isThere := submitted.Values[name]; isThere {
+			named.Add(name, text)
 		}
 	}
 	var scope db.Scope

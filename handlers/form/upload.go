@@ -70,6 +70,9 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		r.Body = http.MaxBytesReader(w, r.Body, 4*maxFieldBytes) // no file can come with it
 		if err := r.ParseForm(); err != nil {
+			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+				return nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
+			}
 			return nil, unreadable(err)
 		}
 		for name, texts := range r.PostForm {
@@ -116,11 +119,11 @@ func unreadable(err error) error {
 	return fault.New("REQUEST_INVALID").WithCause(err)
 }
 
-// fileFields are the fields that a file may come in.
-var fileFields = []string{"dataset_file", "file"}
+// FileFields are the fields that a file may come in.
+var FileFields = []string{"dataset_file", "file"}
 
 func (u *Upload) add(part *multipart.Part) (err error) {
-	if slices.Contains(fileFields, part.FormName()) && part.FileName() != "" {
+	if slices.Contains(FileFields, part.FormName()) && part.FileName() != "" {
 		if u.File != nil {
 			return errors.New("two files")
 		}

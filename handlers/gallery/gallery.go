@@ -55,8 +55,8 @@ type assetItem struct {
 	Variant     int          `json:"variant" example:"1"`
 	RunIndex    int          `json:"run_index" example:"1"`
 	Path        string       `json:"path" doc:"By which it is known within its run" example:"images/logo.png"`
-	Type        string       `json:"type" enum:"image,audio,video,file" example:"image"`
-	State       asset.State  `json:"state" enum:"QUEUED,STORED,FAILED" doc:"QUEUED until the copy is there, or cannot be had" example:"STORED"`
+	Type        string       `json:"type" values:"files" example:"image"`
+	State       asset.State  `json:"state" doc:"QUEUED until the copy is there, or cannot be had" example:"STORED"`
 	MediaType   *string      `json:"media_type" doc:"What it is by its content; null until it is stored" example:"image/png"`
 	Size        *int64       `json:"size" doc:"Bytes" example:"48213"`
 	SHA256      *string      `json:"sha256" doc:"In hexadecimal digits"`
@@ -100,20 +100,23 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets", ID: "list-assets", Tag: "tasks", Summary: "List the files that a task's agents produced",
 		Description: "Those of the current runs, by question, variant, run and place in the run.", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
 	}, h.list)
-	file := map[string]*huma.Response{
-		"200": rest.Download("The file", map[string]string{"application/octet-stream": ""}),
-		"206": rest.Download("The part that was asked for", map[string]string{"application/octet-stream": ""}),
+	file := func(contentType string) map[string]*huma.Response {
+		return map[string]*huma.Response{
+			"200": rest.Download("The file", map[string]string{contentType: ""}),
+			"206": rest.Download("The part that was asked for; of several parts multipart/byteranges", map[string]string{"*/*": ""}),
+			"304": {Description: "The client has it (If-None-Match)"},
+			"416": rest.Refusal(stream.OpenAPI().Components.Schemas, http.StatusRequestedRangeNotSatisfiable, "REQUEST_INVALID"),
+		}
 	}
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks", Summary: "Get a file that an agent produced",
-		Description: "Ranges can be asked for. Whatever a browser might run comes as an attachment.", Faults: []string{"TASK_NOT_FOUND", "NOT_FOUND"}, Responses: file,
+		Description: "Ranges can be asked for. Whatever a browser might run comes as an attachment.", Faults: []string{"TASK_NOT_FOUND"}, Responses: file("*/*"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, false)
 	})
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail", Tag: "tasks", Summary: "Get a small JPEG of a picture",
-		Description: "Of PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{"TASK_NOT_FOUND", "NOT_FOUND"},
-		Responses: map[string]*huma.Response{"200": rest.Download("The picture", map[string]string{"image/jpeg": ""})},
+		Description: "Of PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{"TASK_NOT_FOUND"}, Responses: file("image/jpeg"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, true)
 	})
@@ -211,5 +214,30 @@ func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	}
 	header.Set("Content-Type", mediaType)
 	header.Set("Content-Disposition", disposition)
-	http.ServeContent(c.Response(), c.Request(), "", time.Time{}, file)
+	response := &withoutRange{ResponseWriter: c.Response()}
+	if http.ServeContent(response, c.Request(), "", time.Time{}, file); response.isRefused {
+		header.Del("Content-Disposition")
+		header.Del("Content-Type")
+		c.Error(echo.NewHTTPError(http.StatusRequestedRangeNotSatisfiable))
+	}
+}
+
+// withoutRange keeps back the text that http.ServeContent writes when there is nothing of what was asked for: errors are
+// written in one way.
+type withoutRange struct {
+	http.ResponseWriter
+	isRefused bool
+}
+
+func (w *withoutRange) WriteHeader(status int) {
+	if w.isRefused = status == http.StatusRequestedRangeNotSatisfiable; !w.isRefused {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *withoutRange) Write(text []byte) (int, error) {
+	if w.isRefused {
+		return len(text), nil
+	}
+	return w.ResponseWriter.Write(text)
 }

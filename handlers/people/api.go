@@ -44,7 +44,7 @@ type Account struct {
 type AccountRole struct {
 	ProjectID   uuid.UUID   `json:"project_id"`
 	ProjectName string      `json:"project_name" example:"默认"`
-	Role        people.Role `json:"role" enum:"viewer,reviewer,editor,admin" example:"reviewer"`
+	Role        people.Role `json:"role" example:"reviewer"`
 }
 
 // Workspace is a project.
@@ -82,7 +82,7 @@ type Spent struct {
 type Member struct {
 	UserID     uuid.UUID   `json:"user_id"`
 	Name       string      `json:"name" example:"李雷"`
-	Role       people.Role `json:"role" enum:"viewer,reviewer,editor,admin" example:"reviewer"`
+	Role       people.Role `json:"role" example:"reviewer"`
 	IsGranted  bool        `json:"is_granted" doc:"A group of the OpenID Connect provider gave it"`
 	IsDisabled bool        `json:"is_disabled"`
 	CreatedAt  rest.Moment `json:"created_at"`
@@ -95,7 +95,7 @@ type Token struct {
 	Hint        string       `json:"hint" doc:"Its last characters" example:"Q2XZ"`
 	ProjectID   uuid.UUID    `json:"project_id"`
 	ProjectName string       `json:"project_name" example:"默认"`
-	Role        people.Role  `json:"role" enum:"viewer,reviewer,editor,admin" example:"editor"`
+	Role        people.Role  `json:"role" example:"editor"`
 	Reach       people.Reach `json:"reach" doc:"Where the role holds: in the project; an administrator's also over accounts and projects (older tokens), or over everything (made on the command line)" enum:"project,accounts,installation" example:"project"`
 	UserName    *string      `json:"user_name" doc:"Who made it; null: the command line" example:"李雷"`
 	ExpiresAt   *rest.Moment `json:"expires_at" doc:"null: never"`
@@ -135,7 +135,7 @@ type Record struct {
 	ActorID     string          `json:"actor_id" doc:"The account's id; empty without"`
 	TokenID     string          `json:"token_id" doc:"Of the token that was used; empty without"`
 	Address     string          `json:"address" example:"10.0.0.7"`
-	Via         string          `json:"via" enum:"page,api,command" example:"page"`
+	Via         string          `json:"via" values:"audited via" example:"page"`
 	Action      string          `json:"action" example:"task.delete"`
 	Object      string          `json:"object" doc:"What kind of thing it was done to" example:"task"`
 	ObjectID    string          `json:"object_id"`
@@ -298,7 +298,7 @@ func (h *handler) registerUsers(api huma.API) {
 	type newUser struct {
 		Name       string      `json:"name" doc:"1–64 characters" example:"李雷"`
 		Password   string      `json:"password" doc:"At least 10 characters, and not one that many people use" example:"correct horse battery"`
-		Role       people.Role `json:"role,omitempty" doc:"In the project; viewer if absent" enum:"viewer,reviewer,editor,admin" example:"reviewer"`
+		Role       people.Role `json:"role,omitempty" doc:"In the project; viewer if absent" example:"reviewer"`
 		ProjectID  string      `json:"project_id,omitempty" doc:"The first project if absent"`
 		IsAdmin    bool        `json:"is_admin,omitempty"`
 		MustChange bool        `json:"must_change_password,omitempty" doc:"Its owner must choose another password at the first sign-in; until then it can do nothing else"`
@@ -418,11 +418,11 @@ func (h *handler) registerProjects(api huma.API) {
 	})
 	type changedProject struct {
 		Name          string  `json:"name,omitempty"`
-		CallsPerDay   *int64  `json:"calls_per_day,omitempty" doc:"null: any number"`
-		UploadsPerDay *int    `json:"uploads_per_day,omitempty"`
-		DiskBytes     *int64  `json:"disk_bytes,omitempty"`
-		Lanes         *int    `json:"lanes,omitempty"`
-		CostPerMonth  *string `json:"cost_per_month,omitempty" doc:"Decimal number"`
+		CallsPerDay   *int64  `json:"calls_per_day,omitempty" null:"true" doc:"null: any number"`
+		UploadsPerDay *int    `json:"uploads_per_day,omitempty" null:"true"`
+		DiskBytes     *int64  `json:"disk_bytes,omitempty" null:"true"`
+		Lanes         *int    `json:"lanes,omitempty" null:"true"`
+		CostPerMonth  *string `json:"cost_per_month,omitempty" null:"true" doc:"Decimal number"`
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-project", Tag: tag, Summary: "Change a project's name and quotas",
@@ -467,7 +467,7 @@ func (h *handler) registerMembers(api huma.API) {
 	type newMembership struct {
 		UserID string      `json:"user_id,omitempty" doc:"Id of the account, or name"`
 		Name   string      `json:"name,omitempty" example:"李雷"`
-		Role   people.Role `json:"role" enum:"viewer,reviewer,editor,admin" example:"reviewer"`
+		Role   people.Role `json:"role" example:"reviewer"`
 	}
 	give := func(ctx context.Context, project string, submitted *form.Upload) (*output[Member], error) {
 		found, err := h.projectByID(ctx, project)
@@ -487,7 +487,7 @@ func (h *handler) registerMembers(api huma.API) {
 		return give(ctx, input.ID, input.Form)
 	})
 	type role struct {
-		Role people.Role `json:"role" enum:"viewer,reviewer,editor,admin" example:"editor"`
+		Role people.Role `json:"role" example:"editor"`
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: path + "/{user_id}", ID: "set-member", Tag: tag, Summary: "Set what an account may do in a project",
@@ -542,7 +542,7 @@ func (h *handler) registerTokens(api huma.API) {
 	})
 	type tokenBody struct {
 		Name string      `json:"name" doc:"1–64 characters" example:"nightly pipeline"`
-		Role people.Role `json:"role,omitempty" doc:"At most your own; viewer if absent" enum:"viewer,reviewer,editor,admin" example:"editor"`
+		Role people.Role `json:"role,omitempty" doc:"At most your own; viewer if absent" example:"editor"`
 		Days int         `json:"expires_in_days,omitempty" doc:"0: never; 90 if absent" example:"90"`
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{

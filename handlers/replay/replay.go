@@ -60,7 +60,7 @@ type runPath struct {
 type runEvent struct {
 	Seq  int        `json:"seq" doc:"Counts the events of a unit" example:"7"`
 	AtMS int        `json:"at_ms" doc:"Milliseconds since the call's start" example:"1250"`
-	Type event.Type `json:"type" enum:"task_started,text,reasoning,node,tool,progress_update,image_preview,asset,error_occurred,retry,task_completed,other" example:"text"`
+	Type event.Type `json:"type" example:"text"`
 	// Data is written as package event defines it.
 	Data json.RawMessage `json:"data" doc:"What the event says; which members there are depends on the type" example:"{\"text\":\"巴黎\"}"`
 }
@@ -76,7 +76,7 @@ type toolExecution struct {
 	Tool      string           `json:"tool" example:"image_generation"`
 	Provider  string           `json:"provider"`
 	AssetType string           `json:"asset_type" example:"image"`
-	Status    string           `json:"status" enum:"started,generating,completed,failed"`
+	Status    string           `json:"status" values:"tool states"`
 	Progress  *float64         `json:"progress" doc:"Per cent; null if none was reported"`
 	Input     *json.RawMessage `json:"input"`
 	Output    *json.RawMessage `json:"output"`
@@ -115,7 +115,7 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 			"Last-Event-ID continues behind an event. Where a unit is asked again, task_started begins anew.",
 		Faults: []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
 		Responses: map[string]*huma.Response{
-			"200": rest.Content[unitEvent](schemas, "Events", "text/event-stream"),
+			"200": rest.Events(schemas, "Events", unitEvent{}, unitEnd{}),
 			"204": {Description: "The client has seen the end (Last-Event-ID)"},
 		},
 	}, h.follow)

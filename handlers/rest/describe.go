@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -8,35 +9,58 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"wending/handlers/fault"
 )
 
-// anyFaults are the codes that every endpoint may answer.
-var anyFaults = []string{"UNAUTHENTICATED", "FORBIDDEN", "METHOD_NOT_ALLOWED", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE"}
+// Codes that every endpoint may answer, and those that one with a body or a file may answer besides.
+var (
+	anyFaults = []string{
+		"UNAUTHENTICATED", "FORBIDDEN", "NOT_FOUND", "METHOD_NOT_ALLOWED", "PARAMETER_INVALID", "REQUEST_INVALID", "INTERNAL_ERROR",
+		"SERVICE_UNAVAILABLE",
+	}
+	bodyFaults = []string{"REQUEST_TOO_LARGE"}
+	fileFaults = []string{"DATASET_TOO_LARGE", "QUOTA_EXCEEDED"}
+)
 
 // describeFaults adds the responses of an operation's errors: one a status, with its codes.
-func describeFaults(operation *huma.Operation, schemas huma.Registry, codes []string) {
-	schema := schemas.Schema(reflect.TypeFor[failure](), true, "Failure")
+func describeFaults(operation *huma.Operation, schemas huma.Registry, e Endpoint, takesBody bool) {
 	byStatus := map[int][]string{}
-	for _, code := range append(slices.Clone(codes), anyFaults...) {
+	codes := append(slices.Clone(e.Faults), anyFaults...)
+	if takesBody {
+		codes = append(codes, bodyFaults...)
+	}
+	if e.Body != nil && e.Body.Content["multipart/form-data"] != nil {
+		codes = append(codes, fileFaults...)
+	}
+	for _, code := range codes {
 		byStatus[fault.Status(code)] = append(byStatus[fault.Status(code)], code)
 	}
 	for status, codes := range byStatus {
 		slices.Sort(codes)
-		codes = slices.Compact(codes)
-		operation.Responses[strconv.Itoa(status)] = &huma.Response{
-			Description: http.StatusText(status) + ": " + strings.Join(codes, ", "),
-			Content: map[string]*huma.MediaType{"application/json": {
-				Schema: schema, Example: map[string]string{"code": codes[0], "message": "…"},
-			}},
-		}
+		operation.Responses[strconv.Itoa(status)] = Refusal(schemas, status, slices.Compact(codes)...)
 	}
+}
+
+// unexpectedFirst sorts what huma complains of: a name that it does not know comes before the one that it misses.
+func unexpectedFirst(errs []error) []error {
+	isUnexpected := func(err error) bool {
+		detail := (*huma.ErrorDetail)(nil)
+		return errors.As(err, &detail) && detail.Message == validation.MsgUnexpectedProperty
+	}
+	if at := slices.IndexFunc(errs, isUnexpected); at > 0 {
+		return errs[at:]
+	}
+	return errs
 }
 
 // parameterFault turns huma's complaint about a parameter into ours, with the parameter's own limits.
 func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	_, name, _ := strings.Cut(detail.Location, ".")
+	if detail.Message == validation.MsgUnexpectedProperty {
+		return fault.UnknownField(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
+	}
 	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing { // it has no place of its own
 		name, _, _ = strings.Cut(rest, " ")
 	}
@@ -80,9 +104,15 @@ func Download(description string, examples map[string]string) *huma.Response {
 		if example == "" {
 			media.Schema.Format, media.Example = "binary", nil
 		}
-		response.Content[contentType] = media
+		response.Content[mediaType(contentType)] = media
 	}
 	return response
+}
+
+// mediaType is a content type without its parameters: clients look the type alone up.
+func mediaType(contentType string) string {
+	kind, _, _ := strings.Cut(contentType, ";")
+	return kind
 }
 
 // Content describes a response of a JSON type that is written as a stream.
@@ -90,6 +120,27 @@ func Content[T any](schemas huma.Registry, description, contentType string) *hum
 	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{
 		contentType: {Schema: schemas.Schema(reflect.TypeFor[T](), true, reflect.TypeFor[T]().Name())},
 	}}
+}
+
+// Events describes a response of server-sent events, whose data are of one of some types.
+func Events(schemas huma.Registry, description string, data ...any) *huma.Response {
+	schema := &huma.Schema{}
+	for _, one := range data {
+		t := reflect.TypeOf(one)
+		schema.AnyOf = append(schema.AnyOf, schemas.Schema(t, true, t.Name()))
+	}
+	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}
+}
+
+// Refusal describes the errors of one status.
+func Refusal(schemas huma.Registry, status int, codes ...string) *huma.Response {
+	return &huma.Response{
+		Description: http.StatusText(status) + ": " + strings.Join(codes, ", "),
+		Content: map[string]*huma.MediaType{"application/json": {
+			Schema:  schemas.Schema(reflect.TypeFor[failure](), true, "Failure"),
+			Example: map[string]string{"code": codes[0], "message": "…"},
+		}},
+	}
 }
 
 // Multipart describes a request body of form fields: the fields of T, and a file.

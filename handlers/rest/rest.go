@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -76,13 +77,16 @@ func newFailure(ctx context.Context, err error) *failure {
 // InstallErrors makes huma's own errors – a parameter outside its limits – look like all others.
 var InstallErrors = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
-		for _, err := range errs {
+		for _, err := range unexpectedFirst(errs) {
 			if known := (*failure)(nil); errors.As(err, &known) {
 				return known
 			}
 			if detail := (*huma.ErrorDetail)(nil); errors.As(err, &detail) {
 				return NewFailure(ctx.Context(), parameterFault(ctx.Operation(), detail))
 			}
+		}
+		if status < http.StatusInternalServerError && status != http.StatusRequestEntityTooLarge {
+			return NewFailure(ctx.Context(), fault.New("REQUEST_INVALID").WithCause(errors.New(message)))
 		}
 		return NewFailure(ctx.Context(), echo.NewHTTPError(status, message))
 	}
@@ -93,7 +97,7 @@ type Endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
 	// Status is that of a success; 0 means 200.
 	Status int
-	// Faults are the codes of the errors that it may answer, besides PARAMETER_INVALID and what any may.
+	// Faults are the codes of the errors that it may answer, besides those that follow from its body, and what any may.
 	Faults []string
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody
@@ -105,12 +109,15 @@ type Endpoint struct {
 func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(context.Context, *I) (*O, error)) {
 	operation := huma.Operation{
 		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description, Tags: []string{e.Tag},
-		DefaultStatus: e.Status, Responses: map[string]*huma.Response{},
+		DefaultStatus: e.Status, Responses: map[string]*huma.Response{}, Metadata: map[string]any{schemasKey: api.OpenAPI().Components.Schemas},
 	}
 	for status, response := range e.Responses {
 		operation.Responses[status] = response
 	}
-	describeFaults(&operation, api.OpenAPI().Components.Schemas, e.Faults)
+	_, readsBody := reflect.TypeFor[I]().FieldByName("Body")
+	takesBody := e.Body != nil || readsBody
+	operation.Middlewares = huma.Middlewares{refuseUnknown(api, takesBody)}
+	describeFaults(&operation, api.OpenAPI().Components.Schemas, e, takesBody)
 	huma.Register(api, operation, func(ctx context.Context, input *I) (*O, error) {
 		output, err := handle(ctx, input)
 		if err != nil {
@@ -189,9 +196,8 @@ type FormInput struct{ Form *form.Upload }
 
 // Resolve implements huma.Resolver: it reads the form as a stream.
 func (i *FormInput) Resolve(ctx huma.Context) []error {
-	c := humaecho.Unwrap(ctx)
 	var err error
-	if i.Form, err = form.Read(c.Response(), c.Request(), request.From(ctx.Context()).Gates.Files); err != nil {
+	if i.Form, err = ReadForm(ctx); err != nil {
 		return []error{NewFailure(ctx.Context(), err)}
 	}
 	return nil

@@ -199,5 +199,8 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
 		if part.FormName() == "archive" {
 			return part, nil
 		}
+		if request.IsAPI(r) {
+			return nil, fault.UnknownField(part.FormName(), []string{"archive"})
+		}
 	}
 }

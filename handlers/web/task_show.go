@@ -216,7 +216,11 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	scope, err := form.RetryScope(c.Response(), c.Request())
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	scope, err := form.RetryScope(c.Request(), submitted)
 	if err != nil {
 		return err
 	}

@@ -21,19 +21,19 @@ import (
 // Channel is where people and programs are told what became of a task. Its secrets are never returned.
 type Channel struct {
 	EntryHead
-	Kind      string   `json:"kind" enum:"webhook,dingtalk,feishu,wecom,slack,email"`
-	URL       *string  `json:"url" doc:"What is no secret of it: a webhook's without its query, of chat programs the host; null: e-mail" example:"https://oapi.dingtalk.com/…"`
-	To        []string `json:"to" doc:"Addresses of an e-mail"`
-	HasSecret bool     `json:"has_secret"`
-	Events    []string `json:"events" doc:"finished, failed, stopped, progress, alert, result"`
-	Lang      string   `json:"lang" enum:"zh-CN,en"`
-	IsDefault bool     `json:"is_default" doc:"Told of every task that names no channels"`
+	Kind      notify.Kind `json:"kind"`
+	URL       *string     `json:"url" doc:"What is no secret of it: a webhook's without its query, of chat programs the host; null: e-mail" example:"https://oapi.dingtalk.com/…"`
+	To        []string    `json:"to" doc:"Addresses of an e-mail"`
+	HasSecret bool        `json:"has_secret"`
+	Events    []string    `json:"events" values:"subscriptions"`
+	Lang      string      `json:"lang" values:"languages"`
+	IsDefault bool        `json:"is_default" doc:"Told of every task that names no channels"`
 	LastTest
 }
 
 func (h *handler) viewChannel(row entries.Channel) (Channel, error) {
 	c := Channel{
-		EntryHead: headOf(row.Entry), Kind: row.Kind, To: []string{}, HasSecret: row.SealedSecret != nil, Events: slices.Clone([]string(row.Events)),
+		EntryHead: headOf(row.Entry), Kind: notify.Kind(row.Kind), To: []string{}, HasSecret: row.SealedSecret != nil, Events: slices.Clone([]string(row.Events)),
 		Lang: row.Lang, IsDefault: row.IsDefault, LastTest: lastTest(row.Test),
 	}
 	if row.URL != "" {
@@ -45,12 +45,12 @@ func (h *handler) viewChannel(row entries.Channel) (Channel, error) {
 
 type channelFields struct {
 	Name      string      `json:"name" maxLength:"64" example:"评测群"`
-	Kind      notify.Kind `json:"kind" enum:"webhook,dingtalk,feishu,wecom,slack,email"`
+	Kind      notify.Kind `json:"kind"`
 	URL       string      `json:"url,omitempty" format:"uri" doc:"Stored encrypted; of all kinds but email"`
 	To        []string    `json:"to,omitempty" doc:"Addresses of an e-mail"`
 	Secret    string      `json:"secret,omitempty" doc:"Signs messages to webhook (whsec_…, Standard Webhooks), dingtalk and feishu; stored encrypted, never returned"`
-	Events    []string    `json:"events,omitempty" doc:"finished, failed, stopped, progress, alert, result; the default is finished, failed, stopped, alert"`
-	Lang      string      `json:"lang,omitempty" enum:"zh-CN,en" doc:"Of the messages" default:"zh-CN"`
+	Events    []string    `json:"events,omitempty" values:"subscriptions" doc:"The default is finished, failed, stopped, alert"`
+	Lang      string      `json:"lang,omitempty" values:"languages" doc:"Of the messages" default:"zh-CN"`
 	IsDefault bool        `json:"is_default,omitempty"`
 }
 
@@ -58,12 +58,12 @@ type channelFields struct {
 type Delivery struct {
 	ID             int64        `json:"id" example:"17"`
 	WebhookID      string       `json:"webhook_id" doc:"The same at every attempt" example:"msg_6f0d3c1e2b7a4c559a600f4b8f6a1d21"`
-	Event          outbox.Event `json:"event" enum:"finished,failed,stopped,progress,alert,result,test"`
+	Event          outbox.Event `json:"event"`
 	Sequence       int          `json:"sequence" doc:"25, 50, 75 of progress; the batch of results, from 1"`
-	Status         outbox.State `json:"status" enum:"PENDING,SENT,FAILED"`
-	TaskID         *uuid.UUID   `json:"task_id" nullable:"true" doc:"null: a test"`
+	Status         outbox.State `json:"status"`
+	TaskID         *uuid.UUID   `json:"task_id" doc:"null: a test"`
 	TaskName       *string      `json:"task_name"`
-	LaunchID       *uuid.UUID   `json:"launch_id" nullable:"true"`
+	LaunchID       *uuid.UUID   `json:"launch_id"`
 	Attempts       int          `json:"attempts" example:"1"`
 	NextAttemptAt  *rest.Moment `json:"next_attempt_at" doc:"null unless PENDING"`
 	ResponseStatus *int         `json:"response_status" doc:"HTTP status of the last attempt; null: there was no answer" example:"200"`

@@ -48,7 +48,7 @@ func headOf(e entries.Entry) EntryHead {
 // Provider is an account at which models are called. Its secrets are never returned.
 type Provider struct {
 	EntryHead
-	Protocol    string   `json:"protocol" enum:"openai,openai-responses,anthropic,ollama"`
+	Protocol    string   `json:"protocol" values:"model protocols"`
 	BaseURL     string   `json:"base_url" doc:"The protocol's path follows it" example:"https://api.openai.com/v1"`
 	HasAPIKey   bool     `json:"has_api_key"`
 	HeaderNames []string `json:"header_names"`
@@ -251,6 +251,8 @@ type resource[T, B any] struct {
 	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, id uuid.UUID) error
 	body   *huma.RequestBody
+	// faults are the codes that creating one may answer, besides those of all kinds.
+	faults []string
 }
 
 func (r resource[T, B]) path() string { return paths.API + "/" + r.name }
@@ -277,7 +279,7 @@ func (r resource[T, B]) register(api huma.API, h *handler) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated, Summary: "Save a " + r.singular,
-		Faults: []string{"PARAMETER_INVALID", "REQUEST_INVALID", "REQUEST_TOO_LARGE"}, Body: r.body,
+		Faults: r.faults, Body: r.body,
 	}, func(ctx context.Context, input *rest.FormInput) (*entryOutput[B], error) {
 		if err := rest.Admit(ctx, input.Form); err != nil {
 			return nil, err
@@ -359,7 +361,7 @@ func faulty(faults []form.FieldFault) error {
 // entryFields are the fields of entries of the library; each kind takes its own.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
-	Protocol  string            `json:"protocol" enum:"openai,openai-responses,anthropic,ollama"`
+	Protocol  string            `json:"protocol" values:"model protocols"`
 	BaseURL   string            `json:"base_url" format:"uri" example:"https://api.openai.com/v1"`
 	APIKey    string            `json:"api_key,omitempty" doc:"Stored encrypted, never returned"`
 	Headers   map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
@@ -389,7 +391,7 @@ type agentFields struct {
 	Headers      map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
 	ExtraPayload map[string]any    `json:"extra_payload,omitempty" doc:"Merged into the body"`
 	BodyTemplate map[string]any    `json:"body_template,omitempty" doc:"Takes the place of the protocol's body; its strings may hold {{question}}, {{session_id}} and others"`
-	Poll         *protocol.Poll    `json:"poll,omitempty" doc:"How it is polled if it accepts jobs"`
+	Poll         *protocol.Poll    `json:"poll,omitempty" null:"true" doc:"How it is polled if it accepts jobs; null: it answers at once"`
 	RateLimit    string            `json:"rate_limit,omitempty"`
 	RetryOn      []string          `json:"retry_on,omitempty"`
 	PriceFields
@@ -403,10 +405,16 @@ type promptFields struct {
 	Note        string `json:"note,omitempty" doc:"What the version is for"`
 }
 
+type promptVersionFields struct {
+	System string `json:"system,omitempty" doc:"Template"`
+	User   string `json:"user,omitempty" doc:"Template" example:"{{user_context}} 请用一句话回答：{{question}}"`
+	Note   string `json:"note,omitempty" doc:"What the version is for"`
+}
+
 type evaluatorFields struct {
 	Name   string         `json:"name" maxLength:"64" example:"答案一致"`
-	Kind   evaluate.Kind  `json:"kind" enum:"exact,contains,regex,number,json_schema,json_path,similarity,expression,latency"`
-	Config map[string]any `json:"config,omitempty" doc:"Members by kind: exact {ignore_case, ignore_whitespace, ignore_punctuation}; contains {values, mode, ignore_case}; regex {pattern}; number {tolerance, relative}; json_schema {schema}; json_path {path, equals}; similarity {threshold}; expression {expression, threshold}; latency {max_ms}. Texts are compared with standard_answer unless expected, a template, is given"`
+	Kind   evaluate.Kind  `json:"kind"`
+	Config map[string]any `json:"config,omitempty" doc:"Members by kind: exact {ignore_case, ignore_whitespace, ignore_punctuation}; contains {values, mode, ignore_case}; regex {pattern}; number {tolerance, relative}; json_schema {schema}; json_path {path, equals}; similarity {threshold}; expression {expression, threshold}; latency {max_ms}; judge {model_id (of a saved model), prompt (a template with {{answer}}, {{expected}}, {{question}}, {{history}} and the question's columns), dimensions (overall decides), threshold (0–100), votes (odd, 1–9), temperature}. Texts are compared with standard_answer unless expected, a template, is given"`
 }
 
 type judgeFields struct {
@@ -418,17 +426,27 @@ type judgeFields struct {
 	Variables      map[string]any `json:"variables,omitempty" doc:"Further columns of the question"`
 	LatencyMS      int            `json:"latency_ms,omitempty"`
 	Tokens         int            `json:"tokens,omitempty"`
+	History        string         `json:"history,omitempty" doc:"The conversation before the question, for a judge"`
 }
 
 type datasetFields struct {
 	Name        string `json:"name" maxLength:"64" example:"法律问答"`
 	Description string `json:"description,omitempty"`
-	File        string `json:"file" doc:"As dataset_file of a task" contentMediaType:"application/octet-stream"`
+	File        string `json:"file" doc:"As dataset_file of a task" format:"binary"`
 	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
 	ID          string `json:"column_question_id,omitempty"`
 	Question    string `json:"column_question,omitempty"`
 	Answer      string `json:"column_standard_answer,omitempty"`
 	Note        string `json:"note,omitempty" doc:"What the version is for"`
+}
+
+type datasetVersionFields struct {
+	File     string `json:"file" doc:"As dataset_file of a task" format:"binary"`
+	Encoding string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
+	ID       string `json:"column_question_id,omitempty"`
+	Question string `json:"column_question,omitempty"`
+	Answer   string `json:"column_standard_answer,omitempty"`
+	Note     string `json:"note,omitempty" doc:"What the version is for"`
 }
 
 // Config is what the endpoints need.
@@ -476,7 +494,7 @@ func (h *handler) registerEntries(api huma.API) {
 	}.register(api, h)
 	resource[entries.Dataset, Dataset]{
 		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
-		save: h.saver.Dataset, remove: h.Library.RemoveDataset,
+		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{"DATASET_REQUIRED"}, dataset.Codes...),
 	}.register(api, h)
 	resource[entries.Evaluator, Evaluator]{
 		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
@@ -494,22 +512,22 @@ func (h *handler) registerEntries(api huma.API) {
 
 // testResult is how a test call ended.
 type testResult struct {
-	Status       string  `json:"status" enum:"SUCCEEDED,FAILED,TIMEOUT"`
-	Output       string  `json:"output" example:"巴黎"`
-	Reasoning    string  `json:"reasoning"`
-	LatencyMS    int64   `json:"latency_ms"`
-	FirstTokenMS *int64  `json:"first_token_ms" doc:"null unless the answer was streamed"`
-	InputTokens  *int    `json:"input_tokens" doc:"null: unknown"`
-	OutputTokens *int    `json:"output_tokens"`
-	TotalTokens  *int    `json:"total_tokens"`
-	Protocol     string  `json:"protocol" doc:"The one that was spoken; of a detection the one that was recognised, empty if none was"`
-	ErrorCode    *string `json:"error_code"`
-	ErrorMessage *string `json:"error_message"`
+	Status       protocol.Status `json:"status"`
+	Output       string          `json:"output" example:"巴黎"`
+	Reasoning    string          `json:"reasoning"`
+	LatencyMS    int64           `json:"latency_ms"`
+	FirstTokenMS *int64          `json:"first_token_ms" doc:"null unless the answer was streamed"`
+	InputTokens  *int            `json:"input_tokens" doc:"null: unknown"`
+	OutputTokens *int            `json:"output_tokens"`
+	TotalTokens  *int            `json:"total_tokens"`
+	Protocol     string          `json:"protocol" doc:"The one that was spoken; of a detection the one that was recognised, empty if none was"`
+	ErrorCode    *string         `json:"error_code"`
+	ErrorMessage *string         `json:"error_message"`
 }
 
 func newTestResult(t library.Tested) testResult {
 	result := testResult{
-		Status: string(t.Status), Output: request.StorableText(string(t.Text)), Reasoning: request.StorableText(string(t.Reasoning)),
+		Status: t.Status, Output: request.StorableText(string(t.Text)), Reasoning: request.StorableText(string(t.Reasoning)),
 		LatencyMS: t.Latency.Milliseconds(), InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output, TotalTokens: t.Usage.Total, Protocol: t.Protocol,
 	}
 	if t.FirstToken > 0 {
@@ -691,7 +709,7 @@ func (h *handler) registerVersions(api huma.API) {
 	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a prompt",
-		Faults: []string{"NOT_FOUND", "PARAMETER_INVALID"}, Body: rest.JSONBody[promptFields](schemas),
+		Faults: []string{"NOT_FOUND"}, Body: rest.JSONBody[promptVersionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
 		_, row, err := find(ctx, input.EntryPath, saved.Prompts)
 		if err != nil {
@@ -726,7 +744,7 @@ func (h *handler) registerVersions(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
-		Faults: append([]string{"NOT_FOUND", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "PARAMETER_INVALID"}, dataset.Codes...), Body: rest.Multipart[datasetFields](schemas, true),
+		Faults: append([]string{"NOT_FOUND", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "PARAMETER_INVALID"}, dataset.Codes...), Body: rest.Multipart[datasetVersionFields](schemas, true),
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
 		_, row, err := find(ctx, input.EntryPath, saved.Datasets)
 		if err != nil {

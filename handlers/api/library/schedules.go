@@ -20,7 +20,7 @@ import (
 // Schedule is a task that is copied and run at times that a cron expression names.
 type Schedule struct {
 	EntryHead
-	TaskID    *uuid.UUID   `json:"task_id" nullable:"true" doc:"The task that is copied; null: it was deleted, and nothing is started"`
+	TaskID    *uuid.UUID   `json:"task_id" doc:"The task that is copied; null: it was deleted, and nothing is started"`
 	Cron      string       `json:"cron" doc:"Minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
 	Timezone  string       `json:"timezone" example:"Asia/Shanghai"`
 	IsEnabled bool         `json:"is_enabled"`
@@ -31,7 +31,7 @@ type Schedule struct {
 
 // Alert is what a schedule watches.
 type Alert struct {
-	Metric  trend.Metric `json:"metric" enum:"agreement,pass_rate,success_rate,latency_ms,cost"`
+	Metric  trend.Metric `json:"metric"`
 	Below   *float64     `json:"below,omitempty" doc:"Limit between 0 and 1, of agreement, pass_rate and success_rate" example:"0.8"`
 	IfWorse bool         `json:"if_worse,omitempty" doc:"Also when it is significantly worse than at the last five firings"`
 }
@@ -57,15 +57,15 @@ type scheduleFields struct {
 	Cron      string    `json:"cron" doc:"Five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
 	Timezone  string    `json:"timezone,omitempty" default:"Asia/Shanghai"`
 	IsEnabled bool      `json:"is_enabled,omitempty" default:"true"`
-	Channels  *[]string `json:"channels,omitempty" doc:"Ids of channels; null: those of the task"`
-	Alert     *Alert    `json:"alert,omitempty" doc:"null: nothing is watched"`
+	Channels  *[]string `json:"channels,omitempty" null:"true" doc:"Ids of channels; null: those of the task"`
+	Alert     *Alert    `json:"alert,omitempty" null:"true" doc:"null: nothing is watched"`
 }
 
 // ScheduledTask is a copy that a schedule made.
 type ScheduledTask struct {
 	TaskID      uuid.UUID             `json:"task_id"`
 	TaskName    string                `json:"task_name" example:"每晚回归 2026-11-22 02:00"`
-	Status      db.TaskStatus         `json:"status" enum:"PENDING,RUNNING,SUCCEEDED,FAILED,STOPPED"`
+	Status      db.TaskStatus         `json:"status"`
 	PlannedAt   rest.Moment           `json:"planned_at"`
 	FiredAt     rest.Moment           `json:"fired_at"`
 	Missed      int                   `json:"missed" doc:"Later planned times that had passed when it fired; they are not made up for"`
@@ -78,10 +78,10 @@ type ScheduledTask struct {
 type Firing struct {
 	PlannedAt rest.Moment      `json:"planned_at"`
 	FiredAt   rest.Moment      `json:"fired_at"`
-	Outcome   schedule.Outcome `json:"outcome" enum:"STARTED,SKIPPED,FAILED"`
-	Reason    *string          `json:"reason" enum:"PREVIOUS_RUNNING,TASK_GONE,SECRET_KEY_CHANGED" nullable:"true"`
+	Outcome   schedule.Outcome `json:"outcome"`
+	Reason    *string          `json:"reason" values:"firing reasons"`
 	Missed    int              `json:"missed"`
-	TaskID    *uuid.UUID       `json:"task_id" nullable:"true" doc:"null: nothing was started, or the copy was deleted"`
+	TaskID    *uuid.UUID       `json:"task_id" doc:"null: nothing was started, or the copy was deleted"`
 }
 
 type firingsInput struct {

@@ -1,0 +1,507 @@
+package handlers_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/db/project"
+	"wending/jobs/agent/agenttest"
+)
+
+// walk asks every operation for its success, so that the site's witness sees what it answers.
+type walk struct {
+	*site
+	t     *testing.T
+	hook  *receiver
+	agent string
+	// ids are those of what was made, by the kind.
+	ids map[string]string
+}
+
+// do sends JSON and returns the answer's object, which must have a status.
+func (w *walk) do(method, path string, body any, status int) object {
+	w.t.Helper()
+	return w.entry(w.t, method, path, body, status)
+}
+
+// read gets a path whose answer need not be JSON.
+func (w *walk) read(path string, header ...string) response {
+	w.t.Helper()
+	request, err := http.NewRequest(http.MethodGet, w.URL+libraryAPI+path, nil)
+	require.NoError(w.t, err)
+	for n := 0; n+1 < len(header); n += 2 {
+		request.Header.Set(header[n], header[n+1])
+	}
+	return w.site.do(w.t, request)
+}
+
+// file posts a form with a dataset.
+func (w *walk) file(path string, fields map[string]string, status int) object {
+	w.t.Helper()
+	made := object{}
+	answer := w.post(w.t, libraryAPI+path, fields)
+	require.Equal(w.t, status, answer.StatusCode, "%s: %s", path, answer.body)
+	answer.into(w.t, &made)
+	return made
+}
+
+// Every operation gives the answers that are described: those of success, of what is missing, of what is wrong, too large,
+// or in the way. The witness compares them; this test sees to it that there is something to compare.
+func TestEveryOperationAnswersAsItIsDescribed(t *testing.T) {
+	t.Parallel()
+	w := &walk{site: newSite(t, true), t: t, hook: newReceiver(t, always(200)), ids: map[string]string{}}
+	picture := pngOf(t, 60, 40, 7)
+	files := http.NewServeMux()
+	files.HandleFunc("GET /p.png", func(out http.ResponseWriter, _ *http.Request) { _, _ = out.Write(picture) })
+	files.HandleFunc("POST /run", func(out http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte("坏")) {
+			http.Error(out, "down", http.StatusBadGateway)
+			return
+		}
+		out.Header().Set("Content-Type", "text/event-stream")
+		say(out, `{"event":"tool_started","data":{"tool":"painter","id":"t1","asset_type":"image"}}`,
+			fmt.Sprintf(`{"event":"asset","data":{"type":"image","url":%q}}`, w.agent+"/p.png"),
+			`{"event":"asset","data":{"type":"image","url":"http://127.0.0.1:1/none.png"}}`, `{"event":"node_finished","data":{"output":"42"}}`)
+	})
+	w.agent = serve(t, files)
+	w.library()
+	w.tasks()
+	w.people()
+	w.missing()
+	w.wrong()
+	w.inTheWay()
+	w.usedUp()
+	w.removals()
+	for _, one := range w.witness.document.operations {
+		for _, status := range slices.Sorted(maps.Keys(one.responses)) {
+			isSuccess := strings.HasPrefix(status, "2")
+			isPromised := slices.Contains([]string{"404", "409", "413", "416", "422", "429"}, status)
+			if isSuccess || isPromised && w.canAnswer(one, status) {
+				require.True(t, w.witness.has(one.id, status), "%s never answered %s", one.id, status)
+			}
+		}
+	}
+}
+
+// canAnswer reports whether this test can make an operation give an answer of a status.
+func (w *walk) canAnswer(one *operation, status string) bool {
+	switch status {
+	case "404": // where nothing is named but the project
+		return strings.Contains(one.path, "{") || one.id == "compare-tasks" || one.id == "list-shares"
+	case "413": // an archive may have a gigabyte
+		return one.id != "import-task"
+	case "429": // what a file is refused for, these do not take files alone
+		return !slices.Contains([]string{"evaluate-task", "import-task", "change-dataset"}, one.id)
+	}
+	return true
+}
+
+func (w *walk) library() {
+	chat := agenttest.New(w.t, openAIChat("42"))
+	judging := agenttest.New(w.t, chatting(func(string) string { return `{"overall": 90, "reason": "right"}` }))
+	id := func(kind string, body object) string {
+		made := w.do("POST", kind, body, 201)["id"].(string)
+		w.ids[kind] = made
+		w.do("GET", kind, nil, 200)
+		w.do("GET", kind+"?archived=true", nil, 200)
+		w.do("GET", kind+"/"+made, nil, 200)
+		w.do("PATCH", kind+"/"+made, object{"name": "renamed " + kind}, 200)
+		return made
+	}
+	provider := id("providers", object{"name": "p", "protocol": "openai", "base_url": chat.URL, "rate_limit": "unlimited"})
+	model := id("models", object{"name": "m", "provider_id": provider, "model_id": "m1", "parameters": object{"top_p": 1}})
+	w.do("POST", "models/"+model+"/test", object{"question": "?"}, 200)
+	w.do("GET", "models/"+model, nil, 200)
+	agent := id("agents", object{"name": "a", "protocol": "default", "url": w.agent + "/run"})
+	w.do("POST", "agents/"+agent+"/test", nil, 200)
+	w.do("POST", "agents/detect", object{"url": w.agent + "/run"}, 200)
+	polled := w.do("POST", "agents", object{"name": "polled", "protocol": "default", "url": w.agent, "poll": object{
+		"url_path": "url", "interval_seconds": 1, "done_path": "status", "done_values": []string{"done"}, "result_path": "result",
+	}}, 201)
+	require.NotNil(w.t, polled["poll"])
+	w.do("PATCH", "agents/"+polled["id"].(string), object{"poll": nil}, 200)
+	prompt := id("prompts", object{"name": "w", "user": "{{question}}"})
+	w.do("POST", "prompts/"+prompt+"/versions", object{"user": "2 {{question}}", "note": "n"}, 201)
+	w.do("GET", "prompts/"+prompt+"/versions", nil, 200)
+	w.do("GET", "prompts/"+prompt+"/versions/1", nil, 200)
+	w.do("POST", "prompts/preview", object{"user": "{{x}}", "variables": object{"x": "1"}}, 200)
+	dataset := w.file("datasets", map[string]string{"name": "d", "file@q.csv": questions}, 201)["id"].(string)
+	w.ids["datasets"] = dataset
+	w.file("datasets/"+dataset+"/versions", map[string]string{"note": "n", "file@q.csv": questions + "q3,x,y,z\n"}, 201)
+	w.do("PATCH", "datasets/"+dataset, object{"description": "x"}, 200)
+	for _, path := range []string{"", "/" + dataset, "/" + dataset + "/versions", "/" + dataset + "/versions/2", "/" + dataset + "/versions/2/rows"} {
+		w.do("GET", "datasets"+path, nil, 200)
+	}
+	require.Equal(w.t, 200, w.read("datasets/"+dataset+"/versions/1/file").StatusCode)
+	evaluator := id("evaluators", object{"name": "e", "kind": "contains", "config": object{"values": []string{"4"}}})
+	judgeModel, _ := w.chatTarget(w.t, "judge", judging.URL)
+	w.ids["judges"] = w.evaluator(w.t, "j", "judge", object{"model_id": judgeModel})
+	w.do("GET", "evaluators/"+w.ids["judges"], nil, 200)
+	w.do("POST", "evaluators/test", object{"kind": "exact", "answer": "1", "standard_answer": "2"}, 200)
+	w.do("POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": judgeModel}, "answer": "1", "history": "h"}, 200)
+	w.do("GET", "evaluators/"+evaluator+"/versions", nil, 200)
+	w.do("GET", "evaluators/"+evaluator+"/versions/1", nil, 200)
+	channel := id("channels", object{"name": "c", "kind": "webhook", "url": w.hook.URL, "secret": hookSecret})
+	w.do("POST", "channels/"+channel+"/test", nil, 200)
+	w.do("POST", "channels", object{"name": "mail", "kind": "email", "to": []string{"a@example.com"}}, 201)
+	w.do("GET", "channels", nil, 200)
+}
+
+func (w *walk) tasks() {
+	t := w.t
+	draft := w.do("POST", "evaluation-tasks", object{
+		"task_name": "比较", "dataset": w.ids["datasets"], "models": []string{w.ids["models"]}, "prompts": []string{w.ids["prompts"]},
+		"agents": []string{w.ids["agents"]}, "evaluators": []string{w.ids["evaluators"]}, "channels": []string{w.ids["channels"]},
+		"runs_per_item": 2, "start": false,
+	}, 201)["task_id"].(string)
+	path := "evaluation-tasks/" + draft
+	w.do("GET", path, nil, 200)
+	w.do("GET", path+"/statistics", nil, 200)
+	w.do("PATCH", path, object{"max_cost": "5"}, 200)
+	w.do("PATCH", path, object{"max_cost": nil}, 200)
+	w.do("POST", path+"/run", nil, 202)
+	w.awaitDone(t, draft)
+	w.do("POST", path+"/extend", object{"runs_per_item": 3}, 202)
+	w.awaitDone(t, draft)
+	w.do("POST", path+"/evaluate", object{"evaluators": []string{w.ids["judges"]}}, 202)
+	w.awaitDone(t, draft)
+	w.file(path+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer,level\nnew,新,1,2\n"}, 202)
+	w.awaitDone(t, draft)
+	w.readTask(draft)
+	w.talk()
+
+	plain := w.create(t, w.agent+"/run", map[string]string{"runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\ngood,画,42\nbad,坏,42\n"})
+	w.ids["evaluation-tasks"] = plain
+	w.awaitDone(t, plain)
+	w.awaitAssets(t, plain)
+	path = "evaluation-tasks/" + plain
+	w.do("POST", path+"/retry", object{"question_id": "bad"}, 202)
+	w.awaitDone(t, plain)
+	w.readTask(plain)
+	w.review(path)
+	w.do("GET", "evaluation-tasks", nil, 200)
+	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
+	w.do("GET", "comparison?a="+draft+"&b="+plain, nil, 200)
+	w.do("POST", "evaluation-tasks/estimate", object{"dataset": w.ids["datasets"], "models": []string{w.ids["models"]}}, 200)
+	copied := w.file(path+"/clone", map[string]string{"task_name": "again", "start": "false"}, 201)["task_id"].(string)
+	w.ids["drafts"] = copied
+	imported := w.importArchive(t, w.read(path+"/archive").body)
+	require.Equal(t, 201, imported.StatusCode, "%s", imported.body)
+
+	blocked, open := gate(t)
+	stopped := w.create(t, blocked.URL, map[string]string{"runs_per_item": "1", "concurrency": "1"})
+	w.do("POST", "evaluation-tasks/"+stopped+"/stop", nil, 202)
+	open()
+	w.awaitDone(t, stopped)
+	w.ids["stopped"] = stopped
+	w.do("POST", "evaluation-tasks/"+stopped+"/resume", nil, 202)
+	w.awaitDone(t, stopped)
+	w.readTask(stopped)
+
+	schedule := w.schedule(t, "s", plain, object{"alert": object{"metric": "success_rate", "below": 0.9}})
+	w.ids["schedules"] = schedule
+	w.do("PATCH", "schedules/"+schedule, object{"channels": nil}, 200)
+	w.due(t, schedule, 0)
+	dbtest.Await(t, 20*time.Second, "a firing", func() bool { return len(w.listed(t, "schedules/"+schedule+"/tasks")) == 1 })
+	fired := w.listed(t, "schedules/"+schedule+"/tasks")[0]["task_id"].(string)
+	w.awaitDone(t, fired)
+	require.Equal(t, "schedule", w.listed(t, "evaluation-tasks/"+fired+"/launches")[0]["requested_via"])
+	for _, path := range []string{"schedules", "schedules/" + schedule, "schedules/" + schedule + "/firings", "schedules/" + schedule + "/tasks"} {
+		w.do("GET", path, nil, 200)
+	}
+	dbtest.Await(t, 20*time.Second, "a delivery of a task", func() bool {
+		found := w.deliveries(t, w.ids["channels"])
+		return slices.ContainsFunc(found, func(d object) bool { return d["event"] == "finished" && d["status"] == "SENT" })
+	})
+	for _, one := range w.deliveries(t, w.ids["channels"]) {
+		if one["event"] == "finished" && one["status"] == "SENT" {
+			w.do("POST", fmt.Sprintf("channels/%s/deliveries/%v/send", w.ids["channels"], one["id"]), nil, 202)
+			break
+		}
+	}
+	w.do("GET", "channels/"+w.ids["channels"]+"/deliveries", nil, 200)
+}
+
+// talk asks a conversation, of which each question is a turn.
+func (w *walk) talk() {
+	id := w.create(w.t, w.agent+"/run", map[string]string{
+		"runs_per_item": "2", "file@q.csv": "series,turn,question_id,question,standard_answer\ns,1,t1,你好,42\ns,2,t2,坏,42\n",
+	})
+	w.awaitDone(w.t, id)
+	w.readTask(id)
+	items := w.listed(w.t, "evaluation-tasks/"+id+"/results")
+	require.Equal(w.t, "s", items[0]["series"])
+	require.NotNil(w.t, items[0]["runs"].([]any)[0].(object)["session_id"])
+}
+
+// readTask reads all that can be read of a task that has ended.
+func (w *walk) readTask(id string) {
+	w.t.Helper()
+	path := "evaluation-tasks/" + id
+	for _, part := range []string{"", "/statistics", "/statistics?include_defaults=true", "/results", "/results?sort=-agreement&page_size=1", "/launches", "/assets", "/reviews"} {
+		w.do("GET", path+part, nil, 200)
+	}
+	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
+		require.Equal(w.t, 200, w.read(path+"/export?format="+format).StatusCode)
+	}
+	require.Equal(w.t, 200, w.read(path+"/archive").StatusCode)
+	require.Equal(w.t, 200, w.read(path+"/progress").StatusCode)
+	_, events := w.follow(w.t, id, "", nil)
+	require.Equal(w.t, 204, w.read(path+"/progress", "Last-Event-ID", events[len(events)-1].id).StatusCode)
+	for _, launch := range w.listed(w.t, path+"/launches") {
+		w.do("GET", path+"/launches/"+launch["launch_id"].(string), nil, 200)
+		w.do("GET", path+"/launches/"+launch["launch_id"].(string)+"/runs", nil, 200)
+	}
+	for _, item := range w.listed(w.t, path+"/results") {
+		for _, one := range item["runs"].([]any) {
+			run := one.(object)
+			if run["run_id"] == nil {
+				continue
+			}
+			at := fmt.Sprintf("%s/runs/%.0f", path, run["run_id"])
+			require.Equal(w.t, 200, w.read(at).StatusCode)
+			w.do("GET", at+"/events", nil, 200)
+			w.do("GET", at+"/input", nil, 200)
+			unit := fmt.Sprintf("%s/units/%.0f/events", path, run["unit_id"])
+			require.Equal(w.t, 204, w.read(unit, "Last-Event-ID", "end").StatusCode)
+			require.Equal(w.t, 200, w.read(unit).StatusCode)
+		}
+	}
+	for _, one := range w.listed(w.t, path+"/assets?page_size=4") {
+		file := strings.TrimPrefix(one["url"].(string), libraryAPI)
+		if one["state"] != "STORED" {
+			require.Equal(w.t, 404, w.read(file).StatusCode)
+			continue
+		}
+		for _, file := range []string{file, file + "/thumbnail"} {
+			whole := w.read(file)
+			require.Equal(w.t, 200, whole.StatusCode)
+			require.Equal(w.t, 206, w.read(file, "Range", "bytes=0-3").StatusCode)
+			require.Equal(w.t, 304, w.read(file, "If-None-Match", whole.Header.Get("ETag")).StatusCode)
+			beyond := w.read(file, "Range", "bytes=9000000-")
+			require.Equal(w.t, "REQUEST_INVALID", beyond.mustBe(w.t, 416)["code"])
+		}
+	}
+}
+
+func (w *walk) review(path string) {
+	verdict := object{"reviewer": "李雷", "verdict": "FAIL", "version": 0}
+	w.do("PUT", path+"/items/good/review", verdict, 200)
+	w.do("PUT", path+"/items/good/review", verdict, 409)
+	w.do("PUT", path+"/items/bad/review", object{"reviewer": "李雷", "verdict": "PASS", "run_index": 1}, 200)
+	w.do("GET", path+"/reviews?verdict=FAIL", nil, 200)
+	w.do("DELETE", path+"/items/good/review?reviewer="+"%E6%9D%8E%E9%9B%B7&version=7", nil, 409)
+	w.do("DELETE", path+"/items/good/review?reviewer="+"%E6%9D%8E%E9%9B%B7&version=1", nil, 204)
+	w.do("PUT", path+"/review-assignments", object{"reviewers": []string{"李雷"}}, 200)
+	w.do("GET", path+"/review-assignments", nil, 200)
+	w.do("POST", path+"/sign-off", object{"reviewer": "李雷"}, 201)
+	w.do("GET", path+"/sign-offs", nil, 200)
+}
+
+func (w *walk) people() {
+	made := w.do("POST", "users", object{"name": "李雷", "password": goodPassword, "role": "editor"}, 201)
+	user := made["id"].(string)
+	w.ids["users"] = user
+	w.do("GET", "users", nil, 200)
+	w.do("GET", "users/"+user, nil, 200)
+	w.do("PATCH", "users/"+user, object{"is_admin": true}, 200)
+	place := w.do("POST", "projects", object{"name": "法务"}, 201)["id"].(string)
+	w.ids["projects"] = place
+	w.do("GET", "projects", nil, 200)
+	w.do("GET", "projects/"+place, nil, 200)
+	w.do("PATCH", "projects/"+place, object{"lanes": 3, "disk_bytes": nil}, 200)
+	w.do("POST", "projects/"+place+"/members", object{"user_id": user, "role": "viewer"}, 201)
+	w.do("GET", "projects/"+place+"/members", nil, 200)
+	w.do("PUT", "projects/"+place+"/members/"+user, object{"role": "admin"}, 200)
+	w.ids["tokens"] = w.do("POST", "tokens", object{"name": "t", "expires_in_days": 0}, 201)["id"].(string)
+	w.do("GET", "tokens", nil, 200)
+	w.ids["shares"] = w.do("POST", "shares", object{"task_id": w.ids["evaluation-tasks"]}, 201)["id"].(string)
+	w.do("GET", "shares?task_id="+w.ids["evaluation-tasks"], nil, 200)
+	w.do("GET", "audit", nil, 200)
+}
+
+// bodies are what operations need to come as far as what they do not find.
+var bodies = map[string]any{
+	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "assign-reviews": object{"reviewers": []string{}},
+}
+
+// filled is an operation's path with ids of nothing, and what its query must have.
+func filled(one *operation) string {
+	path := strings.TrimPrefix(regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(one.path, func(name string) string {
+		if name == "{number}" || name == "{delivery_id}" {
+			return "1"
+		}
+		return uuid.NewString()
+	}), libraryAPI)
+	return path + map[string]string{
+		"withdraw-review": "?reviewer=x&version=1", "compare-tasks": "?a=" + uuid.NewString() + "&b=" + uuid.NewString(), "list-shares": "?task_id=" + uuid.NewString(),
+	}[one.id]
+}
+
+// missing asks for what is not there.
+func (w *walk) missing() {
+	for _, one := range w.witness.document.operations {
+		if w.canAnswer(one, "404") {
+			w.do(strings.ToUpper(one.method), filled(one), bodies[one.id], 404)
+		}
+	}
+}
+
+// wrong sends what no operation knows, and what is too large.
+func (w *walk) wrong() {
+	large := object{"name": strings.Repeat("x", 5<<20)}
+	for _, one := range w.witness.document.operations {
+		path, method := filled(one), strings.ToUpper(one.method)
+		address, query, _ := strings.Cut(path, "?")
+		refused := w.do(method, address+"?pagesize=5&"+query, bodies[one.id], 422)
+		require.Equal(w.t, "PARAMETER_INVALID", refused["code"], one.id)
+		require.Regexp(w.t, `未知参数 pagesize，是否想写 \w+？`, refused["message"], one.id)
+		if one.id == "import-task" || method == http.MethodGet {
+			continue
+		}
+		refused = w.do(method, path, object{"run_per_item": 1}, 422)
+		require.Contains(w.t, refused["message"], "未知字段 run_per_item，", one.id)
+		if len(one.requestBody.Content) > 0 {
+			require.Regexp(w.t, `，是否想写 \w+？`, refused["message"], one.id)
+			require.Equal(w.t, "REQUEST_TOO_LARGE", w.do(method, path, large, 413)["code"], one.id)
+		}
+	}
+}
+
+// inTheWay asks for what cannot be done now.
+func (w *walk) inTheWay() {
+	finished, draft := "evaluation-tasks/"+w.ids["evaluation-tasks"], "evaluation-tasks/"+w.ids["drafts"]
+	w.do("POST", finished+"/run", nil, 409)
+	w.do("POST", finished+"/resume", nil, 409)
+	w.do("POST", finished+"/stop", nil, 409)
+	w.do("POST", draft+"/retry", nil, 409)
+	w.do("POST", draft+"/evaluate", nil, 409)
+	w.file(draft+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer\nnew,新,1\n"}, 409)
+	for _, path := range []string{"/results", "/export", "/archive"} {
+		w.do("GET", draft+path, nil, 409)
+	}
+	w.do("POST", draft+"/sign-off", object{"reviewer": "x"}, 409)
+	w.do("GET", "comparison?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
+	w.do("POST", "shares", object{"task_id": w.ids["drafts"]}, 409)
+	refused := w.file("evaluation-tasks/import", map[string]string{"archiv": "x"}, 422)
+	require.Equal(w.t, "未知字段 archiv，是否想写 archive？", refused["message"])
+	blocked, open := gate(w.t)
+	defer open()
+	active := w.create(w.t, blocked.URL, nil)
+	w.do("POST", "evaluation-tasks/"+active+"/extend", object{"runs_per_item": 9}, 409)
+	w.do("DELETE", "evaluation-tasks/"+active, nil, 409)
+	w.do("POST", "evaluation-tasks/"+active+"/stop", nil, 202)
+	for _, one := range w.deliveries(w.t, w.ids["channels"]) {
+		if one["event"] == "test" {
+			w.do("POST", fmt.Sprintf("channels/%s/deliveries/%v/send", w.ids["channels"], one["id"]), nil, 409)
+		}
+	}
+	w.do("PATCH", "users/"+w.ids["users"], object{"is_disabled": true}, 409)
+}
+
+// usedUp asks for work when the project's quotas are used up.
+func (w *walk) usedUp() {
+	t, path := w.t, "evaluation-tasks/"+w.ids["evaluation-tasks"]
+	blocked, open := gate(t)
+	stopped := w.create(t, blocked.URL, map[string]string{"concurrency": "1"})
+	w.do("POST", "evaluation-tasks/"+stopped+"/stop", nil, 202)
+	open()
+	w.awaitDone(t, stopped)
+	w.do("PATCH", "projects/"+project.Default.String(), object{"calls_per_day": 1}, 200)
+	w.do("POST", "evaluation-tasks/"+stopped+"/resume", nil, 429)
+	w.do("POST", path+"/retry", nil, 429)
+	w.do("POST", path+"/extend", object{"runs_per_item": 3}, 429)
+	w.file(path+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer\nnew,新,1\n"}, 429)
+	w.do("POST", "evaluation-tasks/"+w.ids["drafts"]+"/run", nil, 429)
+	w.do("PATCH", "projects/"+project.Default.String(), object{"uploads_per_day": 1}, 200)
+	task := map[string]string{"task_name": "t", "agent_api_url": w.agent, "file@q.csv": questions}
+	w.file("evaluation-tasks", task, 429)
+	w.file("evaluation-tasks/estimate", task, 429)
+	w.file(path+"/clone", task, 429)
+	w.file("datasets", map[string]string{"name": "t", "file@q.csv": questions}, 429)
+	w.file("datasets/"+w.ids["datasets"]+"/versions", map[string]string{"file@q.csv": questions}, 429)
+	w.do("PATCH", "projects/"+project.Default.String(), object{"calls_per_day": nil, "uploads_per_day": nil}, 200)
+}
+
+func (w *walk) removals() {
+	w.do("DELETE", "projects/"+w.ids["projects"]+"/members/"+w.ids["users"], nil, 204)
+	for _, kind := range []string{"tokens", "shares", "schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models", "providers"} {
+		w.do("DELETE", kind+"/"+w.ids[kind], nil, 204)
+	}
+	for _, kind := range []string{"schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models", "providers"} {
+		w.do("GET", kind+"?archived=true", nil, 200)
+	}
+	w.do("GET", "shares?task_id="+w.ids["evaluation-tasks"], nil, 200)
+	w.do("GET", "tokens", nil, 200)
+	w.do("DELETE", "evaluation-tasks/"+w.ids["drafts"], nil, 204)
+}
+
+// A name that is misspelt would be ignored, and what was meant would not be done: it is refused, with the nearest that is
+// known, wherever it is written.
+func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	id := s.create(t, "http://127.0.0.1:1/", map[string]string{"start": "false"})
+	task := object{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/"}
+	with := func(body object, name string, value any) object {
+		body = maps.Clone(body)
+		body[name] = value
+		return body
+	}
+	for _, one := range []struct {
+		method, path string
+		body         object
+		message      string
+	}{
+		{"POST", "evaluation-tasks", with(task, "run_per_item", 1), "未知字段 run_per_item，是否想写 runs_per_item？"},
+		{"POST", "evaluation-tasks/estimate", with(task, "timeout", 1), "未知字段 timeout，是否想写 timeout_seconds？"},
+		{"POST", "shares", object{"task_id": id, "days": 3}, "未知字段 days，是否想写 expires_in_days？"},
+		{"POST", "agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1/", "poll": object{"url_paht": "x"}}, "未知字段 poll.url_paht，是否想写 poll.url_path？"},
+		{"POST", "schedules", object{"name": "s", "task_id": id, "cron": "0 2 * * *", "alert": object{"metric": "cost", "ifworse": true}}, "未知字段 alert.ifworse，是否想写 alert.if_worse？"},
+		{"PUT", "evaluation-tasks/" + id + "/items/q1/review", object{"verdict": "PASS", "reviewers": "x"}, "未知字段 reviewers，是否想写 reviewer？"},
+		{"POST", "evaluation-tasks/" + id + "/run", object{"runs": 3}, "未知字段 runs，此接口不接受任何字段"},
+		{"GET", "evaluation-tasks?pagesize=5", nil, "未知参数 pagesize，是否想写 page_size？"},
+		{"DELETE", "prompts/" + id + "?forced=1", nil, "未知参数 forced，是否想写 "},
+		{"GET", "evaluation-tasks?page=%zz", nil, "请求无法解析"},
+	} {
+		refused := s.entry(t, one.method, one.path, one.body, 422)
+		require.Contains(t, refused["message"], one.message, one.path)
+	}
+	form := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "agents_model": "x", "file@q.csv": questions})
+	require.Contains(t, form.mustBe(t, 422)["message"], "是否想写 agent_model？")
+	require.Equal(t, "agents_model", form.mustBe(t, 422)["details"].([]any)[0].(object)["column"])
+	require.Contains(t, s.post(t, api+"/"+id+"/run", map[string]string{"run": "1"}).mustBe(t, 422)["message"], "未知字段 run，")
+	request, err := http.NewRequest(http.MethodGet, s.URL+api+"?staus=FAILED", nil)
+	require.NoError(t, err)
+	request.AddCookie(&http.Cookie{Name: "lang", Value: "en"})
+	require.Equal(t, "Unknown parameter staus: did you mean status?", s.do(t, request).mustBe(t, 422)["message"])
+	var tasks int
+	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
+	require.Equal(t, 1, tasks, "nothing was made")
+
+	// What is free stays so, and what every operation knows.
+	s.entry(t, "POST", "evaluation-tasks", object{
+		"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset": s.savedDataset(t), "start": false,
+		"agent_api_headers": object{"X-Any": "1"}, "extra_payload": object{"any": object{"thing": 1}},
+	}, 201)
+	s.entry(t, "GET", "evaluation-tasks?project="+project.Default.String()+"&lang=en", nil, 200)
+}
+
+// savedDataset saves a dataset and returns its id.
+func (s *site) savedDataset(t *testing.T) string {
+	t.Helper()
+	return s.post(t, libraryAPI+"datasets", map[string]string{"name": "d", "file@q.csv": questions}).mustBe(t, 201)["id"].(string)
+}

@@ -1,0 +1,214 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+)
+
+// everywhere are the query parameters that every operation knows: the project, and the language of what it writes.
+var everywhere = []string{"project", "lang"}
+
+// refuseUnknown refuses a query that an operation does not know, and fields that are sent to one that takes none: a
+// name that is misspelt would be ignored, and the request would do something else than its author meant.
+func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		err := unknownParameter(ctx)
+		if err == nil && !takesBody && ctx.Method() != http.MethodGet {
+			err = strayField(ctx)
+		}
+		if err != nil {
+			_ = huma.WriteErr(api, ctx, http.StatusUnprocessableEntity, "", NewFailure(ctx.Context(), err))
+			return
+		}
+		next(ctx)
+	}
+}
+
+func unknownParameter(ctx huma.Context) error {
+	address := ctx.URL()
+	query, err := url.ParseQuery(address.RawQuery)
+	if err != nil {
+		return fault.New("REQUEST_INVALID").WithCause(err)
+	}
+	var known []string
+	for _, parameter := range ctx.Operation().Parameters {
+		if parameter.In == "query" {
+			known = append(known, parameter.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) && !slices.Contains(everywhere, name) {
+			return fault.UnknownParameter(name, append(known, everywhere...))
+		}
+	}
+	return nil
+}
+
+// strayField is the first field of a request whose operation takes no body.
+func strayField(ctx huma.Context) error {
+	c := humaecho.Unwrap(ctx)
+	kind, _, _ := mime.ParseMediaType(ctx.Header("Content-Type"))
+	if kind != "multipart/form-data" {
+		submitted, err := form.Read(c.Response(), c.Request(), nil)
+		if err != nil || len(submitted.Values) == 0 {
+			return nil //nolint:nilerr // what is not a form has no fields
+		}
+		return fault.UnknownField(slices.Min(slices.Collect(maps.Keys(submitted.Values))), nil)
+	}
+	parts, err := c.Request().MultipartReader()
+	if err != nil {
+		return fault.New("REQUEST_INVALID").WithCause(err)
+	}
+	part, err := parts.NextPart()
+	if err != nil {
+		return nil //nolint:nilerr // an empty form
+	}
+	return fault.UnknownField(part.FormName(), nil)
+}
+
+// schemasKey is where an operation's metadata have the schemas that its own refer to.
+const schemasKey = "schemas"
+
+// vocabulary is what an operation's body may have.
+type vocabulary struct {
+	schemas huma.Registry
+	body    *huma.Schema
+}
+
+func vocabularyOf(operation *huma.Operation) vocabulary {
+	schemas, _ := operation.Metadata[schemasKey].(huma.Registry)
+	known := vocabulary{schemas: schemas}
+	if operation.RequestBody != nil {
+		for _, media := range operation.RequestBody.Content { // each is another way to write the same
+			known.body = known.resolve(media.Schema)
+		}
+	}
+	return known
+}
+
+// resolve follows references; one that may be null is what it may be besides.
+func (v vocabulary) resolve(schema *huma.Schema) *huma.Schema {
+	for schema != nil && (schema.Ref != "" || len(schema.AnyOf) > 0) {
+		if schema.Ref == "" {
+			schema = schema.AnyOf[0]
+			continue
+		}
+		schema = v.schemas.SchemaFromRef(schema.Ref)
+	}
+	return schema
+}
+
+// unknownField is the first field of a form that its operation does not know. A file may come under any name that
+// files have, to an operation that takes one.
+func unknownField(operation *huma.Operation, submitted *form.Upload) error {
+	known := vocabularyOf(operation)
+	if known.body == nil {
+		return nil
+	}
+	takesFile := false
+	for _, property := range known.body.Properties {
+		takesFile = takesFile || property.Format == "binary"
+	}
+	if submitted.File != nil && !takesFile {
+		return fault.UnknownField(form.FileFields[0], fieldsOf(known.body))
+	}
+	for _, name := range slices.Sorted(maps.Keys(submitted.Values)) {
+		property := known.body.Properties[name]
+		if property == nil {
+			return fault.UnknownField(name, fieldsOf(known.body))
+		}
+		var value any
+		text := submitted.Values[name]
+		if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") || json.Unmarshal([]byte(text), &value) != nil {
+			continue
+		}
+		if err := known.unknownMember(property, value, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unknownMember is the first member of a value, at a path, that its schema does not have.
+func (v vocabulary) unknownMember(schema *huma.Schema, value any, path string) error {
+	schema = v.resolve(schema)
+	if schema == nil {
+		return nil
+	}
+	switch value := value.(type) {
+	case []any:
+		for n, item := range value {
+			if err := v.unknownMember(schema.Items, item, fmt.Sprintf("%s[%d]", path, n)); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		if schema.Properties == nil { // a map takes any name
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			member := path + "." + name
+			if schema.Properties[name] == nil {
+				return fault.UnknownField(member, under(path, fieldsOf(schema)))
+			}
+			if err := v.unknownMember(schema.Properties[name], value[name], member); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// known returns the fields of the body that lie beside one, whose path is as huma writes it: body.a.b[0].c.
+func (v vocabulary) known(path string) (beside []string) {
+	schema, parent := v.body, ""
+	names := strings.Split(strings.TrimPrefix(path, "body."), ".")
+	for _, name := range names[:len(names)-1] {
+		parent = strings.TrimPrefix(parent+"."+name, ".")
+		name, _, isItem := strings.Cut(name, "[")
+		if schema = v.resolve(schema.Properties[name]); isItem && schema != nil {
+			schema = v.resolve(schema.Items)
+		}
+		if schema == nil {
+			return nil
+		}
+	}
+	return under(parent, fieldsOf(schema))
+}
+
+func fieldsOf(schema *huma.Schema) []string { return slices.Sorted(maps.Keys(schema.Properties)) }
+
+// under are the paths of names within another path.
+func under(path string, names []string) []string {
+	if path == "" {
+		return names
+	}
+	paths := make([]string, len(names))
+	for n, name := range names {
+		paths[n] = path + "." + name
+	}
+	return paths
+}
+
+// ReadForm reads the form of a request as a stream, and refuses it if it has fields that the operation does not know.
+func ReadForm(ctx huma.Context) (*form.Upload, error) {
+	c := humaecho.Unwrap(ctx)
+	submitted, err := form.Read(c.Response(), c.Request(), request.From(ctx.Context()).Gates.Files)
+	if err == nil {
+		err = unknownField(ctx.Operation(), submitted)
+	}
+	return submitted, err
+}
