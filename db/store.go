@@ -31,6 +31,13 @@ func (s *Store) Close() error { return s.db.Close() }
 // Pool is the store's pool, for packages beneath db that read from the same database.
 func (s *Store) Pool() *pg.Pool { return s.db }
 
+// Snapshot returns the store as of one moment, to be read by one statement after another (pg.Pool.Snapshot). release ends it, as does
+// the end of ctx.
+func (s *Store) Snapshot(ctx context.Context) (snapshot *Store, release func(), err error) {
+	pool, release, err := s.db.Snapshot(ctx)
+	return &Store{pool}, release, err
+}
+
 // Ping returns ErrUnavailable if the database does not answer.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 

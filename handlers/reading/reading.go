@@ -155,8 +155,29 @@ const (
 	answerText   = 20_000
 )
 
-// Document prepares a task's report as one document; the function writes it, question by question.
+// Document prepares a task's report as one document; the function writes it, question by question. All of it is as of one moment.
 func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.Context, io.Writer) error, err error) {
+	snapshot, release, err := r.store.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	task, err = snapshot.Task(ctx, task.ID)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	rest, err := New(snapshot, r.files).document(ctx, task)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return func(ctx context.Context, w io.Writer) error {
+		defer release()
+		return rest(ctx, w)
+	}, nil
+}
+
+func (r Reader) document(ctx context.Context, task db.Task) (write func(context.Context, io.Writer) error, err error) {
 	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now()}
 	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
