@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -212,4 +213,22 @@ func TestWhatWasSentAndSpentIsShown(t *testing.T) {
 	require.Equal(t, true, sent["omits_extra_payload"])
 	s.get(t, api+"/"+plain).into(t, &task)
 	require.Nil(t, task.Statistics["total_tokens"], "unknown stays unknown")
+}
+
+// A long list of models can be narrowed, and each says whose it is.
+func TestManyModelsAreNarrowedByWhatIsTyped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	provider := s.entry(t, "POST", "providers", object{"name": "某厂", "protocol": "openai", "base_url": "https://models.example/v1"}, 201)["id"]
+	models := func() *goquery.Selection {
+		return s.get(t, "/compare").page(t).Find("fieldset:has([name=models])")
+	}
+	for n := range 8 {
+		if n == 7 {
+			require.Zero(t, models().Find("[data-filter-choices]").Length(), "all are in sight")
+		}
+		s.entry(t, "POST", "models", object{"name": fmt.Sprint("模型 ", n), "provider_id": provider, "model_id": fmt.Sprint("m", n)}, 201)
+	}
+	require.Equal(t, 1, models().Find("[data-filter-choices]").Length())
+	require.Contains(t, models().Find(".choice").First().Text(), "某厂 · m7")
 }

@@ -177,7 +177,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		return err
 	}
 	for _, one := range models {
-		detail := one.ModelID
+		detail := one.ProviderName + " · " + one.ModelID
 		if price := libraryviews.PriceText(one.Prices); price != "" {
 			detail += " · " + price
 		}

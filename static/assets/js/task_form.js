@@ -23,6 +23,18 @@
   function chosen(list) { // of the library, in boxes to tick or a list to choose from
     return [...form.querySelectorAll(`[name=${list}]`)].some((one) => (one.type === "checkbox" ? one.checked : one.value !== ""));
   }
+  // A long list of boxes is narrowed by what is typed; what is ticked stays in sight.
+  form.querySelectorAll("[data-filter-choices]").forEach((field) => {
+    const labels = [...field.closest("fieldset").querySelectorAll("label.choice")];
+    field.addEventListener("input", () => {
+      const wanted = field.value.trim().toLowerCase();
+      labels.forEach((label) => {
+        label.hidden = !label.textContent.toLowerCase().includes(wanted) && !label.querySelector("input").checked;
+      });
+    });
+    field.addEventListener("change", (event) => event.stopPropagation()); // it is no part of the task
+    field.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
+  });
   function nameProblem() {
     return [...name.value.trim()].length > 64 ? message("name-long") : "";
   }
