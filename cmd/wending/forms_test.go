@@ -73,11 +73,10 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 			}
 		})
 		b.do(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: program.url + "/tasks", ResourceType: network.ResourceTypeDocument}}))
-		b.evaluate(`document.getElementById("submit").click()`, nil)
-		b.sees("#submit:disabled", "创建中...")
 		var isLoading bool
-		b.evaluate(`document.querySelector("html.is-loading main[aria-busy=true]") !== null`, &isLoading)
+		b.evaluate(`document.getElementById("submit").click(); document.querySelector("html.is-loading main[aria-busy=true]") !== null`, &isLoading)
 		require.True(t, isLoading, "a page that is asked for shows that it is coming")
+		b.sees("#submit:disabled", "创建中...")
 		b.do(fetch.ContinueRequest(<-held), fetch.Disable())
 		stop()
 		b.do(chromedp.WaitVisible(".tasks"))
