@@ -50,7 +50,7 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 
 .PHONY: test-race
 test-race: ## Unit, integration and browser tests with the race detector
-	go test -race -timeout 12m ./...
+	go test -race -timeout 25m ./...
 
 .PHONY: test-fast
 test-fast: ## The same without the race detector

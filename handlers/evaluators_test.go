@@ -172,7 +172,10 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 
 	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+task.TaskID+"/export?format=csv").body, []byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
-	require.Equal(t, []string{"run_5_total_tokens", "run_5_cost", "run_5_答案_score", "run_5_答案_passed", "run_5_答案_reason"}, rows[0][len(rows[0])-5:])
+	require.Equal(t, []string{
+		"run_5_total_tokens", "run_5_cost", "run_5_答案_score", "run_5_答案_passed", "run_5_答案_reason",
+		"run_1_finish_reason", "run_2_finish_reason", "run_3_finish_reason", "run_4_finish_reason", "run_5_finish_reason",
+	}, rows[0][len(rows[0])-10:])
 	require.Len(t, rows, 7)
 	var line struct {
 		Runs []struct{ Evaluations []object }

@@ -547,7 +547,7 @@ func (h *handler) registerTokens(api huma.API) {
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-token", Tag: tag, Summary: "Make a token for a project", Description: "Its value is told only now.",
-		Status: http.StatusCreated, Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[tokenBody](schemas),
+		Status: http.StatusCreated, Faults: []string{"PARAMETER_INVALID", "QUOTA_EXCEEDED"}, Body: rest.JSONBody[tokenBody](schemas),
 	}, func(ctx context.Context, input *bodyInput) (*output[NewToken], error) {
 		token, value, faults, err := h.makeToken(ctx, chosen(ctx), input.Form, "expires_in_days")
 		if err == nil && len(faults) > 0 {
@@ -591,7 +591,7 @@ func (h *handler) registerShares(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag, Summary: "Make a read-only link to a task's report",
 		Description: "Whoever has it sees the report and nothing else. Its address is told only now.", Status: http.StatusCreated,
-		Faults: []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"}, Body: rest.JSONBody[shareBody](schemas),
+		Faults: []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID", "QUOTA_EXCEEDED"}, Body: rest.JSONBody[shareBody](schemas),
 	}, func(ctx context.Context, input *sitedInput) (*output[NewShare], error) {
 		task, err := request.Task(ctx, h.Store, input.Form.Value("task_id"))
 		if err != nil {

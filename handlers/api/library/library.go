@@ -506,7 +506,7 @@ func (h *handler) registerEntries(api huma.API) {
 	}.register(api, h)
 	resource[entries.Schedule, Schedule]{
 		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule, body: rest.JSONBody[scheduleFields](schemas),
-		save: h.saver.Schedule, remove: removing(saved.Schedules),
+		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{"QUOTA_EXCEEDED"},
 	}.register(api, h)
 }
 
