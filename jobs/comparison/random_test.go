@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,8 +45,16 @@ func root(low, high float64, f func(float64) float64) float64 {
 	return (low + high) / 2
 }
 
+// quantiles are those that were found already: the data sets have few different degrees of freedom.
+var quantiles sync.Map
+
 func quantile(nu float64) float64 {
-	return root(0, 1000, func(t float64) float64 { return below(t, nu) - 0.975 })
+	if known, isKnown := quantiles.Load(nu); isKnown {
+		return known.(float64)
+	}
+	found := root(0, 1000, func(t float64) float64 { return below(t, nu) - 0.975 })
+	quantiles.Store(nu, found)
+	return found
 }
 
 // sums are the mean and the standard deviation of numbers, from their sum and the sum of their squares around the mean.

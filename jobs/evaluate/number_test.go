@@ -92,8 +92,8 @@ func TestNumbersAreCompared(t *testing.T) {
 func TestNumbersOfALongTextAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"9", "1/", "1万", "一", "2^", "1,234", "[1]", "2024年", "1年", "二〇二四年", "1. 1\n", "见", "百分之", "-", "1e9"} {
-		for _, which := range []string{"first", "last", "any"} {
-			verdict := compile(t, Number, `{"which":"`+which+`"}`).Evaluate(Subject{Answer: strings.Repeat(part, numbersWithin/len(part)), Values: values("42")})
+		for which, size := range map[string]int{"first": numbersWithin / 20, "last": numbersWithin / 20, "any": numbersWithin / 4} {
+			verdict := compile(t, Number, `{"which":"`+which+`"}`).Evaluate(Subject{Answer: strings.Repeat(part, size/len(part)), Values: values("42")})
 			require.Contains(t, []Status{Succeeded, Failed}, verdict.Status)
 		}
 	}
