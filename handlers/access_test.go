@@ -449,9 +449,10 @@ func TestNobodyWritesIntoTheAudit(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n%3 == 1 {
+				switch n % 3 {
+				case 1:
 					request.Header.Set("Authorization", "Bearer wnd_wrong")
-				} else if n%3 == 2 {
+				case 2:
 					request.AddCookie(&http.Cookie{Name: "wending", Value: "wrong"})
 					request.Header.Set("Sec-Fetch-Site", "same-origin")
 				}

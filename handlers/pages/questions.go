@@ -142,7 +142,7 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	refused := (*dataset.Error)(nil)
 	switch {
-	case chosen.Fault == nil && chosen.Set != nil && !(chosen.Set.HasIDs && chosen.Layout == dataset.Layout{Encoding: chosen.Layout.Encoding}):
+	case chosen.Fault == nil && chosen.Set != nil && (!chosen.Set.HasIDs || chosen.Layout != dataset.Layout{Encoding: chosen.Layout.Encoding}):
 		return chosen.Set.Columns
 	case chosen.Fault != nil && errors.As(chosen.Fault, &refused):
 		return refused.Columns
