@@ -175,7 +175,7 @@ const (
 	maxDataset = 64 << 20
 )
 
-// readFile reads a file, or a pipe, of at most so many bytes.
+// readFile reads a file or a pipe; it fails if there is more than the limit.
 func readFile(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

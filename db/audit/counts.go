@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -40,34 +39,20 @@ func (l Log) AddCounted(ctx context.Context) (added []Entry, err error) {
 			WHERE hour < date_trunc('hour', now())
 			ORDER BY hour, action, object_id LIMIT 1 FOR UPDATE SKIP LOCKED)
 		RETURNING entry, count, hour`
-	for {
-		var entry Entry
-		err := l.db.InTx(ctx, "add what was counted to the audit", func(tx *sqlx.Tx) error {
-			var row struct {
-				Entry string    `db:"entry"`
-				Count int64     `db:"count"`
-				Hour  time.Time `db:"hour"`
-			}
-			if err := tx.GetContext(ctx, &row, take); err != nil {
-				return pg.Classify("look for what was counted", err)
-			}
-			if err := json.Unmarshal([]byte(row.Entry), &entry); err != nil {
-				return err
-			}
-			after, err := json.Marshal(counted{row.Count, row.Hour.UTC()})
-			if err != nil {
-				return err
-			}
-			entry.After = string(after)
-			entry, err = l.add(ctx, tx, entry)
-			return err
-		})
-		if errors.Is(err, pg.ErrNotFound) {
-			return added, nil
+	return l.addEach(ctx, "add what was counted to the audit", func(tx *sqlx.Tx) (entry Entry, err error) {
+		var row struct {
+			Entry string    `db:"entry"`
+			Count int64     `db:"count"`
+			Hour  time.Time `db:"hour"`
 		}
-		if err != nil {
-			return added, err
+		if err := tx.GetContext(ctx, &row, take); err != nil {
+			return entry, pg.Classify("look for what was counted", err)
 		}
-		added = append(added, entry)
-	}
+		if err := json.Unmarshal([]byte(row.Entry), &entry); err != nil {
+			return entry, err
+		}
+		after, err := json.Marshal(counted{row.Count, row.Hour.UTC()})
+		entry.After = string(after)
+		return entry, err
+	})
 }

@@ -58,18 +58,25 @@ func (l Log) CloseLost(ctx context.Context, silent time.Duration) (added []Entry
 			WHERE alive_at < now() - $1 * interval '1 second'
 			ORDER BY alive_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 		RETURNING entry`
+	return l.addEach(ctx, "record what was lost", func(tx *sqlx.Tx) (entry Entry, err error) {
+		var text string
+		if err := tx.GetContext(ctx, &text, take, silent.Seconds()); err != nil {
+			return entry, pg.Classify("look for what was lost", err)
+		}
+		err = json.Unmarshal([]byte(text), &entry)
+		entry.Status = StatusUnknown
+		return entry, err
+	})
+}
+
+// addEach adds the entries that take returns, each in a transaction of its own, until it returns pg.ErrNotFound.
+func (l Log) addEach(ctx context.Context, doing string, take func(*sqlx.Tx) (Entry, error)) (added []Entry, err error) {
 	for {
 		var entry Entry
-		err := l.db.InTx(ctx, "record what was lost", func(tx *sqlx.Tx) error {
-			var text string
-			if err := tx.GetContext(ctx, &text, take, silent.Seconds()); err != nil {
-				return pg.Classify("look for what was lost", err)
+		err := l.db.InTx(ctx, doing, func(tx *sqlx.Tx) (err error) {
+			if entry, err = take(tx); err == nil {
+				entry, err = l.add(ctx, tx, entry)
 			}
-			if err := json.Unmarshal([]byte(text), &entry); err != nil {
-				return err
-			}
-			entry.Status = StatusUnknown
-			entry, err = l.add(ctx, tx, entry)
 			return err
 		})
 		if errors.Is(err, pg.ErrNotFound) {

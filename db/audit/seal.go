@@ -185,7 +185,7 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 	}
 	seq, hash := chain.FirstSeq, chain.FirstHash
 	err = l.Each(ctx, Filter{}, func(entry Entry) error {
-		if entry.Seq > chain.LastSeq { // added meanwhile
+		if entry.Seq > chain.LastSeq { // added in the meantime
 			return nil
 		}
 		want, err := entry.hashAfter(hash)

@@ -50,7 +50,7 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 	return tool(ctx, environment, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--dbname="+database)
 }
 
-// ofFreshSchema are the tables that may have so many rows before anybody has used the installation: what migrations insert, and
+// ofFreshSchema has, for each table, the number of rows it may have before anybody has used the installation: what migrations insert, and
 // what processes write that only started.
 var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1, "workers": math.MaxInt, "origins": math.MaxInt}
 

@@ -51,7 +51,7 @@ func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, erro
 	return &reader{ctx: ctx, files: files, began: dataset.ProcessorTime()}, nil
 }
 
-// boundedReader ends reading after so many bytes.
+// boundedReader fails once more bytes were read than are left.
 type boundedReader struct {
 	io.ReaderAt
 	left int64
@@ -67,7 +67,7 @@ func (r *boundedReader) ReadAt(into []byte, at int64) (int, error) {
 	return r.ReaderAt.ReadAt(into, at)
 }
 
-// open opens a file that has at most so many bytes unpacked. Its errors are *Error, unless the context ended.
+// open opens a file that has at most the given number of bytes unpacked. Its errors are *Error, unless the context ended.
 func (r *reader) open(name string, most int64) (io.ReadCloser, error) {
 	var found *zip.File
 	for _, one := range r.files.File {
