@@ -10,6 +10,8 @@ VERSITYGW := v1.8.0
 S3 := bin/versitygw-$(VERSITYGW)
 OLD_POSTGRES_VERSION := 13.23.0-beta.16
 OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
+# The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
+RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
@@ -36,29 +38,30 @@ release: ## Build dist/ for linux amd64 and arm64, with checksums
 	for arch in amd64 arm64; do \
 	  name=wending-$(VERSION)-linux-$$arch; mkdir -p dist/$$name && \
 	  GOOS=linux GOARCH=$$arch $(BUILD) -o dist/$$name/wending ./cmd/wending && \
-	  cp README.md dist/$$name/ && cp -r static/licences dist/$$name/licences && \
+	  cp README.md dist/$$name/ && cp cmd/wending/README.md dist/$$name/OPERATION.md && cp -r static/licences dist/$$name/licences && \
 	  tar -C dist --owner=0 --group=0 -czf dist/$$name.tar.gz $$name && rm -r dist/$$name || exit 1; \
 	done
 	cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 .PHONY: test
-test: tools tidy-check generate-check format-check vet lint test-race test-old-postgres ## Everything CI runs
+test: tools tidy-check generate-check format-check lint test-race test-old-postgres ## Everything CI runs
 
 .PHONY: t
 t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 	go test -race -count=1 -run '$(RUN)' $(or $(PKG),./...)
 
 .PHONY: test-race
-test-race: ## Unit, integration and browser tests with the race detector; what reads a file in one thread has no races to find
-	go test -race -timeout 25m $$(go list ./... | grep -v /jobs/dataset$$)
-	go test ./jobs/dataset
+test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
+	go test -vet=off -race -timeout 25m $$(go list ./... | grep -v -e /jobs/dataset$$ -e /cmd/wending$$)
+	go test -vet=off -race -timeout 25m -run '^($(RACED))$$' ./cmd/wending
+	go test -vet=off -timeout 25m ./jobs/dataset ./cmd/wending
 
 .PHONY: test-fast
 test-fast: ## The same without the race detector
 	go test ./...
 
 .PHONY: test-old-postgres
-test-old-postgres: $(OLD_POSTGRES) ## A task from start to end on the oldest PostgreSQL that the README names
+test-old-postgres: $(OLD_POSTGRES) ## A task from start to end on the oldest PostgreSQL that is supported
 	@copy=$$(mktemp -d /tmp/postgres-XXXXXX) && trap 'rm -rf "$$copy"' EXIT && chmod 755 "$$copy" && cp -r $(OLD_POSTGRES)/. "$$copy" && \
 	PATH="$$copy/bin:$$PATH" go test -count=1 -run 'TestEveryQuestionIsAskedExactlyItsRuns|TestQuestionsAreAssessedWhenTheTaskEnds' ./jobs # as an account that may not see this folder
 
@@ -71,28 +74,43 @@ fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
 	go test ./jobs/agent -run xxx -fuzz FuzzDecode -fuzztime 60s -fuzzminimizetime 10x
 	WENDING_FLIPS=all go test ./jobs/dataset -count=1 -v -run TestAFlippedByteIsFoundOut
 
+.PHONY: facts
+facts: ## Read the labelled pairs of answers; print found conflicts and false alarms by kind and source
+	@go test -count=1 -v -run TestLabelledPairs ./db/measure/facts | grep -vE '^(===|---|ok|PASS)' | sed -E 's/^ +facts_test.go:[0-9]+: //'
+
 .PHONY: bench
-bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal
-	go test -run xxx -bench . -benchtime 1x -timeout 30m ./jobs/... ./handlers/...
+bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal; writes jobs/RESULTS.md
+	@mkdir -p bin
+	set -o pipefail; go test -run xxx -bench . -benchtime 1x -timeout 30m ./jobs/... ./handlers/... | tee bin/bench.txt
+	go run ./cmd/docs benchmarks jobs/RESULTS.md bench $(VERSION) < bin/bench.txt
 
 .PHONY: chaos
-chaos: tools ## Break everything while 40,000 units run, for about eight minutes; prints a summary
-	WENDING_CHAOS=full go test -v -run "TestChaosFull|TestAccountsOnAMachineWithAWrongClock" -timeout 60m -count=1 ./cmd/wending
+chaos: tools ## Break everything while 40,000 units run, for about eight minutes; writes jobs/RESULTS.md
+	@mkdir -p bin
+	WENDING_CHAOS=full WENDING_RESULT=$(CURDIR)/bin/chaos.txt go test -v -run "TestChaosFull|TestAccountsOnAMachineWithAWrongClock" -timeout 60m -count=1 ./cmd/wending
+	go run ./cmd/docs output jobs/RESULTS.md chaos $(VERSION) < bin/chaos.txt
 
 .PHONY: judge-check
 judge-check: ## Measure a saved judge against 50 labelled answers: EVALUATOR=<id> [SERVER=http://127.0.0.1:8080]
 	go run ./cmd/judgecheck --server $(or $(SERVER),http://127.0.0.1:8080) --evaluator "$(EVALUATOR)"
 
 .PHONY: hostile
-hostile: tools ## Hostile files, agents, floods and readers against the program under 4 GB; prints a table
-	WENDING_HOSTILE=full go test -v -run 'TestHostile$$' -timeout 30m -count=1 ./cmd/wending
+hostile: tools ## Hostile files, agents, floods and readers against the program under 4 GB; writes jobs/RESULTS.md
+	@mkdir -p bin
+	WENDING_HOSTILE=full WENDING_RESULT=$(CURDIR)/bin/hostile.txt go test -v -run 'TestHostile$$' -timeout 30m -count=1 ./cmd/wending
+	go run ./cmd/docs output jobs/RESULTS.md hostile $(VERSION) < bin/hostile.txt
+
+.PHONY: pictures
+pictures: tools ## Take the guide's pictures from the demo, with a browser
+	WENDING_PICTURES=write go test -run 'TestPictures$$' -count=1 ./cmd/wending
 
 .PHONY: generate
-generate: ## Format everything; write the templates' Go code and the API's description
+generate: ## Format everything; write the templates' Go code, the API's description and the list of packages
 	go tool templ fmt views
 	go tool templ generate
 	gofmt -w cmd db handlers jobs static views
 	go test -count=1 ./handlers/api -run TestTheWrittenDocumentIsUpToDate -update
+	go run ./cmd/docs packages CONTRIBUTING.md
 
 .PHONY: generate-check
 generate-check: ## Fail if the templates are not formatted or their Go code is not up to date
@@ -108,12 +126,8 @@ tidy-check: ## Fail if go.mod or go.sum are not tidy
 format-check: ## Fail on files that gofmt would change
 	@changed=$$(gofmt -l cmd db handlers jobs static views); [ -z "$$changed" ] || { echo "gofmt would change:"; echo "$$changed"; exit 1; }
 
-.PHONY: vet
-vet: ## go vet
-	go vet ./...
-
 .PHONY: lint
-lint: $(LINTER) ## golangci-lint, at its pinned version
+lint: $(LINTER) ## golangci-lint, at its pinned version; what go vet finds is among it
 	$(LINTER) run
 
 .PHONY: lint-api

@@ -14,6 +14,8 @@ var (
 	ErrNotFound = pg.ErrNotFound
 	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
 	ErrConflict = pg.ErrConflict
+	// ErrUnstorable means that a text has a NUL or is not valid UTF-8.
+	ErrUnstorable = pg.ErrUnstorable
 	// ErrGone means that a row refers to one that is not there, or no longer.
 	ErrGone = pg.ErrGone
 	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.

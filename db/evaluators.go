@@ -12,7 +12,6 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db/pg"
-	"wending/jobs/judge"
 )
 
 // Evaluator is a row of task_evaluators: a version of an evaluator, as a task keeps it.
@@ -173,8 +172,11 @@ const SumEvaluationsUp = `
 		GROUP BY e.run_id) summed
 	WHERE r.id = summed.run_id`
 
+// Unrated returns the score (0–1) and the ratings by dimension (0–100) of an answer that a judge with this configuration never rated.
+type Unrated func(config json.RawMessage) (score float64, ratings map[string]float64)
+
 // endLostJudgements gives answers whose judge's call was lost too often its default ratings, as to a call that failed.
-func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string) error {
+func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string, unrated Unrated) error {
 	const find = `
 		SELECT u.id, l.task_id, u.subject_run_id AS run_id, e.config
 		FROM units u
@@ -211,16 +213,12 @@ func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message 
 		}
 	}
 	for _, one := range lost {
-		asked, err := judge.Parse(one.Config)
-		if err != nil { // by a later version of the program: it has no dimensions here
-			asked = judge.Judge{}
-		}
-		verdict := asked.Decide(nil)
-		ratings, err := json.Marshal(verdict.Ratings)
+		score, byDimension := unrated(one.Config)
+		ratings, err := json.Marshal(byDimension)
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, store, one.ID, verdict.Score, ratings, WorkerLostCode, message); err != nil {
+		if _, err := tx.ExecContext(ctx, store, one.ID, score, ratings, WorkerLostCode, message); err != nil {
 			return pg.Classify("end a judge's call that was lost too often", err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 
 	"wending/db/pg"
-	"wending/db/upgrade"
+	"wending/db/pg/upgrade"
 )
 
 //go:embed migrations/*.sql

@@ -16,14 +16,11 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/embedded"
-	"wending/db/history"
-	"wending/db/lanes"
-	"wending/db/monitor"
-	"wending/db/presence"
-	"wending/db/record"
+	"wending/db/engine"
+	"wending/db/pg/embedded"
 	"wending/db/report"
-	"wending/db/tasklist"
+	"wending/db/upkeep"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 )
 
@@ -59,8 +56,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	}
 	newLaunch := db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}
 	page := db.Page{Number: 2, Size: 20}
-	worker := presence.Worker{ID: uuid.New(), Lanes: 1}
-	lease, _, err := presence.Beat(ctx, store, worker)
+	worker := engine.Worker{ID: uuid.New(), Lanes: 1}
+	lease, _, err := engine.NewPresence(store).Beat(ctx, worker)
 	require.NoError(t, err)
 	var call db.Call
 	var claim db.Claim
@@ -71,7 +68,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	}{
 		{"Task", func() error { _, err := store.Task(ctx, large); return err }},
 		{"Tasks", func() error {
-			_, _, err := tasklist.Tasks(ctx, store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
+			_, _, err := report.NewTaskList(store).Tasks(ctx, report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
 		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, db.Task{ID: large}, 0, "", false); return err }},
@@ -86,40 +83,43 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"EachRow", func() error { return report.New(store).EachRow(ctx, large, nil, func(report.Row) error { return nil }) }},
 		{"Launches", func() error {
-			_, _, err := history.New(store).Launches(ctx, large, db.Page{Number: 1, Size: 20})
+			_, _, err := engine.NewHistory(store).Launches(ctx, large, db.Page{Number: 1, Size: 20})
 			return err
 		}},
-		{"LaunchRuns", func() error { _, _, err := history.New(store).Runs(ctx, launch, 100, page); return err }},
-		{"NewestRuns", func() error { _, err := history.New(store).Newest(ctx, large, 100, 8); return err }},
-		{"LatencyBars", func() error { _, err := monitor.New(store).LatencyBars(ctx, large); return err }},
-		{"OutcomeBars", func() error { _, err := monitor.New(store).OutcomeBars(ctx, large); return err }},
-		{"TaskProgress", func() error { _, err := monitor.New(store).TaskProgress(ctx, large); return err }},
-		{"Workers", func() error { _, err := monitor.New(store).Workers(ctx); return err }},
+		{"LaunchRuns", func() error { _, _, err := engine.NewHistory(store).Runs(ctx, launch, 100, page); return err }},
+		{"NewestRuns", func() error { _, err := engine.NewHistory(store).Newest(ctx, large, 100, 8); return err }},
+		{"LatencyBars", func() error { _, err := report.NewMonitor(store).LatencyBars(ctx, large); return err }},
+		{"OutcomeBars", func() error { _, err := report.NewMonitor(store).OutcomeBars(ctx, large); return err }},
+		{"TaskProgress", func() error { _, err := report.NewMonitor(store).TaskProgress(ctx, large); return err }},
+		{"Workers", func() error { _, err := report.NewMonitor(store).Workers(ctx); return err }},
 		{"RequestLaunch", func() (err error) {
 			retry, err = store.RequestLaunch(ctx, large, db.LaunchRetry, db.Scope{}, newLaunch)
 			return err
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
 		{"TaskStatistics of a running task", func() error { _, err := store.TaskStatistics(ctx, db.Task{ID: large}); return err }},
-		{"TaskProgress of a running task", func() error { _, err := monitor.New(store).TaskProgress(ctx, large); return err }},
+		{"TaskProgress of a running task", func() error { _, err := report.NewMonitor(store).TaskProgress(ctx, large); return err }},
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
-		{"EnterLanes", func() error { _, err := lanes.New(store).Enter(ctx, []uuid.UUID{uuid.New()}, retry, lease); return err }},
-		{"LaunchState", func() error { _, err := lanes.New(store).State(ctx, retry, lease); return err }},
+		{"EnterLanes", func() error {
+			_, err := engine.NewLanes(store).Enter(ctx, []uuid.UUID{uuid.New()}, retry, lease)
+			return err
+		}},
+		{"LaunchState", func() error { _, err := engine.NewLanes(store).State(ctx, retry, lease); return err }},
 		{"ClaimUnits", func() (err error) {
 			claim, err = store.ClaimUnits(ctx, call, lease, []db.Want{{Target: 1, Units: 64, Horizon: db.RateHorizon}})
 			return err
 		}},
 		{"ReserveCall", func() error { _, _, err := store.ReserveCall(ctx, call, claim.Units[0]); return err }},
 		{"RecordResults", func() error {
-			var results []record.Result
+			var results []engine.Result
 			for _, unit := range claim.Units[:32] {
-				results = append(results, record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1})
+				results = append(results, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1})
 			}
-			_, err := record.New(store).Record(ctx, large, results)
+			_, err := engine.NewRecorder(store).Record(ctx, large, results)
 			return err
 		}},
 		{"Running Task", func() error { _, err := store.Task(ctx, large); return err }},
-		{"TaskHindrance", func() error { _, err := monitor.New(store).TaskHindrance(ctx, large); return err }},
+		{"TaskHindrance", func() error { _, err := report.NewMonitor(store).TaskHindrance(ctx, large); return err }},
 		{"Questions", func() error { _, err := report.New(store).Questions(ctx, large, items); return err }},
 		{"Unassessed", func() error { _, err := store.Unassessed(ctx, large, 100); return err }},
 		{"UnassessedTask", func() error { _, err := report.New(store).UnassessedTask(ctx); return err }},
@@ -132,8 +132,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID})
 			return err
 		}},
-		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx); return err }},
-		{"ActiveLaunches", func() error { _, err := lanes.New(store).ActiveLaunches(ctx); return err }},
+		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx, judge.Unrated); return err }},
+		{"ActiveLaunches", func() error { _, err := engine.NewLanes(store).ActiveLaunches(ctx); return err }},
 		{"StopTask", func() error { _, err := store.StopTask(ctx, large, db.Actor{}); return err }},
 		{"CutStopped", func() error { return store.CutStopped(ctx) }},
 		{"ReleaseUnits", func() error { _, err := store.ReleaseUnits(ctx, worker.ID); return err }},
@@ -144,8 +144,8 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			}
 			return err
 		}},
-		{"PruneHistory", func() error { _, _, err := history.New(store).Prune(ctx, time.Nanosecond); return err }},
-		{"DeleteTask", func() error { return history.New(store).DeleteTask(ctx, large) }},
+		{"PruneHistory", func() error { _, _, err := upkeep.New(store).Prune(ctx, time.Nanosecond); return err }},
+		{"DeleteTask", func() error { return upkeep.New(store).DeleteTask(ctx, large) }},
 	} {
 		before := len(log())
 		require.NoError(t, step.run(), step.name)
@@ -170,7 +170,7 @@ func TestChangesAreHeard(t *testing.T) {
 	heard := make(chan uuid.UUID, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- monitor.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
+	go func() { ended <- report.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
 	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
 		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}}
 	launch, err := store.CreateTask(t.Context(), task)

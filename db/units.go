@@ -336,7 +336,7 @@ func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message
 // RequeueLostUnits returns the units of dead workers to the queue, under a new epoch, and ends those that were
 // lost three times with a FAILED run or, of a judge, with its default ratings; those of a launch that was stopped are stopped. It returns how many units
 // were lost.
-func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
+func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int, err error) {
 	err = s.db.InTx(ctx, "requeue lost units", func(tx *sqlx.Tx) error {
 		var units []struct {
 			ID        int64  `db:"id"`
@@ -359,7 +359,7 @@ func (s *Store) RequeueLostUnits(ctx context.Context) (lost int, err error) {
 		}
 		message := fmt.Sprintf("The worker running this call was lost %d times", maxLosses)
 		if len(judges) > 0 {
-			if err := endLostJudgements(ctx, tx, judges, message); err != nil {
+			if err := endLostJudgements(ctx, tx, judges, message, unrated); err != nil {
 				return err
 			}
 		}

@@ -77,7 +77,7 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	require.Equal(t, 2, page.Find(".squares .is-left-out").Length())
 	require.NotContains(t, page.Find(".squares a").First().AttrOr("href", ""), "filter", "what the filter hides is shown without it")
 	require.Contains(t, page.Find(".squares a").Eq(1).AttrOr("href", ""), "filter=unstable&sort=agreement")
-	require.Equal(t, "回答不一致（2）", page.Find("[name=filter] [selected]").Text())
+	require.Equal(t, "有多种回答（2）", page.Find("[name=filter] [selected]").Text())
 	require.Equal(t, "最不一致在前", page.Find("[name=sort] [selected]").Text())
 	for _, bad := range []string{"?filter=x", "?review=x", "?sort=x", "?view=x", "?text=x"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+bad).StatusCode, bad)
@@ -121,7 +121,7 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode, "it does not leave the page")
 	require.Contains(t, answer.page(t).Find(".retrying").Text(), "重试")
 	require.Equal(t, results+"/1", answer.page(t).Find(".retrying").AttrOr("hx-get", ""))
-	dbtest.Await(t, 10*time.Second, "the runs", func() bool { return strings.Contains(part().Find(".retrying").Text(), "重试中 0/5") })
+	dbtest.Await(t, time.Minute, "the runs", func() bool { return strings.Contains(part().Find(".retrying").Text(), "重试中 0/5") })
 	require.Zero(t, part().Find(".result").Length(), "only the line moves until the runs have ended")
 	page := s.get(t, results).page(t)
 	require.Equal(t, 1, page.Find(".result .retrying").Length(), "who opens the report meanwhile sees it too")
@@ -132,8 +132,8 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	require.Regexp(t, "^#q[0-9]+$", last.Header.Get("HX-Retarget"), "then the card takes its place")
 	done := last.page(t).Find(".result")
 	require.Zero(t, done.Find(".retrying").Length(), "it comes to rest")
-	require.Equal(t, "A A A A A", strings.TrimPrefix(done.Find(".strip").AttrOr("aria-label", ""), "每次运行："))
-	require.Contains(t, done.Find(".verdict .level").Text(), "一致")
+	require.Equal(t, "A A A A A", strings.TrimPrefix(done.Find(".strip").AttrOr("aria-label", ""), "各次运行："))
+	require.Contains(t, done.Find(".verdict .level").Text(), "逐字相同")
 }
 
 // Reviewers judge in turn, the least stable first; what one said can be read by all, with its history; the summary is
@@ -169,7 +169,7 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	}
 	require.Equal(t, "1 3", shownNumbers(s.as(t, "李雷", results+"?review=mine").page(t)))
 	require.Equal(t, "1 2 3", shownNumbers(s.as(t, "韩梅梅", results+"?review=mine").page(t)))
-	require.Contains(t, s.as(t, "李雷", results).page(t).Find(".report-bar").Text(), "已评 2/4 · 轮到我 2")
+	require.Contains(t, s.as(t, "李雷", results).page(t).Find(".report-bar").Text(), "已评 2/4 · 待我评 2")
 	history := s.fragment(t, results+"/4/reviews").page(t).Find("li")
 	require.Equal(t, 3, history.Length())
 	require.Contains(t, history.Eq(0).Text(), "存疑")

@@ -145,12 +145,21 @@ func TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce(t *testing.T) {
 	const writers, rows = 4, 15
 	var all sync.WaitGroup
 	for writer := range writers {
+		var requests []*http.Request
+		for n := range rows {
+			file := fmt.Sprintf("question_id,question,standard_answer\nw%d-%d,question %d of %d,a\n", writer, n, n, writer)
+			requests = append(requests, s.form(t, api+"/"+task.TaskID+"/items", map[string]string{"file@more.csv": file}))
+		}
 		all.Go(func() {
-			for n := range rows {
-				file := fmt.Sprintf("question_id,question,standard_answer\nw%d-%d,question %d of %d,a\n", writer, n, n, writer)
-				answer := s.append(t, task.TaskID, file)
-				for answer.StatusCode == http.StatusConflict { // another's launch has begun at the same moment
-					answer = s.append(t, task.TaskID, file)
+			for _, request := range requests {
+				answer, err := s.exchange(request)
+				for err == nil && answer.StatusCode == http.StatusConflict { // another's launch has begun at the same moment
+					request.Body, _ = request.GetBody()
+					answer, err = s.exchange(request)
+				}
+				if err != nil {
+					t.Error(err)
+					return
 				}
 				if answer.StatusCode != http.StatusAccepted {
 					t.Errorf("%d %s", answer.StatusCode, answer.body)

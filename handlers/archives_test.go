@@ -35,7 +35,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	}))
 	model, _ := s.chatTarget(t, "judge", judging.URL)
 	s.entry(t, "PATCH", "models/"+model, object{"input_price": "2", "output_price": "10", "currency": "CNY"}, 200)
-	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
+	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
 	rule := s.evaluator(t, "规则", "regex", object{"pattern": "answer"})
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		switch call.Question {

@@ -120,12 +120,13 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	serveFile("/huge.png", "image/png", huge(t, 1, 1_000_000_000))
 	serveFile("/large.png", "image/png", append(pngOf(t, 4, 4, 1), make([]byte, maxAsset)...))
 	serveFile("/polyglot.gif", "image/gif", append([]byte("GIF89a/*"), []byte("*/=1;alert(1)//<script>alert(1)</script>")...))
+	private, second, preview := pngOf(t, 5, 5, 77), pngOf(t, 7, 7, 55), base64.StdEncoding.EncodeToString(pngOf(t, 8, 8, 11))
 	files.HandleFunc("GET /private.png", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Key") != "headersecret" {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		_, _ = w.Write(pngOf(t, 5, 5, 77))
+		_, _ = w.Write(private)
 	})
 	files.HandleFunc("GET /hops/{n}", func(w http.ResponseWriter, r *http.Request) {
 		next := map[string]string{"3": "/hops/2", "2": "/hops/1", "1": "/hopped.png", "4": "/hops/3"}[r.PathValue("n")]
@@ -140,7 +141,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		_, _ = w.Write(pngOf(t, 7, 7, 55))
+		_, _ = w.Write(second)
 	})
 	var agentURL string
 	files.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +154,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 		answer := "ok"
 		switch call.Question {
 		case "画":
-			say(w, fmt.Sprintf(`{"event":"task_progress","data":{"percent":50,"preview_url":"data:image/png;base64,%s"}}`, base64.StdEncoding.EncodeToString(pngOf(t, 8, 8, 11))))
+			say(w, fmt.Sprintf(`{"event":"task_progress","data":{"percent":50,"preview_url":"data:image/png;base64,%s"}}`, preview))
 			tell("/picture.png", "image", `,"path":"../../etc/画 1.png"`)
 			tell("/picture.png", "image") // told again
 			answer = "看：\n![图](" + agentURL + "/hopped.png)\n" + agentURL + "/sound.wav\n正文里的 " + agentURL + "/picture.png 不算"
@@ -226,7 +227,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, mixed[2].URL+"/thumbnail").StatusCode, "nobody decodes a thousand million pixels")
 
 	failed := s.assetsOf(t, id, "question_id=c")[:6]
-	for n, reason := range []string{"the file is text/html", "larger than 8 MB", "HTTP 404", "redirects more than 3 times", "not allowed", "not allowed"} {
+	for n, reason := range []string{"实际是 text/html", "超过 8 MB", "HTTP 404", "重定向超过 3 次", "不允许访问", "不允许访问"} {
 		require.Equal(t, "FAILED", failed[n].State, "%+v", failed[n])
 		require.Contains(t, failed[n].Error, reason)
 	}
@@ -262,7 +263,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 		small, err := jpeg.Decode(bytes.NewReader(content))
 		require.NoError(t, err)
 		require.Equal(t, image.Pt(480, 320), small.Bounds().Size())
-		require.Contains(t, document.Find("#q3 .names-of-files").Text(), "the file is text/html")
+		require.Contains(t, document.Find("#q3 .names-of-files").Text(), "实际是 text/html")
 	}
 
 	csv := string(s.get(t, api+"/"+id+"/export?format=csv").body)
@@ -303,9 +304,10 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
+	picture := base64.StdEncoding.EncodeToString(pngOf(t, 9, 9, 3))
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","b64_json":%q}}`, base64.StdEncoding.EncodeToString(pngOf(t, 9, 9, 3))), `{"event":"node_finished","data":{"output":"ok"}}`)
+		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","b64_json":%q}}`, picture), `{"event":"node_finished","data":{"output":"ok"}}`)
 	})
 	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer\na,画,\n"})
 	s.awaitDone(t, id)
@@ -361,13 +363,14 @@ func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
 func TestEqualTextsBesideDifferentPicturesAreNotEqual(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
+	same, others := pngOf(t, 8, 8, 7), [][]byte{pngOf(t, 8, 8, 0), pngOf(t, 8, 8, 1)}
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		shade := uint8(7)
+		picture := same
 		if call.Question == "变" {
-			shade = call.IdempotencyKey[len(call.IdempotencyKey)-1] % 2
+			picture = others[call.IdempotencyKey[len(call.IdempotencyKey)-1]%2]
 		}
-		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","filename":"a.png","b64_json":"%s"}}`, base64.StdEncoding.EncodeToString(pngOf(t, 8, 8, shade))),
+		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","filename":"a.png","b64_json":"%s"}}`, base64.StdEncoding.EncodeToString(picture)),
 			`{"event":"node_finished","data":{"output":"画好了"}}`)
 	})
 	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "4", "file@q.csv": "question,standard_answer\n变,\n不变,\n"})
@@ -375,8 +378,8 @@ func TestEqualTextsBesideDifferentPicturesAreNotEqual(t *testing.T) {
 	s.awaitAssets(t, id)
 	for _, view := range []string{"columns", "merged"} {
 		page := s.get(t, "/tasks/"+id+"/results?view="+view).page(t)
-		require.Equal(t, "文字一致，图片 2 种", page.Find(".result").Eq(0).Find(".verdict .level").Text(), view)
-		require.Equal(t, "一致", page.Find(".result").Eq(1).Find(".verdict .level").Text(), view)
+		require.Equal(t, "文字相同，图片 2 种", page.Find(".result").Eq(0).Find(".verdict .level").Text(), view)
+		require.Equal(t, "逐字相同", page.Find(".result").Eq(1).Find(".verdict .level").Text(), view)
 	}
 	require.Contains(t, s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".result").Eq(0).Find(".verdict").Text(), "1 种回答")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/PuerkitoBio/goquery"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
@@ -183,7 +184,8 @@ func TestReceiversThatAreDown(t *testing.T) {
 	gone := newReceiver(t, always(410))
 	downID, goneID := s.channel(t, "down", down.URL, object{"is_default": true}), s.channel(t, "gone", gone.URL, object{"is_default": true})
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "a") })
-	s.awaitDone(t, s.create(t, fake.URL, nil))
+	id := s.create(t, fake.URL, nil)
+	s.awaitDone(t, id)
 	dbtest.Await(t, 20*time.Second, "gone is given up", func() bool {
 		found := s.deliveries(t, goneID)
 		return len(found) == 1 && found[0]["status"] == "FAILED"
@@ -191,6 +193,18 @@ func TestReceiversThatAreDown(t *testing.T) {
 	require.Len(t, gone.all(), 1)
 	require.Contains(t, s.deliveries(t, goneID)[0]["error"], "HTTP 410")
 	dbtest.Await(t, 20*time.Second, "down was tried", func() bool { return len(down.all()) >= 2 })
+
+	// The task's page shows what became of each message, and sends it again.
+	told := s.get(t, "/tasks/"+id).page(t).Find("#deliveries tbody tr")
+	require.Equal(t, 2, told.Length())
+	failed := told.FilterFunction(func(_ int, row *goquery.Selection) bool { return row.Find("td").Eq(1).Text() == "gone" })
+	require.Contains(t, failed.Text(), "未送达")
+	require.Contains(t, failed.Text(), "HTTP 410")
+	require.Contains(t, failed.Text(), "完成")
+	again := s.post(t, failed.Find("form").AttrOr("action", ""), map[string]string{"task": failed.Find("[name=task]").AttrOr("value", "")})
+	require.Equal(t, http.StatusSeeOther, again.StatusCode)
+	require.True(t, strings.HasPrefix(again.Header.Get("Location"), "/tasks/"+id), again.Header.Get("Location"))
+	dbtest.Await(t, 20*time.Second, "gone was asked once more", func() bool { return len(gone.all()) == 2 })
 
 	shift := func(hours int) {
 		_, err := s.tables.Exec(`

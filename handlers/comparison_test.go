@@ -91,7 +91,7 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	path := "/comparison?a=" + a + "&b=" + b
 	page := s.get(t, path).page(t)
 	require.Equal(t, 4, page.Find("article").Length())
-	require.Contains(t, page.Find(".changes").Text(), "一致率的差异可能是偶然")
+	require.Contains(t, page.Find(".changes").Text(), "一致率的差距可能只是偶然波动")
 	changed := page.Find("article").Eq(2)
 	require.Equal(t, "三", changed.Find("del").Text())
 	require.Equal(t, "五", changed.Find("ins").First().Text())

@@ -25,7 +25,7 @@ func fill(t *testing.T, gate *admission.Gate) (empty func()) {
 	for {
 		leave, err := gate.Enter(t.Context())
 		if err != nil {
-			require.ErrorIs(t, err, admission.ErrBusy)
+			assert.ErrorIs(t, err, admission.ErrBusy)
 			return func() {
 				for _, leave := range leaves {
 					leave()
@@ -52,35 +52,24 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	}
 	filling.Wait()
 
-	var asking sync.WaitGroup
-	for _, path := range []string{"/tasks/" + id + "/results", api + "/" + id + "/results", api + "/" + id + "/export?format=csv"} {
-		asking.Go(func() {
-			answer := s.get(t, path)
-			require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode, path)
-			require.Equal(t, "5", answer.Header.Get("Retry-After"), path)
-			require.Contains(t, string(answer.body), "同时进行的操作过多", path)
-		})
+	reading := []string{"/tasks/" + id + "/results", api + "/" + id + "/results", api + "/" + id + "/export?format=csv", "/?from=" + id}
+	requests := []*http.Request{s.form(t, api+"/"+id+"/clone", nil), s.form(t, api, fields), s.form(t, "/tasks", fields)}
+	for _, path := range reading {
+		request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+		require.NoError(t, err)
+		requests = append(requests, request)
 	}
-	asking.Go(func() { require.Equal(t, http.StatusServiceUnavailable, s.get(t, "/?from="+id).StatusCode, "a copy") })
-	asking.Go(func() {
-		require.Equal(t, http.StatusServiceUnavailable, s.post(t, api+"/"+id+"/clone", nil).StatusCode, "a clone")
-	})
-	asking.Go(func() {
-		answer := s.post(t, api, fields)
-		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
-		require.Equal(t, "5", answer.Header.Get("Retry-After"))
-		require.Contains(t, string(answer.body), "SERVICE_UNAVAILABLE")
-	})
-	asking.Go(func() {
-		answer := s.post(t, "/tasks", fields)
-		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
-		require.Equal(t, "5", answer.Header.Get("Retry-After"))
-		page := answer.page(t)
-		require.Equal(t, "kept name", page.Find("input[name=task_name]").AttrOr("value", ""))
-		require.Equal(t, fake.URL+"/kept", page.Find("input[name=agent_api_url]").AttrOr("value", ""))
-		require.Contains(t, page.Find("[role=alert]").Text(), "同时进行的操作过多")
-	})
-	asking.Wait()
+	answers := s.together(t, requests...)
+	for n, answer := range answers {
+		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode, requests[n].URL)
+		require.Equal(t, "5", answer.Header.Get("Retry-After"), requests[n].URL)
+		require.Contains(t, string(answer.body), "同时进行的操作过多", requests[n].URL)
+	}
+	require.Contains(t, string(answers[1].body), "SERVICE_UNAVAILABLE")
+	page := answers[2].page(t)
+	require.Equal(t, "kept name", page.Find("input[name=task_name]").AttrOr("value", ""))
+	require.Equal(t, fake.URL+"/kept", page.Find("input[name=agent_api_url]").AttrOr("value", ""))
+	require.Contains(t, page.Find("[role=alert]").Text(), "同时进行的操作过多")
 	require.NotContains(t, string(s.get(t, "/tasks").body), "kept name")
 	require.Zero(t, s.reports.Load(), "load is not an internal error")
 
@@ -111,21 +100,18 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 		mu.Unlock()
 		agenttest.Stream(w, "x")
 	})
-	statuses := make(chan int)
-	started := time.Now()
 	const crowd = 12
+	var requests []*http.Request
 	for range crowd {
-		go func() {
-			answer := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "rate_limit": "1/s"})
-			if answer.StatusCode != http.StatusOK {
-				assert.Contains(t, string(answer.body), "请稍后重试")
-			}
-			statuses <- answer.StatusCode
-		}()
+		requests = append(requests, s.form(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "rate_limit": "1/s"}))
 	}
+	started := time.Now()
 	counts := map[int]int{}
-	for range crowd {
-		counts[<-statuses]++
+	for _, answer := range s.together(t, requests...) {
+		counts[answer.StatusCode]++
+		if answer.StatusCode != http.StatusOK {
+			require.Contains(t, string(answer.body), "请稍后重试")
+		}
 	}
 	require.Equal(t, crowd, counts[http.StatusOK]+counts[http.StatusServiceUnavailable], "%v", counts)
 	require.Positive(t, counts[http.StatusServiceUnavailable])
@@ -149,25 +135,21 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	large := "question,standard_answer\n" + strings.Repeat(strings.Repeat("长", 1500)+",a\n", 900)
-	var created, refused int
-	var mu sync.Mutex
-	var uploading sync.WaitGroup
+	var requests []*http.Request
 	for range 40 {
-		uploading.Go(func() {
-			answer := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "file@q.csv": large, "start": "false"})
-			mu.Lock()
-			defer mu.Unlock()
-			switch answer.StatusCode {
-			case http.StatusCreated:
-				created++
-			case http.StatusServiceUnavailable:
-				refused++
-			default:
-				t.Errorf("status %d: %s", answer.StatusCode, answer.body)
-			}
-		})
+		requests = append(requests, s.form(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "file@q.csv": large, "start": "false"}))
 	}
-	uploading.Wait()
+	var created, refused int
+	for _, answer := range s.together(t, requests...) {
+		switch answer.StatusCode {
+		case http.StatusCreated:
+			created++
+		case http.StatusServiceUnavailable:
+			refused++
+		default:
+			t.Errorf("status %d: %s", answer.StatusCode, answer.body)
+		}
+	}
 	t.Logf("%d created, %d refused", created, refused)
 	require.Positive(t, created)
 	var stored int
@@ -193,7 +175,7 @@ func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 		require.NoError(t, err)
 		stuck = append(stuck, answer.Body)
 	}
-	dbtest.Await(t, 25*time.Second, "a place, while the readers still read", func() bool {
+	dbtest.Await(t, time.Minute, "a place, while the readers still read", func() bool {
 		return s.get(t, api+"/"+id+"/export?format=csv").StatusCode == http.StatusOK
 	})
 	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/results").StatusCode)

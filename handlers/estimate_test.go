@@ -18,7 +18,7 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	for model, price := range map[string]string{asked: "100", judging: "200"} {
 		s.entry(t, "PATCH", "models/"+model, object{"input_price": price, "output_price": price, "currency": "CNY"}, 200)
 	}
-	judge := s.evaluator(t, "评判", "judge", object{"model_id": judging, "dimensions": []string{"overall"}, "votes": 3})
+	judge := s.evaluator(t, "打分", "judge", object{"model_id": judging, "dimensions": []string{"overall"}, "votes": 3})
 	fields := map[string]string{
 		"task_name": "估计", "models": asked, "evaluators": judge, "runs_per_item": "2", "file@q.csv": "question,standard_answer\nq1,a\nq2,a\n",
 	}

@@ -345,11 +345,11 @@ func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	require.Contains(t, hint("/"), "没有执行节点")
 	_, err := s.tables.Exec(`INSERT INTO workers (id, host, process_id, lanes) VALUES (gen_random_uuid(), 'a', 1, 1)`)
 	require.NoError(t, err)
-	require.Contains(t, hint("/"), "现在共有 1 条通道：同时最多 1 次调用")
-	require.Contains(t, hint("/compare"), "现在共有 1 条通道")
+	require.Contains(t, hint("/"), "现有的执行节点最多同时发出 1 次调用")
+	require.Contains(t, hint("/compare"), "最多同时发出 1 次调用")
 	_, err = s.tables.Exec(`INSERT INTO workers (id, host, process_id, lanes, beat_at) VALUES (gen_random_uuid(), 'b', 1, 8, now()), (gen_random_uuid(), 'c', 1, 8, now() - interval '1 hour')`)
 	require.NoError(t, err)
-	require.Contains(t, hint("/"), "现在共有 9 条通道", "those that are gone do not count")
+	require.Contains(t, hint("/"), "最多同时发出 9 次调用", "those that are gone do not count")
 }
 
 // A hint is read out with the field that it explains, and every page says in one heading what it is.

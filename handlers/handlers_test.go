@@ -37,15 +37,15 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
-	"wending/jobs/budget"
 	"wending/jobs/collector"
 	"wending/jobs/courier"
-	"wending/jobs/guard"
-	"wending/jobs/notify"
+	"wending/jobs/courier/notify"
 	"wending/jobs/schedules"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
+	"wending/views/notice"
 	"wending/views/text"
 )
 
@@ -68,7 +68,7 @@ type site struct {
 	// worker is what every worker of the site has.
 	worker jobs.WorkerConfig
 	// budget is that of the site's worker.
-	budget *budget.Keeper
+	budget *jobs.Budget
 	// reports counts the internal errors that were reported.
 	reports atomic.Int64
 	// told is what was logged and reported.
@@ -159,10 +159,10 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	if lanes > 0 {
 		texts, err := text.NewCatalogue()
 		require.NoError(t, err)
-		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender, PublicURL: "https://wending.example", Texts: texts, Log: log}
+		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender, Write: notice.Writer{Store: s.store, Texts: texts, PublicURL: "https://wending.example"}.Message, Log: log}
 		announcer := &courier.Announcer{Courier: messenger}
 		scheduler := &schedules.Scheduler{Store: s.store, Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}, Log: log}
-		s.budget = &budget.Keeper{Store: s.store, Tasks: scheduler.Tasks, Log: log}
+		s.budget = &jobs.Budget{Store: s.store, Tasks: scheduler.Tasks, Log: log}
 		s.startWorker(t, jobs.WorkerConfig{Admits: s.budget.Admits, Lanes: lanes,
 			Chores:  []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: scheduler.Fire}, {Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
 			Metrics: jobs.NewMetrics(registry, queue)})
@@ -221,12 +221,33 @@ type response struct {
 
 func (s *site) do(t testing.TB, request *http.Request) response {
 	t.Helper()
-	answer, err := s.client.Do(request)
+	answer, err := s.exchange(request)
 	require.NoError(t, err)
+	return answer
+}
+
+// exchange is do for goroutines that are not the test's own.
+func (s *site) exchange(request *http.Request) (response, error) {
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return response{}, err
+	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return response{answer, body}
+	return response{answer, body}, err
+}
+
+// together sends requests at once and returns their answers in the same order.
+func (s *site) together(t testing.TB, requests ...*http.Request) []response {
+	t.Helper()
+	answers, failures := make([]response, len(requests)), make([]error, len(requests))
+	var all sync.WaitGroup
+	for n, request := range requests {
+		all.Go(func() { answers[n], failures[n] = s.exchange(request) })
+	}
+	all.Wait()
+	require.NoError(t, errors.Join(failures...))
+	return answers
 }
 
 func (s *site) get(t testing.TB, path string) response {
@@ -306,7 +327,7 @@ func (s *site) create(t testing.TB, agentURL string, more map[string]string) str
 
 func (s *site) awaitDone(t testing.TB, id string) {
 	t.Helper()
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool {
+	dbtest.Await(t, time.Minute, "the task's end", func() bool {
 		task, err := s.store.Task(t.Context(), uuid.MustParse(id))
 		require.NoError(t, err)
 		return !task.Status.IsActive()
@@ -382,6 +403,7 @@ func TestTheWholeStoryByTheAPI(t *testing.T) {
 	}
 	require.Equal(t, 1, failed)
 	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/results?question_id=%00%ff").StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, api+"/"+id+"/results?error_code=%00%ff").StatusCode)
 	s.get(t, api+"/"+id+"/results?question_id=q2").into(t, &results)
 	require.Equal(t, 1, results.Pagination["total"])
 
@@ -637,7 +659,7 @@ func TestThePreviewListsAllRowErrors(t *testing.T) {
 	s := newSite(t, false)
 	page := s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "question,standard_answer\n,a\nok,b\n ,c\n"}).page(t)
 	require.Equal(t, 2, page.Find("#preview tbody tr").Length())
-	require.Contains(t, page.Find("#preview .error").Text(), "2 行有问题")
+	require.Contains(t, page.Find("#preview .error").Text(), "2 行有错误")
 	require.Zero(t, page.Find("input[name=dataset_token]").Length())
 }
 

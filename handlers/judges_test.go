@@ -49,10 +49,10 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.NotContains(t, wrong["message"], "cannot be used here")
 	wrong = s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": "6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, 422)
 	require.Equal(t, "config.model_id", wrong["details"].([]any)[0].(object)["column"])
-	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
+	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
 
 	spare, _ := s.chatTarget(t, "spare", judging.URL)
-	s.evaluator(t, "备用评判", "judge", object{"model_id": spare})
+	s.evaluator(t, "备用裁判", "judge", object{"model_id": spare})
 	require.Equal(t, http.StatusNoContent, s.send(t, "DELETE", "/api/v1/models/"+spare, nil).StatusCode)
 	require.NotNil(t, s.entry(t, "GET", "models/"+spare, nil, 200)["archived_at"], "an evaluator needs it")
 
@@ -68,7 +68,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"answer"}})
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "answer to "+call.Question) })
 	created := s.post(t, api, map[string]string{
-		"task_name": "评判", "agent_api_url": fake.URL, "evaluators": rule + "," + judge, "runs_per_item": "2", "rate_limit": "unlimited", "concurrency": "4",
+		"task_name": "打分", "agent_api_url": fake.URL, "evaluators": rule + "," + judge, "runs_per_item": "2", "rate_limit": "unlimited", "concurrency": "4",
 		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\nq3,三,c\n",
 	})
 	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
@@ -101,7 +101,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Nil(t, rules["variants"].([]any)[0].(object)["cost"])
 
 	// The switch of the report counts what could not be rated, or leaves it out.
-	counting := s.get(t, "/tasks/"+task.TaskID+"/report").page(t).Find("a:contains('缺省 50 分计入平均')").AttrOr("href", "")
+	counting := s.get(t, "/tasks/"+task.TaskID+"/report").page(t).Find("a:contains('默认 50 分计入平均')").AttrOr("href", "")
 	require.NotEmpty(t, counting)
 	withDefaults := s.get(t, counting).page(t)
 	require.Contains(t, withDefaults.Find(".rated").Text(), "60.0")
@@ -126,7 +126,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Contains(t, page.Find(".judged").Text(), `{"overall": 90, "accuracy": 80, "reason": "right"}`, "word for word")
 	report := s.get(t, "/tasks/"+task.TaskID+"/report").page(t)
 	require.Contains(t, report.Find(".rated").Text(), "65.0")
-	require.Contains(t, s.get(t, "/tasks/"+task.TaskID+"/results").page(t).Text(), "无法评分（缺省 50）")
+	require.Contains(t, s.get(t, "/tasks/"+task.TaskID+"/results").page(t).Text(), "无法打分（默认 50 分")
 	require.Equal(t, 1, s.get(t, "/tasks/"+task.TaskID+"/results?filter=unpassed-2").page(t).Find("article.result").Length(), "by one evaluator alone")
 
 	// Later: the judge has another threshold, and everything it said before is kept.
@@ -196,7 +196,7 @@ func TestAJudgeOnAScaleOfItsOwnIsNoticed(t *testing.T) {
 		require.Equal(t, cost, evaluator["variants"].([]any)[0].(object)["cost"])
 		name := evaluator["name"].(string)
 		require.Contains(t, report.Find("section:contains('"+name+"')").Text(), "费用 "+cost+" CNY")
-		warning := fmt.Sprintf("“%s”的评分都不超过 %v 分", name, scale)
+		warning := fmt.Sprintf("“%s”的打分都不超过 %v 分", name, scale)
 		require.Equal(t, scale != nil, strings.Contains(report.Text(), warning), warning)
 		require.Equal(t, scale != nil, strings.Contains(show.Text(), warning), warning)
 	}

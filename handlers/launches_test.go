@@ -171,7 +171,7 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	}
 	answer = s.post(t, api+"/"+id+"/retry", nil)
 	require.Equal(t, http.StatusConflict, answer.StatusCode)
-	require.Contains(t, string(answer.body), "全部已成功")
+	require.Contains(t, string(answer.body), "全部运行都已成功")
 
 	var launches struct {
 		Items []struct {
@@ -236,7 +236,7 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	s := newSite(t, true)
 	fake, open := gate(t)
 	id := s.create(t, fake.URL, map[string]string{"concurrency": "3"})
-	dbtest.Await(t, 10*time.Second, "three calls in flight", func() bool { return len(fake.Calls()) == 3 })
+	dbtest.Await(t, time.Minute, "three calls in flight", func() bool { return len(fake.Calls()) == 3 })
 	status, task := s.act(t, id, "stop")
 	require.Equal(t, http.StatusAccepted, status)
 	require.Equal(t, "RUNNING", task, "calls in flight may finish")
@@ -315,7 +315,7 @@ func TestAStoppedRetryKeepsTheProgress(t *testing.T) {
 	isGone.Store(true)
 	isWell.Store(true)
 	s.act(t, id, "retry")
-	dbtest.Await(t, 10*time.Second, "a call of the retry", func() bool { return len(fake.Calls()) == 11 })
+	dbtest.Await(t, time.Minute, "a call of the retry", func() bool { return len(fake.Calls()) == 11 })
 	during := s.get(t, api+"/"+id+"/results")
 	require.Equal(t, http.StatusOK, during.StatusCode, "results stay readable")
 	require.Contains(t, string(during.body), `"is_final":false`)
@@ -542,7 +542,7 @@ func TestProgressIsStreamedFromASnapshotToTheEnd(t *testing.T) {
 	s := newSite(t, true)
 	fake, open := gate(t)
 	id := s.create(t, fake.URL, map[string]string{"concurrency": "4"})
-	dbtest.Await(t, 10*time.Second, "calls in flight", func() bool { return len(fake.Calls()) == 4 })
+	dbtest.Await(t, time.Minute, "calls in flight", func() bool { return len(fake.Calls()) == 4 })
 	_, events := s.follow(t, id, "", func(event) bool { return true })
 	require.Equal(t, "progress", events[0].name, "a snapshot comes first")
 	require.Equal(t, 10.0, events[0].data["total"])

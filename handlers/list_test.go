@@ -105,9 +105,9 @@ func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
 	})
 	t.Cleanup(func() { close(release) })
 	s.create(t, fake.URL, map[string]string{"task_name": "慢的", "rate_limit": "30/m"})
-	dbtest.Await(t, 10*time.Second, "a call", func() bool { return len(fake.Calls()) > 0 })
+	dbtest.Await(t, time.Minute, "a call", func() bool { return len(fake.Calls()) > 0 })
 	id := s.create(t, fake.URL, map[string]string{"task_name": "快的", "rate_limit": "unlimited"})
-	dbtest.Await(t, 10*time.Second, "the note", func() bool {
+	dbtest.Await(t, time.Minute, "the note", func() bool {
 		return strings.Contains(s.get(t, "/tasks/"+id).page(t).Find(".note").Text(), "受同一智能体的 30/m 限制（任务“慢的”）")
 	})
 	s.act(t, id, "stop")
@@ -190,7 +190,7 @@ func TestATaskIsUpdatedByEachOfItsRuns(t *testing.T) {
 		CompletedAt *time.Time `json:"completed_at"`
 	}
 	var recorded time.Time
-	dbtest.Await(t, 10*time.Second, "the first of two runs", func() bool {
+	dbtest.Await(t, time.Minute, "the first of two runs", func() bool {
 		return s.tables.Get(&recorded, `SELECT created_at FROM evaluation_runs WHERE task_id = $1`, id) == nil
 	})
 	_, err := s.tables.Exec(`UPDATE evaluation_tasks SET updated_at = updated_at - interval '1 hour' WHERE id = $1`, id)

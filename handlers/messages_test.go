@@ -99,13 +99,13 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	require.Empty(t, hook.of(t, "task.alert"))
 	require.False(t, isRed())
 	require.Zero(t, s.get(t, page).page(t).Find(".shifts li").Length(), "the page agrees")
-	require.Contains(t, s.get(t, page).page(t).Find("#changes").Text(), "没有看出哪个问题变了")
+	require.Contains(t, s.get(t, page).page(t).Find("#changes").Text(), "看不出哪道题有变化")
 
 	second.begin(map[string]int{"q1": 5, "q2": 5, "q3": 5, "q4": 4})
 	night := s.fire(t, schedule, hook)
 	require.Len(t, night["worse"], 4)
 	require.Contains(t, night["worse"].([]any)[0], "unsteady", "of all variants")
-	require.Contains(t, night["worse"].([]any)[0], "→ 0.0 %")
+	require.Contains(t, night["worse"].([]any)[0], "→ 0.0%")
 	require.Equal(t, 3, len(s.deliveries(t, card)))
 	dbtest.Await(t, 20*time.Second, "the card is red", isRed)
 	shifts := s.get(t, page).page(t).Find(".shifts li")
@@ -151,7 +151,7 @@ func TestAnswersThatChangedAreWorseBeyondChance(t *testing.T) {
 	model.begin(map[string]int{"q2": 5})
 	worse := s.fire(t, schedule, hook)["worse"].([]any)
 	require.Len(t, worse, 1)
-	require.Contains(t, worse[0], "id2：一致率 100.0 % → 0.0 %")
+	require.Contains(t, worse[0], "id2：一致率 100.0% → 0.0%")
 }
 
 // A receiver of results has them all, with the verdicts of judges, before it is told of the end; one that fails at a batch does not
@@ -165,7 +165,7 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 	release := func() { open.Do(func() { close(judged) }) }
 	t.Cleanup(release)
 	model, _ := s.chatTarget(t, "judge", judging.URL)
-	judge := s.evaluator(t, "评判", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
+	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
 	hook := newReceiver(t, always(200))
 	faulty := newReceiver(t, func(n int) int {
 		if n == 1 { // the first batch, which is tried again a second later
@@ -181,7 +181,7 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 		fmt.Fprintf(&rows, "q%d,a\n", n)
 	}
 	created := s.post(t, api, map[string]string{
-		"task_name": "评判", "agent_api_url": fake.URL, "evaluators": judge, "runs_per_item": "4", "rate_limit": "unlimited", "concurrency": "4",
+		"task_name": "打分", "agent_api_url": fake.URL, "evaluators": judge, "runs_per_item": "4", "rate_limit": "unlimited", "concurrency": "4",
 		"channels": channels, "file@q.csv": "question,standard_answer\n" + rows.String(),
 	})
 	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))

@@ -405,6 +405,12 @@ func TestAProviderSignsOut(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	for _, junk := range []string{"junk", strings.Repeat("a.b.c", 20_000)} {
+		answer, err := http.PostForm(s.URL+"/login/oidc/backchannel", url.Values{"logout_token": {junk}})
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	}
 	require.True(t, isIn(first) && isIn(second) && isIn(other), "nothing of that ends anything")
 
 	status, again := send(provider.Keypair, func(c jwt.MapClaims) { c["sid"] = "two" })
@@ -443,7 +449,18 @@ func TestAProviderIsAskedForAProof(t *testing.T) {
 	form := b.get(t, refused.page(t).Find("[role=alert] a.btn").AttrOr("href", "")).page(t)
 	begun := b.get(t, form.Find(".gate a.btn").AttrOr("href", ""))
 	require.Equal(t, "login", mustQuery(t, begun.Header.Get("Location"), "prompt"))
-	provider.QueueUser(user)
+	require.Equal(t, "0", mustQuery(t, begun.Header.Get("Location"), "max_age"))
+	for what, change := range map[string]func(jwt.MapClaims){
+		"it does not say when": func(jwt.MapClaims) {},
+		"long ago":             func(c jwt.MapClaims) { c["auth_time"] = time.Now().Add(-time.Hour).Unix() },
+		"in the future":        func(c jwt.MapClaims) { c["auth_time"] = 1e30 },
+	} {
+		provider.QueueUser(claiming{user.MockUser, change})
+		require.Equal(t, http.StatusForbidden, b.backFrom(t, b.get(t, form.Find(".gate a.btn").AttrOr("href", ""))).StatusCode, what)
+	}
+	require.Equal(t, http.StatusForbidden, b.send(t, place+"/tokens", url.Values{"name": {"pipeline"}}).StatusCode)
+	provider.QueueUser(claiming{user.MockUser, func(c jwt.MapClaims) { c["auth_time"] = time.Now().Unix() }})
+	begun = b.get(t, form.Find(".gate a.btn").AttrOr("href", ""))
 	require.Contains(t, b.backFrom(t, begun).Header.Get("Location"), place)
 	require.Equal(t, http.StatusCreated, b.send(t, place+"/tokens", url.Values{"name": {"pipeline"}}).StatusCode)
 }

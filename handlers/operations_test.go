@@ -475,7 +475,7 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		{"POST", "evaluation-tasks/" + id + "/run", object{"runs": 3}, "未知字段 runs，此接口不接受任何字段"},
 		{"GET", "evaluation-tasks?pagesize=5", nil, "未知参数 pagesize，是否想写 page_size？"},
 		{"DELETE", "prompts/" + id + "?forced=1", nil, "未知参数 forced，是否想写 "},
-		{"GET", "evaluation-tasks?page=%zz", nil, "请求无法解析"},
+		{"GET", "evaluation-tasks?page=%zz", nil, "提交的内容无法识别"},
 	} {
 		refused := s.entry(t, one.method, one.path, one.body, 422)
 		require.Contains(t, refused["message"], one.message, one.path)

@@ -114,7 +114,7 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	report := s.get(t, "/tasks/"+id+"/report").page(t)
 	said := report.Find(".sentences").First().Text()
 	require.NotContains(t, said, "2 refuser 优于")
-	require.Contains(t, report.Find(".sentences").Text(), "对比组 2、3、5 得到回答的比例明显低于其他组")
+	require.Contains(t, report.Find(".sentences").Text(), "方案 2、3、5 得到回答的比例明显低于其他方案")
 	for _, code := range []string{"REFUSED", "CONTENT_FILTERED", "NO_ANSWER", "截断"} {
 		require.Contains(t, report.Find("main").Text(), code)
 	}
@@ -233,7 +233,7 @@ func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 		if run["attempts"].(float64) == 2 {
 			fellBack++
 		}
-		dbtest.Await(t, 10*time.Second, "the events say so", func() bool {
+		dbtest.Await(t, time.Minute, "the events say so", func() bool {
 			return strings.Contains(string(s.get(t, libraryAPI+path+"/events").body), `"name":"not_streamed"`)
 		})
 		require.Equal(t, false, s.entry(t, "GET", path+"/input", nil, 200)["body"].(object)["stream"], "what was sent in the end")

@@ -17,7 +17,6 @@ import (
 	"wending/db/dbtest"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -250,6 +249,8 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	report := manager.get(t, "/shared/"+secret)
 	require.Equal(t, http.StatusOK, report.StatusCode)
 	require.Equal(t, 2, report.page(t).Find("article").Length())
+	require.NotContains(t, string(report.body), "127.0.0.1", "where the agent is, is not a stranger's to know")
+	require.Contains(t, string(b.get(t, "/tasks/"+id+"/results/print").body), "127.0.0.1")
 	require.Contains(t, report.Header.Get("X-Robots-Tag"), "noindex")
 	require.Equal(t, "no-referrer", report.Header.Get("Referrer-Policy"))
 	require.Equal(t, "no-store", report.Header.Get("Cache-Control"))
@@ -309,7 +310,7 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 		return s.do(t, request).mustBe(t, status)
 	}
 	first := create(201)["task_id"].(string)
-	dbtest.Await(t, 10*time.Second, "two calls", func() bool { return len(fake.Calls()) == 2 })
+	dbtest.Await(t, time.Minute, "two calls", func() bool { return len(fake.Calls()) == 2 })
 	dbtest.Hold(t, 2*time.Second, "no more lanes than the quota", func() bool { return len(fake.Calls()) == 2 })
 	near := func() []any {
 		return s.ask(t, root, "GET", place, nil).mustBe(t, 200)["used"].(map[string]any)["nearly_used_up"].([]any)
@@ -336,7 +337,7 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	create(201)
 	require.Contains(t, create(429)["message"], "上传")
 	s.ask(t, root, "PATCH", place, object{"uploads_per_day": nil, "disk_bytes": 1000}).mustBe(t, 200)
-	_, err := quota.New(s.store).Measure(t.Context())
+	_, err := people.NewQuotas(s.store).Measure(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, create(429)["message"], "存储")
 
@@ -443,7 +444,7 @@ func TestEntriesOfTheAuditWait(t *testing.T) {
 	require.NoError(t, err)
 	tx.MustExec(`SELECT FROM audit_chain FOR UPDATE`)
 	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "while it is locked", "user": "x"}).mustBe(t, 201)
-	require.Contains(t, s.told.String(), "an entry of the audit waits")
+	require.Contains(t, s.told.String(), "audit entry not stored, will retry")
 	var begun []string
 	require.NoError(t, s.tables.Select(&begun, `SELECT entry FROM audit_intents`))
 	require.Len(t, begun, 1, "until then the database has what was begun")

@@ -98,7 +98,7 @@ func TestAnAcceptedJobIsPolled(t *testing.T) {
 	require.Equal(t, []string{"FAILED", "AGENT_ERROR", "out of paint"}, []string{runs[1].Runs[0].Status, runs[1].Runs[0].ErrorCode, runs[1].Runs[0].ErrorMessage})
 	require.Equal(t, "马上", runs[2].Runs[0].Output)
 	require.EqualValues(t, 3, of.asked.Load())
-	dbtest.Await(t, 10*time.Second, "the events", func() bool {
+	dbtest.Await(t, time.Minute, "the events", func() bool {
 		items, _ := s.events(t, id, runs[0].Runs[0].RunID)
 		return len(items) > 0 && items[len(items)-1].Type == "task_completed"
 	})

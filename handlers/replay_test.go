@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
@@ -189,7 +190,7 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	require.Len(t, runs, 3)
 	var items []happened
 	var tools []map[string]any
-	dbtest.Await(t, 10*time.Second, "the last events", func() bool {
+	dbtest.Await(t, time.Minute, "the last events", func() bool {
 		items, tools = s.events(t, id, runs[0].ID)
 		return len(items) > 0 && items[len(items)-1].Type == "error_occurred" && len(items) > 8
 	})
@@ -233,4 +234,97 @@ func TestACallIsListedAtOnce(t *testing.T) {
 		require.Equal(t, unit, alone.Header.Get("Location"), part)
 		require.Equal(t, http.StatusOK, s.fragment(t, unit+part).StatusCode, part)
 	}
+}
+
+// logLine is a line of a log, or a tool's row, as the page shows it.
+func logLines(log *goquery.Selection, of string) (lines []string) {
+	log.Find(of).Each(func(_ int, line *goquery.Selection) {
+		lines = append(lines, strings.Join(strings.Fields(line.Text()), " "))
+	})
+	return lines
+}
+
+// takePiece adds a piece to a log as htmx does.
+func takePiece(t *testing.T, log *goquery.Selection, piece string) {
+	t.Helper()
+	fragment, err := goquery.NewDocumentFromReader(strings.NewReader("<body>" + strings.NewReplacer("<template>", "<table>", "</template>", "</table>").Replace(piece)))
+	require.NoError(t, err)
+	fragment.Find("[hx-swap-oob]").Each(func(_ int, part *goquery.Selection) {
+		how := part.AttrOr("hx-swap-oob", "")
+		where, isAppended := strings.CutPrefix(how, "beforeend:")
+		switch {
+		case isAppended:
+			require.Equal(t, 1, log.Find(where).Length(), where)
+			log.Find(where).AppendSelection(part.Contents())
+		default:
+			id := "#" + part.AttrOr("id", "")
+			require.Equal(t, 1, log.Find(id).Length(), id)
+			log.Find(id).ReplaceWithSelection(part.Clone())
+		}
+	})
+	log.Find(".lines").AppendSelection(fragment.Find("body > li"))
+}
+
+// The log of a call under way comes in pieces: what is new behind what is shown, once, however often the connection breaks;
+// together they are the log of the run.
+func TestALogComesInPieces(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	steps := make(chan int)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		say(w, `{"event":"tool_started","data":{"tool":"draw","id":"t0"}}`)
+		for n := range steps {
+			for line := range 150 {
+				say(w, fmt.Sprintf(`{"event":"strange","data":{"line":"%d.%d"}}`, n, line))
+			}
+			say(w, fmt.Sprintf(`{"event":"tool_finished","data":{"tool":"draw","id":"t%d"}}`, n), fmt.Sprintf(`{"event":"tool_started","data":{"tool":"draw","id":"t%d"}}`, n+1))
+			say(w, fmt.Sprintf(`{"event":"llm_chunk","data":{"text":"%s"}}`, strings.Repeat("长", 150)))
+		}
+		say(w, `{"event":"node_finished","data":{"output":"完"}}`)
+	})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question,standard_answer\n画,\n"})
+	unit := s.awaitUnit(t, id)
+	t.Cleanup(sync.OnceFunc(func() { close(steps) }))
+	path := fmt.Sprintf("/tasks/%s/units/%d", id, unit)
+	stored := func() (count int) {
+		require.NoError(t, s.tables.Get(&count, `SELECT coalesce(max(first_seq), 0) FROM run_events WHERE unit_id = $1`, unit))
+		return count
+	}
+	grow := func(n int) {
+		before := stored()
+		steps <- n
+		dbtest.Await(t, 20*time.Second, "the events", func() bool { return stored() > before })
+	}
+	grow(0)
+	log := s.get(t, path).page(t).Find(".log")
+	next := func() string { return log.Find("#log-tail").AttrOr("hx-get", "") }
+	require.NotEmpty(t, next())
+	var largest int
+	for n := range 3 {
+		grow(n + 1)
+		for { // until nothing new comes
+			at := next()
+			piece := s.fragment(t, at)
+			require.Equal(t, http.StatusOK, piece.StatusCode)
+			takePiece(t, log, string(piece.body))
+			if next() == at {
+				break
+			}
+			largest = max(largest, len(piece.body))
+		}
+	}
+	shown, tools := logLines(log, ".lines li"), logLines(log, "tbody tr")
+	whole := s.get(t, path).page(t).Find(".log")
+	require.Equal(t, logLines(whole, ".lines li"), shown)
+	require.Equal(t, logLines(whole, "tbody tr"), tools)
+	require.Equal(t, whole.Find("#log-tail").Text(), log.Find("#log-tail").Text())
+	require.Equal(t, whole.Find("#log-tail").AttrOr("hx-get", ""), next())
+	require.Greater(t, len(shown), 600)
+	require.Less(t, 2*largest, len(s.get(t, path).body), "a piece is not the whole")
+
+	// A call that another worker makes again has another log: the page is read again.
+	_, err := s.tables.Exec(`UPDATE run_events SET epoch = epoch + 1 WHERE unit_id = $1`, unit)
+	require.NoError(t, err)
+	require.Equal(t, "true", s.fragment(t, next()).Header.Get("HX-Refresh"))
 }

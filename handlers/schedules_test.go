@@ -19,7 +19,7 @@ import (
 	"wending/db/people"
 	"wending/db/project"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/beijing"
+	"wending/jobs/cron"
 )
 
 // schedule saves a schedule of a task and returns its id.
@@ -72,14 +72,14 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	require.Equal(t, true, saved["is_enabled"])
 	next, err := time.Parse(time.RFC3339, saved["next_at"].(string))
 	require.NoError(t, err)
-	require.Equal(t, 2, next.In(beijing.Zone).Hour())
+	require.Equal(t, 2, next.In(cron.Beijing).Hour())
 	require.True(t, next.After(time.Now()) && next.Before(time.Now().Add(25*time.Hour)))
 
 	// Its time comes: one copy, named by the time that was planned, with the secrets and the questions of the task.
 	planned := s.due(t, id, 0)
 	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 1 })
 	first := s.listed(t, "schedules/"+id+"/tasks")[0]
-	require.Equal(t, strings.Repeat("夜", 47)+" "+beijing.Minute(planned), first["task_name"])
+	require.Equal(t, strings.Repeat("夜", 47)+" "+cron.BeijingMinute(planned), first["task_name"])
 	s.awaitDone(t, first["task_id"].(string))
 	copied := s.entry(t, "GET", "evaluation-tasks/"+first["task_id"].(string), nil, 200)
 	require.Equal(t, id, copied["schedule_id"])

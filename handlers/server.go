@@ -23,11 +23,10 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
-	entries "wending/db/library"
-	"wending/db/monitor"
+	"wending/db/entries"
 	"wending/db/outbox"
 	"wending/db/people"
-	"wending/db/quota"
+	"wending/db/report"
 	"wending/handlers/access"
 	"wending/handlers/admission"
 	"wending/handlers/api"
@@ -42,13 +41,12 @@ import (
 	"wending/handlers/signin"
 	"wending/handlers/transfer"
 	"wending/handlers/web"
-	"wending/handlers/web/storage"
 	"wending/jobs/agent"
+	"wending/jobs/agent/guard"
 	"wending/jobs/archive"
 	"wending/jobs/blob"
-	"wending/jobs/guard"
+	"wending/jobs/courier/notify"
 	"wending/jobs/library"
-	"wending/jobs/notify"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -155,7 +153,7 @@ type Server struct {
 	http.Handler
 	catalogue *text.Catalogue
 	pages     *web.Pages
-	progress  *live.Hub[uuid.UUID, monitor.Progress]
+	progress  *live.Hub[uuid.UUID, report.Progress]
 	gates     *admission.Gates
 	tasks     *tasks.Service
 	library   *library.Service
@@ -176,7 +174,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(monitor.New(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
+	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(report.NewMonitor(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, MonthCost: s.MonthCost, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
@@ -186,7 +184,7 @@ func New(config Config) (*Server, error) {
 		s.Report = func(error, map[string]string) {}
 	}
 	s.guard = access.NewGuard(access.Config{
-		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, NeedsSecond: s.Access.NeedsSecond, Audit: audit.New(s.Store, s.Sealer), Quotas: quota.New(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
+		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, NeedsSecond: s.Access.NeedsSecond, Audit: audit.New(s.Store, s.Sealer), Quotas: people.NewQuotas(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
 	})
 	e := echo.New()
 	s.Handler = e
@@ -242,7 +240,7 @@ func (s *Server) mount(e *echo.Echo) {
 	gallery.RegisterPages(compressed, galleries)
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
-	storage.Register(compressed, storage.Config{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
+	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	s.signIns = signin.Config{
 		People: people.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	}
@@ -304,7 +302,7 @@ func (s *Server) announce(ctx context.Context) error {
 	if s.DatabaseURL == "" {
 		return nil
 	}
-	return monitor.ListenForChanges(ctx, s.DatabaseURL, func(id uuid.UUID) {
+	return report.ListenForChanges(ctx, s.DatabaseURL, func(id uuid.UUID) {
 		if id == uuid.Nil {
 			s.progress.AnnounceAll()
 			return

@@ -41,7 +41,7 @@ func migrateTo(t *testing.T, database, last string) {
 // Accounts whose names looked alike before that was refused stay; further ones cannot join them, and administrators' tokens keep their reach.
 func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	t.Parallel()
-	database := dbtest.URL(t)
+	database := dbtest.Empty(t)
 	migrateTo(t, database, "00031")
 	tables, err := sqlx.Connect("postgres", database)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 // What an installation without accounts has belongs to the first project after the upgrade, and to whoever follows the set-up link.
 func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 	t.Parallel()
-	database := dbtest.URL(t)
+	database := dbtest.Empty(t)
 	migrateTo(t, database, beforeAccounts)
 	tables, err := sqlx.Connect("postgres", database)
 	require.NoError(t, err)

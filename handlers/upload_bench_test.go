@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent"
-	"wending/jobs/guard"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/guard"
+	"wending/jobs/agent/protocol"
 )
 
 // A task over HTTP, from the upload of its file to SUCCEEDED, beside a bare client that makes the same calls at the

@@ -296,7 +296,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	page := s.get(t, path+"/variants").page(t)
 	rows := page.Find(".variants-table tbody tr")
 	require.Equal(t, 2, rows.Length())
-	require.Contains(t, rows.Eq(0).Text(), "100.0 %")
+	require.Contains(t, rows.Eq(0).Text(), "100.0%")
 	require.Equal(t, 3, page.Find(".variants-questions tbody tr").Length())
 	require.Equal(t, "AAAAA", page.Find(".variants-questions tbody tr").First().Find(".strip").First().Text())
 	require.Zero(t, rows.Eq(1).Find(".is-best").FilterFunction(func(_ int, cell *goquery.Selection) bool { return strings.Contains(cell.Text(), "%") }).Length())
@@ -355,7 +355,7 @@ func TestTheReportAsksMore(t *testing.T) {
 
 	form := s.get(t, path+"/results").page(t).Find("form.extend")
 	require.Equal(t, "3", form.Find("input").AttrOr("min", ""))
-	require.Contains(t, form.Text(), "34.2 %", "2 of 2")
+	require.Contains(t, form.Text(), "34.2%", "2 of 2")
 	answered = s.post(t, form.AttrOr("action", ""), map[string]string{"runs_per_item": "4"})
 	require.Equal(t, path+"?done=extend", answered.Header.Get("Location"))
 	s.awaitDone(t, id)
@@ -536,7 +536,7 @@ func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 	}
 	once, twice := run("1"), run("2")
 	compared := s.get(t, "/comparison?a="+twice+":1&b="+twice+":2").page(t).Find(".changes").Text()
-	for _, name := range []string{"每次运行的费用", "每次运行的 token", "平均首字时间"} {
+	for _, name := range []string{"每次运行的费用", "每次运行的 Token", "平均首字时间"} {
 		require.Contains(t, compared, name)
 	}
 	require.Contains(t, compared, " CNY")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
-	"wending/db/lanes"
+	"wending/db/engine"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -44,9 +44,9 @@ func TestNoMoreTasksRunThanMay(t *testing.T) {
 		return now == 2
 	})
 	for n, launch := range launches {
-		before, err := lanes.New(b.store).Before(t.Context(), launch)
+		before, err := engine.NewLanes(b.store).Before(t.Context(), launch)
 		require.NoError(t, err)
-		inTask, err := lanes.New(b.store).BeforeTask(t.Context(), ids[n])
+		inTask, err := engine.NewLanes(b.store).BeforeTask(t.Context(), ids[n])
 		require.NoError(t, err)
 		require.Equal(t, []int{0, 0, 2, 3, 4}[n], before, "those that run wait for none")
 		require.Equal(t, before, inTask)

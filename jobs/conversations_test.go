@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/conversation"
 	"wending/db/dbtest"
-	"wending/db/monitor"
-	"wending/db/record"
+	"wending/db/engine"
+	"wending/db/report"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/evaluate/judge"
 )
 
 // conversations makes a task one of so many conversations of so many turns each, and one single question.
@@ -56,7 +56,7 @@ func (b *bench) requireWhole(t testing.TB, task db.Task) {
 	require.NoError(t, b.tables.Get(&open, `SELECT count(*) FROM units u JOIN launches l ON l.id = u.launch_id WHERE l.task_id = $1 AND u.state IN ('QUEUED', 'RUNNING')`, task.ID))
 	require.Zero(t, open)
 	require.Equal(t, task.TotalItems, task.Processed)
-	progress, err := monitor.New(b.store).TaskProgress(t.Context(), task.ID)
+	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), task.ID)
 	require.NoError(t, err)
 	require.Equal(t, task.TotalRuns(), progress.Completed)
 }
@@ -190,21 +190,21 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 
 	worker := uuid.New()
 	unit := b.claim(t, launchID, b.beat(t, worker), 1)[0]
-	turn, _, err := conversation.New(b.store).Next(t.Context(), unit, 1000)
+	turn, _, err := engine.NewConversations(b.store).Next(t.Context(), unit, 1000)
 	require.NoError(t, err)
 	require.Empty(t, turn.History)
 	require.Len(t, turn.Later, 2)
 	first := played.Answer(agenttest.Call{Question: "s1 turn 1", Body: map[string]any{"history": []any{}}})
 	unit.Item = turn.Item
-	result := record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(first), AnswerKey: []byte("k"), Attempts: 1,
-		Turn: &record.Turn{Later: turn.Later, ConversationID: "c-1"}}
+	result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(first), AnswerKey: []byte("k"), Attempts: 1,
+		Turn: &engine.Turn{Later: turn.Later, ConversationID: "c-1"}}
 	require.True(t, b.record(t, taskID, result))
 	require.True(t, b.record(t, taskID, result), "a turn whose reply was lost is recorded again")
-	turn, _, err = conversation.New(b.store).Next(t.Context(), unit, 1000)
+	turn, _, err = engine.NewConversations(b.store).Next(t.Context(), unit, 1000)
 	require.NoError(t, err)
 	require.Equal(t, first, turn.History[0].Answer)
 	require.Equal(t, "c-1", turn.ConversationID)
-	_, isTooLong, err := conversation.New(b.store).Next(t.Context(), unit, 5)
+	_, isTooLong, err := engine.NewConversations(b.store).Next(t.Context(), unit, 5)
 	require.NoError(t, err)
 	require.True(t, isTooLong)
 	late := result
@@ -212,11 +212,11 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 	require.NoError(t, err)
-	lost, err := b.store.RequeueLostUnits(t.Context())
+	lost, err := b.store.RequeueLostUnits(t.Context(), judge.Unrated)
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	require.False(t, b.record(t, taskID, late), "the unit is another worker's")
-	_, _, err = conversation.New(b.store).Next(t.Context(), unit, 1000)
+	_, _, err = engine.NewConversations(b.store).Next(t.Context(), unit, 1000)
 	require.ErrorIs(t, err, db.ErrConflict)
 
 	b.startWorker(t, 2)
@@ -237,14 +237,14 @@ func TestAConversationThatLostThreeWorkersEndsWithWhatItHas(t *testing.T) {
 		worker := uuid.New()
 		unit := b.claim(t, launchID, b.beat(t, worker), 1)[0]
 		if n == 0 {
-			turn, _, err := conversation.New(b.store).Next(t.Context(), unit, 1000)
+			turn, _, err := engine.NewConversations(b.store).Next(t.Context(), unit, 1000)
 			require.NoError(t, err)
 			unit.Item = turn.Item
-			require.True(t, b.record(t, taskID, record.Result{Unit: unit, Status: db.RunSucceeded, Attempts: 1, Turn: &record.Turn{Later: turn.Later}}))
+			require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Attempts: 1, Turn: &engine.Turn{Later: turn.Later}}))
 		}
 		_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 		require.NoError(t, err)
-		_, err = b.store.RequeueLostUnits(t.Context())
+		_, err = b.store.RequeueLostUnits(t.Context(), judge.Unrated)
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 FAILED WORKER_LOST 3", "q1-3/1 FAILED TURN_NOT_REACHED 0"}, b.outcomes(t, taskID))
@@ -267,7 +267,7 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	taskID, launchID := b.task(t, fake.URL, 0, conversations(1, 4, func(n *db.NewTask) { n.Items, n.Task.RunsPerItem = n.Items[1:], 1 }))
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	<-begun
-	progress, err := monitor.New(b.store).TaskProgress(t.Context(), taskID)
+	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{4, 1, 1, 2}, []int{progress.Total, progress.Completed, progress.Running, progress.Queued})
 	task, err := b.store.Task(t.Context(), taskID)

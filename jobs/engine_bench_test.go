@@ -16,10 +16,10 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/record"
+	"wending/db/engine"
 	"wending/jobs/agent"
-	"wending/jobs/guard"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/guard"
+	"wending/jobs/agent/protocol"
 )
 
 // quickAgent answers after a while and remembers nothing.
@@ -128,11 +128,11 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 			claim, err := bench.store.ClaimUnits(b.Context(), call, lease, wants(batch))
 			require.NoError(b, err)
 			require.NotEmpty(b, claim.Units)
-			results := make([]record.Result, len(claim.Units))
+			results := make([]engine.Result, len(claim.Units))
 			for n, unit := range claim.Units {
-				results[n] = record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("an answer of the usual kind"), AnswerKey: make([]byte, 32), Attempts: 1}
+				results[n] = engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("an answer of the usual kind"), AnswerKey: make([]byte, 32), Attempts: 1}
 			}
-			refused, err := record.New(bench.store).Record(b.Context(), taskID, results)
+			refused, err := engine.NewRecorder(bench.store).Record(b.Context(), taskID, results)
 			require.NoError(b, err)
 			require.Empty(b, refused)
 			done += len(claim.Units)

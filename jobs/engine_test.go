@@ -27,19 +27,17 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/embedded"
-	"wending/db/history"
-	dblanes "wending/db/lanes"
-	"wending/db/monitor"
-	"wending/db/presence"
-	"wending/db/record"
+	"wending/db/engine"
+	"wending/db/measure"
+	"wending/db/pg/embedded"
 	"wending/db/report"
+	"wending/db/upkeep"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/guard"
+	"wending/jobs/agent/guard"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/secret"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
 
@@ -129,14 +127,14 @@ func (b *bench) task(t testing.TB, url string, questions int, change func(*db.Ne
 // beat gives a sign of life of a worker that no process plays.
 func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 	t.Helper()
-	lease, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: worker, Lanes: 64})
+	lease, _, err := engine.NewPresence(b.store).Beat(t.Context(), engine.Worker{ID: worker, Lanes: 64})
 	require.NoError(t, err)
 	return lease
 }
 
 // enterLane admits one lane.
 func (b *bench) enterLane(t testing.TB, lane, launchID uuid.UUID, lease db.Lease) (bool, error) {
-	admitted, err := dblanes.New(b.store).Enter(t.Context(), []uuid.UUID{lane}, launchID, lease)
+	admitted, err := engine.NewLanes(b.store).Enter(t.Context(), []uuid.UUID{lane}, launchID, lease)
 	return len(admitted) == 1, err
 }
 
@@ -156,9 +154,9 @@ func wants(units int) []db.Want {
 }
 
 // record hands in one result of such a worker.
-func (b *bench) record(t testing.TB, taskID uuid.UUID, result record.Result) (accepted bool) {
+func (b *bench) record(t testing.TB, taskID uuid.UUID, result engine.Result) (accepted bool) {
 	t.Helper()
-	refused, err := record.New(b.store).Record(t.Context(), taskID, []record.Result{result})
+	refused, err := engine.NewRecorder(b.store).Record(t.Context(), taskID, []engine.Result{result})
 	require.NoError(t, err)
 	return len(refused) == 0
 }
@@ -356,11 +354,11 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 	strictTask, strict := b.task(t, fake.URL, 5, func(n *db.NewTask) { asking("s")(n); n.Launch.Targets[0].CallInterval = interval })
 	started := time.Now()
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), strict))
-	dbtest.Await(t, 10*time.Second, "a call under the limit", func() bool { return len(fake.Calls()) > 0 })
+	dbtest.Await(t, time.Minute, "a call under the limit", func() bool { return len(fake.Calls()) > 0 })
 	freeTask, free := b.task(t, fake.URL, 20, asking("f"))
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), free))
-	dbtest.Await(t, 10*time.Second, "the page's note", func() bool {
-		hindrance, err := monitor.New(b.store).TaskHindrance(t.Context(), freeTask)
+	dbtest.Await(t, time.Minute, "the page's note", func() bool {
+		hindrance, err := report.NewMonitor(b.store).TaskHindrance(t.Context(), freeTask)
 		require.NoError(t, err)
 		return hindrance.LimitingTaskID != nil && *hindrance.LimitingTaskID == strictTask
 	})
@@ -382,11 +380,11 @@ func TestATaskThatWaitsForALaneKnowsHowManyAreAhead(t *testing.T) {
 	t.Cleanup(func() { close(release) }) // before the worker leaves
 	_, first := b.task(t, fake.URL, 1, nil)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
-	dbtest.Await(t, 10*time.Second, "the only lane", func() bool { return len(fake.Calls()) == 1 })
+	dbtest.Await(t, time.Minute, "the only lane", func() bool { return len(fake.Calls()) == 1 })
 	secondTask, second := b.task(t, fake.URL, 1, nil)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), second))
-	dbtest.Await(t, 10*time.Second, "the second task's start", func() bool {
-		hindrance, err := monitor.New(b.store).TaskHindrance(t.Context(), secondTask)
+	dbtest.Await(t, time.Minute, "the second task's start", func() bool {
+		hindrance, err := report.NewMonitor(b.store).TaskHindrance(t.Context(), secondTask)
 		require.NoError(t, err)
 		return hindrance.TasksAhead == 1 && hindrance.LimitingTaskID == nil
 	})
@@ -437,7 +435,7 @@ func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
 		b.tables.MustExec(`UPDATE launches SET started_at = now() - interval '2 days', finished_at = now() - interval '2 days' + $1 * interval '1 second' WHERE id = $2`, seconds, launch)
 		b.tables.MustExec(`UPDATE evaluation_runs SET latency_ms = 0, created_at = now() - interval '2 days' + $1 * interval '1 second' * (id - (SELECT min(id) FROM evaluation_runs WHERE launch_id = $2)) / 49
 			WHERE launch_id = $2`, seconds, launch)
-		bars, err := monitor.New(b.store).OutcomeBars(t.Context(), task)
+		bars, err := report.NewMonitor(b.store).OutcomeBars(t.Context(), task)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(bars), 30, "%d s", seconds)
 		require.Zero(t, bars[0].From)
@@ -526,7 +524,7 @@ func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 	// The dead worker comes back with its answer.
-	require.False(t, b.record(t, taskID, record.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}), "a late result is thrown away")
+	require.False(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}), "a late result is thrown away")
 	var late int
 	require.NoError(t, b.tables.Get(&late, `SELECT count(*) FROM evaluation_runs WHERE response_body = 'late'`))
 	require.Zero(t, late)
@@ -541,8 +539,8 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 	for range 3 {
 		worker := uuid.New()
 		require.Len(t, b.claim(t, launchID, b.beat(t, worker), 1), 1)
-		require.NoError(t, presence.Remove(t.Context(), b.store, worker))
-		lost, err := b.store.RequeueLostUnits(t.Context())
+		require.NoError(t, engine.NewPresence(b.store).Remove(t.Context(), worker))
+		lost, err := b.store.RequeueLostUnits(t.Context(), judge.Unrated)
 		require.NoError(t, err)
 		require.Equal(t, 1, lost)
 	}
@@ -571,7 +569,7 @@ func TestALeavingWorkerFinishesItsCallAndGivesBackTheRest(t *testing.T) {
 	stop := b.startWorker(t, 3)
 	taskID, launchID := b.task(t, fake.URL, 4, nil)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-	dbtest.Await(t, 10*time.Second, "two calls in flight", func() bool { return len(fake.Calls()) == 2 })
+	dbtest.Await(t, time.Minute, "two calls in flight", func() bool { return len(fake.Calls()) == 2 })
 	left := make(chan struct{})
 	go func() { stop(); close(left) }()
 	time.AfterFunc(300*time.Millisecond, func() { close(release) })
@@ -778,7 +776,7 @@ func TestAResultRecordedTwiceCountsOnce(t *testing.T) {
 	units := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
 	require.Len(t, units, 1)
 	for range 2 { // the reply to the first commit was lost
-		require.True(t, b.record(t, taskID, record.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}))
+		require.True(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}))
 	}
 	var runs int
 	require.NoError(t, b.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs`))
@@ -826,7 +824,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	}
 	lanes.Wait()
 	require.Equal(t, int64(2), entered.Load())
-	require.NoError(t, presence.Remove(t.Context(), b.store, worker))
+	require.NoError(t, engine.NewPresence(b.store).Remove(t.Context(), worker))
 	admitted, err = b.enterLane(t, uuid.New(), launchID, b.beat(t, uuid.New()))
 	require.NoError(t, err)
 	require.True(t, admitted, "lanes end with their worker")
@@ -836,7 +834,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 func TestAgentsTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	lease, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: uuid.New(), Lanes: 8})
+	lease, _, err := engine.NewPresence(b.store).Beat(t.Context(), engine.Worker{ID: uuid.New(), Lanes: 8})
 	require.NoError(t, err)
 	start := func(url string) uuid.UUID {
 		_, launchID := b.task(t, url, 5, nil)
@@ -846,23 +844,23 @@ func TestAgentsTakeTurns(t *testing.T) {
 	}
 	served, older, younger := start("http://127.0.0.1:9"), start("http://127.0.0.1:9"), start("http://127.0.0.1:10")
 	next := func() uuid.UUID {
-		id, err := dblanes.New(b.store).NextInTurn(t.Context())
+		id, err := engine.NewLanes(b.store).NextInTurn(t.Context())
 		require.NoError(t, err)
 		return id
 	}
 	lane := uuid.New()
 	enter := func(launchID uuid.UUID) {
-		lanes, err := dblanes.New(b.store).Enter(t.Context(), []uuid.UUID{lane}, launchID, lease)
+		lanes, err := engine.NewLanes(b.store).Enter(t.Context(), []uuid.UUID{lane}, launchID, lease)
 		require.NoError(t, err)
 		require.Len(t, lanes, 1)
 	}
 	require.Equal(t, served, next(), "the one that waits longest")
 	enter(served)
 	require.Equal(t, younger, next(), "the agent without a lane")
-	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
+	require.NoError(t, engine.NewLanes(b.store).Leave(t.Context(), lane))
 	require.Equal(t, younger, next(), "the agent that had none yet")
 	enter(younger)
-	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
+	require.NoError(t, engine.NewLanes(b.store).Leave(t.Context(), lane))
 	require.Equal(t, older, next(), "the agent that was served before the other")
 }
 
@@ -871,7 +869,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	worker := uuid.New()
-	lease, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: worker, Lanes: 8})
+	lease, _, err := engine.NewPresence(b.store).Beat(t.Context(), engine.Worker{ID: worker, Lanes: 8})
 	require.NoError(t, err)
 	newLaunch := func() uuid.UUID {
 		_, launchID := b.task(t, "http://127.0.0.1:9", 100, func(n *db.NewTask) { n.Task.Concurrency = 64 })
@@ -884,14 +882,14 @@ func TestLanesAreSharedFairly(t *testing.T) {
 		for i := range wanted {
 			wanted[i] = uuid.New()
 		}
-		lanes, err := dblanes.New(b.store).Enter(t.Context(), wanted, launchID, lease)
+		lanes, err := engine.NewLanes(b.store).Enter(t.Context(), wanted, launchID, lease)
 		require.NoError(t, err)
 		return lanes
 	}
 	wanted := func(launchID uuid.UUID) (lanes int) {
 		_, err := b.tables.Exec(`UPDATE launches SET created_at = now() - interval '2 seconds'`) // younger ones are left alone
 		require.NoError(t, err)
-		launches, err := dblanes.New(b.store).ActiveLaunches(t.Context())
+		launches, err := engine.NewLanes(b.store).ActiveLaunches(t.Context())
 		require.NoError(t, err)
 		for _, launch := range launches {
 			if launch.ID == launchID {
@@ -914,15 +912,15 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	require.Positive(t, wanted(third), "it waits")
 
 	for _, lane := range held[:3] {
-		require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
+		require.NoError(t, engine.NewLanes(b.store).Leave(t.Context(), lane))
 	}
 	require.Empty(t, enter(first, 3), "it holds four, its share while another waits is two")
 	require.Len(t, enter(third, 64), 2, "its share")
 	require.Empty(t, enter(first, 3), "the last one is kept")
-	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), held[3]))
+	require.NoError(t, engine.NewLanes(b.store).Leave(t.Context(), held[3]))
 	require.Len(t, enter(first, 3), 1, "none waits: what is free, but the last one")
 
-	alone, _, err := presence.Beat(t.Context(), b.store, presence.Worker{ID: uuid.New(), Lanes: 1})
+	alone, _, err := engine.NewPresence(b.store).Beat(t.Context(), engine.Worker{ID: uuid.New(), Lanes: 1})
 	require.NoError(t, err)
 	lease = alone
 	require.Len(t, enter(first, 1), 1, "a worker with one lane keeps none")
@@ -945,7 +943,7 @@ func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 		})
 		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 		if hangs {
-			dbtest.Await(t, 10*time.Second, "all lanes but one", func() bool { return len(hanging.Calls()) == 7 })
+			dbtest.Await(t, time.Minute, "all lanes but one", func() bool { return len(hanging.Calls()) == 7 })
 			continue
 		}
 		dbtest.Await(t, 20*time.Second, "the first call, long before a hanging one ends", func() bool { return len(quick.Calls()) > 0 })
@@ -974,7 +972,7 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 				})
 				require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 			}
-			dbtest.Await(t, 10*time.Second, "all lanes but one", func() bool { return len(hanging.Calls()) >= test.lanes-1 })
+			dbtest.Await(t, time.Minute, "all lanes but one", func() bool { return len(hanging.Calls()) >= test.lanes-1 })
 			taskID, launchID := b.task(t, quick.URL, 20, func(n *db.NewTask) { n.Task.Concurrency = 64 })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 			// The hanging tasks' units are made first, which on a busy machine takes longer than a call hangs.
@@ -985,9 +983,9 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			})
 			start := time.Now()
 			t.Logf("started after %v", start.Sub(asked).Round(time.Millisecond))
-			dbtest.Await(t, timeout+4*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
+			dbtest.Await(t, timeout+10*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
 			t.Logf("the first call after %v", time.Since(start).Round(time.Millisecond))
-			b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
+			b.requireComplete(t, b.awaitEnd(t, taskID, 2*time.Minute))
 		})
 	}
 }
@@ -1025,10 +1023,10 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 		return byNumber
 	}
 	questions := read()
-	require.Equal(t, stability.Identical, *questions[1].Likeness(1).Level)
+	require.Equal(t, measure.Identical, *questions[1].Likeness(1).Level)
 	require.Equal(t, "AAAAA", *questions[1].Likeness(1).Letters)
 	require.Empty(t, *questions[1].Differences)
-	require.Equal(t, stability.Unknown, *questions[2].Likeness(1).Level)
+	require.Equal(t, measure.Unknown, *questions[2].Likeness(1).Level)
 	require.Equal(t, "-----", *questions[2].Likeness(1).Letters)
 	require.Zero(t, *questions[2].Likeness(1).Agreement)
 	require.Nil(t, questions[2].Likeness(1).Similarity)
@@ -1053,7 +1051,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 		return err == nil && !task.Status.IsActive()
 	})
 	questions = read()
-	require.Equal(t, stability.Empty, *questions[2].Likeness(1).Level)
+	require.Equal(t, measure.Empty, *questions[2].Likeness(1).Level)
 	require.Equal(t, "AAAAA", *questions[2].Likeness(1).Letters)
 	statistics, err = b.store.TaskStatistics(t.Context(), task)
 	require.NoError(t, err)
@@ -1116,7 +1114,7 @@ func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 			b.startWorker(t, 2)
 			_, first := b.task(t, slow.URL, 40, func(n *db.NewTask) { n.Launch.Targets[0].CallInterval = interval })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
-			dbtest.Await(t, 10*time.Second, "the slow task's first call", func() bool { return len(slow.Calls()) == 1 })
+			dbtest.Await(t, time.Minute, "the slow task's first call", func() bool { return len(slow.Calls()) == 1 })
 			taskID, second := b.task(t, quick.URL, 4, nil)
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), second))
 			b.requireComplete(t, b.awaitEnd(t, taskID, 8*time.Second))
@@ -1178,7 +1176,7 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 			b.startWorker(t, 8)
 			taskID, launchID := b.task(t, fake.URL, 1000, func(n *db.NewTask) { n.Task.RunsPerItem = 20; change(n) })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-			dbtest.Await(t, 10*time.Second, "ten calls", func() bool { return len(fake.Calls()) >= 10 })
+			dbtest.Await(t, time.Minute, "ten calls", func() bool { return len(fake.Calls()) >= 10 })
 			_, err := b.store.StopTask(t.Context(), taskID, db.Actor{})
 			require.NoError(t, err)
 			stopped := time.Now()
@@ -1219,7 +1217,7 @@ func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 	b.startWorker(t, 3)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 600 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-	dbtest.Await(t, 10*time.Second, "two calls", func() bool { return len(fake.Calls()) == 2 })
+	dbtest.Await(t, time.Minute, "two calls", func() bool { return len(fake.Calls()) == 2 })
 	_, err := b.store.StopTask(t.Context(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, err = b.tables.Exec(`UPDATE launches SET stop_requested_at = now() - interval '30 seconds'`)
@@ -1248,7 +1246,7 @@ func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	require.Equal(t, old, b.beat(t, worker), "a lease lasts while the worker beats")
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '16 seconds'`)
 	require.NoError(t, err)
-	state, err := dblanes.New(b.store).State(t.Context(), launchID, old)
+	state, err := engine.NewLanes(b.store).State(t.Context(), launchID, old)
 	require.NoError(t, err)
 	require.False(t, state.HoldsLease)
 	fresh := b.beat(t, worker)
@@ -1280,12 +1278,12 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	_, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	b.awaitEnd(t, taskID, 20*time.Second)
-	_, found, err := history.New(b.store).Prune(t.Context(), time.Hour)
+	_, found, err := upkeep.New(b.store).Prune(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.False(t, found, "it has just ended")
 	_, err = b.tables.Exec(`UPDATE evaluation_tasks SET completed_at = now() - interval '2 hours'`)
 	require.NoError(t, err)
-	removed, found, err := history.New(b.store).Prune(t.Context(), time.Hour)
+	removed, found, err := upkeep.New(b.store).Prune(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, 10+20, removed, "ten replaced runs and the units of both launches")
@@ -1310,13 +1308,13 @@ func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
 	require.Len(t, old, 1)
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '21 seconds'`)
 	require.NoError(t, err)
-	lost, err := b.store.RequeueLostUnits(t.Context())
+	lost, err := b.store.RequeueLostUnits(t.Context(), judge.Unrated)
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	current := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
 	require.Len(t, current, 1)
-	require.False(t, b.record(t, taskID, record.Result{Unit: old[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}))
-	require.True(t, b.record(t, taskID, record.Result{Unit: current[0], Status: db.RunSucceeded, Response: []byte("current"), Attempts: 1}))
+	require.False(t, b.record(t, taskID, engine.Result{Unit: old[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}))
+	require.True(t, b.record(t, taskID, engine.Result{Unit: current[0], Status: db.RunSucceeded, Response: []byte("current"), Attempts: 1}))
 	var text string
 	require.NoError(t, b.tables.Get(&text, `SELECT response_body FROM evaluation_runs`))
 	require.Equal(t, "current", text)
@@ -1340,7 +1338,7 @@ func TestAnOutageOfTheDatabaseCostsNoCall(t *testing.T) {
 	b.startWorker(t, 3)
 	taskID, launchID := b.task(t, fake.URL, 4, func(n *db.NewTask) { n.Task.TimeoutSeconds = 120 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-	dbtest.Await(t, 10*time.Second, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
+	dbtest.Await(t, time.Minute, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
 	server.Stop()
 	close(release)
 	time.Sleep(db.WorkerDeadAfter + 2*time.Second) // the outage is how long it lasts
@@ -1392,7 +1390,7 @@ func TestALaneOutlivesItsLease(t *testing.T) {
 	admitted, err = b.enterLane(t, uuid.New(), launchID, other)
 	require.NoError(t, err)
 	require.False(t, admitted)
-	require.NoError(t, dblanes.New(b.store).Leave(t.Context(), lane))
+	require.NoError(t, engine.NewLanes(b.store).Leave(t.Context(), lane))
 	admitted, err = b.enterLane(t, uuid.New(), launchID, other)
 	require.NoError(t, err)
 	require.True(t, admitted)
@@ -1413,7 +1411,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	b.startWorker(t, 5)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 60 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-	dbtest.Await(t, 10*time.Second, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
+	dbtest.Await(t, time.Minute, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
 	const reconnect = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`
 	_, err = b.tables.Exec(`ALTER DATABASE postgres SET default_transaction_read_only = on`)
 	require.NoError(t, err)
@@ -1422,7 +1420,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	close(release)
 	var refused atomic.Int64
 	dbtest.Await(t, 20*time.Second, "the database to refuse results", func() bool {
-		_, err := record.New(b.store).Record(t.Context(), taskID, []record.Result{{Unit: db.Unit{ID: 1}, Status: db.RunFailed}})
+		_, err := engine.NewRecorder(b.store).Record(t.Context(), taskID, []engine.Result{{Unit: db.Unit{ID: 1}, Status: db.RunFailed}})
 		if errors.Is(err, db.ErrUnavailable) {
 			refused.Add(1)
 		}

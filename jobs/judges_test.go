@@ -17,9 +17,10 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/monitor"
-	"wending/db/record"
+	"wending/db/engine"
+	"wending/db/report"
 	"wending/jobs/agent/agenttest"
+	judging "wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 )
 
@@ -135,7 +136,7 @@ func TestAJudgeIsAskedAboutEveryAnswer(t *testing.T) {
 		require.Contains(t, system["content"], `"relevance": 0-100`)
 	}
 	require.Len(t, keys, 4)
-	progress, err := monitor.New(b.store).TaskProgress(t.Context(), taskID)
+	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{6, 6, 2}, []int{progress.Total, progress.Completed, progress.Failed}, "judges' calls are no runs")
 	statistics := b.statistics(t, taskID)
@@ -291,7 +292,7 @@ func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	worker := uuid.New()
 	lease := b.beat(t, worker)
 	for _, unit := range b.claim(t, launchID, lease, 2) {
-		require.True(t, b.record(t, taskID, record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"), AnswerKey: []byte("k"), Attempts: 1, HasJudges: true}))
+		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"), AnswerKey: []byte("k"), Attempts: 1, HasJudges: true}))
 	}
 	call, err := b.store.LaunchCall(t.Context(), launchID)
 	require.NoError(t, err)
@@ -301,10 +302,10 @@ func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	unit := claim.Units[0]
 	require.Equal(t, 1, unit.Evaluator)
 	yes := true
-	said := record.Result{Unit: unit, Judgement: &record.Judgement{Score: 0.8, Passed: &yes, Ratings: map[string]float64{"overall": 80}, Attempts: 1}}
+	said := engine.Result{Unit: unit, Judgement: &engine.Judgement{Score: 0.8, Passed: &yes, Ratings: map[string]float64{"overall": 80}, Attempts: 1}}
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 	require.NoError(t, err)
-	lost, err := b.store.RequeueLostUnits(t.Context())
+	lost, err := b.store.RequeueLostUnits(t.Context(), judging.Unrated)
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	require.False(t, b.record(t, taskID, said), "another worker's by now")
@@ -346,7 +347,7 @@ func TestAJudgeThatLostThreeWorkersGivesDefaults(t *testing.T) {
 	require.NoError(t, err)
 	worker := uuid.New()
 	unit := b.claim(t, launchID, b.beat(t, worker), 1)[0]
-	require.True(t, b.record(t, taskID, record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"), Attempts: 1, HasJudges: true}))
+	require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"), Attempts: 1, HasJudges: true}))
 	call, err := b.store.LaunchCall(t.Context(), launchID)
 	require.NoError(t, err)
 	for range 3 {
@@ -355,7 +356,7 @@ func TestAJudgeThatLostThreeWorkersGivesDefaults(t *testing.T) {
 		require.Len(t, claim.Units, 1)
 		_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 		require.NoError(t, err)
-		_, err = b.store.RequeueLostUnits(t.Context())
+		_, err = b.store.RequeueLostUnits(t.Context(), judging.Unrated)
 		require.NoError(t, err)
 	}
 	found := b.verdicts(t, taskID)

@@ -10,7 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
-	dblanes "wending/db/lanes"
+	"wending/db/engine"
 	"wending/jobs/crew"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -183,7 +183,7 @@ func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err er
 		err = errors.Join(err, w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1))
 	case crew.MadeRoom:
 		var failure error
-		if next, failure = dblanes.New(w.Store).NextInTurn(w.calls); next == uuid.Nil && failure == nil {
+		if next, failure = engine.NewLanes(w.Store).NextInTurn(w.calls); next == uuid.Nil && failure == nil {
 			next = l.LaunchID // nobody waits any more
 		}
 		err = errors.Join(err, failure)

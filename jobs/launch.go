@@ -9,7 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
-	"wending/db/lanes"
+	"wending/db/engine"
 	"wending/jobs/tasks"
 )
 
@@ -58,7 +58,7 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 	}
 	defer w.starting.Delete(id)
 	if w.MaxActiveTasks > 0 {
-		before, err := lanes.New(w.Store).Before(ctx, id)
+		before, err := engine.NewLanes(w.Store).Before(ctx, id)
 		if err != nil || before >= w.MaxActiveTasks {
 			return err // reconcile asks again
 		}

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"wending/db"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // Metrics are what a worker reports to Prometheus.

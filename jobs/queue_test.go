@@ -31,7 +31,7 @@ func startRedisServer(t *testing.T, arguments ...string) string {
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	client := redis.NewClient(&redis.Options{Addr: address})
 	t.Cleanup(func() { _ = client.Close() })
-	dbtest.Await(t, 10*time.Second, "redis-server", func() bool { return client.Ping(context.Background()).Err() == nil })
+	dbtest.Await(t, time.Minute, "redis-server", func() bool { return client.Ping(context.Background()).Err() == nil })
 	return address
 }
 
@@ -43,7 +43,7 @@ func TestTheQueueMayBeAClusterOrStandBehindSentinels(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: node})
 			defer client.Close()
 			require.NoError(t, client.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
-			dbtest.Await(t, 10*time.Second, "the cluster", func() bool {
+			dbtest.Await(t, time.Minute, "the cluster", func() bool {
 				return client.Set(t.Context(), "ready", "1", time.Second).Err() == nil
 			})
 			return "redis-cluster://" + node

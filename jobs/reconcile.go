@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/db/history"
-	"wending/db/lanes"
-	"wending/db/presence"
+	"wending/db/engine"
+	"wending/db/upkeep"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 )
 
@@ -21,8 +21,8 @@ const pruneFor = 2 * time.Second
 
 // lead recovers everything that was lost – wake-ups, workers – unless another worker is doing it.
 func (w *Worker) lead(ctx context.Context) error {
-	var launches []lanes.ActiveLaunch
-	led, err := presence.AsLeader(ctx, w.Store, func() (err error) {
+	var launches []engine.ActiveLaunch
+	led, err := engine.NewPresence(w.Store).AsLeader(ctx, func() (err error) {
 		isTidying := time.Since(w.tidied) >= tidyEvery
 		if isTidying {
 			w.tidied = time.Now()
@@ -84,7 +84,7 @@ func (w *Worker) assessEnded(ctx context.Context) error {
 	return nil
 }
 
-func (w *Worker) pruneAndWake(ctx context.Context, launches []lanes.ActiveLaunch) error {
+func (w *Worker) pruneAndWake(ctx context.Context, launches []engine.ActiveLaunch) error {
 	if err := w.prune(ctx); err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "history not pruned, will retry", "error", err)
 	}
@@ -98,8 +98,8 @@ func (w *Worker) pruneAndWake(ctx context.Context, launches []lanes.ActiveLaunch
 
 // reconcile does one round in the database and returns the active launches. Every step only brings the state
 // closer to what it should be, so an interrupted round, or two rounds at once, do no harm.
-func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]lanes.ActiveLaunch, error) {
-	lost, err := w.Store.RequeueLostUnits(ctx)
+func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]engine.ActiveLaunch, error) {
+	lost, err := w.Store.RequeueLostUnits(ctx, judge.Unrated)
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +111,11 @@ func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]lanes.ActiveL
 		return nil, err
 	}
 	if isTidying {
-		if err := presence.RemoveDead(ctx, w.Store); err != nil {
+		if err := engine.NewPresence(w.Store).RemoveDead(ctx); err != nil {
 			return nil, err
 		}
 	}
-	launches, err := lanes.New(w.Store).ActiveLaunches(ctx)
+	launches, err := engine.NewLanes(w.Store).ActiveLaunches(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (w *Worker) prune(ctx context.Context) error {
 		return nil
 	}
 	for end := time.Now().Add(pruneFor); time.Now().Before(end); {
-		removed, found, err := history.New(w.Store).Prune(ctx, w.KeepHistory)
+		removed, found, err := upkeep.New(w.Store).Prune(ctx, w.KeepHistory)
 		if err != nil || !found {
 			return err
 		}
@@ -145,7 +145,7 @@ func (w *Worker) prune(ctx context.Context) error {
 }
 
 // wake enqueues launches whose wake-up was lost, and lanes for launches that have too few.
-func (w *Worker) wake(ctx context.Context, launches []lanes.ActiveLaunch) error {
+func (w *Worker) wake(ctx context.Context, launches []engine.ActiveLaunch) error {
 	running, err := w.Queue.waiting(QueueEvaluation)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (w *Worker) wake(ctx context.Context, launches []lanes.ActiveLaunch) error 
 // startLocally replaces Redis wake-ups while Redis is unavailable: it starts launches and lanes in this process, as
 // far as there is room. The database admits no more lanes than a launch may have, no matter who starts them.
 func (w *Worker) startLocally(ctx context.Context) error {
-	launches, err := lanes.New(w.Store).ActiveLaunches(ctx)
+	launches, err := engine.NewLanes(w.Store).ActiveLaunches(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/monitor"
-	"wending/db/record"
+	"wending/db/engine"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
 
@@ -209,7 +209,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	}
 	taskID, launchID := large()
 	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // as after its first step
-	progress, err := monitor.New(b.store).TaskProgress(t.Context(), taskID)
+	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{10_000, 24_000}, []int{progress.Prepared, progress.Queued})
 	b.tables.MustExec(`UPDATE launches SET total_units = 0 WHERE id = $1`, launchID)
@@ -222,7 +222,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 				started.Add(int64(units))
 				return
 			}
-			require.ErrorIs(t, err, db.ErrConflict)
+			assert.ErrorIs(t, err, db.ErrConflict)
 		})
 	}
 	starters.Wait()
@@ -240,7 +240,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		_, err := b.store.StartLaunch(context.Background(), launchID)
 		stopped <- err
 	}()
-	dbtest.Await(t, 10*time.Second, "the first step", func() bool {
+	dbtest.Await(t, time.Minute, "the first step", func() bool {
 		require.NoError(t, b.tables.Get(&units, `SELECT total_units FROM launches WHERE id = $1`, launchID))
 		return units > 0
 	})
@@ -249,7 +249,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	if err := <-stopped; err != nil { // otherwise it was just done
 		require.ErrorIs(t, err, db.ErrConflict)
 	}
-	dbtest.Await(t, 10*time.Second, "the end", func() bool {
+	dbtest.Await(t, time.Minute, "the end", func() bool {
 		finished, err := b.store.FinishLaunch(t.Context(), launchID)
 		require.NoError(t, err)
 		return finished
@@ -289,16 +289,16 @@ func TestTheWorkedExampleOfVariants(t *testing.T) {
 	claim, err := b.store.ClaimUnits(t.Context(), call, b.beat(t, uuid.New()), []db.Want{{Target: 1, Units: 15}, {Target: 2, Units: 15}})
 	require.NoError(t, err)
 	require.Len(t, claim.Units, 30)
-	var results []record.Result
+	var results []engine.Result
 	for _, unit := range claim.Units {
 		one := examples[unit.Variant-1][unit.QuestionID[len(unit.QuestionID)-1]-'1'][unit.RunIndex-1]
-		result := record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(one.text), AnswerKey: stability.Key([]byte(one.text)), LatencyMS: one.latency, Attempts: 1}
+		result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(one.text), AnswerKey: measure.Key([]byte(one.text)), LatencyMS: one.latency, Attempts: 1}
 		if one == failed {
-			result = record.Result{Unit: unit, Status: db.RunFailed, ErrorCode: "AGENT_ERROR", Attempts: 1}
+			result = engine.Result{Unit: unit, Status: db.RunFailed, ErrorCode: "AGENT_ERROR", Attempts: 1}
 		}
 		results = append(results, result)
 	}
-	refused, err := record.New(b.store).Record(t.Context(), taskID, results)
+	refused, err := engine.NewRecorder(b.store).Record(t.Context(), taskID, results)
 	require.NoError(t, err)
 	require.Empty(t, refused)
 	finished, err := tasks.FinishLaunch(t.Context(), b.store, launchID)

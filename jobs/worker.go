@@ -15,8 +15,8 @@ import (
 	"github.com/hibiken/asynq"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/journal"
-	"wending/db/presence"
 	"wending/jobs/agent"
 	"wending/jobs/crew"
 	"wending/jobs/scribe"
@@ -92,8 +92,8 @@ type WorkerConfig struct {
 	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
-	// PublicURL is where agents find the site, for files that they are told of; empty if that is not known.
-	PublicURL string
+	// AssetURL returns where agents find a file of a task on this site; nil if that is not known.
+	AssetURL func(taskID, assetID uuid.UUID) string
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report func(err error, tags map[string]string)
 	Log    *slog.Logger
@@ -115,7 +115,7 @@ func NewWorker(config WorkerConfig) *Worker {
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	w.scribe = scribe.New(journal.New(w.Store), w.Log)
 	w.crews = crew.New(crew.Config{
-		Scribe: w.scribe, PublicURL: w.PublicURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
+		Scribe: w.scribe, AssetURL: w.AssetURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
 		Report: func(err error) { w.report(err) }, Log: w.Log,
 	})
 	return w
@@ -173,7 +173,7 @@ func (w *Worker) leave() error {
 	defer cancel()
 	released, err := w.Store.ReleaseUnits(ctx, w.id)
 	if err == nil {
-		err = presence.Remove(ctx, w.Store, w.id)
+		err = engine.NewPresence(w.Store).Remove(ctx, w.id)
 	}
 	if err != nil {
 		w.Log.ErrorContext(ctx, "could not sign off, other workers will requeue this worker's units", "error", err)
@@ -247,7 +247,7 @@ func (w *Worker) beat(ctx context.Context) error {
 		host = "unknown"
 	}
 	asked := time.Now()
-	lease, gap, err := presence.Beat(ctx, w.Store, presence.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.Lanes})
+	lease, gap, err := engine.NewPresence(w.Store).Beat(ctx, engine.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.Lanes})
 	if err != nil {
 		return err
 	}

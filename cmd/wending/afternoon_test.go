@@ -64,7 +64,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	fake := agenttest.New(t, versions)
 	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "下午", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 
 	b := openBrowser(t, p.url)
 	b.open("/tasks")
@@ -132,7 +132,7 @@ func TestNoTypedNoteIsLost(t *testing.T) {
 	fake := agenttest.New(t, versions)
 	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "断网", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	results := "/tasks/" + id + "/results"
 	const buttons, note = ".result:first-of-type .verdict ", ".result:first-of-type .said-of textarea"
 	join := func(name string) *tab {
@@ -178,7 +178,7 @@ func TestTwoVersionsAreCompared(t *testing.T) {
 	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	for _, version := range []string{"v1", "v2"} {
 		id := createTask(t, p.url, map[string]string{"task_name": "咨询 " + version, "agent_api_url": fake.URL + "/?" + version}, twenty)
-		dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+		dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	}
 	b := openBrowser(t, p.url)
 	b.open("/tasks")

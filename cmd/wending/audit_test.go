@@ -36,7 +36,7 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	tx.MustExec(`SELECT FROM audit_chain FOR UPDATE`)
 	asked := make(chan error, 1)
 	go func() { asked <- save(program.url, "second") }()
-	dbtest.Await(t, 20*time.Second, "the change", func() bool {
+	dbtest.Await(t, time.Minute, "the change", func() bool {
 		var made int
 		require.NoError(t, tables.Get(&made, `SELECT count(*) FROM prompts WHERE name = 'second'`))
 		return made == 1

@@ -18,9 +18,9 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
-	"wending/db/backup"
-	"wending/db/embedded"
 	"wending/db/people"
+	"wending/db/pg/embedded"
+	"wending/db/upkeep"
 	"wending/jobs/blob"
 )
 
@@ -152,7 +152,7 @@ func (b *backupWriter) write(ctx context.Context, s *Settings) error {
 		return err
 	}
 	defer dump.Close() //nolint:errcheck // only read from here on
-	if err := s.database(ctx, func(url string) error { return backup.Dump(ctx, url, dump) }); err != nil {
+	if err := s.database(ctx, func(url string) error { return upkeep.Dump(ctx, url, dump) }); err != nil {
 		return err
 	}
 	if err := b.addFile(dumpName, dump); err != nil {
@@ -329,7 +329,7 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 	case name == dumpName:
 		r.hasDump = true
 		return r.settings.database(ctx, func(url string) error {
-			if err := backup.Restore(ctx, url, r.archive); err != nil {
+			if err := upkeep.Restore(ctx, url, r.archive); err != nil {
 				return err
 			}
 			if err := db.Migrate(ctx, url); err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/backup"
 	"wending/db/dbtest"
-	"wending/db/embedded"
 	"wending/db/people"
+	"wending/db/pg/embedded"
+	"wending/db/upkeep"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -64,10 +64,10 @@ func TestABackupIsRestored(t *testing.T) {
 	}
 	questions := "question_id,question,standard_answer\nq1,fast,a\n"
 	ended := createTask(t, program.url, fields, questions)
-	dbtest.Await(t, 30*time.Second, "the first task has ended", func() bool { return taskOf(t, program.url, ended).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the first task has ended", func() bool { return taskOf(t, program.url, ended).Status == "SUCCEEDED" })
 	fields["task_name"] = "running"
 	running := createTask(t, program.url, fields, "question_id,question,standard_answer\nq1,slow,a\n")
-	dbtest.Await(t, 30*time.Second, "the second is running", func() bool { return taskOf(t, program.url, running).Status == "RUNNING" })
+	dbtest.Await(t, time.Minute, "the second is running", func() bool { return taskOf(t, program.url, running).Status == "RUNNING" })
 
 	accounts := func(folder string) people.People {
 		t.Helper()
@@ -160,8 +160,8 @@ func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 		url := fresh + " search_path=" + table
 		_, tables := dbtest.OpenAt(t, url)
 		tables.MustExec(use)
-		err := backup.Restore(t.Context(), url, strings.NewReader(""))
-		require.ErrorIs(t, err, backup.ErrNotEmpty, table)
+		err := upkeep.Restore(t.Context(), url, strings.NewReader(""))
+		require.ErrorIs(t, err, upkeep.ErrNotEmpty, table)
 		require.ErrorContains(t, err, table)
 		var rows int
 		require.NoError(t, tables.Get(&rows, `SELECT count(*) FROM `+table), table)

@@ -36,12 +36,12 @@ type tab struct {
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	path := dbtest.Need(t, "chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1440, 900),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	allocator, stopBrowser := chromedp.NewExecAllocator(t.Context(), options...)
 	// chromedp reports every event it does not know yet as an error.
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute) // a test on a busy machine; what it waits for has deadlines of its own
 	t.Cleanup(func() { cancel(); closeTab(); stopBrowser() })
 	return &tab{ctx, t, base}
 }
@@ -68,7 +68,7 @@ func (b *tab) open(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.base + 
 func (b *tab) sees(selector, text string) {
 	b.t.Helper()
 	b.do(chromedp.Poll(fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.checkVisibility() && e.textContent.includes(%q))`, selector, text), nil,
-		chromedp.WithPollingTimeout(30*time.Second), chromedp.WithPollingInterval(50*time.Millisecond)))
+		chromedp.WithPollingTimeout(time.Minute), chromedp.WithPollingInterval(50*time.Millisecond)))
 }
 
 func (b *tab) evaluate(script string, into any) {
@@ -128,7 +128,7 @@ func TestAReviewersStory(t *testing.T) {
 	b.do(chromedp.Click("#rate_limit"))
 	b.evaluate(`document.activeElement.select()`, nil)
 	b.do(chromedp.KeyEvent("unlimited\t"))
-	b.sees("#preview .summary", "不限速率")
+	b.sees("#preview .summary", "不限速")
 	b.requireAccessible("filled form")
 	b.do(chromedp.Click("#submit:enabled"), chromedp.WaitVisible(".tasks"))
 	b.sees(".toast-note", "任务创建成功")
@@ -164,7 +164,7 @@ func TestAReviewersStory(t *testing.T) {
 		b.do(chromedp.Click(fmt.Sprintf(`[data-export][href*="format=%s"]`, format)))
 		b.sees(".toast-note", "导出成功")
 		path := filepath.Join(downloads, "A模型V1.2稳定性测试_评测报告."+format)
-		dbtest.Await(t, 20*time.Second, "the download of "+format, func() bool { _, err := os.Stat(path); return err == nil })
+		dbtest.Await(t, time.Minute, "the download of "+format, func() bool { _, err := os.Stat(path); return err == nil })
 		rows := readReport(t, path)
 		require.Len(t, rows, 3, format)
 		require.Equal(t, "question_id", rows[0][0])
@@ -179,7 +179,7 @@ func TestAReviewersStory(t *testing.T) {
 	b.evaluate(`document.querySelector('[data-export][href*="format=jsonl"]').dataset.most = 100`, nil)
 	b.do(chromedp.Click(`[data-export][href*="format=jsonl"]`))
 	b.sees(".toast-note", "已交给浏览器下载")
-	dbtest.Await(t, 20*time.Second, "the large download", func() bool {
+	dbtest.Await(t, time.Minute, "the large download", func() bool {
 		content, err := os.ReadFile(large)
 		return err == nil && bytes.Count(content, []byte("\n")) == 2
 	})
@@ -252,7 +252,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.open("/tasks/" + id + "/results?filter=failed")
 	b.evaluate(`window.unbroken = true; window.retried = document.querySelector(".verdict form").closest(".result").id`, nil)
 	b.do(chromedp.Click(`.verdict form button`))
-	b.do(chromedp.Poll(`!document.querySelector(".retrying") && !document.getElementById(window.retried).querySelector(".verdict .failed") && !document.getElementById(window.retried).hasAttribute("hx-get")`, nil, chromedp.WithPollingTimeout(20*time.Second)))
+	b.do(chromedp.Poll(`!document.querySelector(".retrying") && !document.getElementById(window.retried).querySelector(".verdict .failed") && !document.getElementById(window.retried).hasAttribute("hx-get")`, nil, chromedp.WithPollingTimeout(time.Minute)))
 	b.evaluate(`window.unbroken === true`, &kept)
 	require.True(t, kept, "a question is retried without leaving the page")
 	var forbidden []string
@@ -261,7 +261,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.open("/tasks/" + id)
 	b.follows("#do-retry")
 	b.sees(".tiles dd", "100")
-	dbtest.Await(t, 20*time.Second, "the last retry", func() bool { return task(t, program.url, id).Statistics.Succeeded == 100 })
+	dbtest.Await(t, time.Minute, "the last retry", func() bool { return task(t, program.url, id).Statistics.Succeeded == 100 })
 	b.open("/tasks/" + id + "/launches")
 	b.sees("td", "继续未完成的运行")
 	b.requireAccessible("launches")
@@ -314,7 +314,7 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 		chromedp.Click("#submit"), chromedp.WaitVisible("#task_name[aria-invalid=true]"))
 	// The name was missing: the file and the URL are kept.
 	b.do(chromedp.SendKeys("#task_name", "无脚本"), chromedp.Click("#submit"), chromedp.WaitVisible(".tasks"))
-	dbtest.Await(t, 20*time.Second, "the task's end", func() bool {
+	dbtest.Await(t, time.Minute, "the task's end", func() bool {
 		b.open("/tasks")
 		var tag string
 		b.do(chromedp.Text(".tasks .tag", &tag))

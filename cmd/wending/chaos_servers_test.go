@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
-	"wending/db/embedded"
+	"wending/db/pg/embedded"
 )
 
 // postgresServer is a real PostgreSQL that can be restarted.

@@ -118,21 +118,35 @@ func postTask(t *testing.T, base string, fields map[string]string, dataset strin
 
 func postFile(t *testing.T, base string, fields map[string]string, name, dataset string) (status int, answer []byte) {
 	t.Helper()
+	status, answer, err := sendFile(base, fields, name, dataset)
+	require.NoError(t, err)
+	return status, answer
+}
+
+// sendFile is postFile for goroutines that are not the test's own.
+func sendFile(base string, fields map[string]string, name, dataset string) (status int, answer []byte, err error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, text := range fields {
-		require.NoError(t, form.WriteField(name, text))
+		if err := form.WriteField(name, text); err != nil {
+			return 0, nil, err
+		}
 	}
 	part, err := form.CreateFormFile("dataset_file", name)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, nil, err
+	}
 	_, _ = io.WriteString(part, dataset)
-	require.NoError(t, form.Close())
+	if err := form.Close(); err != nil {
+		return 0, nil, err
+	}
 	response, err := http.Post(base+"/api/v1/evaluation-tasks", form.FormDataContentType(), &body)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, nil, err
+	}
 	defer response.Body.Close()
 	answer, err = io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return response.StatusCode, answer
+	return response.StatusCode, answer, err
 }
 
 type taskState struct {
@@ -197,7 +211,7 @@ func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	args := []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited"}
 	p := start(t, args...)
 	id := createTask(t, p.url, map[string]string{"task_name": "kill", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 20*time.Second, "30 calls", func() bool { return len(fake.Calls()) >= 30 })
+	dbtest.Await(t, time.Minute, "30 calls", func() bool { return len(fake.Calls()) >= 30 })
 	p.kill(t)
 	asked := len(fake.Calls())
 	require.Less(t, asked, 100)
@@ -205,7 +219,7 @@ func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	restarted := time.Now()
 	dbtest.Await(t, 10*time.Second, "the next call", func() bool { return len(fake.Calls()) > asked })
 	t.Logf("went on %v after the restart", time.Since(restarted).Round(time.Millisecond))
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	state := task(t, p.url, id)
 	require.Equal(t, 100, state.Statistics.Runs)
 	require.Equal(t, 100, state.Statistics.Succeeded)
@@ -228,7 +242,7 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 	dir := dbtest.Folder(t)
 	p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
 	createTask(t, p.url, map[string]string{"task_name": "drain", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 10*time.Second, "a call", func() bool { return len(fake.Calls()) == 1 })
+	dbtest.Await(t, time.Minute, "a call", func() bool { return len(fake.Calls()) == 1 })
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	time.AfterFunc(200*time.Millisecond, func() { close(release) })
 	require.NoError(t, <-p.exited, "%s", p.log)
@@ -323,7 +337,7 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
 	stop, _ := startWorker(t, append(shared, "--evaluation-concurrency", "4", "--agent-api-allowlist", "127.0.0.1")...)
 	id := createTask(t, web.url, map[string]string{"task_name": "apart", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
 	require.Equal(t, 0, run(t.Context(), []string{"healthcheck", "--url", web.url + "/healthz"}, func(string) string { return "" }, io.Discard, io.Discard))
 	stop()
@@ -338,7 +352,7 @@ func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
 	stop, _ := startWorker(t, shared...)
 	id := createTask(t, web.url, map[string]string{"task_name": "loopback", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Zero(t, task(t, web.url, id).Statistics.Succeeded)
 	require.Empty(t, fake.Calls())
 	stop()
@@ -375,7 +389,7 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, retried.Body.Close())
 	require.Equal(t, http.StatusAccepted, retried.StatusCode)
-	dbtest.Await(t, 30*time.Second, "the retry's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the retry's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
 	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/launches", "/workers", "/api/v1/evaluation-tasks/" + id + "/export?format=xlsx"} {
 		answer, err := http.Get(web.url + path)
@@ -413,7 +427,7 @@ func startPooler(t *testing.T, binary, database string) string {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	})
-	dbtest.Await(t, 10*time.Second, "the pooler", func() bool {
+	dbtest.Await(t, time.Minute, "the pooler", func() bool {
 		connection, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err != nil {
 			return false

@@ -21,9 +21,10 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
+	"wending/db/naming"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/jobs/naming"
+	"wending/jobs/cron"
 	"wending/jobs/password"
 	"wending/jobs/tasks"
 )
@@ -274,7 +275,7 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		return errors.New("--installation and --role exclude each other: a token of the installation may do everything")
 	}
 	if c.Days < 0 || c.Days > 3650 {
-		return errors.New("--days is from 0, for good, to 3650")
+		return errors.New("--days must be 0 (never expires) to 3650")
 	}
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		place, err := projectNamed(ctx, accounts, c.Project)
@@ -320,6 +321,10 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 			return err
 		}
 		_, _ = fmt.Fprintf(stdout, "the audit is whole: %d entries, the last is %d:%x\n", found.Entries, found.Last.Seq, found.Last.Hash)
+		for _, one := range found.Seals {
+			_, _ = fmt.Fprintf(stdout, "entry %d, by %s at %s: the audit was sealed as it was; the seal does not prove what is before it\n",
+				one.Seq, one.Actor, cron.BeijingRFC3339(one.At))
+		}
 		if found.RemovedTo > 0 {
 			_, _ = fmt.Fprintf(stdout, "entries up to %d were removed because of their age (AUDIT_RETENTION_DAYS)\n", found.RemovedTo)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/getsentry/sentry-go"
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -23,21 +24,22 @@ import (
 	"wending/db"
 	"wending/db/audit"
 	"wending/db/journal"
+	"wending/db/people"
 	"wending/db/pg"
-	"wending/db/quota"
 	"wending/handlers"
 	"wending/jobs"
 	"wending/jobs/agent"
+	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
-	"wending/jobs/budget"
 	"wending/jobs/collector"
 	"wending/jobs/courier"
-	"wending/jobs/guard"
-	"wending/jobs/notify"
+	"wending/jobs/courier/notify"
 	"wending/jobs/schedules"
 	"wending/jobs/scribe"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
+	"wending/views/notice"
+	"wending/views/paths"
 	"wending/views/text"
 )
 
@@ -259,8 +261,8 @@ func (p *program) close() {
 	sentry.Flush(2 * time.Second)
 }
 
-// report sends an internal error to Sentry, if it was set up.
-func report(err error, tags map[string]string) {
+// reportError sends an internal error to Sentry, if it was set up.
+func reportError(err error, tags map[string]string) {
 	if hub := sentry.CurrentHub(); hub.Client() != nil {
 		hub.WithScope(func(scope *sentry.Scope) {
 			scope.SetTags(tags)
@@ -275,11 +277,16 @@ func (p *program) work(ctx context.Context) error {
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling, DefaultRate: p.defaults.RateLimit, Log: p.log,
 	}
 	scheduler := &schedules.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
-	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, PublicURL: p.publicURL, Texts: p.texts, Log: p.log}
+	notices := notice.Writer{Store: p.store, Texts: p.texts, PublicURL: p.publicURL}
+	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, Write: notices.Message, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}
-	quotas := quota.New(p.store)
-	keeper := &budget.Keeper{Store: p.store, Tasks: rates, Month: p.settings.MonthCost, Log: p.log}
+	quotas := people.NewQuotas(p.store)
+	keeper := &jobs.Budget{Store: p.store, Tasks: rates, Month: p.settings.MonthCost, Log: p.log}
 	events := scribe.Keeper{Journal: journal.New(p.store), Keep: p.keepEvents()}
+	var assetURL func(taskID, assetID uuid.UUID) string
+	if p.publicURL != "" {
+		assetURL = func(taskID, assetID uuid.UUID) string { return p.publicURL + paths.Asset(taskID, assetID) }
+	}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: keeper.Admits, Chores: []jobs.Chore{
 			{Name: "end lost calls of tools", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour},
@@ -287,7 +294,7 @@ func (p *program) work(ctx context.Context) error {
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
-		PublicURL: p.publicURL, MaxActiveTasks: p.settings.MaxActive, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: report, Log: p.log,
+		AssetURL: assetURL, MaxActiveTasks: p.settings.MaxActive, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: reportError, Log: p.log,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return worker.Run(ctx) })
@@ -340,7 +347,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
 		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost, HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.names(), Access: access,
-		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: report, Version: buildVersion(), Log: p.log,
+		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: reportError, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {
 		return err

@@ -82,12 +82,12 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	b.sees(".track .said", "1 2 3 ")
 	b.requireAccessible("a call under way")
 	agent.release()
-	dbtest.Await(t, 30*time.Second, "the page to become that of the run", func() bool { // it loads again meanwhile
+	dbtest.Await(t, time.Minute, "the page to become that of the run", func() bool { // it loads again meanwhile
 		isThere := false
 		err := chromedp.Run(b.ctx, chromedp.Evaluate(`document.querySelector(".track header")?.textContent.includes("成功")`, &isThere))
 		return err == nil && isThere
 	})
-	b.do(chromedp.Poll(`document.querySelector(".made img")?.naturalWidth > 0`, nil, chromedp.WithPollingTimeout(20*time.Second)))
+	b.do(chromedp.Poll(`document.querySelector(".made img")?.naturalWidth > 0`, nil, chromedp.WithPollingTimeout(time.Minute)))
 	b.requireAccessible("a run to be replayed")
 
 	// While it plays, what is shown at each frame is what had happened by then, and the clock is that of the wall.
@@ -167,7 +167,7 @@ func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 		}
 		return epochs
 	}
-	dbtest.Await(t, 20*time.Second, "a call under way with progress", func() bool {
+	dbtest.Await(t, time.Minute, "a call under way with progress", func() bool {
 		answer, err := http.Get(program.url + "/tasks/" + id)
 		require.NoError(t, err)
 		defer answer.Body.Close()
@@ -195,7 +195,7 @@ func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 	var list struct {
 		Items []struct{ State string }
 	}
-	dbtest.Await(t, 20*time.Second, "the picture", func() bool {
+	dbtest.Await(t, time.Minute, "the picture", func() bool {
 		answer, err := http.Get(program.url + "/api/v1/evaluation-tasks/" + id + "/assets")
 		require.NoError(t, err)
 		defer answer.Body.Close()
@@ -255,7 +255,7 @@ func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "2")
 	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run", "runs_per_item": "1", "rate_limit": "unlimited", "max_retries": "0"},
 		"question,standard_answer\n画山,\n坏画,\n")
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.watches()
 	b.open("/tasks/" + id + "/replay/1")

@@ -24,7 +24,7 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	})
 	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "评审", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	results := "/tasks/" + id + "/results"
 	const first, note = ".result:first-of-type .verdict ", ".result:first-of-type .said-of textarea"
 	const said = ".result:first-of-type .said-of li"
@@ -87,7 +87,7 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "回答") })
 	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "键盘", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, p.url)
 	b.open("/tasks/" + id + "/results")
 	b.evaluate(`document.cookie = "reviewer=" + encodeURIComponent("李雷") + "; path=/"`, nil)

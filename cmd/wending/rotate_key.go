@@ -12,8 +12,8 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
-	"wending/db/embedded"
-	"wending/db/monitor"
+	"wending/db/pg/embedded"
+	"wending/db/report"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 )
@@ -100,11 +100,11 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 // addFreshKey puts a fresh key before those in the data folder. Processes that run would not know it.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
 	if s.DatabaseURL != "" { // otherwise the lock of the data folder is ours: none runs
-		workers, err := monitor.New(store).Workers(ctx)
+		workers, err := report.NewMonitor(store).Workers(ctx)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(workers, func(w monitor.Worker) bool { return w.IsAlive }) {
+		if slices.ContainsFunc(workers, func(w report.Worker) bool { return w.IsAlive }) {
 			return errors.New("stop all processes first: they would not know the new key in the data folder")
 		}
 	}

@@ -33,7 +33,7 @@ func requireSecretsArrive(t *testing.T, base, id string, fake *agenttest.Agent) 
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusAccepted, response.StatusCode)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, base, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, base, id).Status == "SUCCEEDED" })
 	calls := fake.Calls()
 	require.NotEmpty(t, calls)
 	last := calls[len(calls)-1]

@@ -75,7 +75,7 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run", "runs_per_item": "2"}, "question,standard_answer\n画山,\n")
 	draft := createTask(t, program.url, map[string]string{"task_name": "草稿", "agent_api_url": fake.URL, "start": "false"}, twenty)
 	for _, one := range []string{id, other, painted} {
-		dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, one).Status == "SUCCEEDED" })
+		dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, one).Status == "SUCCEEDED" })
 	}
 	b := openBrowser(t, program.url)
 	b.watches()
@@ -103,7 +103,7 @@ func TestJumpsAreInstant(t *testing.T) {
 	})
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "跳转", "agent_api_url": fake.URL}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.do(chromedp.EmulateViewport(1240, 900))
 	b.open("/tasks/" + id + "/results")
@@ -134,7 +134,7 @@ func TestAComparisonFitsAPhone(t *testing.T) {
 			"name": "华东区售后知识库智能客服" + strings.Repeat("长", 40) + one, "protocol": "default", "url": fake.URL + "/?" + one, "rate_limit": "unlimited"}))
 	}
 	id := createTask(t, program.url, map[string]string{"task_name": "手机", "agents": strings.Join(agents, ",")}, twenty)
-	dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.do(chromedp.EmulateViewport(390, 844))
 	for _, path := range []string{"/results", "/variants", "/report", ""} {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"wending/db/embedded"
-	"wending/db/presence"
+	"wending/db/engine"
+	"wending/db/pg/embedded"
 )
 
 type upCommand struct{}
@@ -57,7 +57,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	defer p.close()
 	if s.DatabaseURL == "" {
 		// No other process uses this database: workers of earlier processes are dead.
-		if err := presence.RemoveAll(ctx, p.store); err != nil {
+		if err := engine.NewPresence(p.store).RemoveAll(ctx); err != nil {
 			return err
 		}
 	}

@@ -161,6 +161,9 @@ func (e *MissingError) Error() string {
 // Verified is what reading all entries showed.
 type Verified struct {
 	Entries int
+	// Seals are the entries by which the chain was sealed when it was not: on the first start after an upgrade, or with 'wending audit
+	// seal' after the seal was broken. The seal does not prove what came before the last of them, which its author accepted.
+	Seals []Entry
 	// RemovedTo is the number of the last entry that was removed because of its age; 0 means none was. Known entries before it cannot be
 	// compared any more.
 	RemovedTo int64
@@ -169,11 +172,16 @@ type Verified struct {
 }
 
 // Verify reads all entries. It returns a BrokenError where one was changed or removed, a SealError if the chain's ends are not those that
-// were sealed, and a MissingError for what is known and not there.
+// were sealed, and a MissingError for what is known and not there. What is added or removed while it reads does not matter.
 func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err error) {
+	snapshot, release, err := l.db.Snapshot(ctx)
+	if err != nil {
+		return found, err
+	}
+	defer release()
 	var chain ends
 	const read = `SELECT first_seq, first_hash, last_seq, last_hash, seal, now() AS now FROM audit_chain`
-	if err := l.db.GetContext(ctx, &chain, read); err != nil {
+	if err := snapshot.GetContext(ctx, &chain, read); err != nil {
 		return found, pg.Classify("read the audit's ends", err)
 	}
 	found.RemovedTo, found.Last = chain.FirstSeq, Known{chain.LastSeq, chain.LastHash}
@@ -184,10 +192,7 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 		}
 	}
 	seq, hash := chain.FirstSeq, chain.FirstHash
-	err = l.Each(ctx, Filter{}, func(entry Entry) error {
-		if entry.Seq > chain.LastSeq { // added in the meantime
-			return nil
-		}
+	err = Log{snapshot, l.sealer}.Each(ctx, Filter{}, func(entry Entry) error {
 		want, err := entry.hashAfter(hash)
 		if err != nil {
 			return err
@@ -197,6 +202,9 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 		}
 		seq, hash = entry.Seq, entry.Hash
 		found.Entries++
+		if entry.Action == SealAction {
+			found.Seals = append(found.Seals, entry)
+		}
 		if _, isKnown := hashes[seq]; isKnown {
 			hashes[seq] = hash
 		}

@@ -141,6 +141,8 @@ func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	found, err := log.Verify(t.Context(), audit.Known{Seq: 10, Hash: entries[9].Hash})
 	require.NoError(t, err)
 	require.Equal(t, 11, found.Entries, "that it was sealed is an entry")
+	require.Len(t, found.Seals, 1)
+	require.EqualValues(t, 11, found.Seals[0].Seq)
 	require.NoError(t, log.Seal(t.Context()), "the next start")
 	found, err = log.Verify(t.Context())
 	require.NoError(t, err)
@@ -164,4 +166,37 @@ func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	found, err = lost.Verify(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 13, found.Entries)
+}
+
+// Entries that are removed while others are read are still read: the ends and the entries are as of one moment.
+func TestRemovalWhileReadingIsNoBreak(t *testing.T) {
+	t.Parallel()
+	_, tables, log, _ := sealed(t)
+	removing, err := tables.Beginx()
+	require.NoError(t, err)
+	defer removing.Rollback() //nolint:errcheck // it is committed unless the test fails
+	removing.MustExec(`LOCK TABLE audit_entries IN ACCESS EXCLUSIVE MODE`)
+	type outcome struct {
+		found audit.Verified
+		err   error
+	}
+	verified := make(chan outcome, 1)
+	go func() {
+		found, err := log.Verify(t.Context())
+		verified <- outcome{found, err}
+	}()
+	dbtest.Await(t, time.Minute, "the entries are about to be read", func() bool {
+		var waits bool
+		const wait = `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'audit_entries'::regclass AND NOT granted)`
+		require.NoError(t, tables.Get(&waits, wait))
+		return waits
+	})
+	removing.MustExec(`
+		SET LOCAL wending.removes_old_audit = 'on';
+		UPDATE audit_chain SET first_seq = 4, first_hash = (SELECT hash FROM audit_entries WHERE seq = 4);
+		DELETE FROM audit_entries WHERE seq <= 4;`)
+	require.NoError(t, removing.Commit())
+	read := <-verified
+	require.NoError(t, read.err)
+	require.Equal(t, 10, read.found.Entries)
 }

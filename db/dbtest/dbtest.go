@@ -1,4 +1,4 @@
-// Package dbtest gives tests a real PostgreSQL, with a schema for each test, and a real Redis.
+// Package dbtest gives tests a real PostgreSQL, with a database for each test, and a real Redis.
 package dbtest
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,15 +17,27 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"wending/db"
-	"wending/db/embedded"
+	"wending/db/pg/embedded"
 )
 
 // SecretKey is a key for tests; a phrase would be stretched in each of them.
 const SecretKey = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 
+// settings let a server of tests lose its data when the machine fails, which nothing here outlives. A server or program that is killed loses nothing.
+var settings = []string{"fsync=off", "full_page_writes=off", "wal_init_zero=off", "max_wal_size=2GB"}
+
 var (
-	server  *embedded.Postgres
-	schemas atomic.Int64
+	server    *embedded.Postgres
+	admin     *sqlx.DB
+	databases atomic.Int64
+	// template makes the database that those of the tests are copies of, and returns its name: the migrations run once.
+	template = sync.OnceValues(func() (string, error) {
+		const name = "migrated"
+		if _, err := admin.Exec("CREATE DATABASE " + name); err != nil {
+			return "", err
+		}
+		return name, db.Migrate(context.Background(), urlOf(name))
+	})
 )
 
 // Main runs a package's tests with a PostgreSQL of their own. Call it from TestMain.
@@ -35,7 +48,10 @@ func Main(m *testing.M) {
 func run(m *testing.M) int {
 	dir, err := makeFolder()
 	if err == nil {
-		server, err = embedded.StartPostgres(context.Background(), dir+"/postgres")
+		server, err = embedded.StartPostgres(context.Background(), dir+"/postgres", settings...)
+	}
+	if err == nil {
+		admin, err = sqlx.Connect("postgres", server.URL())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,6 +59,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	defer server.Stop()
+	defer admin.Close() //nolint:errcheck // the server ends, too
 	return m.Run()
 }
 
@@ -82,31 +99,55 @@ func Files(t testing.TB, dir string) (files []string) {
 	return files
 }
 
-// URL makes an empty schema and returns the address of the database with it in front.
+// URL makes a database with the current schema and returns its address.
 func URL(t testing.TB) string {
+	t.Helper()
+	requireServer(t)
+	name, err := template()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return create(t, " TEMPLATE "+name)
+}
+
+// Empty makes a database without a schema and returns its address.
+func Empty(t testing.TB) string {
+	t.Helper()
+	requireServer(t)
+	return create(t, "")
+}
+
+func requireServer(t testing.TB) {
 	t.Helper()
 	if server == nil {
 		t.Fatal("the package's TestMain does not call dbtest.Main")
 	}
-	schema := fmt.Sprintf("test_%d", schemas.Add(1))
-	admin, err := sqlx.Connect("postgres", server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close() //nolint:errcheck // a short connection
-	if _, err := admin.Exec("CREATE SCHEMA " + schema); err != nil {
-		t.Fatal(err)
-	}
-	return server.URL() + " search_path=" + schema
 }
 
-// Open returns a migrated store in a schema of its own, and a connection for looking at its tables.
+// create makes a database that is removed when the test ends, and returns its address.
+func create(t testing.TB, origin string) string {
+	t.Helper()
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	if _, err := admin.Exec("CREATE DATABASE " + name + origin); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	return urlOf(name)
+}
+
+func urlOf(name string) string { return server.URL() + " dbname=" + name }
+
+// Open returns a migrated store in a database of its own, and a connection for looking at its tables.
 func Open(t testing.TB) (*db.Store, *sqlx.DB) {
 	t.Helper()
 	return OpenAt(t, URL(t))
 }
 
-// OpenAt is Open for a database of the test's own.
+// OpenAt is Open for the database at url.
 func OpenAt(t testing.TB, url string) (*db.Store, *sqlx.DB) {
 	t.Helper()
 	if err := db.Migrate(context.Background(), url); err != nil {
@@ -184,7 +225,7 @@ func Hold(t testing.TB, during time.Duration, what string, condition func() bool
 // Start starts a PostgreSQL for one test and returns its address.
 func Start(t testing.TB) string {
 	t.Helper()
-	own, err := embedded.StartPostgres(context.Background(), Folder(t)+"/postgres")
+	own, err := embedded.StartPostgres(context.Background(), Folder(t)+"/postgres", settings...)
 	if err != nil {
 		t.Fatal(err)
 	}

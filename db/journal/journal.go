@@ -1,4 +1,4 @@
-// Package journal stores what agents report during calls.
+// Package journal stores what agents report during calls, and the files they produce.
 package journal
 
 import (
@@ -11,9 +11,8 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/event"
 	"wending/db/pg"
-	"wending/jobs/event"
 )
 
 // Journal reads and writes the events of an installation.
@@ -36,7 +35,7 @@ type Entry struct {
 	// Tools are the tool calls that have changed.
 	Tools []Tool
 	// Assets are the files that the agent announced.
-	Assets []asset.Found
+	Assets []FoundAsset
 }
 
 // NotReported is the progress of a call whose agent reports none.
@@ -104,7 +103,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 	var parts pq.ByteaArray
 	var progressing, progressEpochs, progress pq.Int64Array
 	var tools toolRows
-	var assets []asset.Found
+	var assets []FoundAsset
 	for _, entry := range entries {
 		if len(entry.Events) > 0 {
 			part, err := event.Pack(entry.Events)
@@ -132,7 +131,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 				return pg.Classify("note the progress of calls", err)
 			}
 		}
-		if err := asset.Insert(ctx, tx, assets); err != nil || len(tools.units) == 0 {
+		if err := InsertAssets(ctx, tx, assets); err != nil || len(tools.units) == 0 {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, noteTools, tools.units, tools.epochs, tools.items, tools.numbers, tools.tasks,

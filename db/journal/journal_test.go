@@ -10,8 +10,8 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/event"
 	"wending/db/journal"
-	"wending/jobs/event"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }

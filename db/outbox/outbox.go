@@ -60,6 +60,8 @@ const claimFor = time.Minute
 type Delivery struct {
 	ID        int64     `db:"id"`
 	ChannelID uuid.UUID `db:"channel_id"`
+	// ChannelName is the channel's name as it is now.
+	ChannelName string `db:"channel_name"`
 	// LaunchID, TaskID and TaskName are nil for a test.
 	LaunchID *uuid.UUID `db:"launch_id"`
 	TaskID   *uuid.UUID `db:"task_id"`
@@ -88,10 +90,11 @@ type Delivery struct {
 }
 
 const columns = `
-		d.id, d.channel_id, d.launch_id, l.task_id, t.task_name, d.event, d.sequence, d.message_id, d.detail, d.state, d.attempts, d.next_at,
+		d.id, d.channel_id, c.name AS channel_name, d.launch_id, l.task_id, t.task_name, d.event, d.sequence, d.message_id, d.detail, d.state, d.attempts, d.next_at,
 		d.give_up_at, d.response_status, d.error, d.created_at, d.ended_at`
 
 const ofTasks = `
+	JOIN channels c ON c.id = d.channel_id
 	LEFT JOIN launches l ON l.id = d.launch_id
 	LEFT JOIN evaluation_tasks t ON t.id = l.task_id`
 
@@ -241,6 +244,17 @@ func (o Outbox) List(ctx context.Context, channelID uuid.UUID, offset, limit int
 		return nil, 0, pg.Classify("count deliveries", err)
 	}
 	err = o.db.SelectContext(ctx, &found, list, channelID, offset, limit)
+	return found, total, pg.Classify("list deliveries", err)
+}
+
+// OfTask returns the newest deliveries about a task, newest first, and how many there are in all.
+func (o Outbox) OfTask(ctx context.Context, taskID uuid.UUID, limit int) (found []Delivery, total int, err error) {
+	const count = `SELECT count(*) FROM deliveries d JOIN launches l ON l.id = d.launch_id WHERE l.task_id = $1`
+	const list = `SELECT ` + columns + ` FROM deliveries d` + ofTasks + ` WHERE l.task_id = $1 ORDER BY d.id DESC LIMIT $2`
+	if err := o.db.GetContext(ctx, &total, count, taskID); err != nil {
+		return nil, 0, pg.Classify("count deliveries", err)
+	}
+	err = o.db.SelectContext(ctx, &found, list, taskID, limit)
 	return found, total, pg.Classify("list deliveries", err)
 }
 

@@ -1,4 +1,4 @@
-// Package people stores who may use the installation: accounts and their sessions, projects and their members, tokens of
+// Package people stores who may use the installation: accounts and their sessions, projects with their members and quotas, tokens of
 // programs, passkeys and links to shared reports. Secrets that prove who somebody is are stored as hashes.
 package people
 

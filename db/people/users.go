@@ -9,8 +9,8 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"wending/db"
+	"wending/db/naming"
 	"wending/db/pg"
-	"wending/jobs/naming"
 )
 
 // ErrNameTaken means that another account or project has the name, or an account one that looks like it.

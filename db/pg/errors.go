@@ -19,6 +19,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
 	ErrConflict = errors.New("conflict")
+	// ErrUnstorable means that a text has a NUL or is not valid UTF-8: PostgreSQL neither stores nor compares those.
+	ErrUnstorable = errors.New("a text that PostgreSQL cannot hold")
 	// ErrGone means that a row refers to one that is not there, or no longer.
 	ErrGone = errors.New("what it refers to is gone")
 	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
@@ -41,6 +43,8 @@ func Classify(doing string, err error) error {
 			return fmt.Errorf("%s: %w: %w", doing, ErrGone, err)
 		case refused.Code == "23505": // unique_violation
 			return fmt.Errorf("%s: %w: %w", doing, ErrConflict, err)
+		case refused.Code == "22021": // character_not_in_repertoire
+			return fmt.Errorf("%s: %w: %w", doing, ErrUnstorable, err)
 		case slices.Contains(transientClasses, string(refused.Code.Class())):
 			return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
 		}

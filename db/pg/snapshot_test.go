@@ -53,5 +53,5 @@ func TestASnapshotIsAsOfOneMoment(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, pool.Stats().InUse)
 	cancel()
-	dbtest.Await(t, 10*time.Second, "the connection is back", func() bool { return pool.Stats().InUse == 0 })
+	dbtest.Await(t, time.Minute, "the connection is back", func() bool { return pool.Stats().InUse == 0 })
 }

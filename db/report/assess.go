@@ -9,8 +9,8 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/pg"
-	"wending/jobs/stability"
 )
 
 // Assessor reads answers and stores how alike they are, each in a statement of its own or all in its caller's transaction.
@@ -29,9 +29,9 @@ type Assessed struct {
 	NewestRunID int64
 	Runs        int
 	// Variants are in the order of their numbers.
-	Variants []stability.Question
+	Variants []measure.Question
 	// Differences say how the answer A becomes each of the others.
-	Differences []stability.Difference
+	Differences []measure.Difference
 }
 
 // AnsweredRun is a current run as its question is assessed.
@@ -149,7 +149,7 @@ func (q Question) Of(runs []db.Run) bool {
 }
 
 // joinDifferences writes differences as ParseDifferences reads them.
-func joinDifferences(all []stability.Difference) string {
+func joinDifferences(all []measure.Difference) string {
 	texts := make([]string, len(all))
 	for n, difference := range all {
 		texts[n] = difference.String()
@@ -158,9 +158,9 @@ func joinDifferences(all []stability.Difference) string {
 }
 
 // ParseDifferences returns the differences from the most common answer to each of the others.
-func (q Question) ParseDifferences() (all []stability.Difference, err error) {
+func (q Question) ParseDifferences() (all []measure.Difference, err error) {
 	for _, text := range strings.Fields(*q.Differences) {
-		difference, err := stability.ParseDifference(text)
+		difference, err := measure.ParseDifference(text)
 		if err != nil {
 			return nil, err
 		}

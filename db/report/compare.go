@@ -8,32 +8,31 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/pg"
-	"wending/jobs/comparison"
-	"wending/jobs/stability"
 )
 
 // compared is a row of readComparable.
 type compared struct {
-	ID           int64            `db:"id"`
-	Number       int              `db:"number"`
-	QuestionID   string           `db:"question_id"`
-	Text         string           `db:"text"`
-	Variant      int              `db:"variant"`
-	Level        *stability.Level `db:"level"`
-	Agreement    *float64         `db:"agreement"`
-	Similarity   *float64         `db:"similarity"`
-	Answers      *float64         `db:"answers"`
-	Letters      *string          `db:"letters"`
-	SuccessRate  float64          `db:"success_rate"`
-	LatencyMS    *float64         `db:"latency_ms"`
-	FirstTokenMS *float64         `db:"first_token_ms"`
-	TotalTokens  *float64         `db:"total_tokens"`
-	Cost         *float64         `db:"cost"`
-	Judged       int              `db:"judged"`
-	Passes       int              `db:"passes"`
-	PassShare    *float64         `db:"pass_share"`
-	Score        *float64         `db:"score"`
+	ID           int64          `db:"id"`
+	Number       int            `db:"number"`
+	QuestionID   string         `db:"question_id"`
+	Text         string         `db:"text"`
+	Variant      int            `db:"variant"`
+	Level        *measure.Level `db:"level"`
+	Agreement    *float64       `db:"agreement"`
+	Similarity   *float64       `db:"similarity"`
+	Answers      *float64       `db:"answers"`
+	Letters      *string        `db:"letters"`
+	SuccessRate  float64        `db:"success_rate"`
+	LatencyMS    *float64       `db:"latency_ms"`
+	FirstTokenMS *float64       `db:"first_token_ms"`
+	TotalTokens  *float64       `db:"total_tokens"`
+	Cost         *float64       `db:"cost"`
+	Judged       int            `db:"judged"`
+	Passes       int            `db:"passes"`
+	PassShare    *float64       `db:"pass_share"`
+	Score        *float64       `db:"score"`
 }
 
 const readComparable = `
@@ -70,18 +69,18 @@ type Side struct {
 }
 
 // Compare compares two variants, of one task or of two, by their current runs.
-func (r Report) Compare(ctx context.Context, a, b Side) (comparison.Comparison, error) {
+func (r Report) Compare(ctx context.Context, a, b Side) (measure.Comparison, error) {
 	ofA, err := r.comparable(ctx, a.TaskID, a.Variant)
 	if err != nil {
-		return comparison.Comparison{}, err
+		return measure.Comparison{}, err
 	}
 	ofB, err := r.comparable(ctx, b.TaskID, b.Variant)
-	return comparison.Compare(ofA[0], ofB[0]), err
+	return measure.CompareTasks(ofA[0], ofB[0]), err
 }
 
 // Matrix returns what each of a task's variants says of each question: first by the variants, in their order, then by the
 // questions, in the order of pages.
-func (r Report) Matrix(ctx context.Context, task db.Task) ([][]comparison.Question, error) {
+func (r Report) Matrix(ctx context.Context, task db.Task) ([][]measure.ComparedQuestion, error) {
 	numbers := make([]int, len(task.Variants))
 	for n, variant := range task.Variants {
 		numbers[n] = variant.Number
@@ -90,16 +89,16 @@ func (r Report) Matrix(ctx context.Context, task db.Task) ([][]comparison.Questi
 }
 
 // comparable returns what a comparison needs to know about each question of some variants, in the order of pages.
-func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...int) ([][]comparison.Question, error) {
-	questions := make([][]comparison.Question, len(variants))
+func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...int) ([][]measure.ComparedQuestion, error) {
+	questions := make([][]measure.ComparedQuestion, len(variants))
 	numbers := make(pq.Int64Array, len(variants))
 	places := make(map[int]int, len(variants))
 	for n, variant := range variants {
 		numbers[n], places[variant] = int64(variant), n
 	}
 	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers}, func(row compared) error {
-		question := comparison.Question{
-			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Level: stability.Unknown,
+		question := measure.ComparedQuestion{
+			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Level: measure.Unknown,
 			Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, SuccessRate: &row.SuccessRate,
 			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
 			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,

@@ -7,8 +7,8 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/pg"
-	"wending/jobs/stability"
 )
 
 // Row is one item with all its current runs of one variant.
@@ -22,11 +22,11 @@ type Row struct {
 
 // Likeness is how alike the answers to an item are; its fields are nil while it is not assessed.
 type Likeness struct {
-	Level      *stability.Level `db:"level"`
-	Agreement  *float64         `db:"agreement"`
-	Similarity *float64         `db:"similarity"`
-	Answers    *int             `db:"answers"`
-	Letters    *string          `db:"letters"`
+	Level      *measure.Level `db:"level"`
+	Agreement  *float64       `db:"agreement"`
+	Similarity *float64       `db:"similarity"`
+	Answers    *int           `db:"answers"`
+	Letters    *string        `db:"letters"`
 }
 
 // Run is one run of a row.

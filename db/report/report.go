@@ -1,4 +1,4 @@
-// Package report reads what reports, pages and exports show of a task's results.
+// Package report reads what pages, reports and exports show: lists of tasks, their results, and how far they are. It changes nothing.
 package report
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/pg"
-	"wending/jobs/stability"
 )
 
 // Report reads the results of tasks.
@@ -42,9 +42,9 @@ type Summary struct {
 	// Score is the mean of the runs' scores; nil if none has one.
 	Score *float64 `db:"score"`
 	// Level, Agreement and Letters are nil while the item is not assessed.
-	Level     *stability.Level `db:"level"`
-	Agreement *float64         `db:"agreement"`
-	Letters   *string          `db:"letters"`
+	Level     *measure.Level `db:"level"`
+	Agreement *float64       `db:"agreement"`
+	Letters   *string        `db:"letters"`
 	// LatencyMS is the mean of the successful current runs, nil if there is none, and Bytes the length of the longest
 	// answer; only with measures.
 	LatencyMS *float64 `db:"latency_ms"`

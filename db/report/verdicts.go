@@ -7,14 +7,14 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/pg"
-	"wending/jobs/evaluate"
 )
 
 // variantVerdicts are what evaluators say of one variant.
 type variantVerdicts struct {
 	// questions are those that have runs, in no order.
-	questions []evaluate.Judged
+	questions []measure.Judged
 	// errors is how many evaluations ended with one, defaults how many of them by default ratings.
 	errors, defaults int
 	// ratings are the mean ratings of questions, by the dimensions.
@@ -23,7 +23,7 @@ type variantVerdicts struct {
 
 // PassStatistics returns the numbers of what all evaluators of a task together say, by the variants' numbers. Default ratings of
 // judges count if withDefaults says so.
-func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]evaluate.Statistics, error) {
+func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]measure.Statistics, error) {
 	score := `r.score`
 	if withDefaults {
 		score = `(SELECT avg(e.score) FROM evaluations e WHERE e.run_id = r.id)`
@@ -57,7 +57,7 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults b
 }
 
 // PassStatisticsOf returns the numbers of what one evaluator says, of a judge with its ratings.
-func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db.Evaluator, withDefaults bool) (map[int]evaluate.Statistics, error) {
+func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db.Evaluator, withDefaults bool) (map[int]measure.Statistics, error) {
 	const read = `
 		SELECT r.variant, r.item_id, count(*) AS runs, count(e.passed) AS judged, count(*) FILTER (WHERE e.passed) AS passes,
 			avg(e.score) FILTER (WHERE $3 OR NOT e.is_default) AS score,
@@ -104,20 +104,20 @@ func (r Report) addRatings(ctx context.Context, taskID uuid.UUID, evaluator int,
 	})
 }
 
-func summarised(task db.Task, verdicts map[int]variantVerdicts) map[int]evaluate.Statistics {
-	statistics := map[int]evaluate.Statistics{}
+func summarised(task db.Task, verdicts map[int]variantVerdicts) map[int]measure.Statistics {
+	statistics := map[int]measure.Statistics{}
 	for _, variant := range task.Variants {
 		of := verdicts[variant.Number]
 		for len(of.questions) < task.TotalItems { // those without a run
-			of.questions = append(of.questions, evaluate.Judged{})
+			of.questions = append(of.questions, measure.Judged{})
 		}
-		summary := evaluate.Summarise(of.questions, task.RunsPerItem, of.errors)
+		summary := measure.Summarise(of.questions, task.RunsPerItem, of.errors)
 		summary.Defaults = of.defaults
 		for dimension, means := range of.ratings {
 			if summary.Ratings == nil {
-				summary.Ratings = map[string]evaluate.Rating{}
+				summary.Ratings = map[string]measure.Rating{}
 			}
-			summary.Ratings[dimension] = evaluate.NewRating(means)
+			summary.Ratings[dimension] = measure.NewRating(means)
 		}
 		statistics[variant.Number] = summary
 	}
@@ -133,7 +133,7 @@ func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (ma
 	verdicts := map[int]variantVerdicts{}
 	err := pg.EachRow(ctx, r.db, "read the verdicts", read, arguments, func(one row) error {
 		of := verdicts[one.Variant]
-		of.questions = append(of.questions, evaluate.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score})
+		of.questions = append(of.questions, measure.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score})
 		of.errors, of.defaults = of.errors+one.Errors, of.defaults+one.Defaults
 		verdicts[one.Variant] = of
 		return nil

@@ -20,13 +20,13 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
+	"wending/db/naming"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
+	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/naming"
 	"wending/views/paths"
 )
 
@@ -38,7 +38,7 @@ type Config struct {
 	// NeedsSecond reports that every account of ours must have a passkey.
 	NeedsSecond bool
 	// Quotas are counted where files come in.
-	Quotas quota.Quotas
+	Quotas people.Quotas
 	// Audit records who did what; Failed reports that it could not.
 	Audit  audit.Log
 	Failed func(ctx context.Context, err error)
@@ -138,7 +138,7 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx = request.With(ctx, info)
 		c.SetRequest(r.WithContext(ctx)) // errors are shown in a frame, too
 		info, err = g.admit(ctx, info, asked)
-		g.describe(ctx, &recorded.Entry, info, asked)
+		g.describe(ctx, &recorded.AuditEntry, info, asked)
 		if errors.Is(err, errUnknown) {
 			if request.IsAPI(r) {
 				c.Response().Header().Set("WWW-Authenticate", `Bearer realm="wending"`)
@@ -158,6 +158,9 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		defer recorded.abandon()
 		info.TakeUpload = func(ctx context.Context) error { return g.Quotas.TakeUpload(ctx, project.Of(ctx)) }
 		ctx = request.With(ctx, info)
+		if g.HasAccounts {
+			ctx = admission.WithVisitor(ctx, visitor(info))
+		}
 		if info.Project.ID != uuid.Nil {
 			ctx = project.In(ctx, info.Project.ID)
 		}
@@ -176,6 +179,17 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		c.SetRequest(r.WithContext(ctx)) // an error is answered after this
 		return err
 	}
+}
+
+// visitor is the name under which a request takes its places: of one account whatever it uses, or else of its token or its address.
+func visitor(info request.Info) string {
+	switch {
+	case info.Who.UserID != uuid.Nil:
+		return info.Who.UserID.String()
+	case info.Who.TokenID != uuid.Nil:
+		return info.Who.TokenID.String()
+	}
+	return info.Actor.Address
 }
 
 // read takes from a request what proves who asks, and what it is about.
@@ -345,7 +359,7 @@ func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.
 }
 
 // choose finds the project that a request is about: that of the object, the one that is asked for, the browser's, or one's own.
-// What is in another project than those of whoever asks does not exist for them.
+// Objects in projects that the caller is not a member of appear not to exist.
 func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	if !g.HasAccounts {
 		return g.chooseAny(ctx, info, asked)
@@ -552,7 +566,7 @@ func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 				}
 			})
 			if err != nil && ctx.Err() == nil {
-				g.Log.WarnContext(ctx, "changes of rights are not heard", "error", err)
+				g.Log.WarnContext(ctx, "permission-change listener stopped, rights are rechecked on the timer only", "error", err)
 			}
 		}()
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db/audit"
-	noted "wending/handlers/audit"
 	"wending/handlers/request"
 )
 
@@ -21,7 +20,7 @@ const recordedWithin = 3 * time.Second
 
 // recording is what is recorded of one request.
 type recording struct {
-	noted.Record
+	request.AuditRecord
 	guard *Guard
 	// action is what the route's rule says; a handler that says something else means that it matters, whatever the answer.
 	action string
@@ -32,9 +31,9 @@ type recording struct {
 // record returns a context in which handlers say more of what a request does. What was done is recorded just before the answer
 // begins: whoever has the answer finds the entry.
 func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *recording) {
-	r := &recording{Record: noted.Record{Entry: audit.Entry{Action: rule.action}}, guard: g, action: rule.action}
+	r := &recording{AuditRecord: request.AuditRecord{AuditEntry: audit.Entry{Action: rule.action}}, guard: g, action: rule.action}
 	r.Begin = r.begin
-	ctx := noted.With(c.Request().Context(), &r.Record)
+	ctx := request.WithAudit(c.Request().Context(), &r.AuditRecord)
 	c.Response().Before(func() { r.end(ctx, c.Response().Status) })
 	return ctx, r
 }
@@ -46,7 +45,7 @@ func (r *recording) begin(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordedWithin)
 	defer cancel()
-	if r.intent, err = r.guard.Audit.Begin(ctx, r.Entry); err != nil {
+	if r.intent, err = r.guard.Audit.Begin(ctx, r.AuditEntry); err != nil {
 		return err
 	}
 	r.guard.hold(r.intent)
@@ -65,9 +64,9 @@ func (r *recording) end(ctx context.Context, status int) {
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordedWithin)
 	defer cancel()
-	if err := r.guard.settle(ending, r.intent, r.Entry); err != nil {
+	if err := r.guard.settle(ending, r.intent, r.AuditEntry); err != nil {
 		r.guard.Failed(ctx, err)
-		r.guard.settleLater(ctx, r.intent, r.Entry)
+		r.guard.settleLater(ctx, r.intent, r.AuditEntry)
 	}
 }
 
@@ -131,7 +130,7 @@ type unsettled struct {
 
 // settleLater keeps an entry that could not be added until it can be; until then the log has it, and the database what was begun.
 func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry audit.Entry) {
-	g.Log.WarnContext(ctx, "an entry of the audit waits", "action", entry.Action, "actor", entry.Actor, "object", entry.Object, "object_id", entry.ObjectID,
+	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor, "object", entry.Object, "object_id", entry.ObjectID,
 		"address", entry.Address, "status", entry.Status, "request_id", entry.RequestID)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -199,7 +198,7 @@ func isWorthRecording(status int) bool {
 }
 
 // describe records in an entry who asks, and for what. A request of nobody for what is not public has done nothing and has no entry.
-func (g *Guard) describe(ctx context.Context, entry *noted.Entry, info request.Info, asked ask) {
+func (g *Guard) describe(ctx context.Context, entry *request.AuditEntry, info request.Info, asked ask) {
 	if asked.rule.right != public && !info.Who.IsKnown() {
 		entry.Action = ""
 		return

@@ -44,6 +44,8 @@ var rules = parse(`
 GET    /healthz                                          public        -
 GET    /static/*                                         public        -
 POST   /settings                                         public        -
+GET    /help                                             public        -
+GET    /help/:chapter                                    public        -
 GET    /metrics                                          account       -
 GET    /api/openapi.json                                 account       -
 

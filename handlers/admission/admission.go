@@ -1,5 +1,5 @@
-// Package admission bounds how much costly work of a kind runs at once, so that no crowd brings the process down:
-// work that cannot begin soon is refused.
+// Package admission bounds how much costly work of a kind runs at once, so that no crowd brings the process down: work that cannot begin
+// soon is refused, and what a response takes to make is not held while a slow client reads it.
 package admission
 
 import (
@@ -11,14 +11,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
-
-	"wending/handlers/relay"
 )
 
 // Patience is how long work waits for its turn.
 const Patience = 3 * time.Second
 
-// Gates are the kinds of work that are bounded, each with the number of places that it has.
+// Gates are the kinds of work that are bounded, each with the number of places that it has. One visitor gets at most half of them, so
+// that nobody keeps the others out.
 type Gates struct {
 	// Files is reading uploaded files: a place for each core.
 	Files *Gate
@@ -34,8 +33,8 @@ type Gates struct {
 	// connections to the database.
 	Exports *Gate
 	// Responses let slow clients read what was made, without a place.
-	Responses *relay.Pool
-	// Followers are streams of a task's progress: 1,000 places.
+	Responses *RelayPool
+	// Followers are streams of a task's or a call's progress: 1,000 places, of which one visitor gets 100.
 	Followers *Gate
 }
 
@@ -47,7 +46,7 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	places := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "wending_places", Help: "How much work of a kind may run at once, by kind.",
 	}, []string{"kind"})
-	responses := relay.NewPool()
+	responses := NewRelayPool()
 	waiting := func(where string, bytes func() int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "wending_waiting_bytes", Help: "Bytes of responses that wait for slow readers.", ConstLabels: prometheus.Labels{"where": where},
@@ -60,33 +59,96 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	}
 	gate := func(kind string, size int) *Gate {
 		places.WithLabelValues(kind).Set(float64(size))
-		return &Gate{places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind)}
+		return &Gate{
+			places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind), share: int64(size+1) / 2, shares: map[string]*share{},
+		}
 	}
+	followers := gate("followers", 1000)
+	followers.share = 100
 	return &Gates{
 		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Probes: gate("probes", 4), SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
-		Followers: gate("followers", 1000), Responses: responses,
+		Followers: followers, Responses: responses,
 	}
+}
+
+type visitor struct{}
+
+// WithVisitor returns the context of work for a visitor: an account, a token, or the address of somebody who has neither. Visitors share
+// places fairly; work without one only with all others.
+func WithVisitor(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, visitor{}, name)
 }
 
 // Gate lets a limited number through at once.
 type Gate struct {
 	places  *semaphore.Weighted
 	refused prometheus.Counter
+	// share is how many places one visitor gets.
+	share int64
+
+	mu     sync.Mutex
+	shares map[string]*share
 }
 
-// Enter takes a place, or returns ErrBusy if none becomes free within Patience. leave gives the
+// share are the places of a visitor who has some, or waits for one.
+type share struct {
+	places *semaphore.Weighted
+	users  int // under Gate.mu
+}
+
+// Enter takes a place, or returns ErrBusy if none becomes free within Patience, or the context's visitor has too many. leave gives the
 // place back; it may be called more than once.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	if err := g.places.Acquire(waiting, 1); err != nil {
+	giveBack, err := g.enterShare(waiting)
+	if err == nil {
+		if err = g.places.Acquire(waiting, 1); err != nil {
+			giveBack()
+		}
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		g.refused.Inc()
 		return nil, ErrBusy
 	}
-	return sync.OnceFunc(func() { g.places.Release(1) }), nil
+	return sync.OnceFunc(func() {
+		g.places.Release(1)
+		giveBack()
+	}), nil
+}
+
+// enterShare takes one of the places of the context's visitor.
+func (g *Gate) enterShare(ctx context.Context) (giveBack func(), err error) {
+	name, _ := ctx.Value(visitor{}).(string)
+	if name == "" {
+		return func() {}, nil
+	}
+	g.mu.Lock()
+	own := g.shares[name]
+	if own == nil {
+		own = &share{places: semaphore.NewWeighted(g.share)}
+		g.shares[name] = own
+	}
+	own.users++
+	g.mu.Unlock()
+	forget := func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(g.shares, name)
+		}
+	}
+	if err := own.places.Acquire(ctx, 1); err != nil {
+		forget()
+		return nil, err
+	}
+	return func() {
+		own.places.Release(1)
+		forget()
+	}, nil
 }
 
 // ErrBusy means that too much work of this kind runs already.

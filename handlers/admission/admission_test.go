@@ -2,6 +2,9 @@ package admission_test
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +51,63 @@ func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		_, err = gate.Enter(ctx)
 		require.ErrorIs(t, err, context.Canceled, "waiting ends with the request")
+	})
+}
+
+// One visitor gets half of the places, however many requests it makes; the others are left to everybody else.
+func TestNobodyKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := admission.NewGates(nil).Exports
+		greedy, other := admission.WithVisitor(t.Context(), "greedy"), admission.WithVisitor(t.Context(), "other")
+		var leaves []func()
+		for range 3 {
+			leave, err := gate.Enter(greedy)
+			require.NoError(t, err)
+			leaves = append(leaves, leave)
+		}
+		var crowd sync.WaitGroup
+		for range 20 {
+			crowd.Go(func() {
+				_, err := gate.Enter(greedy)
+				if !errors.Is(err, admission.ErrBusy) {
+					t.Error("more than its share", err)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		_, err := gate.Enter(other)
+		require.NoError(t, err)
+		require.Zero(t, time.Since(start), "at once, though others wait")
+		crowd.Wait()
+
+		leaves[0]()
+		leaves[0]()
+		leave, err := gate.Enter(greedy)
+		require.NoError(t, err)
+		_, err = gate.Enter(greedy)
+		require.ErrorIs(t, err, admission.ErrBusy, "leaving twice gave one place back")
+		leave()
+	})
+}
+
+// One visitor follows at most 100 of the 1,000 streams.
+func TestNobodyHasAllStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := admission.NewGates(nil).Followers
+		greedy := admission.WithVisitor(t.Context(), "greedy")
+		for range 100 {
+			_, err := gate.Enter(greedy)
+			require.NoError(t, err)
+		}
+		_, err := gate.Enter(greedy)
+		require.ErrorIs(t, err, admission.ErrBusy)
+		for n := range 900 {
+			_, err := gate.Enter(admission.WithVisitor(t.Context(), strconv.Itoa(n/100)))
+			require.NoError(t, err)
+		}
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
-	"wending/db/spending"
+	"wending/db/engine"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -100,7 +100,7 @@ func (h *handler) registerActions(api huma.API) {
 		if len(faults) > 0 {
 			return nil, faults[0].Fault
 		}
-		if err := spending.New(h.Store).SetCeiling(ctx, task.ID, ceiling); err != nil {
+		if err := engine.New(h.Store).SetCeiling(ctx, task.ID, ceiling); err != nil {
 			return nil, err
 		}
 		return h.getTask(ctx, &taskInput{TaskPath: input.TaskPath})

@@ -12,8 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/monitor"
-	shelf "wending/handlers/api/library"
+	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/gallery"
@@ -34,7 +33,7 @@ type Config struct {
 	Store    *db.Store
 	Tasks    *tasks.Service
 	Library  *library.Service
-	Progress *live.Hub[uuid.UUID, monitor.Progress]
+	Progress *live.Hub[uuid.UUID, report.Progress]
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	Check    form.Check
@@ -50,7 +49,7 @@ type Config struct {
 }
 
 // progressWatcher follows the progress of one task.
-type progressWatcher = live.Watcher[uuid.UUID, monitor.Progress]
+type progressWatcher = live.Watcher[uuid.UUID, report.Progress]
 
 // handler answers the endpoints.
 type handler struct {
@@ -75,7 +74,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	gallery.RegisterAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	people.RegisterAPI(whole, h.People)
-	shelf.Register(whole, stream, shelf.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
+	RegisterLibrary(whole, stream, LibraryConfig{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
 		delete(document.Components.Schemas.Map(), unused)
 	}

@@ -6,12 +6,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/comparison"
-	"wending/jobs/stability"
 	"wending/views/paths"
 )
 
@@ -25,25 +24,25 @@ func (h *handler) registerComparison(api huma.API) {
 
 // ComparedQuestion is what one task says of a question.
 type ComparedQuestion struct {
-	Number     int             `json:"number" example:"1"`
-	QuestionID string          `json:"question_id" example:"q1"`
-	Level      stability.Level `json:"level" example:"identical"`
-	Agreement  *float64        `json:"agreement" example:"1"`
-	Letters    string          `json:"letters" example:"AAAAA"`
+	Number     int           `json:"number" example:"1"`
+	QuestionID string        `json:"question_id" example:"q1"`
+	Level      measure.Level `json:"level" example:"identical"`
+	Agreement  *float64      `json:"agreement" example:"1"`
+	Letters    string        `json:"letters" example:"AAAAA"`
 }
 
-func newComparedQuestion(q comparison.Question) ComparedQuestion {
+func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
 	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters}
 }
 
 // ComparedPair is a question that both tasks have.
 type ComparedPair struct {
-	QuestionID string                `json:"question_id" doc:"That of the first task" example:"q1"`
-	Transition comparison.Transition `json:"transition" example:"unstable_stable"`
-	MatchedBy  string                `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
-	SameText   bool                  `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
-	A          ComparedQuestion      `json:"a"`
-	B          ComparedQuestion      `json:"b"`
+	QuestionID string             `json:"question_id" doc:"That of the first task" example:"q1"`
+	Transition measure.Transition `json:"transition" example:"unstable_stable"`
+	MatchedBy  string             `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
+	SameText   bool               `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
+	A          ComparedQuestion   `json:"a"`
+	B          ComparedQuestion   `json:"b"`
 }
 
 // Change is by how much a number differs, with its uncertainty.
@@ -56,7 +55,7 @@ type Change struct {
 	P          *float64   `json:"p" doc:"Two-sided" example:"0.003"`
 }
 
-func newChange(c comparison.Change) Change {
+func newChange(c measure.Change) Change {
 	described := Change{N: c.N, LeftOut: c.LeftOut, Difference: c.Mean, SE: c.SE, P: c.P}
 	if c.Low != nil {
 		described.Interval = &[]float64{*c.Low, *c.High}
@@ -71,12 +70,12 @@ type comparisonInput struct {
 
 type comparisonOutput struct {
 	Body struct {
-		Items       []ComparedPair                `json:"items" doc:"Questions that both tasks have, in the order of the first"`
-		Transitions map[comparison.Transition]int `json:"transitions" doc:"Questions by how their answers went: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
-		Unknown     int                           `json:"unknown" doc:"Questions to which a task has fewer than two answers, or empty ones only" example:"2"`
-		OnlyA       []string                      `json:"only_a" doc:"Ids of questions that only the first task has"`
-		OnlyB       []string                      `json:"only_b" doc:"Ids of questions that only the second task has"`
-		Differences map[string]Change             `json:"differences" doc:"agreement, success_rate, pass_share, score and latency_ms; the last is the mean of a question's answers"`
+		Items       []ComparedPair             `json:"items" doc:"Questions that both tasks have, in the order of the first"`
+		Transitions map[measure.Transition]int `json:"transitions" doc:"Questions by how their answers went: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
+		Unknown     int                        `json:"unknown" doc:"Questions to which a task has fewer than two answers, or empty ones only" example:"2"`
+		OnlyA       []string                   `json:"only_a" doc:"Ids of questions that only the first task has"`
+		OnlyB       []string                   `json:"only_b" doc:"Ids of questions that only the second task has"`
+		Differences map[string]Change          `json:"differences" doc:"agreement, success_rate, pass_share, score and latency_ms; the last is the mean of a question's answers"`
 	}
 }
 
@@ -116,11 +115,11 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 			A: newComparedQuestion(pair.A), B: newComparedQuestion(pair.B),
 		}
 	}
-	body.Transitions = map[comparison.Transition]int{}
-	for _, transition := range comparison.Transitions {
+	body.Transitions = map[measure.Transition]int{}
+	for _, transition := range measure.Transitions {
 		body.Transitions[transition] = compared.Count(transition)
 	}
-	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(comparison.Unknown), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
+	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
 	body.Differences = map[string]Change{
 		"agreement": newChange(compared.Agreement), "success_rate": newChange(compared.SuccessRate), "latency_ms": newChange(compared.LatencyMS),
 		"pass_share": newChange(compared.PassShare), "score": newChange(compared.Score),
@@ -128,7 +127,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	return output, nil
 }
 
-func questionIDs(questions []comparison.Question) []string {
+func questionIDs(questions []measure.ComparedQuestion) []string {
 	ids := make([]string, len(questions))
 	for n, question := range questions {
 		ids[n] = question.QuestionID

@@ -4,22 +4,20 @@ import (
 	"slices"
 
 	"wending/db"
-	"wending/db/asset"
 	"wending/db/audit"
+	"wending/db/engine"
+	"wending/db/entries"
+	"wending/db/event"
+	"wending/db/journal"
+	"wending/db/measure"
 	"wending/db/outbox"
 	"wending/db/people"
 	"wending/db/review"
-	"wending/db/schedule"
-	"wending/db/spending"
 	"wending/handlers/rest"
-	"wending/jobs/comparison"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/courier/notify"
 	"wending/jobs/evaluate"
-	"wending/jobs/event"
-	"wending/jobs/notify"
-	"wending/jobs/protocol"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
-	"wending/jobs/trend"
 	"wending/views/text"
 )
 
@@ -34,14 +32,14 @@ func enums() []rest.Enum {
 	}
 	return []rest.Enum{
 		rest.EnumOf(db.TaskStatuses), rest.EnumOf(db.RunStatuses), rest.EnumOf(db.LaunchKinds), rest.EnumOf(db.LaunchStatuses),
-		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(asset.States), rest.EnumOf(outbox.States),
+		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(journal.States), rest.EnumOf(outbox.States),
 		rest.EnumOf(slices.Concat(outbox.Events, []outbox.Event{outbox.Test})), rest.EnumOf(people.Roles), rest.EnumOf(review.Verdicts),
-		rest.EnumOf(schedule.Outcomes), rest.EnumOf(slices.Concat(comparison.Transitions, []comparison.Transition{comparison.Unknown})),
+		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),
 		rest.EnumOf(evaluate.Kinds), rest.EnumOf(event.Types), rest.EnumOf(notify.Kinds),
-		rest.EnumOf(protocol.Statuses), rest.EnumOf(stability.Levels), rest.EnumOf(trend.Metrics),
+		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(measure.Metrics),
 		rest.EnumNamed("evaluators", evaluate.Kinds), rest.EnumNamed("verdicts", evaluate.Statuses),
-		rest.EnumNamed("turn failures", db.OnTurnFailures), rest.EnumNamed("via", db.Vias), rest.EnumNamed("audited via", audit.Vias), rest.EnumNamed("stop reasons", spending.Reasons),
-		rest.EnumNamed("firing reasons", schedule.Reasons), rest.EnumNamed("warnings", tasks.WarningCodes),
+		rest.EnumNamed("turn failures", db.OnTurnFailures), rest.EnumNamed("via", db.Vias), rest.EnumNamed("audited via", audit.Vias), rest.EnumNamed("stop reasons", engine.Reasons),
+		rest.EnumNamed("firing reasons", entries.FiringReasons), rest.EnumNamed("warnings", tasks.WarningCodes),
 		rest.EnumNamed("languages", text.Languages), rest.EnumNamed("model protocols", ofModels),
 		rest.EnumNamed("subscriptions", outbox.Events), rest.EnumNamed("files", event.Kinds), rest.EnumNamed("tool states", event.ToolStates),
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"wending/db"
-	"wending/db/history"
+	"wending/db/engine"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 )
@@ -31,7 +31,7 @@ type launch struct {
 	Statistics   db.LaunchStatistics `json:"statistics"`
 }
 
-func newLaunch(l history.Launch) launch {
+func newLaunch(l engine.PastLaunch) launch {
 	return launch{
 		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID, Variant: l.Variant,
 		RequestedBy: l.RequestedBy, RequestedVia: l.RequestedVia, StoppedBy: l.StoppedBy, Units: l.TotalUnits,
@@ -104,7 +104,7 @@ func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*laun
 	if err != nil {
 		return nil, err
 	}
-	launches, total, err := history.New(h.Store).Launches(ctx, task.ID, input.Window())
+	launches, total, err := engine.NewHistory(h.Store).Launches(ctx, task.ID, input.Window())
 	if err != nil {
 		return nil, err
 	}
@@ -117,16 +117,16 @@ func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*laun
 }
 
 // launch returns the launch that a path names.
-func (h *handler) launch(ctx context.Context, path LaunchPath) (history.Launch, error) {
+func (h *handler) launch(ctx context.Context, path LaunchPath) (engine.PastLaunch, error) {
 	task, err := request.Task(ctx, h.Store, path.TaskID)
 	if err != nil {
-		return history.Launch{}, err
+		return engine.PastLaunch{}, err
 	}
 	id, err := request.ID(path.LaunchID, db.KindLaunch)
 	if err != nil {
-		return history.Launch{}, err
+		return engine.PastLaunch{}, err
 	}
-	return history.New(h.Store).Launch(ctx, task.ID, id)
+	return engine.NewHistory(h.Store).Launch(ctx, task.ID, id)
 }
 
 func (h *handler) getLaunch(ctx context.Context, input *LaunchPath) (*launchOutput, error) {
@@ -146,7 +146,7 @@ func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*
 	if err != nil {
 		return nil, err
 	}
-	runs, total, err := history.New(h.Store).Runs(ctx, found.ID, historyCut, input.Window())
+	runs, total, err := engine.NewHistory(h.Store).Runs(ctx, found.ID, historyCut, input.Window())
 	if err != nil {
 		return nil, err
 	}

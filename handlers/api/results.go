@@ -13,14 +13,14 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/export"
-	"wending/jobs/protocol"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
 	"wending/views/text"
 )
@@ -108,12 +108,12 @@ func newItem(i db.Item, variableNames []string) Item {
 
 // Likeness says how alike the answers to a question are; null until all its runs have ended.
 type Likeness struct {
-	Number     int              `json:"number" doc:"1, 2, 3 …: the question's place on the pages" example:"1"`
-	Level      *stability.Level `json:"level" example:"wording"`
-	Agreement  *float64         `json:"agreement" doc:"Share of pairs of runs that gave equal answers; null with one run, or where a run is missing" example:"0.4"`
-	Similarity *float64         `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer" example:"0.93"`
-	Distinct   *int             `json:"distinct" doc:"Number of different answers" example:"3"`
-	Letters    *string          `json:"letters" doc:"One per run: equal answers have the same letter, A the most common; - is a run without an answer" example:"ABBBC"`
+	Number     int            `json:"number" doc:"1, 2, 3 …: the question's place on the pages" example:"1"`
+	Level      *measure.Level `json:"level" example:"wording"`
+	Agreement  *float64       `json:"agreement" doc:"Share of pairs of runs that gave equal answers; null with one run, or where a run is missing" example:"0.4"`
+	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer" example:"0.93"`
+	Distinct   *int           `json:"distinct" doc:"Number of different answers" example:"3"`
+	Letters    *string        `json:"letters" doc:"One per run: equal answers have the same letter, A the most common; - is a run without an answer" example:"ABBBC"`
 }
 
 // newLikeness is that of a question with one variant; with several, each has its own.
@@ -127,13 +127,13 @@ func newLikeness(q report.Question, variants int) Likeness {
 
 // VariantLikeness says how alike the answers of one variant to a question are. Letters are shared by all variants.
 type VariantLikeness struct {
-	Number     int              `json:"number" example:"1"`
-	Level      *stability.Level `json:"level" example:"wording"`
-	Agreement  *float64         `json:"agreement" example:"0.4"`
-	Similarity *float64         `json:"similarity" example:"0.93"`
-	Distinct   *int             `json:"distinct" example:"3"`
-	Letters    *string          `json:"letters" example:"ABBBC"`
-	PassShare  *float64         `json:"pass_share" doc:"Share of the judged runs that pass; null without evaluators"`
+	Number     int            `json:"number" example:"1"`
+	Level      *measure.Level `json:"level" example:"wording"`
+	Agreement  *float64       `json:"agreement" example:"0.4"`
+	Similarity *float64       `json:"similarity" example:"0.93"`
+	Distinct   *int           `json:"distinct" example:"3"`
+	Letters    *string        `json:"letters" example:"ABBBC"`
+	PassShare  *float64       `json:"pass_share" doc:"Share of the judged runs that pass; null without evaluators"`
 }
 
 func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {

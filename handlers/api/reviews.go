@@ -12,12 +12,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/rating"
 )
 
 func (h *handler) registerReviews(api huma.API) {
@@ -326,7 +326,7 @@ func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assig
 		return nil, err
 	}
 	err = review.New(h.Store).Assign(ctx, task.ID, func(questions int) [][]string {
-		return rating.Split(questions, reviewers, input.Body.Order == "random", input.Body.Overlap)
+		return measure.SplitQuestions(questions, reviewers, input.Body.Order == "random", input.Body.Overlap)
 	})
 	if err != nil {
 		return nil, err

@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
-	"wending/jobs/stability"
 )
 
 // TaskEvaluator is an evaluator of a task, as it was when the task was made.
@@ -41,7 +41,7 @@ type variantStatistics struct {
 
 // Verdicts are the numbers of what evaluators say.
 type Verdicts struct {
-	evaluate.Statistics
+	measure.Statistics
 }
 
 // evaluatorStatistics are what one evaluator says.
@@ -87,7 +87,7 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	if err != nil {
 		return nil, err
 	}
-	verdicts := map[int]evaluate.Statistics{}
+	verdicts := map[int]measure.Statistics{}
 	if len(task.Evaluators) > 0 {
 		if verdicts, err = results.PassStatistics(ctx, task, input.IncludeDefaults); err != nil {
 			return nil, err
@@ -103,11 +103,11 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	for _, one := range numbers {
 		counts := map[string]int{}
 		known := 0
-		for _, level := range stability.Levels {
+		for _, level := range measure.Levels {
 			counts[string(level)] = levels[one.Number][string(level)]
 			known += levels[one.Number][string(level)]
 		}
-		counts[string(stability.Unknown)] += task.TotalItems - known
+		counts[string(measure.Unknown)] += task.TotalItems - known
 		body.Variants = append(body.Variants, variantStatistics{one, counts, Verdicts{verdicts[one.Number]}})
 	}
 	for _, evaluator := range task.Evaluators {

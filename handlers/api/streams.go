@@ -10,7 +10,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
-	"wending/db/monitor"
 	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/live"
@@ -127,7 +126,7 @@ type progressEvent struct {
 	Launch         int           `json:"launch" doc:"Number of the newest launch; 0 if the task was never started" example:"1"`
 }
 
-func newProgressEvent(p monitor.Progress) progressEvent {
+func newProgressEvent(p report.Progress) progressEvent {
 	event := progressEvent{
 		Total: p.Total, Completed: p.Completed, Failed: p.Failed, Running: p.Running, Queued: p.Queued,
 		JudgeTotal: p.JudgeTotal, Judged: p.Judged, JudgeFailed: p.JudgeFailed,
@@ -151,7 +150,7 @@ type endEvent struct {
 var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed", db.TaskStopped: "stopped"}
 
 // endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
-func endID(p monitor.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
+func endID(p report.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
 
 type followInput struct {
 	TaskPath
@@ -191,11 +190,11 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 }
 
 // sendProgress sends events until the task ends, the client goes or the server closes.
-func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher *progressWatcher, progress monitor.Progress) {
+func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher *progressWatcher, progress report.Progress) {
 	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(live.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
-	var sent monitor.Progress
+	var sent report.Progress
 	for isFirst := true; events.Err() == nil; isFirst = false {
 		if isFirst || progress != sent {
 			events.Send("progress", fmt.Sprintf("%d-%d", progress.LaunchNumber, time.Now().UnixMilli()), newProgressEvent(progress))
@@ -226,7 +225,7 @@ func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher 
 	}
 }
 
-func (h *handler) sendEnd(ctx context.Context, events live.Events, progress monitor.Progress) {
+func (h *handler) sendEnd(ctx context.Context, events live.Events, progress report.Progress) {
 	task, err := h.Store.Task(ctx, progress.TaskID)
 	if err != nil {
 		return // the browser reconnects

@@ -10,8 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/tasklist"
-	"wending/handlers/audit"
+	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -269,7 +268,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	if err != nil {
 		return nil, err
 	}
-	audit.Made(ctx, id.String(), n.Name)
+	request.Made(ctx, id.String(), n.Name)
 	return &createdTaskOutput{createdTask{
 		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
 		Evaluators: newEvaluators(n.BareEvaluators()), Warnings: newWarnings(ctx, n.Warnings()),
@@ -277,7 +276,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 }
 
 func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput, error) {
-	filter := tasklist.Filter{NameContains: request.SearchText(input.Query)}
+	filter := report.TaskFilter{NameContains: request.SearchText(input.Query)}
 	for _, list := range input.Status {
 		for name := range strings.SplitSeq(list, ",") {
 			status := db.TaskStatus(strings.TrimSpace(name))
@@ -290,7 +289,7 @@ func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput,
 			filter.Statuses = append(filter.Statuses, status)
 		}
 	}
-	found, total, err := tasklist.Tasks(ctx, h.Store, filter, input.Window())
+	found, total, err := report.NewTaskList(h.Store).Tasks(ctx, filter, input.Window())
 	if err != nil {
 		return nil, err
 	}

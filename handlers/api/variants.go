@@ -54,7 +54,7 @@ type createdTaskOutput struct{ Body createdTask }
 type warning struct {
 	Code    string   `json:"code" values:"warnings" example:"PRICE_MISSING"`
 	Names   []string `json:"names" doc:"The variables, targets or currencies that it is about"`
-	Message string   `json:"message" example:"未设置价格：GPT-4.1"`
+	Message string   `json:"message" example:"未设置单价：GPT-4.1"`
 }
 
 type estimateOutput struct {

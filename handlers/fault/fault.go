@@ -16,10 +16,10 @@ import (
 	"github.com/shopspring/decimal"
 
 	"wending/db"
-	"wending/db/library"
+	"wending/db/entries"
+	"wending/db/measure"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/admission"
@@ -27,7 +27,6 @@ import (
 	"wending/jobs/archive"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
 	"wending/views/text"
 )
@@ -179,7 +178,7 @@ func (f *Fault) Message(locale text.Locale) string {
 		args = map[string]any{}
 	}
 	if f.limit != nil {
-		args["Range"] = locale.TextWith(f.limit.key, f.limit.args)
+		args["Range"] = f.limit.told(locale)
 	}
 	key := f.key
 	if key == "" {
@@ -196,9 +195,9 @@ func (f *Fault) Beside(locale text.Locale) string {
 	case f.limit.key == requiredKey:
 		return locale.Text("error.beside.required")
 	case f.limit.key == ruleKey:
-		return locale.TextWith("error.beside.rule", f.limit.args)
+		return locale.Text("error.beside.rule", "Detail", f.limit.told(locale))
 	}
-	return locale.Text("error.beside", "Range", locale.TextWith(f.limit.key, f.limit.args))
+	return locale.Text("error.beside", "Range", f.limit.told(locale))
 }
 
 // RowDetail is what is wrong with one row of a dataset, in a locale's words.
@@ -227,6 +226,14 @@ func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
 type Limit struct {
 	key  string
 	args map[string]any
+}
+
+// told is the limit in the words of a locale.
+func (l Limit) told(locale text.Locale) string {
+	if why, isText := l.args["Detail"].(string); isText && l.key == ruleKey {
+		return locale.Text(ruleKey, "Detail", locale.Reason(why))
+	}
+	return locale.TextWith(l.key, l.args)
 }
 
 // Between allows whole numbers from least to most.
@@ -265,8 +272,8 @@ func Rate() Limit { return Limit{key: "error.range.rate"} }
 // LongTextUpTo allows texts of at most so many characters, on several lines.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
 
-// Rule says what is wrong with a rule's configuration.
-func Rule(detail string) Limit { return Limit{ruleKey, map[string]any{"Detail": detail}} }
+// Rule is what is wrong with a rule's configuration, in the form of reason.Because.
+func Rule(why string) Limit { return Limit{ruleKey, map[string]any{"Detail": why}} }
 
 // OfRule allows what a member of an evaluator's configuration may be.
 func OfRule(kind evaluate.Type) Limit {
@@ -401,7 +408,7 @@ func shortened(name string) string {
 
 // nearest is the name that is most like another, by their edit distance.
 func nearest(name string, known []string) string {
-	likeness := func(other string) float64 { return stability.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
+	likeness := func(other string) float64 { return measure.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
 	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
 }
 
@@ -456,7 +463,7 @@ func Of(err error) *Fault {
 	}
 	var missing *db.NotFoundError
 	var conflict *review.ConflictError
-	var exceeded *quota.ExceededError
+	var exceeded *people.QuotaExceededError
 	var invalid *archive.Error
 	var spent *tasks.BudgetError
 	var full *project.FullError
@@ -470,7 +477,7 @@ func Of(err error) *Fault {
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
 	case errors.Is(err, db.ErrNotFound):
 		return New("NOT_FOUND").WithCause(err)
-	case errors.Is(err, library.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
+	case errors.Is(err, entries.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
 		return Field("name", Unique()).WithCause(err)
 	case errors.Is(err, db.ErrNothingToRun):
 		return New("TASK_STATE_CONFLICT").WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
@@ -497,6 +504,8 @@ func Of(err error) *Fault {
 		}}).WithCause(err)
 	case errors.Is(err, tasks.ErrNoSlot):
 		return New("SERVICE_UNAVAILABLE").WithMessage("error.AGENT_BUSY").WithCause(err)
+	case errors.Is(err, db.ErrUnstorable):
+		return New("REQUEST_INVALID").WithCause(err)
 	case errors.Is(err, db.ErrUnavailable):
 		return New("SERVICE_UNAVAILABLE").WithCause(err)
 	}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/uuid"
 
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/db/outbox"
 	"wending/handlers/fault"
+	"wending/jobs/courier/notify"
 	"wending/jobs/library"
-	"wending/jobs/notify"
 	"wending/jobs/tasks"
 	"wending/views/text"
 )

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/handlers/fault"
 	"wending/jobs/evaluate"
-	"wending/jobs/judge"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/library"
 )
 
@@ -70,8 +70,8 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 			limit = fault.OneOf(wrong.Known...)
 		case wrong.Limit != "":
 			limit = fault.OfRule(wrong.Limit)
-		case wrong.Detail != "":
-			limit = fault.Rule(wrong.Detail)
+		case wrong.Why != "":
+			limit = fault.Rule(wrong.Why)
 		}
 		c.fail(field, fault.Field(field, limit).WithCause(err))
 		return nil

@@ -7,9 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/db/people"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 )
@@ -38,7 +37,7 @@ func guarded[T any](
 	if row != nil && len(secrets) > 0 && !request.From(ctx).Role.Allows(people.Admin) {
 		return uuid.Nil, nil, fault.New("FORBIDDEN").WithMessage("error.secret")
 	}
-	before := audit.Fields(row)
+	before := request.AuditFields(row)
 	id, faults, err := save(ctx, row, f)
 	if err != nil || len(faults) > 0 {
 		return id, faults, err
@@ -47,10 +46,10 @@ func guarded[T any](
 	if err != nil {
 		return id, nil, err
 	}
-	after := audit.Fields(&stored)
+	after := request.AuditFields(&stored)
 	name, _ := after["name"].(string)
 	for field, value := range before { // what stays as it was says nothing
-		if field != "name" && audit.Same(value, after[field]) {
+		if field != "name" && request.Same(value, after[field]) {
 			delete(before, field)
 			delete(after, field)
 		}
@@ -58,8 +57,8 @@ func guarded[T any](
 	if len(secrets) > 0 {
 		after["replaced_secrets"] = slices.Clone(secrets)
 	}
-	audit.Made(ctx, id.String(), name)
-	audit.Changed(ctx, before, after)
+	request.Made(ctx, id.String(), name)
+	request.Changed(ctx, before, after)
 	return id, nil, nil
 }
 

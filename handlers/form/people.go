@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/naming"
 	"wending/db/people"
 	"wending/handlers/fault"
-	"wending/jobs/naming"
 	"wending/jobs/password"
 	"wending/views/text"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/handlers/fault"
 	"wending/jobs/library"
 	"wending/jobs/secret"

@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
+	"wending/db/measure"
 	"wending/handlers/fault"
 	"wending/jobs/cron"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
-	"wending/jobs/trend"
 )
 
 // DefaultTimezone is that of schedules that name none.
@@ -165,8 +165,8 @@ func (c *fields) alert(entry *entries.Schedule) {
 	if metric == "" && !c.form.IsJSON || c.form.IsJSON && c.form.Value("alert") == "" {
 		return
 	}
-	if !slices.Contains(trend.Metrics, trend.Metric(metric)) {
-		c.fail(prefix+"metric", fault.Field(prefix+"metric", fault.OneOf(texts(trend.Metrics)...)))
+	if !slices.Contains(measure.Metrics, measure.Metric(metric)) {
+		c.fail(prefix+"metric", fault.Field(prefix+"metric", fault.OneOf(texts(measure.Metrics)...)))
 		return
 	}
 	entry.AlertMetric, entry.AlertsWorse = &metric, ifWorse == "true"
@@ -175,7 +175,7 @@ func (c *fields) alert(entry *entries.Schedule) {
 		if strings.HasSuffix(below, "%") {
 			limit /= 100
 		}
-		if err != nil || limit < 0 || limit > 1 || !trend.Metric(metric).IsShare() {
+		if err != nil || limit < 0 || limit > 1 || !measure.Metric(metric).IsShare() {
 			c.fail(prefix+"below", fault.Field(prefix+"below", fault.AlertLimit()))
 			return
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/handlers/fault"
 	"wending/jobs/agent"
+	"wending/jobs/agent/guard"
 	"wending/jobs/dataset"
-	"wending/jobs/guard"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/text"

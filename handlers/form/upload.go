@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"wending/db/quota"
+	"wending/db/people"
 	"wending/handlers/admission"
 	"wending/handlers/fault"
 	"wending/handlers/request"
@@ -161,7 +161,7 @@ func (u *Upload) Admit(ctx context.Context, gate *admission.Gate) error {
 	if u.File != nil {
 		defer u.File.spooled.Close() //nolint:errcheck // it was only written for this
 		if take := request.From(ctx).TakeUpload; take != nil {
-			exceeded := (*quota.ExceededError)(nil)
+			exceeded := (*people.QuotaExceededError)(nil)
 			if err := take(ctx); errors.As(err, &exceeded) {
 				u.Refused = err
 				return nil

@@ -18,13 +18,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/journal"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/blob"
 	"wending/jobs/export"
 	"wending/views/paths"
+	"wending/views/text"
 )
 
 // Config is what pages and endpoints need.
@@ -37,7 +38,7 @@ type Config struct {
 
 type handler struct{ Config }
 
-func (h *handler) assets() asset.Assets { return asset.OfStore(h.Store) }
+func (h *handler) assets() journal.Assets { return journal.NewAssets(h.Store) }
 
 type listInput struct {
 	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
@@ -49,30 +50,34 @@ type listInput struct {
 
 // assetItem is an asset in a response.
 type assetItem struct {
-	ID          uuid.UUID    `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	RunID       int64        `json:"run_id" example:"4711"`
-	QuestionID  string       `json:"question_id" example:"q1"`
-	Variant     int          `json:"variant" example:"1"`
-	RunIndex    int          `json:"run_index" example:"1"`
-	Path        string       `json:"path" doc:"By which it is known within its run" example:"images/logo.png"`
-	Type        string       `json:"type" values:"files" example:"image"`
-	State       asset.State  `json:"state" doc:"QUEUED until the copy is there, or cannot be had" example:"STORED"`
-	MediaType   *string      `json:"media_type" doc:"What it is by its content; null until it is stored" example:"image/png"`
-	Size        *int64       `json:"size" doc:"Bytes" example:"48213"`
-	SHA256      *string      `json:"sha256" doc:"In hexadecimal digits"`
-	OriginalURL *string      `json:"original_url" doc:"Where the agent has it; null if it came inline" example:"https://agent.example/files/1.png"`
-	URL         string       `json:"url" doc:"Where the copy is" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	Error       *string      `json:"error" doc:"Why there is no copy, or not yet"`
-	CreatedAt   rest.Moment  `json:"created_at"`
-	StoredAt    *rest.Moment `json:"stored_at"`
+	ID          uuid.UUID          `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	RunID       int64              `json:"run_id" example:"4711"`
+	QuestionID  string             `json:"question_id" example:"q1"`
+	Variant     int                `json:"variant" example:"1"`
+	RunIndex    int                `json:"run_index" example:"1"`
+	Path        string             `json:"path" doc:"By which it is known within its run" example:"images/logo.png"`
+	Type        string             `json:"type" values:"files" example:"image"`
+	State       journal.AssetState `json:"state" doc:"QUEUED until the copy is there, or cannot be had" example:"STORED"`
+	MediaType   *string            `json:"media_type" doc:"What it is by its content; null until it is stored" example:"image/png"`
+	Size        *int64             `json:"size" doc:"Bytes" example:"48213"`
+	SHA256      *string            `json:"sha256" doc:"In hexadecimal digits"`
+	OriginalURL *string            `json:"original_url" doc:"Where the agent has it; null if it came inline" example:"https://agent.example/files/1.png"`
+	URL         string             `json:"url" doc:"Where the copy is" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	Error       *string            `json:"error" doc:"Why there is no copy, or not yet"`
+	CreatedAt   rest.Moment        `json:"created_at"`
+	StoredAt    *rest.Moment       `json:"stored_at"`
 }
 
-func newItem(a asset.Placed) assetItem {
+func newItem(a journal.PlacedAsset, locale text.Locale) assetItem {
 	told := assetItem{
 		ID: a.ID, RunID: a.RunID, QuestionID: a.QuestionID, Variant: a.Variant, RunIndex: a.RunIndex, Path: a.Path,
 		Type: a.Kind, State: a.State, MediaType: a.MediaType, Size: a.Size, OriginalURL: a.OriginalURL,
-		URL: paths.Asset(a.TaskID, a.ID), Error: a.Error, CreatedAt: rest.Moment(a.CreatedAt),
+		URL: paths.Asset(a.TaskID, a.ID), CreatedAt: rest.Moment(a.CreatedAt),
 		StoredAt: rest.MomentOf(a.StoredAt),
+	}
+	if a.Error != nil {
+		why := locale.Reason(*a.Error)
+		told.Error = &why
 	}
 	if hash := a.HashOf(); hash != "" {
 		told.SHA256 = &hash
@@ -127,14 +132,14 @@ func (h *handler) list(ctx context.Context, input *listInput) (*listOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	filter := asset.Filter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant, Kind: input.Type}
+	filter := journal.AssetFilter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant, Kind: input.Type}
 	found, total, err := h.assets().List(ctx, task.ID, filter, input.Window())
 	if err != nil {
 		return nil, err
 	}
 	output := &listOutput{assetList{make([]assetItem, len(found)), rest.NewPagination(input.Window(), total)}}
 	for n, one := range found {
-		output.Body.Items[n] = newItem(one)
+		output.Body.Items[n] = newItem(one, text.LocaleOf(ctx))
 	}
 	return output, nil
 }
@@ -180,7 +185,7 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 
 // sendWaiting sends a file that came inline and waits to be copied: the next turn of its conversation may name it already. What it
 // is has not been looked at, so it is never shown.
-func (h *handler) sendWaiting(ctx context.Context, one asset.Asset) (*huma.StreamResponse, error) {
+func (h *handler) sendWaiting(ctx context.Context, one journal.Asset) (*huma.StreamResponse, error) {
 	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
 	if err != nil {
 		return nil, err

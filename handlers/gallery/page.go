@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/journal"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -58,7 +58,7 @@ func (h *handler) show(c echo.Context) error {
 		return err
 	}
 	total := 0
-	if view.Assets, total, err = h.assets().List(ctx, task.ID, asset.Filter{Kind: view.Kind, Variant: view.Variant}, page); err != nil {
+	if view.Assets, total, err = h.assets().List(ctx, task.ID, journal.AssetFilter{Kind: view.Kind, Variant: view.Variant}, page); err != nil {
 		return err
 	}
 	view.Pager = ui.Pager{Path: paths.Gallery(task.ID), Query: query, Page: page.Number, Size: page.Size, Total: total}

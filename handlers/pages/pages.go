@@ -23,8 +23,9 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/export"
-	"wending/jobs/protocol"
+	"wending/views/help"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -90,7 +91,11 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 			here = paths.Tasks
 		}
 	}
-	frame := ui.Frame{Title: title, Section: section, Here: here, Crumbs: crumbs, Version: version}
+	route := c.Path()
+	if route == paths.Tasks && c.Request().Method == http.MethodPost { // the form, with what is wrong in it
+		route = paths.Create
+	}
+	frame := ui.Frame{Title: title, Section: section, Here: here, Help: help.Page(route), Crumbs: crumbs, Version: version}
 	if info := request.From(c.Request().Context()); info.HasAccounts {
 		if frame.IsSignedOut = !info.Who.IsKnown() || info.Who.Duty != ""; !frame.IsSignedOut {
 			frame.Account = &ui.Account{Name: info.Who.Name, IsAdmin: info.Who.IsAdmin, Project: info.Project.ID, Projects: info.Who.Projects, Role: info.Role}

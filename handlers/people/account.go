@@ -11,7 +11,6 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/handlers/access"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -127,7 +126,7 @@ func (h *handler) changePassword(c echo.Context) error {
 		}
 	}
 	if !matches {
-		audit.Note(ctx, func(e *audit.Entry) {
+		request.Note(ctx, func(e *request.AuditEntry) {
 			e.Action, e.ObjectID, e.ObjectName = "user.password_refused", user.ID.String(), user.Name
 		})
 		return refuse(form.FieldFault{Field: "current", Fault: fault.Field("current", fault.Password("wrong", 0))})
@@ -148,7 +147,7 @@ func (h *handler) changePassword(c echo.Context) error {
 	if err := h.people.SetPassword(ctx, user.ID, hash, request.From(ctx).Who.SessionID, keptTokens(submitted)); err != nil {
 		return err
 	}
-	audit.Made(ctx, user.ID.String(), user.Name)
+	request.Made(ctx, user.ID.String(), user.Name)
 	if isFirst {
 		return c.Redirect(http.StatusSeeOther, request.LocalPath(submitted.Value("next"), paths.Tasks))
 	}
@@ -190,8 +189,8 @@ func (h *handler) setSecond(c echo.Context) error {
 	if err := h.people.SetNeedsPasskey(ctx, user.ID, needs); err != nil {
 		return err
 	}
-	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, map[string]any{"needs_passkey": user.NeedsPasskey}, map[string]any{"needs_passkey": needs})
+	request.Made(ctx, user.ID.String(), user.Name)
+	request.Changed(ctx, map[string]any{"needs_passkey": user.NeedsPasskey}, map[string]any{"needs_passkey": needs})
 	return pages.Done(c, paths.Account, "saved")
 }
 
@@ -213,7 +212,7 @@ func (h *handler) removePasskey(c echo.Context) error {
 	if err := h.people.RemovePasskey(c.Request().Context(), user.ID, id); err != nil {
 		return err
 	}
-	audit.Made(c.Request().Context(), c.Param("key"), user.Name)
+	request.Made(c.Request().Context(), c.Param("key"), user.Name)
 	return pages.Done(c, paths.Account, "removed")
 }
 
@@ -229,7 +228,7 @@ func (h *handler) endSession(c echo.Context) error {
 	if err := h.people.EndSession(c.Request().Context(), user.ID, id); err != nil {
 		return err
 	}
-	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	request.Made(c.Request().Context(), user.ID.String(), user.Name)
 	return pages.Done(c, paths.Account, "ended")
 }
 
@@ -246,7 +245,7 @@ func (h *handler) endSessions(c echo.Context) error {
 	if err := h.people.EndSessions(c.Request().Context(), user.ID, keptTokens(submitted)); err != nil {
 		return err
 	}
-	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	request.Made(c.Request().Context(), user.ID.String(), user.Name)
 	pages.SetCookie(c, access.SessionCookie, "", 0)
 	return c.Redirect(http.StatusSeeOther, paths.Login)
 }

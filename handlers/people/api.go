@@ -14,8 +14,6 @@ import (
 	"wending/db/audit"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
-	noted "wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -177,7 +175,7 @@ func (h *handler) account(ctx context.Context, user people.User) (Account, error
 	return account, err
 }
 
-func newWorkspace(p people.Project, used *quota.Used) Workspace {
+func newWorkspace(p people.Project, used *people.QuotaUsed) Workspace {
 	workspace := Workspace{
 		ID: p.ID, Name: p.Name, CallsPerDay: p.CallsPerDay, UploadsPerDay: p.UploadsPerDay, DiskBytes: p.DiskBytes, Lanes: p.Lanes, CostPerMonth: p.CostPerMonth,
 		CreatedAt: rest.Moment(p.CreatedAt), UpdatedAt: rest.Moment(p.UpdatedAt),
@@ -514,7 +512,7 @@ func (h *handler) registerMembers(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		noted.Made(ctx, user.ID.String(), user.Name)
+		request.Made(ctx, user.ID.String(), user.Name)
 		return nil, h.people.RemoveMember(ctx, project.ID, user.ID)
 	})
 }
@@ -618,7 +616,7 @@ func (h *handler) registerShares(api huma.API) {
 		if err != nil { // of another project
 			return nil, db.NotFound(people.KindShare, err)
 		}
-		noted.Made(ctx, share.ID.String(), task.Name)
+		request.Made(ctx, share.ID.String(), task.Name)
 		return nil, h.people.RevokeShare(ctx, share.ID)
 	})
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db/audit"
-	noted "wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/beijing"
+	"wending/jobs/cron"
 	"wending/jobs/export"
 	"wending/views/paths"
 	views "wending/views/people"
@@ -29,7 +28,7 @@ func moment(name, text string, isLast bool) (*time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		if at, err = time.ParseInLocation(time.DateOnly, text, beijing.Zone); err == nil && isLast {
+		if at, err = time.ParseInLocation(time.DateOnly, text, cron.Beijing); err == nil && isLast {
 			at = at.AddDate(0, 0, 1)
 		}
 	}
@@ -103,7 +102,7 @@ var auditColumns = []string{
 // exportAudit sends the entries that match as CSV, the oldest first.
 func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 	ctx := c.Request().Context()
-	if err := noted.Intend(ctx, func(e *audit.Entry) { e.Action, e.Object = "audit.export", "audit" }); err != nil {
+	if err := request.Intend(ctx, func(e *audit.Entry) { e.Action, e.Object = "audit.export", "audit" }); err != nil {
 		return err
 	}
 	leave, err := pages.Gates(c).Exports.Enter(ctx)
@@ -122,7 +121,7 @@ func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 		}
 		err = h.Audit.Each(ctx, filter, func(e audit.Entry) error {
 			return table.Row([]string{
-				strconv.FormatInt(e.Seq, 10), beijing.RFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action, e.Object, e.ObjectID,
+				strconv.FormatInt(e.Seq, 10), cron.BeijingRFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action, e.Object, e.ObjectID,
 				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID, hex.EncodeToString(e.Hash),
 			})
 		})

@@ -10,7 +10,6 @@ import (
 	"wending/db"
 	"wending/db/audit"
 	"wending/db/people"
-	"wending/db/quota"
 	"wending/handlers/access"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -44,11 +43,11 @@ type Config struct {
 type handler struct {
 	Config
 	people people.People
-	quotas quota.Quotas
+	quotas people.Quotas
 }
 
 func newHandler(config Config) *handler {
-	return &handler{config, people.New(config.Store), quota.New(config.Store)}
+	return &handler{config, people.New(config.Store), people.NewQuotas(config.Store)}
 }
 
 // RegisterPages adds the pages.

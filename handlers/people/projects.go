@@ -14,7 +14,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -84,7 +83,7 @@ func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (proj
 	if err != nil {
 		return project, nil, err
 	}
-	audit.Made(ctx, project.ID.String(), project.Name)
+	request.Made(ctx, project.ID.String(), project.Name)
 	project, err = h.people.Project(ctx, project.ID)
 	return project, nil, err
 }
@@ -215,7 +214,7 @@ func (h *handler) applyProject(ctx context.Context, before people.Project, submi
 	if err != nil {
 		return project, nil, err
 	}
-	audit.Changed(ctx, quotaView(before), quotaView(project))
+	request.Changed(ctx, quotaView(before), quotaView(project))
 	project, err = h.people.Project(ctx, project.ID)
 	return project, nil, err
 }
@@ -291,8 +290,8 @@ func (h *handler) giveRole(ctx context.Context, project people.Project, submitte
 	if err := h.people.SetMember(ctx, project.ID, user.ID, role); err != nil {
 		return member, nil, err
 	}
-	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, map[string]any{"role": before}, map[string]any{"role": role})
+	request.Made(ctx, user.ID.String(), user.Name)
+	request.Changed(ctx, map[string]any{"role": before}, map[string]any{"role": role})
 	members, err := h.people.Members(ctx, project.ID)
 	if at := slices.IndexFunc(members, func(m people.Member) bool { return m.UserID == user.ID }); err == nil && at >= 0 {
 		member = members[at]
@@ -309,7 +308,7 @@ func (h *handler) removeMember(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	request.Made(c.Request().Context(), user.ID.String(), user.Name)
 	if err := h.people.RemoveMember(c.Request().Context(), project.ID, user.ID); err != nil {
 		return err
 	}
@@ -371,8 +370,8 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 	if value, err = h.people.AddToken(ctx, token, lasts); err != nil {
 		return token, "", nil, err
 	}
-	audit.Made(ctx, token.ID.String(), token.Name)
-	audit.Changed(ctx, nil, map[string]any{"role": token.Role, "project_id": projectID, "days": int(lasts.Hours() / 24)})
+	request.Made(ctx, token.ID.String(), token.Name)
+	request.Changed(ctx, nil, map[string]any{"role": token.Role, "project_id": projectID, "days": int(lasts.Hours() / 24)})
 	token, err = h.people.Token(ctx, token.ID)
 	return token, value, nil, err
 }
@@ -416,7 +415,7 @@ func (h *handler) revoke(ctx context.Context, projectID, id uuid.UUID) error {
 	if token.ProjectID != projectID || owner != nil && (token.UserID == nil || *token.UserID != *owner) {
 		return &db.NotFoundError{Kind: people.KindToken}
 	}
-	audit.Made(ctx, token.ID.String(), token.Name)
+	request.Made(ctx, token.ID.String(), token.Name)
 	return h.people.RevokeToken(ctx, token.ID)
 }
 

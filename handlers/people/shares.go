@@ -11,7 +11,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -60,7 +59,7 @@ func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.U
 	if err != nil {
 		return share, "", nil, err
 	}
-	audit.Made(ctx, share.ID.String(), task.Name)
+	request.Made(ctx, share.ID.String(), task.Name)
 	share, err = h.people.Share(ctx, share.ID)
 	return share, site + paths.Shared + "/" + secret, nil, err
 }
@@ -113,7 +112,7 @@ func (h *handler) revokeShare(c echo.Context) error {
 	if share.TaskID != task.ID {
 		return &db.NotFoundError{Kind: people.KindShare}
 	}
-	audit.Made(ctx, share.ID.String(), task.Name)
+	request.Made(ctx, share.ID.String(), task.Name)
 	if err := h.people.RevokeShare(ctx, share.ID); err != nil {
 		return err
 	}
@@ -140,7 +139,7 @@ func (h *handler) showShared(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	err = h.Audit.Count(ctx, audit.Entry{
+	err = h.Audit.Count(ctx, request.AuditEntry{
 		Actor: "–", Via: request.From(ctx).Actor.Via, Action: "share.open", Object: "share", ObjectID: share.ID.String(), ObjectName: task.Name,
 		ProjectID: task.ProjectID.String(), Status: http.StatusOK,
 	})
@@ -152,7 +151,7 @@ func (h *handler) showShared(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	write, err := reading.New(h.Store, h.Files).Document(ctx, task)
+	write, err := reading.New(h.Store, h.Files).Document(ctx, task, true)
 	if err != nil {
 		return err
 	}

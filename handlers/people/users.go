@@ -12,7 +12,6 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -99,8 +98,8 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 	if err := h.people.AddUser(ctx, user, people.Membership{ProjectID: project, Role: role}); err != nil {
 		return user, nil, err
 	}
-	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, nil, map[string]any{"is_admin": user.IsAdmin, "must_change_password": user.MustChangePassword, "project_id": project, "role": role})
+	request.Made(ctx, user.ID.String(), user.Name)
+	request.Changed(ctx, nil, map[string]any{"is_admin": user.IsAdmin, "must_change_password": user.MustChangePassword, "project_id": project, "role": role})
 	user, err = h.people.User(ctx, user.ID)
 	return user, nil, err
 }
@@ -180,8 +179,8 @@ func (h *handler) changeUser(ctx context.Context, user people.User, submitted *f
 	if len(faults) > 0 {
 		return faults, nil
 	}
-	audit.Made(ctx, user.ID.String(), user.Name)
-	audit.Changed(ctx, before, after)
+	request.Made(ctx, user.ID.String(), user.Name)
+	request.Changed(ctx, before, after)
 	return nil, h.people.ChangeUser(ctx, user.ID, change)
 }
 
@@ -213,7 +212,7 @@ func (h *handler) endSessionsOf(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	audit.Made(c.Request().Context(), user.ID.String(), user.Name)
+	request.Made(c.Request().Context(), user.ID.String(), user.Name)
 	if err := h.people.EndSessions(c.Request().Context(), user.ID, nil); err != nil {
 		return err
 	}

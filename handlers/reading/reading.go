@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/journal"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/jobs/blob"
-	"wending/jobs/stability"
 	"wending/views/results"
 	"wending/views/summary"
 )
@@ -23,13 +23,13 @@ import (
 type Reader struct {
 	store  *db.Store
 	report report.Report
-	assets asset.Assets
+	assets journal.Assets
 	files  blob.Store
 }
 
 // New returns a reader of a store, and of the files that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
-	return Reader{store, report.New(store), asset.OfStore(store), files}
+	return Reader{store, report.New(store), journal.NewAssets(store), files}
 }
 
 // Reviews are people's verdicts on a task.
@@ -143,7 +143,7 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 			card.Failures++
 		}
 	}
-	card.Letters, card.Groups = stability.Letters(keys)
+	card.Letters, card.Groups = measure.Letters(keys)
 	return card
 }
 
@@ -156,7 +156,8 @@ const (
 )
 
 // Document prepares a task's report as one document; the function writes it, question by question. All of it is as of one moment.
-func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.Context, io.Writer) error, err error) {
+// isShared makes it fit for people without an account.
+func (r Reader) Document(ctx context.Context, task db.Task, isShared bool) (write func(context.Context, io.Writer) error, err error) {
 	snapshot, release, err := r.store.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -166,7 +167,7 @@ func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.
 		release()
 		return nil, err
 	}
-	rest, err := New(snapshot, r.files).document(ctx, task)
+	rest, err := New(snapshot, r.files).document(ctx, task, isShared)
 	if err != nil {
 		release()
 		return nil, err
@@ -177,8 +178,8 @@ func (r Reader) Document(ctx context.Context, task db.Task) (write func(context.
 	}, nil
 }
 
-func (r Reader) document(ctx context.Context, task db.Task) (write func(context.Context, io.Writer) error, err error) {
-	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now()}
+func (r Reader) document(ctx context.Context, task db.Task, isShared bool) (write func(context.Context, io.Writer) error, err error) {
+	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now(), IsShared: isShared}
 	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
 	}

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
-	"wending/jobs/comparison"
+	"wending/db/measure"
 	"wending/jobs/tasks"
+	"wending/views/comparison"
 	"wending/views/summary"
-	"wending/views/variants"
 )
 
 // Summary reads what the report of a task says in numbers. Default ratings of judges count if withDefaults says so.
 func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (summary.Summary, error) {
 	s := summary.Summary{Task: task, WithDefaults: withDefaults, Agreements: map[int][]float64{}}
-	var matrix [][]comparison.Question
+	var matrix [][]measure.ComparedQuestion
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { s.Statistics, err = r.store.TaskStatistics(reading, task); return err })
 	group.Go(func() (err error) { s.Numbers, err = r.report.VariantStatistics(reading, task.ID); return err })
@@ -73,7 +73,7 @@ func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (ju
 const matrixMost = 200
 
 // shareOf is what a variant makes of a question: the share of passes, or of equal answers.
-func shareOf(question comparison.Question, isJudged bool) *float64 {
+func shareOf(question measure.ComparedQuestion, isJudged bool) *float64 {
 	if isJudged {
 		return question.PassShare
 	}
@@ -81,7 +81,7 @@ func shareOf(question comparison.Question, isJudged bool) *float64 {
 }
 
 // matrix is the table of questions and variants: the questions with the lowest shares first.
-func (r Reader) matrix(ctx context.Context, all [][]comparison.Question, isJudged bool) (rows []summary.Row, total int, err error) {
+func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion, isJudged bool) (rows []summary.Row, total int, err error) {
 	total = len(all[0])
 	places, means := make([]int, total), make([]float64, total)
 	for n := range all[0] {
@@ -118,14 +118,14 @@ func (r Reader) matrix(ctx context.Context, all [][]comparison.Question, isJudge
 }
 
 // Rank ranks the variants of a task by each measure, by the measures' names; none by what is not known.
-func Rank(task db.Task, matrix [][]comparison.Question) map[string]comparison.Ranking {
-	rankings := map[string]comparison.Ranking{}
-	for _, measure := range variants.MeasuresOf(len(task.Evaluators) > 0) {
-		if measure.Name == "cost" && !sameCurrency(task.Targets) {
+func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.Ranking {
+	rankings := map[string]measure.Ranking{}
+	for _, by := range comparison.MeasuresOf(len(task.Evaluators) > 0) {
+		if by.Name == "cost" && !sameCurrency(task.Targets) {
 			continue
 		}
-		if ranking, isKnown := comparison.Rank(matrix, measure.By); isKnown {
-			rankings[measure.Name] = ranking
+		if ranking, isKnown := measure.Rank(matrix, by.By); isKnown {
+			rankings[by.Name] = ranking
 		}
 	}
 	return rankings
@@ -142,9 +142,9 @@ func sameCurrency(targets []db.Target) bool {
 }
 
 // worst are the questions with the lowest share of passes, or of equal answers, and total is how many could be better.
-func (r Reader) worst(ctx context.Context, matrix [][]comparison.Question, isJudged bool) (worst []summary.Worst, total int, err error) {
+func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion, isJudged bool) (worst []summary.Worst, total int, err error) {
 	type place struct {
-		question comparison.Question
+		question measure.ComparedQuestion
 		share    float64
 	}
 	var places []place

@@ -9,12 +9,11 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/event"
 	"wending/db/journal"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/event"
 	"wending/views/gallery"
 	"wending/views/paths"
 	"wending/views/replay"
@@ -65,36 +64,83 @@ func (h *handler) showUnit(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.Page(h.frame(c, view.Task, title), view))
 }
 
+// showLog continues the log of a call under way: it answers with what is new behind the tail that the query names, at most
+// one read's worth.
 func (h *handler) showLog(c echo.Context) error {
-	view, err := h.unitView(c)
-	if err != nil {
-		return err
-	}
-	if !request.IsFragment(c.Request()) {
-		return c.Redirect(http.StatusSeeOther, paths.Unit(view.Task.ID, view.Unit.ID))
-	}
-	return pages.Render(c, http.StatusOK, replay.Logs(view))
-}
-
-// showFiles lists what a unit's calls have reported so far, as a part of its page.
-func (h *handler) showFiles(c echo.Context) error {
 	ctx := c.Request().Context()
-	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
-	if err != nil {
-		return err
-	}
-	id, err := request.RunID(c.Param("unitId"))
-	if err != nil {
-		return err
-	}
-	unit, err := h.journal().Unit(ctx, task.ID, id)
+	task, unit, err := h.unit(c)
 	if err != nil {
 		return err
 	}
 	if !request.IsFragment(c.Request()) {
 		return c.Redirect(http.StatusSeeOther, paths.Unit(task.ID, unit.ID))
 	}
-	files, err := asset.OfStore(h.Store).OfUnits(ctx, task.ID, []int64{unit.ID})
+	var asked struct {
+		ItemID int64  `query:"item"`
+		After  string `query:"after"`
+		replay.Tail
+	}
+	if err := (&echo.DefaultBinder{}).BindQueryParams(c, &asked); err != nil {
+		return fault.New("RUN_NOT_FOUND")
+	}
+	tail := asked.Tail
+	tail.At = positionOf(asked.After)
+	parts, err := h.journal().OfUnit(ctx, task.ID, unit.ID, tail.At)
+	if err != nil {
+		return err
+	}
+	view := replay.View{Task: task, Unit: &unit, Last: tail.At}
+	track := replay.Track{UnitID: unit.ID, ItemID: asked.ItemID}
+	for _, part := range parts {
+		if part.ItemID == asked.ItemID && part.Epoch != view.Last.Epoch && tail.Events+len(track.Events) > 0 {
+			c.Response().Header().Set("HX-Refresh", "true") // asked again after its worker was lost: another log
+			return c.NoContent(http.StatusOK)
+		}
+		for _, one := range part.Events {
+			if part.Epoch == view.Last.Epoch && one.Seq <= view.Last.Seq {
+				continue
+			}
+			view.Last = journal.Position{Epoch: part.Epoch, Seq: one.Seq}
+			if part.ItemID == asked.ItemID {
+				track.Events = append(track.Events, one)
+			}
+		}
+	}
+	tools, err := h.journal().Tools(ctx, task.ID, unit.ID)
+	if err != nil {
+		return err
+	}
+	track.Tools = toolsOf(tools, asked.ItemID)
+	tail.Tools = min(max(tail.Tools, 0), len(track.Tools))
+	view.Tracks = []replay.Track{track}
+	isMore := len(parts) > 0 && (view.Last.Epoch < unit.Last.Epoch || view.Last.Epoch == unit.Last.Epoch && view.Last.Seq < unit.Last.Seq)
+	return pages.Render(c, http.StatusOK, replay.Piece(view, tail, isMore))
+}
+
+// unit reads the task and the unit that a path names.
+func (h *handler) unit(c echo.Context) (task db.Task, unit journal.Unit, err error) {
+	ctx := c.Request().Context()
+	if task, err = request.Task(ctx, h.Store, c.Param("taskId")); err != nil {
+		return task, unit, err
+	}
+	id, err := request.RunID(c.Param("unitId"))
+	if err != nil {
+		return task, unit, err
+	}
+	unit, err = h.journal().Unit(ctx, task.ID, id)
+	return task, unit, err
+}
+
+// showFiles lists what a unit's calls have reported so far, as a part of its page.
+func (h *handler) showFiles(c echo.Context) error {
+	task, unit, err := h.unit(c)
+	if err != nil {
+		return err
+	}
+	if !request.IsFragment(c.Request()) {
+		return c.Redirect(http.StatusSeeOther, paths.Unit(task.ID, unit.ID))
+	}
+	files, err := journal.NewAssets(h.Store).OfUnits(c.Request().Context(), task.ID, []int64{unit.ID})
 	if err != nil {
 		return err
 	}
@@ -107,7 +153,7 @@ func (h *handler) readFiles(ctx context.Context, view *replay.View) (err error) 
 	for _, track := range view.Tracks {
 		units = append(units, track.UnitID)
 	}
-	view.Files, err = asset.OfStore(h.Store).OfUnits(ctx, view.Task.ID, units)
+	view.Files, err = journal.NewAssets(h.Store).OfUnits(ctx, view.Task.ID, units)
 	return err
 }
 
@@ -120,15 +166,7 @@ func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
 // unitView reads what happened to a unit so far: one track a turn.
 func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	ctx := c.Request().Context()
-	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
-	if err != nil {
-		return view, err
-	}
-	id, err := request.RunID(c.Param("unitId"))
-	if err != nil {
-		return view, err
-	}
-	unit, err := h.journal().Unit(ctx, task.ID, id)
+	task, unit, err := h.unit(c)
 	if err != nil {
 		return view, err
 	}
@@ -140,7 +178,8 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 		Task: task, Number: unit.Number, Question: unit.Question, Unit: &unit, Variant: variantName(task, unit.Variant),
 		Beside: task.RunsPerItem,
 	}
-	byTurn, err := h.eventsByTurn(ctx, task, unit)
+	byTurn, last, err := h.eventsByTurn(ctx, task, unit)
+	view.Last = last
 	if err != nil {
 		return view, err
 	}
@@ -171,20 +210,20 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 }
 
 // eventsByTurn returns the events of a unit by question, those of the last claim that has any for it. A question that
-// has a run is not asked again by its unit, so these are also the run's.
-func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, err error) {
+// has a run is not asked again by its unit, so these are also the run's. last is the last event that was read.
+func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, last journal.Position, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
-	for at := (journal.Position{}); ; {
-		parts, err := h.journal().OfUnit(ctx, task.ID, unit.ID, at)
+	for {
+		parts, err := h.journal().OfUnit(ctx, task.ID, unit.ID, last)
 		if err != nil || len(parts) == 0 {
-			return byTurn, err
+			return byTurn, last, err
 		}
 		for _, part := range parts {
 			if epochs[part.ItemID] != part.Epoch {
 				epochs[part.ItemID], byTurn[part.ItemID] = part.Epoch, nil
 			}
 			byTurn[part.ItemID] = append(byTurn[part.ItemID], part.Events...)
-			at = journal.Position{Epoch: part.Epoch, Seq: part.Events[len(part.Events)-1].Seq}
+			last = journal.Position{Epoch: part.Epoch, Seq: part.Events[len(part.Events)-1].Seq}
 		}
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/event"
 	"wending/db/journal"
 	"wending/handlers/fault"
 	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/event"
 	"wending/views/paths"
 )
 

@@ -12,15 +12,15 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/journal"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/reading"
 	"wending/handlers/request"
-	"wending/jobs/beijing"
 	"wending/jobs/blob"
+	"wending/jobs/cron"
 	"wending/jobs/export"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
 	"wending/views/paths"
 	"wending/views/text"
@@ -37,13 +37,13 @@ var Types = map[string]string{
 // Reports writes the reports of a store's tasks.
 type Reports struct {
 	store  *db.Store
-	assets asset.Assets
+	assets journal.Assets
 	reader reading.Reader
 }
 
 // New returns the reports of a store's tasks; files are those that agents produced.
 func New(store *db.Store, files blob.Store) Reports {
-	return Reports{store, asset.OfStore(store), reading.New(store, files)}
+	return Reports{store, journal.NewAssets(store), reading.New(store, files)}
 }
 
 // reportWriter is a report being written, in any format.
@@ -58,7 +58,7 @@ type flusher interface{ Flush() }
 // Prepare reads what a report begins with, and returns a function that writes it while the database is read.
 func (r Reports) Prepare(ctx context.Context, task db.Task, format string, includeErrors bool) (write func(context.Context, io.Writer) error, err error) {
 	if format == "html" {
-		return r.reader.Document(ctx, task)
+		return r.reader.Document(ctx, task, false)
 	}
 	statistics, err := r.store.TaskStatistics(ctx, task)
 	if err != nil {
@@ -213,7 +213,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 		if t == nil {
 			return ""
 		}
-		return beijing.RFC3339(*t)
+		return cron.BeijingRFC3339(*t)
 	}
 	texts := export.Texts{
 		Info: [][2]string{
@@ -228,7 +228,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.agreement"), text.Percent(statistics.Agreement)},
 			{locale.Text("export.info.levels"), levelCounts(locale, statistics)},
 			{locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
-			{locale.Text("export.info.created"), beijing.RFC3339(task.CreatedAt)},
+			{locale.Text("export.info.created"), cron.BeijingRFC3339(task.CreatedAt)},
 			{locale.Text("export.info.started"), shown(task.StartedAt)},
 			{locale.Text("export.info.completed"), shown(task.CompletedAt)},
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
@@ -264,7 +264,7 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 // levelCounts lists how many questions have each level.
 func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
 	var parts []string
-	for _, level := range stability.Levels {
+	for _, level := range measure.Levels {
 		if count := statistics.Levels[string(level)]; count > 0 {
 			parts = append(parts, locale.Text("level."+string(level))+" "+strconv.Itoa(count))
 		}

@@ -1,5 +1,5 @@
 // Package request carries what belongs to one request through its context: who makes it, in which language it is
-// answered, and its id.
+// answered, its id, and what the audit will record of it.
 package request
 
 import (

@@ -17,7 +17,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
-	"wending/jobs/beijing"
+	"wending/jobs/cron"
 )
 
 // Conflict is an error whose answer says what is there.
@@ -175,7 +175,7 @@ func NewPagination(page db.Page, total int) Pagination {
 type Moment time.Time
 
 // MarshalText implements encoding.TextMarshaler.
-func (m Moment) MarshalText() ([]byte, error) { return []byte(beijing.RFC3339(time.Time(m))), nil }
+func (m Moment) MarshalText() ([]byte, error) { return []byte(cron.BeijingRFC3339(time.Time(m))), nil }
 
 // Schema implements huma.SchemaProvider.
 func (Moment) Schema(huma.Registry) *huma.Schema {

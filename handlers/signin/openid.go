@@ -20,15 +20,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 
 	"wending/db"
+	"wending/db/naming"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/naming"
 	"wending/views/paths"
 )
 
@@ -65,27 +65,57 @@ type OpenID struct {
 	Site   string
 	Grants []Grant
 
-	mu       sync.Mutex
+	mu    sync.Mutex
+	found *discovered // under mu; nil until the provider has answered
+	// asking lets one request ask the provider, and others wait for the same answer.
+	asking singleflight.Group
+}
+
+// discovered is what the provider can.
+type discovered struct {
 	provider *oidc.Provider
 	config   *oauth2.Config
 }
 
-// connect asks the provider once what it can; a provider that does not answer is asked again at the next sign-in.
+// connect asks the provider once what it can; a provider that does not answer is asked again at the next sign-in. A request that has
+// ended does not wait for it.
 func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.provider == nil {
-		found, err := oidc.NewProvider(within(context.WithoutCancel(ctx)), o.Issuer) // it keeps the context for its keys
-		if err != nil {
-			return nil, nil, fault.New("SERVICE_UNAVAILABLE").WithMessage("login.provider.silent").WithCause(err)
-		}
-		o.provider = found
-		o.config = &oauth2.Config{ // it remembers how the provider wants to be told who we are
-			ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: found.Endpoint(), RedirectURL: o.Site + paths.OpenIDDone,
-			Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
-		}
+	found := o.found
+	o.mu.Unlock()
+	if found != nil {
+		return found.provider, found.config, nil
 	}
-	return o.provider, o.config, nil
+	asked := o.asking.DoChan("", func() (any, error) {
+		found, err := o.discover(context.WithoutCancel(ctx)) // others wait for it, too
+		if err == nil {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.found = found
+		}
+		return found, err
+	})
+	select {
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	case answer := <-asked:
+		if answer.Err != nil {
+			return nil, nil, fault.New("SERVICE_UNAVAILABLE").WithMessage("login.provider.silent").WithCause(answer.Err)
+		}
+		found := answer.Val.(*discovered)
+		return found.provider, found.config, nil
+	}
+}
+
+func (o *OpenID) discover(ctx context.Context) (*discovered, error) {
+	provider, err := oidc.NewProvider(within(ctx), o.Issuer) // it keeps the context for its keys
+	if err != nil {
+		return nil, err
+	}
+	return &discovered{provider, &oauth2.Config{ // it remembers how the provider wants to be told who we are
+		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: provider.Endpoint(), RedirectURL: o.Site + paths.OpenIDDone,
+		Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
+	}}, nil
 }
 
 // within returns a context in which a provider that does not answer is waited for a little only.
@@ -139,7 +169,8 @@ func (h *handler) toProvider(c echo.Context) error {
 	pages.SetCookie(c, openIDCookie, kept, openIDLasts)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)}
 	if began.IsAgain {
-		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
+		// The browser may change the address on the way: with max_age, the ID token says when the proof was given, and that is checked.
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
 	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(began.State, options...))
 }
@@ -200,13 +231,13 @@ func (h *handler) fromProvider(c echo.Context) error {
 	said, token, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
 	if err != nil {
 		h.Log.WarnContext(ctx, "a sign-in at the provider was refused", "error", err)
-		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action = refusedAction })
 		if known := (*fault.Fault)(nil); errors.As(err, &known) {
 			return known
 		}
 		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(err)
 	}
-	err = audit.Intend(ctx, func(e *audit.Entry) {
+	err = request.Intend(ctx, func(e *request.AuditEntry) {
 		e.Action, e.Actor = "sign-in", naming.Clean(cmp.Or(said.Username, said.Subject))
 	})
 	if err != nil {
@@ -214,17 +245,14 @@ func (h *handler) fromProvider(c echo.Context) error {
 	}
 	user, err := h.take(ctx, said)
 	if err != nil {
-		audit.Note(ctx, func(e *audit.Entry) { e.Action = refusedAction })
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action = refusedAction })
 		return err
 	}
 	sealed, err := h.Sealer.Seal(tokens{token.RefreshToken, token.AccessToken}, tokensOwner(user.ID))
 	if err != nil {
 		return err
 	}
-	session := people.Session{Method: "oidc", IsProven: began.IsAgain, Provided: &people.Provided{Tokens: sealed}}
-	if said.AuthTime > 0 {
-		session.IsProven = time.Since(time.Unix(int64(said.AuthTime), 0)) < people.FreshFor
-	}
+	session := people.Session{Method: "oidc", IsProven: said.isFresh(), Provided: &people.Provided{Tokens: sealed}}
 	if said.SessionID != "" {
 		session.Provided.SID = &said.SessionID
 	}
@@ -245,7 +273,16 @@ func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said
 	if said, err = o.read(ctx, provider, raw, began.Nonce); err != nil {
 		return said, nil, err
 	}
+	if began.IsAgain && !said.isFresh() {
+		return said, nil, fmt.Errorf("a fresh sign-in was asked for, and auth_time is %.0f", said.AuthTime)
+	}
 	return said, token, o.complete(ctx, provider, token, &said)
+}
+
+// isFresh reports whether the provider says that it asked for a proof a moment ago.
+func (c claims) isFresh() bool {
+	seconds := float64(time.Now().Unix()) - c.AuthTime
+	return seconds < people.FreshFor.Seconds() && seconds > -clockSkew.Seconds()
 }
 
 // read checks an ID token and returns what it says. It must be for the sign-in of a nonce, unless that is empty: one that comes later

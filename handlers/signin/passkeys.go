@@ -16,13 +16,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/naming"
 	"wending/db/people"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/naming"
 	"wending/views/paths"
 	views "wending/views/people"
 )
@@ -240,7 +239,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 		err = errors.New("the account is disabled")
 	}
 	if err != nil {
-		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.ObjectName = refusedAction, whose.user.Name })
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.ObjectName = refusedAction, whose.user.Name })
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
 	}
 	if err := h.endCeremony(ctx, began); err != nil {
@@ -320,6 +319,6 @@ func (h *handler) addPasskey(c echo.Context) error {
 	if err := h.People.AddPasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Name: name, Credential: credential}); err != nil {
 		return err
 	}
-	audit.Made(ctx, base64.RawURLEncoding.EncodeToString(key.ID), whose.user.Name)
+	request.Made(ctx, base64.RawURLEncoding.EncodeToString(key.ID), whose.user.Name)
 	return c.JSON(http.StatusOK, map[string]string{"next": began.Next})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -14,10 +15,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
-	"wending/handlers/form"
-	"wending/handlers/pages"
 	"wending/handlers/request"
 )
 
@@ -136,6 +134,10 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	if h.OpenID == nil {
 		return fault.New("NOT_FOUND")
 	}
+	raw, err := logoutTokenOf(c)
+	if err != nil {
+		return refuseLogout(c)
+	}
 	key := "back-channel from " + network(request.From(ctx).Actor.Address) // what nobody has signed makes us ask the provider for its keys
 	wait, err := h.People.Attempt(ctx, key, maxFailuresOfAddress)
 	if err != nil {
@@ -144,11 +146,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	if wait > 0 {
 		return tooMany(c, wait)
 	}
-	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
-	if err != nil {
-		return err
-	}
-	told, err := h.OpenID.readLogout(ctx, submitted.Value("logout_token"))
+	told, err := h.OpenID.readLogout(ctx, raw)
 	if fault.IsOurs(err) && errors.As(err, new(*fault.Fault)) { // the provider does not answer
 		return err
 	}
@@ -160,7 +158,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	}
 	if err != nil {
 		h.Log.WarnContext(ctx, "a sign-out by the provider was refused", "error", err)
-		return c.JSON(http.StatusBadRequest, map[string]string{"error": "invalid_request", "error_description": "the logout token is not valid, or was used before"})
+		return refuseLogout(c)
 	}
 	if err := h.People.Refund(ctx, key); err != nil {
 		return err
@@ -174,12 +172,33 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 		if err != nil {
 			return err
 		}
-		audit.Note(ctx, func(e *audit.Entry) {
+		request.Note(ctx, func(e *request.AuditEntry) {
 			e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "session.end", user.Name, user.ID.String(), "session", user.ID.String(), user.Name
 		})
-		audit.Changed(ctx, nil, map[string]any{"by": "provider", "sessions": len(owners)})
+		request.Changed(ctx, nil, map[string]any{"by": "provider", "sessions": len(owners)})
 	}
 	return c.NoContent(http.StatusOK)
+}
+
+// maxLogout is how many bytes the provider's request may have.
+const maxLogout = 64 << 10
+
+// logoutTokenOf reads the token of a form. One that no provider can have signed is refused before it costs anything.
+func logoutTokenOf(c echo.Context) (raw string, err error) {
+	r := c.Request()
+	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxLogout)
+	if err := r.ParseForm(); err != nil {
+		return "", err
+	}
+	raw = r.PostForm.Get("logout_token")
+	if strings.Count(raw, ".") != 2 {
+		return "", errors.New("the logout token is not signed")
+	}
+	return raw, nil
+}
+
+func refuseLogout(c echo.Context) error {
+	return c.JSON(http.StatusBadRequest, map[string]string{"error": "invalid_request", "error_description": "the logout token is not valid, or was used before"})
 }
 
 // readLogout checks what the provider says of a sign-out.

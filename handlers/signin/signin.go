@@ -17,15 +17,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/naming"
 	"wending/db/people"
 	"wending/db/project"
 	"wending/handlers/access"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/naming"
 	"wending/jobs/password"
 	"wending/jobs/secret"
 	"wending/views/paths"
@@ -144,7 +143,7 @@ func (h *handler) signIn(c echo.Context) error {
 		return err
 	}
 	if !matches {
-		audit.Note(ctx, func(e *audit.Entry) { e.Action, e.Actor = refusedAction, naming.Clean(login.Name) })
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = refusedAction, naming.Clean(login.Name) })
 		return refuse(fault.New("UNAUTHENTICATED").WithMessage("login.wrong"))
 	}
 	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {
@@ -229,7 +228,7 @@ func proven(method string) people.Session { return people.Session{Method: method
 // begin begins a session in the browser, in the place of the one that it had.
 func (h *handler) begin(c echo.Context, user people.User, session people.Session) error {
 	r := c.Request()
-	err := audit.Intend(r.Context(), func(e *audit.Entry) {
+	err := request.Intend(r.Context(), func(e *request.AuditEntry) {
 		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
 	})
 	if err != nil {
@@ -249,7 +248,7 @@ func (h *handler) begin(c echo.Context, user people.User, session people.Session
 		}
 		pages.SetCookie(c, deviceCookie, base64.RawURLEncoding.EncodeToString(known), pages.Year)
 	}
-	audit.Changed(r.Context(), nil, map[string]string{"method": session.Method})
+	request.Changed(r.Context(), nil, map[string]string{"method": session.Method})
 	return nil
 }
 
@@ -264,7 +263,7 @@ func (h *handler) signOut(c echo.Context) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
 	if who.SessionID != uuid.Nil {
-		err := audit.Intend(ctx, func(e *audit.Entry) {
+		err := request.Intend(ctx, func(e *request.AuditEntry) {
 			e.Action, e.Object, e.ObjectID, e.ObjectName = "sign-out", "user", who.UserID.String(), who.Name
 		})
 		if err != nil {
@@ -358,7 +357,7 @@ func (h *handler) setUp(c echo.Context) error {
 		return err
 	}
 	user.IsAdmin = true
-	if err := audit.Intend(ctx, func(e *audit.Entry) { e.Action, e.Actor = "sign-in", user.Name }); err != nil {
+	if err := request.Intend(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = "sign-in", user.Name }); err != nil {
 		return err
 	}
 	if err := h.People.AddUser(ctx, user, people.Membership{ProjectID: project.Default, Role: people.Admin}); err != nil {

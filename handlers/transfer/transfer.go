@@ -15,9 +15,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reports"
@@ -161,13 +160,13 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return uuid.Nil, fault.New("REQUEST_INVALID").WithCause(err)
 	}
 	id, err := h.read(ctx, file, size)
-	audit.Made(ctx, id.String(), "")
+	request.Made(ctx, id.String(), "")
 	return id, err
 }
 
 // read imports an archive, if the project's quota has room for it.
 func (h *handler) read(ctx context.Context, file io.ReaderAt, size int64) (uuid.UUID, error) {
-	quotas, projectID, taken := quota.New(h.Archiver.Store), project.Of(ctx), int64(0)
+	quotas, projectID, taken := people.NewQuotas(h.Archiver.Store), project.Of(ctx), int64(0)
 	id, err := h.Archiver.Read(ctx, request.From(ctx).Actor, file, size, func(bytes int64) error {
 		err := quotas.TakeDisk(ctx, projectID, bytes)
 		if err == nil {

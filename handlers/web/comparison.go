@@ -11,12 +11,11 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/tasklist"
+	"wending/db/measure"
+	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/comparison"
-	"wending/jobs/stability"
 	views "wending/views/comparison"
 	"wending/views/paths"
 	"wending/views/results"
@@ -89,8 +88,8 @@ func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
 		return err
 	}
 	choice := views.Choice{A: a, Search: request.SearchText(c.QueryParam("query"))}
-	filter := tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
-	tasks, total, err := tasklist.Tasks(c.Request().Context(), p.Store, filter, page)
+	filter := report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
+	tasks, total, err := report.NewTaskList(p.Store).Tasks(c.Request().Context(), filter, page)
 	if err != nil {
 		return err
 	}
@@ -127,7 +126,7 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	if shown.Comparison, err = p.report.Compare(ctx, a.Side(), b.Side()); err != nil {
 		return err
 	}
-	alone := map[string][]comparison.Question{views.OnlyInA: shown.OnlyA, views.OnlyInB: shown.OnlyB}[shown.Show]
+	alone := map[string][]measure.ComparedQuestion{views.OnlyInA: shown.OnlyA, views.OnlyInB: shown.OnlyB}[shown.Show]
 	pairs := shown.Of(shown.Show)
 	shown.Pager = pages.NewPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
 	if redirected, err := pages.RedirectPastEnd(c, shown.Pager); redirected {
@@ -152,7 +151,7 @@ func part[T any](all []T, page db.Page) []T {
 	return all[first:min(first+page.Size, len(all))]
 }
 
-func idsOf(questions []comparison.Question) []int64 {
+func idsOf(questions []measure.ComparedQuestion) []int64 {
 	ids := make([]int64, len(questions))
 	for n, question := range questions {
 		ids[n] = question.ID
@@ -164,8 +163,8 @@ func idsOf(questions []comparison.Question) []int64 {
 const comparingTime = time.Second
 
 // comparedPairs reads the most common answers of both sides and compares them.
-func (p *Pages) comparedPairs(ctx context.Context, a, b views.Side, pairs []comparison.Pair) ([]views.ComparedPair, error) {
-	var ofA, ofB []comparison.Question
+func (p *Pages) comparedPairs(ctx context.Context, a, b views.Side, pairs []measure.Pair) ([]views.ComparedPair, error) {
+	var ofA, ofB []measure.ComparedQuestion
 	for _, pair := range pairs {
 		ofA, ofB = append(ofA, pair.A), append(ofB, pair.B)
 	}
@@ -192,7 +191,7 @@ func (p *Pages) comparedPairs(ctx context.Context, a, b views.Side, pairs []comp
 			shown[n].AnswerB = &answer
 		}
 		if a, b := shown[n].AnswerA, shown[n].AnswerB; a != nil && b != nil && !bytes.Equal(a.Key, b.Key) {
-			difference := stability.Compare(a.Text, b.Text, time.Until(deadline))
+			difference := measure.CompareTexts(a.Text, b.Text, time.Until(deadline))
 			shown[n].Difference = &difference
 		}
 	}

@@ -12,19 +12,17 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/conversation"
-	"wending/db/evaluation"
+	"wending/db/engine"
 	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
-	"wending/jobs/prompt"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/dataset/prompt"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
-	"wending/views/runs"
 	"wending/views/ui"
 )
 
@@ -98,7 +96,7 @@ func (p *Pages) printReport(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	write, err := p.reader.Document(ctx, task)
+	write, err := p.reader.Document(ctx, task, false)
 	if err != nil {
 		return err
 	}
@@ -315,26 +313,26 @@ func (p *Pages) showRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	run, err := p.report.Run(c.Request().Context(), task.ID, id, runs.MaxShown)
+	run, err := p.report.Run(c.Request().Context(), task.ID, id, results.MaxShown)
 	if err != nil {
 		return err
 	}
 	title := pages.Locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	view := runs.Run{Task: task, WholeRun: run}
+	view := results.Run{Task: task, WholeRun: run}
 	sent, err := p.Tasks.Input(c.Request().Context(), task, run)
 	if err != nil {
 		return err
 	}
-	if view.Said, err = evaluation.New(p.Store).Of(c.Request().Context(), run.ID); err != nil {
+	if view.Said, err = engine.NewEvaluations(p.Store).Of(c.Request().Context(), run.ID); err != nil {
 		return err
 	}
 	if view.Repeats, err = p.history.Repeats(c.Request().Context(), run.ItemID, run.Variant); err != nil {
 		return err
 	}
 	if run.Turn != nil {
-		turn, _, err := conversation.New(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID, prompt.MaxRendered)
+		turn, _, err := engine.NewConversations(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID, prompt.MaxRendered)
 		if err != nil {
 			return err
 		}
@@ -346,5 +344,5 @@ func (p *Pages) showRun(c echo.Context) error {
 		return err
 	}
 	view.Body = body.String()
-	return pages.Render(c, http.StatusOK, runs.Page(frame, view))
+	return pages.Render(c, http.StatusOK, results.Page(frame, view))
 }

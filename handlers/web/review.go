@@ -10,12 +10,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
-	"wending/jobs/rating"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/ui"
@@ -188,7 +188,7 @@ func (p *Pages) assign(c echo.Context) error {
 		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
 	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {
-		return rating.Split(questions, names, submitted.Values["order"] == "random", float64(overlap)/100)
+		return measure.SplitQuestions(questions, names, submitted.Values["order"] == "random", float64(overlap)/100)
 	})
 	if err != nil {
 		return err

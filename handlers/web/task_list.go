@@ -13,7 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/tasklist"
+	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -26,8 +26,8 @@ import (
 const draftStatus = "DRAFT"
 
 // filterOf reads status, which may be repeated or comma-separated, and query.
-func filterOf(c echo.Context) (tasklist.Filter, url.Values, error) {
-	filter, query := tasklist.Filter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))}, url.Values{}
+func filterOf(c echo.Context) (report.TaskFilter, url.Values, error) {
+	filter, query := report.TaskFilter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))}, url.Values{}
 	for _, list := range c.QueryParams()["status"] {
 		for name := range strings.SplitSeq(list, ",") {
 			name = strings.TrimSpace(name)
@@ -70,10 +70,10 @@ func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
 	}
 	list.Filter.Newest = list.Filter.IsZero()
 	var total int
-	if list.Tasks, total, err = tasklist.Tasks(c.Request().Context(), p.Store, list.Filter, page); err != nil {
+	if list.Tasks, total, err = report.NewTaskList(p.Store).Tasks(c.Request().Context(), list.Filter, page); err != nil {
 		return list, err
 	}
-	if list.Series, err = tasklist.SeriesOf(c.Request().Context(), p.Store, list.Tasks); err != nil {
+	if list.Series, err = report.NewTaskList(p.Store).SeriesOf(c.Request().Context(), list.Tasks); err != nil {
 		return list, err
 	}
 	list.Pager, list.HasDemo = pages.NewPager(paths.Tasks, query, page, total), p.DemoURL != ""
@@ -101,7 +101,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 		return err
 	}
 	if list.Pager.Total == 0 {
-		has, err := tasklist.HasTasks(c.Request().Context(), p.Store)
+		has, err := report.NewTaskList(p.Store).HasTasks(c.Request().Context())
 		if err != nil {
 			return err
 		}

@@ -12,17 +12,16 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
 	"wending/handlers/admission"
 	"wending/handlers/api"
-	"wending/handlers/audit"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/agent"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/tasks"
 	"wending/static"
 	"wending/views/paths"
@@ -239,10 +238,10 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 	}
 	if !s.isDraft {
 		id, err := p.Tasks.Create(ctx, pages.Actor(c), s.task)
-		audit.Made(ctx, id.String(), s.task.Name)
+		request.Made(ctx, id.String(), s.task.Name)
 		return id, err
 	}
-	audit.Note(ctx, func(e *audit.Entry) {
+	request.Note(ctx, func(e *request.AuditEntry) {
 		e.Action, e.ObjectID, e.ObjectName = "task.change", s.source.ID.String(), s.task.Name
 	})
 	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), s.source.ID, s.task)
@@ -337,7 +336,7 @@ func (p *Pages) emptyForm() taskviews.Form {
 func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) {
 	view := p.emptyForm()
 	var err error
-	if view.Near, err = quota.New(p.Store).Near(c.Request().Context(), project.Of(c.Request().Context())); err != nil {
+	if view.Near, err = people.NewQuotas(p.Store).Near(c.Request().Context(), project.Of(c.Request().Context())); err != nil {
 		return view, err
 	}
 	if err := p.addSaved(c.Request().Context(), pages.Locale(c), s, &view); err != nil {
@@ -512,6 +511,6 @@ func (p *Pages) startDemo(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	audit.Made(c.Request().Context(), id.String(), pages.Locale(c).Text("tasks.demo.name"))
+	request.Made(c.Request().Context(), id.String(), pages.Locale(c).Text("tasks.demo.name"))
 	return pages.Done(c, paths.Task(id), "created")
 }

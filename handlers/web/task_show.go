@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
-	"wending/db/asset"
-	"wending/db/lanes"
+	"wending/db/engine"
+	"wending/db/journal"
 	"wending/db/report"
-	"wending/db/spending"
 	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
@@ -32,6 +31,8 @@ const (
 	newestShown, newestCut = 8, 160
 	// launchesShown is how many launches a task's page lists; the rest are on a separate page.
 	launchesShown = 5
+	// deliveriesShown is how many messages to channels a task's page lists, newest first.
+	deliveriesShown = 10
 	// launchRunCut is how much of each answer the page of a launch shows.
 	launchRunCut = 300
 	// firstShown is how many questions the page of a draft shows.
@@ -68,6 +69,9 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *qu
 		show.Estimate = taskviews.Estimate(pages.Locale(c), task, interval)
 	}
 	if show.Channels, err = p.Library.ChannelNames(ctx, task.ID); err != nil {
+		return err
+	}
+	if show.Deliveries, show.DeliveryCount, err = p.Library.Outbox.OfTask(ctx, task.ID, deliveriesShown); err != nil {
 		return err
 	}
 	if task.HasResults {
@@ -114,7 +118,7 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 		group.Go(func() (err error) { live.Judges, err = report.New(p.Store).Judges(ctx, task); return err })
 	}
 	if live.MaxActive = p.Tasks.MaxActiveTasks; live.MaxActive > 0 && task.Status.IsActive() {
-		group.Go(func() (err error) { live.Before, err = lanes.New(p.Store).BeforeTask(ctx, task.ID); return err })
+		group.Go(func() (err error) { live.Before, err = engine.NewLanes(p.Store).BeforeTask(ctx, task.ID); return err })
 	}
 	group.Go(func() (err error) { live.Latencies, err = p.monitor.LatencyBars(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })
@@ -126,7 +130,7 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live
 		live.Launches, live.LaunchCount, err = p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: launchesShown})
 		return err
 	})
-	group.Go(func() (err error) { live.HasFiles, err = asset.OfStore(p.Store).Any(ctx, task.ID); return err })
+	group.Go(func() (err error) { live.HasFiles, err = journal.NewAssets(p.Store).Any(ctx, task.ID); return err })
 	err = group.Wait()
 	return live, err
 }
@@ -264,7 +268,7 @@ func (p *Pages) setCeiling(c echo.Context) error {
 	if len(faults) > 0 {
 		return faults[0].Fault
 	}
-	if err := spending.New(p.Store).SetCeiling(c.Request().Context(), task.ID, ceiling); err != nil {
+	if err := engine.New(p.Store).SetCeiling(c.Request().Context(), task.ID, ceiling); err != nil {
 		return err
 	}
 	return pages.Done(c, paths.Task(task.ID), "stored")

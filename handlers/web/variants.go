@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
-	"wending/jobs/comparison"
+	"wending/views/comparison"
 	"wending/views/paths"
 	"wending/views/summary"
 	"wending/views/ui"
-	"wending/views/variants"
 )
 
 // showSummary is the report of a task in numbers.
@@ -56,16 +56,16 @@ func (p *Pages) showVariants(c echo.Context) error {
 		return err
 	}
 	sort := c.QueryParam("sort")
-	if sort != "" && sort != variants.SortSpread {
-		return fault.Parameter("sort", fault.OneOf(variants.SortSpread))
+	if sort != "" && sort != comparison.SortSpread {
+		return fault.Parameter("sort", fault.OneOf(comparison.SortSpread))
 	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	table := variants.Table{Task: task, IsBySpread: sort != ""}
-	var matrix [][]comparison.Question
+	table := comparison.Table{Task: task, IsBySpread: sort != ""}
+	var matrix [][]measure.ComparedQuestion
 	group, reads := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reads, task.ID); return err })
 	group.Go(func() (err error) { table.Levels, err = p.report.Levels(reads, task.ID); return err })
@@ -78,7 +78,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	}
 	table.Rankings = reading.Rank(task, matrix)
 	if request.IsFragment(c.Request()) {
-		return pages.Render(c, http.StatusOK, variants.Summary(table))
+		return pages.Render(c, http.StatusOK, comparison.Summary(table))
 	}
 	table.Pager = pages.NewPager(paths.Variants(task.ID), table.Values(), page, task.TotalItems)
 	if redirected, err := pages.RedirectPastEnd(c, table.Pager); redirected {
@@ -91,12 +91,12 @@ func (p *Pages) showVariants(c echo.Context) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
-		return pages.Render(c, http.StatusOK, variants.VariantsPage(frame, table))
+		return pages.Render(c, http.StatusOK, comparison.VariantsPage(frame, table))
 	}, leave)
 }
 
 // variantQuestions are the questions of one page with what each variant says of them.
-func (p *Pages) variantQuestions(c echo.Context, matrix [][]comparison.Question, page db.Page, isBySpread bool) ([]variants.Question, error) {
+func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page, isBySpread bool) ([]comparison.Question, error) {
 	order := make([]int, len(matrix[0])) // places of questions
 	for place := range order {
 		order[place] = place
@@ -109,7 +109,7 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]comparison.Question,
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spreads[b], spreads[a]) })
 	}
 	order = part(order, page)
-	asked := make([]comparison.Question, len(order))
+	asked := make([]measure.ComparedQuestion, len(order))
 	for n, place := range order {
 		asked[n] = matrix[0][place]
 	}
@@ -117,9 +117,9 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]comparison.Question,
 	if err != nil {
 		return nil, err
 	}
-	questions := make([]variants.Question, len(order))
+	questions := make([]comparison.Question, len(order))
 	for n, place := range order {
-		questions[n] = variants.Question{Item: byID[asked[n].ID], Variants: make([]comparison.Question, len(matrix))}
+		questions[n] = comparison.Question{Item: byID[asked[n].ID], Variants: make([]measure.ComparedQuestion, len(matrix))}
 		for variant := range matrix {
 			questions[n].Variants[variant] = matrix[variant][place]
 		}
@@ -128,7 +128,7 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]comparison.Question,
 }
 
 // spread is how far the agreements of a question's variants lie apart; −1 if fewer than two are known.
-func spread(matrix [][]comparison.Question, place int) float64 {
+func spread(matrix [][]measure.ComparedQuestion, place int) float64 {
 	var known []float64
 	for _, questions := range matrix {
 		if agreement := questions[place].Agreement; agreement != nil {

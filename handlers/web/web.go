@@ -11,8 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/history"
-	"wending/db/monitor"
+	"wending/db/engine"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/fault"
@@ -52,9 +51,9 @@ type Config struct {
 // Pages answers the requests for pages.
 type Pages struct {
 	Config
-	monitor   monitor.Monitor
+	monitor   report.Monitor
 	report    report.Report
-	history   history.History
+	history   engine.History
 	reviews   review.Reviews
 	reader    reading.Reader
 	keeper    form.Keeper
@@ -64,7 +63,7 @@ type Pages struct {
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
 	p := &Pages{
-		config, monitor.New(config.Store), report.New(config.Store), history.New(config.Store), review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
+		config, report.NewMonitor(config.Store), report.New(config.Store), engine.NewHistory(config.Store), review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
 		form.Keeper{Sealer: config.Sealer}, pages.Questions{Staging: config.Staging, Log: config.Log},
 	}
 	get := func(path string, handler echo.HandlerFunc) {
@@ -93,6 +92,8 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	get(paths.NewComparison, p.newTask)
 	compressed.POST(paths.EstimateComparison, p.estimateComparison)
 	get(paths.Workers, p.listWorkers)
+	get(paths.Help, p.showGuide)
+	get(paths.Help+"/:chapter", p.showChapter)
 	compressed.GET(paths.TaskRows, p.taskRows)
 	compressed.GET("/tasks/:taskId/live", p.liveTask)
 	compressed.POST(paths.Tasks, p.createTask)

@@ -23,9 +23,9 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
-	"wending/jobs/guard"
-	"wending/jobs/observe"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/guard"
+	"wending/jobs/agent/observe"
+	"wending/jobs/agent/protocol"
 )
 
 // idleTime is how long a connection is kept that is not used: less than the five seconds after which common servers close

@@ -16,8 +16,8 @@ import (
 
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/guard"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/guard"
+	"wending/jobs/agent/protocol"
 )
 
 func TestWhatTheServerAnswersBecomesItsCode(t *testing.T) {

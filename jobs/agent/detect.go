@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"slices"
 
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // maxDetect is how many calls recognising a protocol takes at most.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 func atOnce() bool { return true }

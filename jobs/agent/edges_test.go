@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"wending/jobs/guard"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/guard"
+	"wending/jobs/agent/protocol"
 )
 
 // Each status that is no success becomes its own code, with the agent's words where there are any.

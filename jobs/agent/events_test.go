@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db/event"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/event"
-	"wending/jobs/protocol"
-	"wending/jobs/wire"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/agent/wire"
 )
 
 // sink is a log of one call.

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"wending/jobs/observe"
-	"wending/jobs/protocol"
-	"wending/jobs/wire"
+	"wending/jobs/agent/observe"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/agent/wire"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/guard"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/guard"
+	"wending/jobs/agent/protocol"
 )
 
 func newClient(t *testing.T) *agent.Client {

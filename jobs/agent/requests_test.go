@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // Each protocol's request, as a server gets it, is the one that is recorded: with what names the bot, the model or the

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"slices"
 
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // The kinds of failures that another attempt may mend.

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"slices"
 
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // refusals are the statuses with which agents refuse how they are asked.

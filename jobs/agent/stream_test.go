@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // Only an agent that says that it does not stream is asked again without: anything else would double the calls.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"wending/db"
-	"wending/db/addition"
-	"wending/db/archive"
-	"wending/db/asset"
+	"wending/db/engine"
+	"wending/db/journal"
+	"wending/db/upkeep"
 	"wending/jobs/blob"
 	"wending/jobs/tasks"
 )
@@ -177,7 +177,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts [
 	if err != nil {
 		return err
 	}
-	items, err := addition.New(a.Store).Items(ctx, task.ID)
+	items, err := engine.NewAdditions(a.Store).Items(ctx, task.ID)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts [
 	if file, err = create(runsName); err != nil {
 		return err
 	}
-	err = archive.EachRun(ctx, a.Store, task.ID, func(line json.RawMessage) error {
+	err = upkeep.NewArchives(a.Store).EachRun(ctx, task.ID, func(line json.RawMessage) error {
 		_, err := file.Write(append(slices.Clip(line), '\n'))
 		return err
 	})
@@ -214,15 +214,15 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts [
 
 // produced is a line of assetsName.
 type produced struct {
-	QuestionID string      `json:"question_id"`
-	Variant    int         `json:"variant"`
-	RunIndex   int         `json:"run_index"`
-	Path       string      `json:"path"`
-	Type       string      `json:"type"`
-	State      asset.State `json:"state"`
-	MediaType  *string     `json:"media_type"`
-	Size       *int64      `json:"size"`
-	SHA256     string      `json:"sha256,omitempty"`
+	QuestionID string             `json:"question_id"`
+	Variant    int                `json:"variant"`
+	RunIndex   int                `json:"run_index"`
+	Path       string             `json:"path"`
+	Type       string             `json:"type"`
+	State      journal.AssetState `json:"state"`
+	MediaType  *string            `json:"media_type"`
+	Size       *int64             `json:"size"`
+	SHA256     string             `json:"sha256,omitempty"`
 	// File is its name in the archive; empty if there is no copy.
 	File  string  `json:"file,omitempty"`
 	Error *string `json:"error,omitempty"`
@@ -235,7 +235,7 @@ func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Wri
 	var list []produced
 	names := map[string]string{} // of the copies that are written, by their keys
 	for page := 1; ; page++ {
-		found, total, err := asset.OfStore(a.Store).List(ctx, task.ID, asset.Filter{}, db.Page{Number: page, Size: atOnce})
+		found, total, err := journal.NewAssets(a.Store).List(ctx, task.ID, journal.AssetFilter{}, db.Page{Number: page, Size: atOnce})
 		if err != nil {
 			return err
 		}

@@ -160,6 +160,9 @@ func texts[T ~string](list []T) []string {
 	return all
 }
 
+// lastMoment is the last second of 9999 in Beijing, whose time pages and the API show: a year of five digits cannot be written in JSON.
+var lastMoment = time.Date(9999, 12, 31, 15, 59, 59, 0, time.UTC)
+
 // moment is a time from 1970 to 9999. One that is not is found when its line is checked.
 type moment struct {
 	time.Time
@@ -176,7 +179,7 @@ func momentOf(t *time.Time) *moment {
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *moment) UnmarshalJSON(text []byte) error {
 	isTime := json.Unmarshal(text, &m.Time) == nil
-	m.isWrong = !isTime || m.UTC().Year() < 1970 || m.UTC().Year() > 9999
+	m.isWrong = !isTime || m.UTC().Year() < 1970 || m.After(lastMoment)
 	return nil
 }
 
@@ -255,6 +258,74 @@ func decode(line []byte, into any) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return valueError("", wantJSON)
 	}
+	return checkNames(line)
+}
+
+// freeMembers have objects whose members are named by people.
+var freeMembers = []string{"config", "ratings"}
+
+// object is what encloses a place of a JSON text: an object with the names so far, or a list.
+type object struct {
+	names map[string]bool
+	last  string
+	// isFree reports that its members may have any name.
+	isFree     bool
+	isList     bool
+	expectName bool
+}
+
+// checkNames returns an *Error if an object of a valid JSON text has a name twice, of which the last would count, or one that is known but
+// for its case, which the decoder takes for the known one.
+func checkNames(text []byte) error {
+	within := []object{{isList: true}}
+	for n := 0; n < len(text); n++ {
+		here := &within[len(within)-1]
+		switch text[n] {
+		case '{', '[':
+			isFree := here.isFree || slices.Contains(freeMembers, here.last)
+			within = append(within, object{names: map[string]bool{}, isFree: isFree, isList: text[n] == '[', expectName: text[n] == '{'})
+		case '}', ']':
+			within = within[:len(within)-1]
+		case ',':
+			here.expectName = !here.isList
+		case '"':
+			end := n + 1 + stringEnd(text[n+1:])
+			if here.expectName {
+				if err := here.take(text[n : end+1]); err != nil {
+					return err
+				}
+			}
+			n = end
+		}
+	}
+	return nil
+}
+
+// stringEnd returns where the closing quote of a string of a valid JSON text is, whose opening one was just before text.
+func stringEnd(text []byte) int {
+	for end := 0; ; end++ {
+		end += bytes.IndexByte(text[end:], '"')
+		before := bytes.TrimRight(text[:end], `\`)
+		if (end-len(before))%2 == 0 {
+			return end
+		}
+	}
+}
+
+// take adds a name, in quotes, to an object.
+func (o *object) take(quoted []byte) error {
+	name := ""
+	if err := json.Unmarshal(quoted, &name); err != nil {
+		return valueError("", wantJSON)
+	}
+	isOther := strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsUpper(r) })
+	switch {
+	case !o.isFree && isOther:
+		return valueError(shorten(name), wantMember)
+	case o.names[name]:
+		return valueError(shorten(name), wantOnce)
+	}
+	o.names[name], o.last, o.expectName = true, name, false
 	return nil
 }
 

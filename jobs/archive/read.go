@@ -17,14 +17,14 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/archive"
+	"wending/db/measure"
 	"wending/db/report"
+	"wending/db/upkeep"
 	"wending/jobs/agent"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
-	"wending/jobs/judge"
-	"wending/jobs/protocol"
-	"wending/jobs/stability"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 )
 
@@ -83,7 +83,7 @@ func (a *Archiver) Read(ctx context.Context, by db.Actor, file io.ReaderAt, size
 	defer runs.close()
 	task := n.Task
 	task.TotalItems, task.TotalVariants = len(n.Items), len(task.Variants)
-	err = archive.Import(ctx, a.Store, archive.Imported{
+	err = upkeep.NewArchives(a.Store).Import(ctx, upkeep.Imported{
 		Task: n, Status: h.Status, CreatedAt: h.CreatedAt.time(), StartedAt: h.StartedAt.time(), CompletedAt: h.CompletedAt.time(), Next: runs.next,
 		Assess: func(ctx context.Context, results report.Assessor, itemIDs []int64) error {
 			return tasks.Assess(ctx, results, task, itemIDs)
@@ -373,7 +373,7 @@ func (r *reader) runs(n db.NewTask) (*runs, error) {
 }
 
 // next returns the next run with the size of its line, and nil after the last.
-func (r *runs) next() (*archive.Run, int, error) {
+func (r *runs) next() (*upkeep.ArchivedRun, int, error) {
 	text, err := r.lines.next()
 	if err != nil || text == nil {
 		return nil, 0, err
@@ -404,7 +404,7 @@ func (r *runs) checkPlace(c *checker, one runLine) {
 
 // runLine is a line of runsName.
 type runLine struct {
-	archive.Run
+	upkeep.ArchivedRun
 	CreatedAt *moment `json:"created_at"`
 	// ResponseBytes is in base64.
 	ResponseBytes *string              `json:"response_bytes"`
@@ -412,7 +412,7 @@ type runLine struct {
 }
 
 type evaluationLine struct {
-	archive.Evaluation
+	upkeep.ArchivedEvaluation
 	Ratings json.RawMessage `json:"ratings"`
 }
 
@@ -425,8 +425,8 @@ func (r *runLine) check(c *checker, evaluators int) {
 	c.require(r.Status != db.RunSucceeded || r.ResponseBody != nil, "response_body", wantString)
 	if r.ResponseBytes != nil {
 		var err error
-		r.Run.ResponseBytes, err = base64.StdEncoding.DecodeString(*r.ResponseBytes)
-		c.require(err == nil && len(r.Run.ResponseBytes) <= maxAnswer, "response_bytes", wantBytes)
+		r.ArchivedRun.ResponseBytes, err = base64.StdEncoding.DecodeString(*r.ResponseBytes)
+		c.require(err == nil && len(r.ArchivedRun.ResponseBytes) <= maxAnswer, "response_bytes", wantBytes)
 	}
 	c.text("reasoning", r.Reasoning, maxAnswer)
 	c.text("error_code", r.ErrorCode, maxCode)
@@ -471,27 +471,27 @@ func (e *evaluationLine) check(c *checker, member string) {
 	if e.Ratings == nil {
 		return
 	}
-	c.require(len(e.Ratings) <= maxRatings && json.Unmarshal(e.Ratings, &e.Evaluation.Ratings) == nil, member+"ratings", wantJSON)
-	for dimension, rating := range e.Evaluation.Ratings {
+	c.require(len(e.Ratings) <= maxRatings && json.Unmarshal(e.Ratings, &e.ArchivedEvaluation.Ratings) == nil, member+"ratings", wantJSON)
+	for dimension, rating := range e.ArchivedEvaluation.Ratings {
 		c.name(member+"ratings", dimension, judge.MaxDimension)
 		c.require(rating >= 0 && rating <= judge.MaxRating, member+"ratings", wantNumber, "Min", 0, "Max", judge.MaxRating)
 	}
 }
 
 // stored is the run as it is stored. Its key follows from the answer.
-func (r *runLine) stored() *archive.Run {
-	run := &r.Run
+func (r *runLine) stored() *upkeep.ArchivedRun {
+	run := &r.ArchivedRun
 	run.CreatedAt, run.AnswerKey = r.CreatedAt.time(), nil
 	if run.Status == db.RunSucceeded && run.ResponseBody != nil {
 		answer := run.ResponseBytes
 		if r.ResponseBytes == nil {
 			answer = []byte(*run.ResponseBody)
 		}
-		key := hex.EncodeToString(stability.Key(answer))
+		key := hex.EncodeToString(measure.Key(answer))
 		run.AnswerKey = &key
 	}
 	for _, one := range r.Evaluations {
-		run.Evaluations = append(run.Evaluations, one.Evaluation)
+		run.Evaluations = append(run.Evaluations, one.ArchivedEvaluation)
 	}
 	return run
 }

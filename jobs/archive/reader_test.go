@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -73,5 +75,42 @@ func TestLineOf(t *testing.T) {
 	const content = "{\n \"a\": 1,\n \"b\": [\n  {\"c\": 1},\n  {\n   \"c\":\n    2}\n ]\n}"
 	for member, line := range map[string]int{"": 1, "a": 2, "b": 3, "b[1].c": 4, "b[2]": 5, "b[2].c": 7, "b[2].d": 5, "d": 1} {
 		require.Equal(t, line, lineOf([]byte(content), member), member)
+	}
+}
+
+// A name that an object has twice, or that is known but for its case, is refused; only members that people name may have any case.
+func TestNamesAreThereOnceAndAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"question_id": "a", "question": "x\"{,}", "variables": ["a", "a"]}`:          "",
+		`{"question_id": "a", "question_id": "b"}`:                                     "question_id " + wantOnce,
+		`{"question_id": "a", "question\u005fid": "b"}`:                                "question_id " + wantOnce,
+		`{"Question_ID": "a"}`:                                                         "Question_ID " + wantMember,
+		`{"queſtion_id": "a"}`:                                                         "queſtion_id " + wantMember,
+		`{"evaluations": [{"number": 1, "ratings": {"A": 1, "a": 2}}, {"number": 2}]}`: "",
+		`{"evaluations": [{"ratings": {"A": 1}, "Score": 2}]}`:                         "Score " + wantMember,
+		`{"evaluations": [{"ratings": {"A": 1, "A": 2}}]}`:                             "A " + wantOnce,
+		`{"config": {"items": [{"B": 1}], "B": {"b": "B", "B": "\\"}}, "config": 1}`:   "config " + wantOnce,
+	} {
+		got := ""
+		if wrong := (*Error)(nil); errors.As(checkNames([]byte(line)), &wrong) {
+			got = wrong.Member + " " + wrong.Want
+		}
+		require.Equal(t, want, got, line)
+	}
+	var one item
+	require.Error(t, decode([]byte(`{"QUESTION": "x"}`), &one))
+}
+
+// The last moment is that of the year 9999 in Beijing.
+func TestMomentsOfFourDigits(t *testing.T) {
+	t.Parallel()
+	for text, isWrong := range map[string]bool{
+		"1970-01-01T00:00:00Z": false, "1969-12-31T23:59:59Z": true, "9999-12-31T23:59:59+08:00": false, "9999-12-31T23:59:59.9999999+08:00": true,
+		"9999-12-31T16:00:00Z": true, "9999-12-31T23:59:59Z": true, "0001-01-01T00:00:00Z": true, "10000-01-01T00:00:00Z": true,
+	} {
+		var m moment
+		require.NoError(t, json.Unmarshal([]byte(strconv.Quote(text)), &m))
+		require.Equal(t, isWrong, m.isWrong, text)
 	}
 }

@@ -3,13 +3,14 @@ package collector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
-	"wending/jobs/guard"
+	"wending/jobs/agent/guard"
+	"wending/jobs/reason"
 	"wending/jobs/tasks"
 )
 
@@ -32,11 +33,11 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // fetchError is a failure that another attempt may mend, in words that may be shown.
 type fetchError struct {
-	reason string
-	cause  error
+	why   string
+	cause error
 }
 
-func (e *fetchError) Error() string { return e.reason }
+func (e *fetchError) Error() string { return e.why }
 func (e *fetchError) Unwrap() error { return e.cause }
 
 // idleFor is how long nothing of a file may come.
@@ -74,7 +75,7 @@ func (c *Client) Fetch(ctx context.Context, address, origin string, headers map[
 		}
 		_ = response.Body.Close()
 		if redirects == maxRedirects {
-			return 0, final("The address redirects more than %d times", maxRedirects)
+			return 0, final("file.redirects", strconv.Itoa(maxRedirects))
 		}
 		address = next
 	}
@@ -83,11 +84,11 @@ func (c *Client) Fetch(ctx context.Context, address, origin string, headers map[
 func (c *Client) get(ctx context.Context, address, origin string, headers map[string]string) (*http.Response, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, final("The address of the file cannot be used")
+		return nil, final("file.address")
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, final("The address of the file cannot be used")
+		return nil, final("file.address")
 	}
 	request.Header.Set("User-Agent", "wending")
 	request.Header.Set("Accept-Encoding", "identity")
@@ -98,10 +99,10 @@ func (c *Client) get(ctx context.Context, address, origin string, headers map[st
 	}
 	response, err := c.http.Do(request)
 	if refused := (*guard.NotAllowedError)(nil); errors.As(err, &refused) {
-		return nil, final("%s", refused.Error())
+		return nil, final("file.refused", refused.Address, refused.Variable)
 	}
 	if err != nil {
-		return nil, &fetchError{"The file's server cannot be reached", err}
+		return nil, &fetchError{reason.Because("file.unreached"), err}
 	}
 	return response, nil
 }
@@ -122,12 +123,12 @@ func receive(response *http.Response, limit int64, to io.Writer) (size int64, er
 	switch status := response.StatusCode; {
 	case status == http.StatusOK:
 	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status == http.StatusTooEarly, status >= 500:
-		return 0, &fetchError{fmt.Sprintf("The file's server answered HTTP %d", status), nil}
+		return 0, &fetchError{reason.Because("file.http", strconv.Itoa(status)), nil}
 	default:
-		return 0, final("The file's server answered HTTP %d", status)
+		return 0, final("file.http", strconv.Itoa(status))
 	}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return 0, final("The file came compressed as %.20q although that was not asked for", encoding)
+		return 0, final("file.compressed", encoding)
 	}
 	if response.ContentLength > limit {
 		return 0, errTooLarge
@@ -137,7 +138,7 @@ func receive(response *http.Response, limit int64, to io.Writer) (size int64, er
 		return size, errTooLarge
 	}
 	if err != nil {
-		return size, &fetchError{"The file ended before its end came", err}
+		return size, &fetchError{reason.Because("file.cut"), err}
 	}
 	return size, nil
 }

@@ -5,7 +5,6 @@ package collector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,8 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/journal"
 	"wending/jobs/blob"
+	"wending/jobs/reason"
 	"wending/jobs/secret"
 )
 
@@ -82,17 +82,17 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-func (c *Collector) assets() asset.Assets { return asset.OfStore(c.Store) }
+func (c *Collector) assets() journal.Assets { return journal.NewAssets(c.Store) }
 
 // take makes one attempt at a file.
-func (c *Collector) take(ctx context.Context, claimed asset.Claimed) {
+func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 	ctx, cancel := context.WithTimeout(ctx, copyFor)
 	defer cancel()
 	lost := make(chan struct{})
 	renewing, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		tick := time.NewTicker(asset.ClaimFor / 3)
+		tick := time.NewTicker(journal.ClaimFor / 3)
 		defer tick.Stop()
 		for {
 			select {
@@ -131,7 +131,7 @@ func (c *Collector) take(ctx context.Context, claimed asset.Claimed) {
 		err = c.assets().Fail(after, claimed, reasonOf(err), wait)
 	}
 	if err != nil {
-		c.Log.WarnContext(after, "cannot note how copying a file went, it will be tried again", "asset_id", claimed.ID, "error", err)
+		c.Log.WarnContext(after, "copy outcome not stored, will retry", "asset_id", claimed.ID, "error", err)
 	}
 }
 
@@ -147,23 +147,21 @@ func retryAfter(attempt int) time.Duration {
 }
 
 // finalError is a failure that another attempt would not mend.
-type finalError struct{ reason string }
+type finalError struct{ why string }
 
-func (e *finalError) Error() string { return e.reason }
+func (e *finalError) Error() string { return e.why }
 
-func final(format string, arguments ...any) error {
-	return &finalError{fmt.Sprintf(format, arguments...)}
-}
+func final(key string, values ...string) error { return &finalError{reason.Because(key, values...)} }
 
-// reasonOf is what people are told of a failure: nothing of what only the operator may know.
+// reasonOf is what people are told of a failure, in the form of reason.Because: nothing of what only the operator may know.
 func reasonOf(err error) string {
 	if told := (*finalError)(nil); errors.As(err, &told) {
-		return told.reason
+		return told.why
 	}
 	if told := (*fetchError)(nil); errors.As(err, &told) {
-		return told.reason
+		return told.why
 	}
-	return "The file could not be stored"
+	return reason.Because("file.store")
 }
 
 // markerKey names the file that says whose store of files this is.
@@ -176,7 +174,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 	case err != nil && ctx.Err() == nil:
 		c.Log.WarnContext(ctx, "cannot use the store of files, will retry", "error", err)
 	case err == nil && !isOurs:
-		c.Log.InfoContext(ctx, "BLOB_URL is another installation's, or not where the web process keeps files: this process leaves them to others", "is_owner", c.IsOwner)
+		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files", "is_owner", c.IsOwner)
 		select { // they may not have started yet
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):
@@ -203,7 +201,7 @@ func (k Keeper) Sweep(ctx context.Context) error {
 	if err != nil || !isOurs {
 		return err // another store would seem to have lost everything
 	}
-	assets := asset.OfStore(k.Store)
+	assets := journal.NewAssets(k.Store)
 	if err := assets.PruneOld(ctx, k.Keep); err != nil {
 		return err
 	}

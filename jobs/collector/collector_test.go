@@ -22,10 +22,10 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
 	"wending/jobs/blob/blobtest"
 	"wending/jobs/collector"
-	"wending/jobs/guard"
 	"wending/jobs/secret"
 )
 
@@ -228,9 +228,9 @@ func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	files.isFull.Store(true)
 	run(t, newCollector(t, store, files, true))
 	dbtest.Await(t, 20*time.Second, "the first attempts", func() bool { return files.puts.Load() >= int64(count) })
-	dbtest.Await(t, 10*time.Second, "the reason", func() bool {
+	dbtest.Await(t, time.Minute, "the reason", func() bool {
 		var said int
-		require.NoError(t, tables.Get(&said, `SELECT count(*) FROM assets WHERE state = 'QUEUED' AND error = 'The file could not be stored'`))
+		require.NoError(t, tables.Get(&said, `SELECT count(*) FROM assets WHERE state = 'QUEUED' AND error = '["file.store"]'`))
 		return said == count
 	})
 	require.Empty(t, keys(t, folder))

@@ -17,19 +17,18 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/asset"
-	"wending/db/sealed"
+	"wending/db/event"
+	"wending/db/journal"
+	"wending/db/upkeep"
+	"wending/jobs/agent/observe"
 	"wending/jobs/blob"
-	"wending/jobs/event"
-	"wending/jobs/observe"
 	"wending/jobs/tasks"
-	"wending/jobs/thumbnail"
 )
 
 // markStore reports whether the store of files is the installation's: one that has no mark yet gets it if isOwner.
 // Another installation's is never taken over: its files would seem to be nobody's.
 func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner bool) (isOurs bool, err error) {
-	salt, err := sealed.Salt(ctx, store)
+	salt, err := upkeep.NewSecrets(store).Salt(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +60,7 @@ func taskOf(key string) (id uuid.UUID, isOfTask bool) {
 }
 
 // keyOf is where a file is kept: its path below its call.
-func keyOf(a asset.Asset) string {
+func keyOf(a journal.Asset) string {
 	folder := folderOf(a.TaskID) + "/" + strconv.FormatInt(a.UnitID, 10) + "-" + strconv.Itoa(a.Epoch) + "/"
 	if a.Attempt > 1 {
 		folder = strings.TrimSuffix(folder, "/") + "-" + strconv.Itoa(a.Attempt) + "/"
@@ -70,7 +69,7 @@ func keyOf(a asset.Asset) string {
 }
 
 // copy copies a file: to a temporary one first, so that what it is is known before it is stored.
-func (c *Collector) copy(ctx context.Context, claimed asset.Claimed) error {
+func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) error {
 	spool, err := blob.Unnamed()
 	if err != nil {
 		return err
@@ -81,12 +80,12 @@ func (c *Collector) copy(ctx context.Context, claimed asset.Claimed) error {
 	if err != nil {
 		return err
 	}
-	copied := asset.Copy{Size: size, SHA256: hash.Sum(nil)}
+	copied := journal.AssetCopy{Size: size, SHA256: hash.Sum(nil)}
 	if copied.Kind, copied.MediaType, err = identify(spool, claimed.Asset); err != nil {
 		return err
 	}
 	if size == 0 {
-		return final("The file is empty")
+		return final("file.empty")
 	}
 	same, isThere, err := c.assets().SameContent(ctx, claimed.TaskID, copied.SHA256, size)
 	if err != nil {
@@ -120,19 +119,19 @@ func (c *Collector) copy(ctx context.Context, claimed asset.Claimed) error {
 }
 
 // drop removes a copy that nothing points to.
-func (c *Collector) drop(ctx context.Context, copied asset.Copy) error {
+func (c *Collector) drop(ctx context.Context, copied journal.AssetCopy) error {
 	err := c.Files.Delete(ctx, copied.StorageKey)
 	if copied.ThumbnailKey != "" {
 		err = errors.Join(err, c.Files.Delete(ctx, copied.ThumbnailKey))
 	}
 	if err != nil {
-		c.Log.WarnContext(ctx, "a file that is there twice was not removed, the sweep will", "key", copied.StorageKey, "error", err)
+		c.Log.WarnContext(ctx, "duplicate file not removed, the sweep will remove it", "key", copied.StorageKey, "error", err)
 	}
 	return nil
 }
 
 // fetch writes a file's content.
-func (c *Collector) fetch(ctx context.Context, claimed asset.Claimed, to io.Writer) (size int64, err error) {
+func (c *Collector) fetch(ctx context.Context, claimed journal.ClaimedAsset, to io.Writer) (size int64, err error) {
 	if claimed.OriginalURL == nil {
 		if int64(len(claimed.Content)) > c.MaxBytes {
 			return 0, c.tooLarge()
@@ -151,11 +150,11 @@ func (c *Collector) fetch(ctx context.Context, claimed asset.Claimed, to io.Writ
 }
 
 func (c *Collector) tooLarge() error {
-	return final("The file is larger than %d MB", c.MaxBytes>>20)
+	return final("file.large", strconv.FormatInt(c.MaxBytes>>20, 10))
 }
 
 // headersOf returns the headers of the target that a file came of, and its origin: where the file is, they are sent along.
-func (c *Collector) headersOf(ctx context.Context, a asset.Asset) (headers map[string]string, origin string, err error) {
+func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map[string]string, origin string, err error) {
 	task, err := c.Store.Task(ctx, a.TaskID)
 	if err != nil {
 		return nil, "", err
@@ -172,7 +171,7 @@ func (c *Collector) headersOf(ctx context.Context, a asset.Asset) (headers map[s
 
 // identify finds out what a file is by its content. What was announced as a picture, sound or film and is none is refused: a page that asks
 // for a login is no picture.
-func identify(file *os.File, a asset.Asset) (kind, mediaType string, err error) {
+func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return "", "", err
 	}
@@ -184,7 +183,7 @@ func identify(file *os.File, a asset.Asset) (kind, mediaType string, err error) 
 	kind = observe.KindOf(mediaType)
 	isSoundOrFilm := func(kind string) bool { return kind == event.Audio || kind == event.Video } // containers are of both
 	if a.Kind != event.File && kind != a.Kind && (!isSoundOrFilm(a.Kind) || !isSoundOrFilm(kind)) {
-		return "", "", final("The agent announced %s, but the file is %s", a.Kind, mediaType)
+		return "", "", final("file.kind", mediaType, a.Kind)
 	}
 	return kind, mediaType, nil
 }
@@ -193,7 +192,7 @@ func identify(file *os.File, a asset.Asset) (kind, mediaType string, err error) 
 var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // thumbnail stores a small picture of a picture and returns its key; empty if none can be made.
-func (c *Collector) thumbnail(ctx context.Context, a asset.Asset, file io.ReadSeeker, copied asset.Copy) (key string, err error) {
+func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.ReadSeeker, copied journal.AssetCopy) (key string, err error) {
 	if !slices.Contains(raster, copied.MediaType) {
 		return "", nil
 	}
@@ -216,5 +215,5 @@ func makeThumbnail(ctx context.Context, file io.ReadSeeker) (small []byte, err e
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	return thumbnail.Make(ctx, file)
+	return Thumbnail(ctx, file)
 }

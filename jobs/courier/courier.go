@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/db/report"
+	"wending/jobs/courier/notify"
 	"wending/jobs/library"
-	"wending/jobs/notify"
 	"wending/jobs/secret"
-	"wending/views/text"
 )
 
 // Courier is that of one process. Several may work at once.
@@ -25,11 +23,9 @@ type Courier struct {
 	Store  *db.Store
 	Sealer *secret.Sealer
 	Sender *notify.Sender
-	// PublicURL is where people find the site, without a slash at its end; empty if it is not known: then messages have no
-	// links.
-	PublicURL string
-	Texts     *text.Catalogue
-	Log       *slog.Logger
+	// Write writes what a delivery announces, in the channel's language.
+	Write func(context.Context, outbox.Delivery, entries.Channel) (notify.Message, error)
+	Log   *slog.Logger
 }
 
 // So many deliveries are sent at once, of one channel so many: one that hangs leaves room for the others.
@@ -91,7 +87,7 @@ func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
 		outcome.RetryAfter = max(notify.Delay(delivery.Attempts), sent.RetryAfter)
 	}
 	if err := c.outbox().Settle(ctx, delivery, outcome); err != nil {
-		c.Log.WarnContext(ctx, "cannot note how a message was taken, it may be sent again", "delivery_id", delivery.ID, "error", err)
+		c.Log.WarnContext(ctx, "delivery outcome not stored, the message may be sent twice", "delivery_id", delivery.ID, "error", err)
 	}
 }
 
@@ -110,7 +106,7 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 		return sent, err
 	}
 	if delivery.Body == nil {
-		message, err := c.message(ctx, delivery, channel)
+		message, err := c.Write(ctx, delivery, channel)
 		if err != nil {
 			return sent, err
 		}
@@ -171,5 +167,3 @@ func (a *Announcer) Round(ctx context.Context) error {
 	}
 	return nil
 }
-
-func (c *Courier) report() report.Report { return report.New(c.Store) }

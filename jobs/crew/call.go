@@ -8,13 +8,12 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"wending/db"
-	"wending/db/lanes"
-	"wending/db/record"
+	"wending/db/engine"
+	"wending/db/event"
+	"wending/db/measure"
 	"wending/jobs/agent"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/evaluate"
-	"wending/jobs/event"
-	"wending/jobs/protocol"
-	"wending/jobs/stability"
 	"wending/jobs/tasks"
 )
 
@@ -41,7 +40,7 @@ func newRetry() retryClock {
 
 // attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; otherwise the unit
 // is to be returned, because the call was cut.
-func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
+func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	ctx := c.calls
 	var answer protocol.Answer
 	var conversationID string
@@ -70,7 +69,7 @@ func (c *crew) attempt(unit *claimed) (result *record.Result, isParked bool) {
 	target := c.Task.Target(unit.Target)
 	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {
-		if err := lanes.New(c.Store).PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
+		if err := engine.NewLanes(c.Store).PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
 			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
@@ -167,7 +166,7 @@ func (c *crew) ask(ctx context.Context, unit *claimed) (answer protocol.Answer, 
 	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
 	request.IdempotencyKey = tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item)
 	if unit.turn != nil {
-		tasks.Continue(&request, c.Task, variant, unit.turn.Turn, tasks.SessionID(c.LaunchID, unit.ID))
+		tasks.Continue(&request, c.Task, variant, unit.turn.NextTurn, tasks.SessionID(c.LaunchID, unit.ID))
 		request.IsTooLong = request.IsTooLong || unit.turn.isTooLong
 		c.refer(ctx, unit, &request)
 	}
@@ -203,15 +202,15 @@ func (c *crew) send(ctx context.Context, client *agent.Client, request protocol.
 }
 
 // judge has the task's evaluators judge an answer. If that panics, the answer is recorded without verdicts.
-func (c *crew) judge(result *record.Result, answer protocol.Answer) {
+func (c *crew) judge(result *engine.Result, answer protocol.Answer) {
 	subject := evaluate.Subject{
 		Answer: string(answer.Text), Values: tasks.Values(result.Unit.Item, c.Task.VariableNames), LatencyMS: result.LatencyMS, Tokens: result.TotalTokens,
 	}
 	c.contain("judge an answer", func() { result.Evaluations, result.Passed, result.Score = c.Rules.Judge(subject) })
 }
 
-func newResult(unit db.Unit, answer protocol.Answer, attempts int) record.Result {
-	result := record.Result{
+func newResult(unit db.Unit, answer protocol.Answer, attempts int) engine.Result {
+	result := engine.Result{
 		Unit: unit, Status: db.RunStatus(answer.Status), Response: answer.Text, Reasoning: answer.Reasoning,
 		LatencyMS: int(answer.Latency.Milliseconds()), Attempts: attempts,
 		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage, FinishReason: string(answer.Finish),
@@ -222,7 +221,7 @@ func newResult(unit db.Unit, answer protocol.Answer, attempts int) record.Result
 		result.FirstTokenMS = &first
 	}
 	if result.Status == db.RunSucceeded {
-		result.AnswerKey = stability.Key(answer.Text)
+		result.AnswerKey = measure.Key(answer.Text)
 	}
 	return result
 }

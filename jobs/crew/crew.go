@@ -23,10 +23,9 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/lanes"
-	"wending/db/record"
+	"wending/db/engine"
 	"wending/jobs/agent"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/scribe"
 	"wending/jobs/tasks"
 )
@@ -41,8 +40,8 @@ type Config struct {
 	Observer Observer
 	// Scribe writes down what agents report.
 	Scribe *scribe.Scribe
-	// PublicURL is where agents find this site, without a slash at its end; empty if that is not known.
-	PublicURL string
+	// AssetURL returns where agents find a file of a task on this site; nil if that is not known.
+	AssetURL func(taskID, assetID uuid.UUID) string
 	// Leaving is closed when no further unit may be claimed.
 	Leaving <-chan struct{}
 	// Calls ends when calls in flight must be cut.
@@ -132,7 +131,7 @@ func (s *Crews) join(launch Launch, lease db.Lease) *crew {
 	c.supply = newSupply(slices.Sorted(maps.Keys(launch.Targets)))
 	c.supply.claim, c.supply.gate, c.supply.lanes, c.supply.leaving, c.supply.contain = c.claim, c.gate, &c.lanes, c.Leaving, c.contain
 	c.recorder = &recorder{
-		store: record.New(s.config.Store), taskID: launch.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
+		store: engine.NewRecorder(s.config.Store), taskID: launch.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
 		onStored: c.stored, onAbandoned: c.returnUnits, outcomes: make(chan outcome, maxBatch),
 	}
 	c.assessor = &assessor{
@@ -213,7 +212,7 @@ func (c *crew) watch() {
 
 func (c *crew) lookAtLaunch() {
 	asked := time.Now()
-	state, err := lanes.New(c.Store).State(c.calls, c.LaunchID, c.lease)
+	state, err := engine.NewLanes(c.Store).State(c.calls, c.LaunchID, c.lease)
 	switch {
 	case err != nil && !errors.Is(err, db.ErrNotFound):
 		return // unconfirmed, the gate stops calls soon
@@ -271,7 +270,7 @@ func (c *crew) returnUnits(units []db.Unit) {
 }
 
 // stored releases units whose results were recorded or refused. Those of conversations with further turns stay.
-func (c *crew) stored(results []record.Result, refused []db.Unit) {
+func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 	var ended []db.Unit
 	var items []int64
 	hasJudges := false

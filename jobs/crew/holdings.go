@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/lanes"
+	"wending/db/engine"
 )
 
 // Holdings are the units and lanes that a worker knows it holds. Anything else that the database assigns to it
@@ -112,7 +112,7 @@ func (h *Holdings) ReleaseStrays(ctx context.Context, store *db.Store, workerID 
 	units, known := slices.Collect(maps.Keys(h.units)), slices.Collect(maps.Keys(h.lanes))
 	h.mu.Unlock()
 	if released, err = store.ReleaseStrays(ctx, workerID, units); err == nil {
-		err = lanes.New(store).RemoveStrays(ctx, workerID, known)
+		err = engine.NewLanes(store).RemoveStrays(ctx, workerID, known)
 	}
 	if err != nil {
 		h.mayDiffer.Store(true)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"wending/db/journal"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // acceptedJob is what an agent has accepted for a unit, as the database keeps it.
@@ -52,7 +52,7 @@ func (c *crew) forgetJob(unit *claimed) {
 	}
 	unit.job = nil
 	if err := journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, nil); err != nil {
-		c.Log.WarnContext(c.calls, "a job that failed was not forgotten", "unit_id", unit.ID, "error", err)
+		c.Log.WarnContext(c.calls, "failed job not cleared", "unit_id", unit.ID, "error", err)
 	}
 }
 
@@ -65,6 +65,6 @@ func (c *crew) cancelJob(unit *claimed) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.calls), 10*time.Second)
 	defer cancel()
 	if err := c.Agents.Cancel(ctx, unit.job.request, unit.job.Job); err != nil {
-		c.Log.WarnContext(ctx, "the agent was not told that a job is not wanted any more", "unit_id", unit.ID, "error", err)
+		c.Log.WarnContext(ctx, "job cancellation not delivered to the agent", "unit_id", unit.ID, "error", err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"wending/db"
-	"wending/db/record"
-	"wending/jobs/judge"
-	"wending/jobs/protocol"
+	"wending/db/engine"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 )
 
@@ -22,7 +22,7 @@ type judging struct {
 	votes []judge.Vote
 	asked int
 	// result sums the calls up.
-	result record.Judgement
+	result engine.Judgement
 	said   strings.Builder
 }
 
@@ -53,7 +53,7 @@ func (c *crew) askJudge(ctx context.Context, unit claimed) protocol.Answer {
 const maxSaid = 20_000
 
 // vote takes what a judge said, and decides once all votes are there; until then the unit is parked for the next one.
-func (c *crew) vote(unit claimed, answer protocol.Answer) (result *record.Result, isParked bool) {
+func (c *crew) vote(unit claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	j := unit.judging
 	j.asked++
 	j.result.Attempts += unit.attempt
@@ -69,7 +69,7 @@ func (c *crew) vote(unit claimed, answer protocol.Answer) (result *record.Result
 	}
 	switch {
 	case answer.Status != protocol.Succeeded:
-		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode, answer.ErrorMessage
+		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode, judge.Unanswered(answer.ErrorCode, answer.ErrorMessage)
 	default:
 		if vote, isRead := j.judge.Read(string(answer.Text)); isRead {
 			j.votes = append(j.votes, vote)
@@ -88,7 +88,7 @@ func (c *crew) vote(unit claimed, answer protocol.Answer) (result *record.Result
 	if !verdict.IsDefault {
 		j.result.ErrorCode, j.result.ErrorMessage = "", ""
 	}
-	return &record.Result{Unit: unit.Unit, Judgement: &j.result}, false
+	return &engine.Result{Unit: unit.Unit, Judgement: &j.result}, false
 }
 
 // addTokens adds a number of tokens, which may be unknown.

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/lanes"
+	"wending/db/engine"
 )
 
 // turn is how long a lane works for its launch while there are fewer lanes than launches.
@@ -37,7 +37,7 @@ type Lane struct {
 // them join the crew before the first one claims, so that it claims for all.
 func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int) ([]*Lane, error) {
 	admitted, err := s.config.Holdings.enterLanes(n, func(ids []uuid.UUID) ([]uuid.UUID, error) {
-		return lanes.New(s.config.Store).Enter(ctx, ids, launch.LaunchID, lease)
+		return engine.NewLanes(s.config.Store).Enter(ctx, ids, launch.LaunchID, lease)
 	})
 	if err != nil || len(admitted) == 0 {
 		return nil, err
@@ -56,7 +56,7 @@ func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) {
 		err = errInternal
 	}
-	c.Holdings.leaveLane(l.id, func() error { return lanes.New(c.Store).Leave(ctx, l.id) })
+	c.Holdings.leaveLane(l.id, func() error { return engine.NewLanes(c.Store).Leave(ctx, l.id) })
 	return end, l.crews.leave(c), err
 }
 
@@ -74,7 +74,7 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 		case got.err != nil:
 			return NothingLeft, got.err // reconcile sends another lane
 		case got.retryAfter > 0:
-			yielded, err := lanes.New(c.Store).Yield(c.calls, lane, c.LaunchID)
+			yielded, err := engine.NewLanes(c.Store).Yield(c.calls, lane, c.LaunchID)
 			if err != nil || yielded || got.retryAfter > turn {
 				return NothingLeft, err // reconcile sends a lane when a slot is near
 			}

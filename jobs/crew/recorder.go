@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/record"
+	"wending/db/engine"
 )
 
 // maxBatch and maxBatchBytes bound what one transaction records.
@@ -29,24 +29,24 @@ type recorder struct {
 	contain func(doing string, work func()) (panicked bool)
 	// onStored is called for results that are decided, with the units of those that were refused; onAbandoned for units
 	// whose results were given up.
-	onStored    func(results []record.Result, refused []db.Unit)
+	onStored    func(results []engine.Result, refused []db.Unit)
 	onAbandoned func([]db.Unit)
 	outcomes    chan outcome
 }
 
 // resultStore is what a recorder needs of the store.
 type resultStore interface {
-	Record(ctx context.Context, taskID uuid.UUID, results []record.Result) (refused []db.Unit, err error)
+	Record(ctx context.Context, taskID uuid.UUID, results []engine.Result) (refused []db.Unit, err error)
 }
 
 // outcome is a result and the channel on which its lane waits until it is recorded.
 type outcome struct {
-	result   record.Result
+	result   engine.Result
 	recorded chan struct{}
 }
 
 // record queues a result. The returned channel is closed when it is recorded or given up.
-func (r *recorder) record(result record.Result) (recorded <-chan struct{}) {
+func (r *recorder) record(result engine.Result) (recorded <-chan struct{}) {
 	o := outcome{result, make(chan struct{})}
 	r.outcomes <- o
 	return o.recorded
@@ -56,7 +56,7 @@ func (r *recorder) record(result record.Result) (recorded <-chan struct{}) {
 func (r *recorder) run() {
 	for first := range r.outcomes {
 		batch := r.gather(first)
-		results := make([]record.Result, len(batch))
+		results := make([]engine.Result, len(batch))
 		for n, o := range batch {
 			results[n] = o.result
 		}
@@ -87,12 +87,12 @@ func (r *recorder) gather(first outcome) []outcome {
 }
 
 // sizeOf is how much of maxBatchBytes a result takes.
-func sizeOf(result record.Result) int { return len(result.Response) + len(result.Reasoning) }
+func sizeOf(result engine.Result) int { return len(result.Response) + len(result.Reasoning) }
 
 // recordBatch records results, retrying for as long as the database is unavailable: an answer in hand must not be
 // lost to an outage. Results that the database refuses are recorded one by one, and as failures if they are
 // refused again: no answer may block its launch. It gives up when the worker's time to shut down is over.
-func (r *recorder) recordBatch(batch []record.Result) {
+func (r *recorder) recordBatch(batch []engine.Result) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 2*time.Second
 	for {
@@ -106,7 +106,7 @@ func (r *recorder) recordBatch(batch []record.Result) {
 		switch {
 		case isRefused && len(batch) > 1:
 			for _, result := range batch {
-				r.recordBatch([]record.Result{result})
+				r.recordBatch([]engine.Result{result})
 			}
 			return
 		case isRefused && batch[0].ErrorCode != codeInternal && (batch[0].Judgement == nil || batch[0].Judgement.ErrorCode != codeInternal):
@@ -123,22 +123,22 @@ func (r *recorder) recordBatch(batch []record.Result) {
 }
 
 // unrecordable replaces a result that the database refuses.
-func unrecordable(result record.Result) record.Result {
+func unrecordable(result engine.Result) engine.Result {
 	if said := result.Judgement; said != nil {
-		return record.Result{Unit: result.Unit, Judgement: &record.Judgement{
+		return engine.Result{Unit: result.Unit, Judgement: &engine.Judgement{
 			Score: said.Score, Ratings: map[string]float64{}, IsDefault: true, ErrorCode: codeInternal, ErrorMessage: "The judgement could not be stored because of an internal error",
 		}}
 	}
 	if result.Turn != nil { // what follows would be asked as if this had been answered
 		result.Turn.Stops = true
 	}
-	return record.Result{
+	return engine.Result{
 		Unit: result.Unit, Turn: result.Turn, Status: db.RunFailed, LatencyMS: result.LatencyMS, Attempts: result.Attempts,
 		ErrorCode: codeInternal, ErrorMessage: "The answer could not be stored because of an internal error",
 	}
 }
 
-func unitsOf(batch []record.Result) []db.Unit {
+func unitsOf(batch []engine.Result) []db.Unit {
 	units := make([]db.Unit, len(batch))
 	for n, result := range batch {
 		units[n] = result.Unit

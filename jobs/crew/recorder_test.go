@@ -13,19 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/record"
+	"wending/db/engine"
 )
 
 // scriptedStore records results as a script decides.
 type scriptedStore struct {
-	record func(call int, results []record.Result) (refused []db.Unit, err error)
+	record func(call int, results []engine.Result) (refused []db.Unit, err error)
 	mu     sync.Mutex
-	calls  [][]record.Result
+	calls  [][]engine.Result
 }
 
-func (s *scriptedStore) Record(_ context.Context, _ uuid.UUID, results []record.Result) ([]db.Unit, error) {
+func (s *scriptedStore) Record(_ context.Context, _ uuid.UUID, results []engine.Result) ([]db.Unit, error) {
 	s.mu.Lock()
-	s.calls = append(s.calls, append([]record.Result(nil), results...))
+	s.calls = append(s.calls, append([]engine.Result(nil), results...))
 	call := len(s.calls)
 	s.mu.Unlock()
 	return s.record(call, results)
@@ -47,7 +47,7 @@ func recordAll(t *testing.T, ctx context.Context, store *scriptedStore, n int) r
 	}
 	r := &recorder{
 		store: store, log: slog.New(slog.NewTextHandler(io.Discard, nil)), ctx: ctx, contain: contain, outcomes: make(chan outcome, maxBatch),
-		onStored: func(results []record.Result, refused []db.Unit) {
+		onStored: func(results []engine.Result, refused []db.Unit) {
 			add(&got.stored, unitsOf(results))
 			add(&got.refused, refused)
 		},
@@ -55,7 +55,7 @@ func recordAll(t *testing.T, ctx context.Context, store *scriptedStore, n int) r
 	}
 	var waits []<-chan struct{}
 	for _, unit := range units(n) {
-		waits = append(waits, r.record(record.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x")}))
+		waits = append(waits, r.record(engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x")}))
 	}
 	close(r.outcomes)
 	r.run()
@@ -67,7 +67,7 @@ func recordAll(t *testing.T, ctx context.Context, store *scriptedStore, n int) r
 
 func TestResultsThatAreReadyAreRecordedTogether(t *testing.T) {
 	t.Parallel()
-	store := &scriptedStore{record: func(int, []record.Result) ([]db.Unit, error) { return nil, nil }}
+	store := &scriptedStore{record: func(int, []engine.Result) ([]db.Unit, error) { return nil, nil }}
 	got := recordAll(t, t.Context(), store, 40)
 	require.Len(t, got.stored, 40)
 	require.Len(t, store.calls, 1)
@@ -76,7 +76,7 @@ func TestResultsThatAreReadyAreRecordedTogether(t *testing.T) {
 func TestAnOutageIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &scriptedStore{record: func(call int, _ []record.Result) ([]db.Unit, error) {
+		store := &scriptedStore{record: func(call int, _ []engine.Result) ([]db.Unit, error) {
 			if call < 20 {
 				return nil, db.ErrUnavailable
 			}
@@ -90,8 +90,8 @@ func TestAnOutageIsWaitedFor(t *testing.T) {
 func TestAResultThatTheDatabaseRefusesDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 	invalid := errors.New("invalid")
-	var failure record.Result
-	store := &scriptedStore{record: func(_ int, results []record.Result) ([]db.Unit, error) {
+	var failure engine.Result
+	store := &scriptedStore{record: func(_ int, results []engine.Result) ([]db.Unit, error) {
 		for _, result := range results {
 			if result.Unit.ID == 2 && result.ErrorCode != codeInternal {
 				return nil, invalid
@@ -111,14 +111,14 @@ func TestResultsAreGivenUpWhenTheTimeToLeaveIsOver(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	store := &scriptedStore{record: func(int, []record.Result) ([]db.Unit, error) { return nil, context.Canceled }}
+	store := &scriptedStore{record: func(int, []engine.Result) ([]db.Unit, error) { return nil, context.Canceled }}
 	require.Equal(t, recorded{abandoned: []int64{1, 2}}, recordAll(t, ctx, store, 2))
 }
 
 // The units of the batch are requeued, their lanes go on, and the next batch is recorded.
 func TestAPanicWhileRecordingRequeuesTheUnits(t *testing.T) {
 	t.Parallel()
-	store := &scriptedStore{record: func(call int, _ []record.Result) ([]db.Unit, error) {
+	store := &scriptedStore{record: func(call int, _ []engine.Result) ([]db.Unit, error) {
 		if call == 1 {
 			panic("the driver has a bug")
 		}

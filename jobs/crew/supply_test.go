@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
@@ -54,7 +55,7 @@ func TestLanesThatWaitShareAClaim(t *testing.T) {
 		})
 		var lanes sync.WaitGroup
 		for range 8 {
-			lanes.Go(func() { require.NotNil(t, s.next().unit) })
+			lanes.Go(func() { assert.NotNil(t, s.next().unit) })
 		}
 		synctest.Wait()
 		close(blocked)

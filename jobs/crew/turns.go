@@ -8,17 +8,15 @@ import (
 	"time"
 
 	"wending/db"
-	"wending/db/asset"
-	"wending/db/conversation"
-	"wending/db/record"
-	"wending/jobs/prompt"
-	"wending/jobs/protocol"
-	"wending/views/paths"
+	"wending/db/engine"
+	"wending/db/journal"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/dataset/prompt"
 )
 
 // openTurn is the turn of a conversation that a unit asks next.
 type openTurn struct {
-	conversation.Turn
+	engine.NextTurn
 	// isTooLong reports that what was said before is more than a request may hold.
 	isTooLong bool
 }
@@ -27,7 +25,7 @@ type openTurn struct {
 // another worker continues in the same way. If it cannot, the unit is parked; a unit that has no turn left, or belongs to
 // another worker by now, is to be returned.
 func (c *crew) readTurn(unit *claimed) (may, isParked bool) {
-	next, isTooLong, err := conversation.New(c.Store).Next(c.calls, unit.Unit, prompt.MaxRendered)
+	next, isTooLong, err := engine.NewConversations(c.Store).Next(c.calls, unit.Unit, prompt.MaxRendered)
 	switch {
 	case errors.Is(err, db.ErrConflict):
 		return false, false
@@ -58,7 +56,7 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 	if !slices.ContainsFunc(texts, func(text *string) bool { return reference.MatchString(*text) }) {
 		return
 	}
-	earlier, err := asset.OfStore(c.Store).Earlier(ctx, unit.Item.ID, unit.Variant, unit.RunIndex)
+	earlier, err := journal.NewAssets(c.Store).Earlier(ctx, unit.Item.ID, unit.Variant, unit.RunIndex)
 	if err != nil {
 		c.Log.WarnContext(ctx, "files of earlier turns not read, their names are sent as they are", "unit_id", unit.ID, "error", err)
 		return
@@ -68,8 +66,8 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 		switch {
 		case one.OriginalURL != nil:
 			addresses[one.Path] = *one.OriginalURL
-		case c.PublicURL != "":
-			addresses[one.Path] = c.PublicURL + paths.Asset(c.TaskID, one.ID)
+		case c.AssetURL != nil:
+			addresses[one.Path] = c.AssetURL(c.TaskID, one.ID)
 		}
 	}
 	put := func(text string) string {
@@ -95,11 +93,11 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 }
 
 // endTurn decides what becomes of a conversation after the answer to a turn.
-func (c *crew) endTurn(asked *openTurn, answer protocol.Answer, conversationID string) *record.Turn {
+func (c *crew) endTurn(asked *openTurn, answer protocol.Answer, conversationID string) *engine.Turn {
 	if answer.Status == protocol.Succeeded {
-		return &record.Turn{ConversationID: conversationID, Later: asked.Later}
+		return &engine.Turn{ConversationID: conversationID, Later: asked.Later}
 	}
-	return &record.Turn{ConversationID: asked.ConversationID, Later: asked.Later, Stops: c.Task.OnTurnFailure == db.TurnFailureStops}
+	return &engine.Turn{ConversationID: asked.ConversationID, Later: asked.Later, Stops: c.Task.OnTurnFailure == db.TurnFailureStops}
 }
 
 // nextTurn parks a unit for the next turn of its conversation, once the last one is recorded.

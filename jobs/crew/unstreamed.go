@@ -4,8 +4,8 @@ import (
 	"sync"
 
 	"wending/db"
-	"wending/jobs/event"
-	"wending/jobs/protocol"
+	"wending/db/event"
+	"wending/jobs/agent/protocol"
 )
 
 // unstreamed are the targets of a launch that are known not to stream, by their numbers.

@@ -1,4 +1,5 @@
-// Package cron says when a cron expression of five fields comes next in a time zone.
+// Package cron returns the next time of a cron expression of five fields in a time zone, and writes times as pages, reports and the API
+// show them: in Beijing time. The database keeps UTC.
 package cron
 
 import (
@@ -13,8 +14,8 @@ import (
 
 // Errors of expressions and time zones.
 var (
-	ErrExpression = errors.New("no cron expression of five fields")
-	ErrNever      = errors.New("the cron expression names no time that comes")
+	ErrExpression = errors.New("not a five-field cron expression")
+	ErrNever      = errors.New("the cron expression never fires")
 	ErrTimezone   = errors.New("no time zone of the IANA's database")
 )
 

@@ -13,7 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"wending/jobs/prompt"
+	"wending/jobs/dataset/prompt"
+	"wending/jobs/reason"
 )
 
 // Kind is what an evaluator does.
@@ -77,8 +78,8 @@ type Verdict struct {
 	// Score is from 0 to 1; it and Passed are nil without a verdict.
 	Score  *float64
 	Passed *bool
-	// Reason says why an answer did not pass, and ErrorMessage why there is no verdict, in the form of Because, or in the words
-	// of a judge or a library.
+	// Reason says why an answer did not pass, and ErrorMessage why there is no verdict, in the form of reason.Because, or in the words
+	// of a judge.
 	Reason                  string
 	ErrorCode, ErrorMessage string
 }
@@ -107,14 +108,16 @@ func failed(code, message string) Verdict {
 // errLimit means that judging would take too long or too much memory.
 var errLimit = errors.New("judging this answer would take too long")
 
-func limited() Verdict { return failed(CodeLimit, errLimit.Error()) }
+func limited() Verdict { return failed(CodeLimit, reason.Because("limit")) }
 
 // ConfigError says what is wrong with an evaluator's configuration.
 type ConfigError struct {
 	// Field is the member that is at fault; empty means the configuration as a whole.
 	Field string
-	// Detail says what is wrong with it, in English; empty means that it is missing.
+	// Detail says what is wrong with it, in English, for logs; empty means that it is missing.
 	Detail string
+	// Why is what is wrong with it in the form of reason.Because; empty where Limit or Known say it.
+	Why string
 	// Limit is what is allowed; empty where Detail says more.
 	Limit Type
 	// Known are what is there to choose from: the members that the kind has, or the words that a member can be.
@@ -129,8 +132,25 @@ func (e *ConfigError) Error() string {
 	return strings.TrimPrefix(e.Field+": "+e.Detail, ": ")
 }
 
-func wrong(field, format string, arguments ...any) *ConfigError {
-	return &ConfigError{Field: field, Detail: fmt.Sprintf(format, arguments...)}
+// Explain returns why a configuration cannot be used, in the form of reason.Because.
+func Explain(err error) string {
+	wrong := (*ConfigError)(nil)
+	switch {
+	case !errors.As(err, &wrong):
+		return err.Error()
+	case wrong.Why != "":
+		return wrong.Why
+	}
+	return reason.Because("config.field", wrong.Field)
+}
+
+// wrong is the error of a field with a sentence about it. cause is for logs.
+func wrong(field string, cause error, key string, values ...string) *ConfigError {
+	because := reason.Because(key, values...)
+	if cause == nil {
+		return &ConfigError{Field: field, Detail: because, Why: because}
+	}
+	return &ConfigError{Field: field, Detail: cut(cause.Error(), 2*maxShown), Why: because}
 }
 
 // limitedTo is the error of a field that is not within a limit.
@@ -175,7 +195,7 @@ var (
 // Compile returns the rule of a kind. Its error is a ConfigError.
 func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
 	if _, isKnown := Fields[kind]; !isKnown || kind == Judge {
-		return nil, wrong("kind", "not a rule: %s", kind)
+		return nil, wrong("kind", fmt.Errorf("not a rule: %s", kind), "config.kind", string(kind))
 	}
 	if len(bytes.TrimSpace(config)) == 0 {
 		config = json.RawMessage("{}")
@@ -189,15 +209,17 @@ func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
 	return confine(kind, config)
 }
 
+var errNotObject = errors.New("not a JSON object")
+
 // CheckConfig refuses configurations that are too long, and members that the kind does not have: a misspelt one would be
 // without effect. Its error is a ConfigError.
 func CheckConfig(kind Kind, config json.RawMessage) error {
 	if len(config) > MaxConfig {
-		return wrong("", "more than %d KB", MaxConfig>>10)
+		return wrong("", fmt.Errorf("more than %d KB", MaxConfig>>10), "config.size", strconv.Itoa(MaxConfig>>10))
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(config, &members); err != nil || members == nil {
-		return wrong("", "not a JSON object")
+		return wrong("", errNotObject, "config.object")
 	}
 	known := make([]string, len(Fields[kind]))
 	for n, field := range Fields[kind] {
@@ -233,7 +255,7 @@ func ReadConfig(config json.RawMessage, into any) error {
 		return limitedTo(mismatch.Field, typeOf(mismatch.Type), fmt.Sprintf("a %s cannot be used here", mismatch.Value))
 	}
 	if err != nil {
-		return wrong("", "%v", err)
+		return wrong("", err, "config.json")
 	}
 	return nil
 }
@@ -274,6 +296,33 @@ func (r *Rule) expectedOf(subject Subject) string {
 	return prompt.Render(r.expected, subject.Values)
 }
 
+// most is how many of several texts a reason shows.
+const most = 5
+
+func firstFew(texts []string) []string { return texts[:min(len(texts), most)] }
+
+// figure is a number as a reason holds it: exact, so that it is shown with as many digits as it takes.
+func figure(number float64) string { return strconv.FormatFloat(number, 'g', -1, 64) }
+
+// ThresholdOf returns from which number on a verdict of this configuration passes, on the evaluator's own scale: a judge's
+// ends at 100, others at 1. isThere is false for kinds without a threshold.
+func ThresholdOf(kind Kind, config json.RawMessage) (threshold float64, isThere bool) {
+	for _, field := range Fields[kind] {
+		if field.Name != "threshold" {
+			continue
+		}
+		var c struct {
+			Threshold *float64 `json:"threshold"`
+		}
+		if json.Unmarshal(config, &c) == nil && c.Threshold != nil {
+			return *c.Threshold, true
+		}
+		usual, err := strconv.ParseFloat(field.Default, 64)
+		return usual, err == nil
+	}
+	return 0, false
+}
+
 // maxShown is how many characters of a text a reason shows.
 const maxShown = 200
 
@@ -302,6 +351,6 @@ func newLatency(config json.RawMessage) (*Rule, error) {
 		return nil, limitedTo("max_ms", Amount, "less than 0")
 	}
 	return &Rule{judge: func(s Subject, _ string) Verdict {
-		return decided(s.LatencyMS <= *c.MaxMS, Because("latency", strconv.Itoa(s.LatencyMS), strconv.Itoa(*c.MaxMS)))
+		return decided(s.LatencyMS <= *c.MaxMS, reason.Because("latency", strconv.Itoa(s.LatencyMS), strconv.Itoa(*c.MaxMS)))
 	}}, nil
 }

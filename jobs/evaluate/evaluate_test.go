@@ -1,12 +1,15 @@
 package evaluate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"wending/jobs/reason"
 )
 
 func values(standard string) map[string]string {
@@ -343,5 +346,61 @@ func BenchmarkTenRules(b *testing.B) {
 	subject := Subject{Answer: strings.Repeat("根据《中华人民共和国民法典》第五百七十七条之规定，当事人一方不履行合同义务的，应当承担违约责任。", 40), Values: values("应当承担违约责任 42")}
 	for b.Loop() {
 		EvaluateAll(rules, subject)
+	}
+}
+
+// What the libraries say in English is never shown: a configuration and an answer that they refuse have sentences of ours.
+func TestLibrariesErrorsAreSentences(t *testing.T) {
+	t.Parallel()
+	because := func(t *testing.T, why, key string, values ...string) {
+		t.Helper()
+		require.Equal(t, reason.Because(key, values...), why)
+		_, isOne := reason.Read(why)
+		require.True(t, isOne, why)
+	}
+	for _, test := range []struct {
+		kind   Kind
+		config string
+		key    string
+		values []string
+	}{
+		{Expression, `{"expression": "answer +"}`, "expression.ends", []string{"1", "8"}},
+		{Expression, `{"expression": "nope > 1"}`, "expression.unknown", []string{"1", "1", "nope"}},
+		{Expression, `{"expression": "answer > 1"}`, "expression.types", []string{"1", "8", "string", "number"}},
+		{Expression, `{"expression": "answer.x"}`, "expression.absent", []string{"1", "8", "x"}},
+		{Expression, `{"expression": "len(1)"}`, "expression.fails", []string{"1", "1", "len(1)"}},
+		{JSONSchema, `{"schema": {"type": "thing"}}`, "schema.choice", []string{"/type", "array", "boolean", "integer", "null", "number"}},
+		{JSONSchema, `{"schema": {"$ref": "other.json"}}`, "schema.refers", []string{"wending:///other.json"}},
+		{JSONSchema, `{"schema": {"$ref": "#/$defs/a"}}`, "schema.reference", []string{"#/$defs/a"}},
+		{JSONPath, `{"path": "$.a[", "equals": 1}`, "path.invalid", []string{"5", "$.a["}},
+		{Regex, `{"pattern": "(a"}`, "regex.closing", []string{"(a"}},
+		{Regex, `{"pattern": "a(?=b)"}`, "regex.perl", []string{"(?="}},
+		{Regex, `{"pattern": "*"}`, "regex.repeat", []string{"*"}},
+	} {
+		_, err := Compile(test.kind, json.RawMessage(test.config))
+		require.Error(t, err, test.config)
+		because(t, Explain(err), test.key, test.values...)
+	}
+	for _, test := range []struct {
+		kind           Kind
+		config, answer string
+		key            string
+		values         []string
+	}{
+		{Expression, `{"expression": "int(answer) > 1"}`, "abc", "expression.convert", []string{"1", "1", "abc"}},
+		{Expression, `{"expression": "fromJSON(answer).a"}`, "abc", "expression.json", []string{"1", "1"}},
+		{Expression, `{"expression": "split(answer, \",\")[5] == \"\""}`, "a,b", "expression.index", []string{"1", "19", "5", "2"}},
+		{Expression, `{"expression": "1 % (len(answer) - 3)"}`, "abc", "expression.zero", []string{"1", "3"}},
+		{Expression, `{"expression": "fromJSON(answer) + 1"}`, "{}", "expression.types", []string{"1", "18", "object", "number"}},
+		{JSONSchema, `{"schema": {"uniqueItems": true}}`, "[1, 2, 1]", "schema.unique", []string{"/", "1", "3"}},
+		{JSONSchema, `{"schema": {"oneOf": [true, true]}}`, "[1]", "schema.oneof", []string{"/"}},
+		{JSONSchema, `{"schema": {"properties": {"a": {"multipleOf": 5}}}}`, `{"a": 7}`, "schema.multiple", []string{"/a", "7", "5"}},
+		{JSONSchema, `{"schema": {"dependentRequired": {"a": ["b"]}}}`, `{"a": 7}`, "schema.depends", []string{"/", "a", "b"}},
+		{JSONSchema, `{"schema": {"not": {"type": "object"}}}`, `{"a": 7}`, "schema.not", []string{"/"}},
+	} {
+		rule, err := Compile(test.kind, json.RawMessage(test.config))
+		require.NoError(t, err, test.config)
+		verdict := rule.Evaluate(Subject{Answer: test.answer})
+		because(t, cmp.Or(verdict.Reason, verdict.ErrorMessage), test.key, test.values...)
 	}
 }

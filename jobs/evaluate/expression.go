@@ -2,13 +2,19 @@ package evaluate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+
+	"wending/jobs/reason"
 )
 
 // environment is what an expression can name.
@@ -42,7 +48,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	case strings.TrimSpace(c.Expression) == "":
 		return nil, &ConfigError{Field: "expression"}
 	case utf8.RuneCountInString(c.Expression) > maxExpression:
-		return nil, wrong("expression", "more than %d characters", maxExpression)
+		return nil, wrong("expression", nil, "config.long", strconv.Itoa(maxExpression))
 	case !(c.Threshold >= 0 && c.Threshold <= 1):
 		return nil, limitedTo("threshold", Share, "a number from 0 to 1")
 	}
@@ -53,7 +59,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	}
 	program, err := expr.Compile(c.Expression, options...)
 	if err != nil {
-		return nil, wrong("expression", "%s", cut(err.Error(), 2*maxShown))
+		return nil, &ConfigError{Field: "expression", Detail: cut(err.Error(), 2*maxShown), Why: expressionProblem(c.Expression, err)}
 	}
 	named := &variableNames{}
 	tree := program.Node()
@@ -64,24 +70,24 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 			if strings.Contains(err.Error(), "memory budget exceeded") {
 				return limited()
 			}
-			return failed(CodeExpression, cut(firstLine(err.Error()), maxShown))
+			return failed(CodeExpression, expressionProblem(c.Expression, err))
 		}
 		var score float64
 		switch result := result.(type) {
 		case bool:
-			return decided(result, Because("expression.false"))
+			return decided(result, reason.Because("expression.false"))
 		case int:
 			score = float64(result)
 		case float64:
 			score = result
 		default:
-			return failed(CodeExpression, Because("expression.kind", fmt.Sprintf("%T", result)))
+			return failed(CodeExpression, reason.Because("expression.kind", kinds.Replace(fmt.Sprintf("%T", result))))
 		}
 		if math.IsNaN(score) || math.IsInf(score, 0) {
-			return failed(CodeExpression, Because("expression.number"))
+			return failed(CodeExpression, reason.Because("expression.number"))
 		}
 		score = min(1, max(0, score))
-		return scored(score, score >= c.Threshold, Because("expression.below", figure(score), figure(c.Threshold)))
+		return scored(score, score >= c.Threshold, reason.Because("expression.below", figure(score), figure(c.Threshold)))
 	}}, nil
 }
 
@@ -114,7 +120,50 @@ func VariablesOf(kind Kind, config json.RawMessage) []string {
 	return rule.variables
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
+// expressionProblems are the sentences for what the language's library says of an expression: the groups of a pattern are the
+// sentence's values, after the line and the column.
+var expressionProblems = []struct {
+	says *regexp.Regexp
+	key  string
+}{
+	{regexp.MustCompile(`^unknown name (.+)$`), "expression.unknown"},
+	{regexp.MustCompile(`^(?:unexpected token EOF|unexpected end|literal not terminated)`), "expression.ends"},
+	{regexp.MustCompile(`^unexpected token \w+\("(.*)"\)`), "expression.token"},
+	{regexp.MustCompile(`mismatched types (.+) and (.+)\)$`), "expression.types"},
+	{regexp.MustCompile(`^invalid operation: (?:int|int64|float|bool)\((.*)\)$`), "expression.convert"},
+	{regexp.MustCompile(`^invalid operation: (.+) [-+*/%<>=!^]+ (.+)$`), "expression.types"},
+	{regexp.MustCompile(`^index out of range: (\S+) \(array length is (\S+)\)`), "expression.index"},
+	{regexp.MustCompile(`divide by zero`), "expression.zero"},
+	{regexp.MustCompile(`^cannot (?:fetch|get) (.+) from`), "expression.absent"},
+	{regexp.MustCompile(`has no (?:field|method) (\S+)$`), "expression.absent"},
+	{regexp.MustCompile(`^error parsing regexp`), "expression.regex"},
+}
+
+// kinds are the types of values as people know them.
+var kinds = strings.NewReplacer("map[string]interface {}", "object", "[]interface {}", "list", "<nil>", "null", "float64", "number", "int", "number")
+
+// expressionProblem is why an expression cannot be compiled or evaluated, in the form of reason.Because.
+func expressionProblem(expression string, err error) string {
+	place := (*file.Error)(nil)
+	if !errors.As(err, &place) {
+		return reason.Because("expression.fault")
+	}
+	at := []string{strconv.Itoa(place.Line), strconv.Itoa(place.Column + 1)}
+	for _, problem := range expressionProblems {
+		found := problem.says.FindStringSubmatch(place.Message)
+		if found == nil {
+			continue
+		}
+		values := found[1:]
+		if problem.key == "expression.types" {
+			values = []string{kinds.Replace(values[0]), kinds.Replace(values[1])}
+		}
+		return reason.Because(problem.key, append(at, values...)...)
+	}
+	if notJSON := (*json.SyntaxError)(nil); errors.As(place.Prev, &notJSON) {
+		return reason.Because("expression.json", at...)
+	}
+	part := []rune(expression)
+	part = part[min(max(place.From, 0), len(part)):]
+	return reason.Because("expression.fails", append(at, cut(string(part), maxPart))...)
 }

@@ -6,16 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ohler55/ojg/jp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
-	"wending/jobs/wire"
+	"wending/jobs/agent/wire"
+	"wending/jobs/reason"
 )
 
 // maxJSON is how many bytes an answer may have that is read as JSON.
@@ -49,29 +50,24 @@ func unread(answer string, err error) Verdict {
 	if errors.Is(err, errLimit) {
 		return limited()
 	}
-	return decided(false, Because("json.none", answer))
+	return decided(false, reason.Because("json.none", answer))
 }
 
-// english says what is wrong with an answer by a schema.
-var english = message.NewPrinter(language.English)
-
-// schemaReason is the reason of an answer that does not fit a schema. Of what is rare it has the library's words.
+// schemaReason is the reason of an answer that does not fit a schema.
 func schemaReason(invalid *jsonschema.ValidationError) string {
 	path := "/" + strings.Join(invalid.InstanceLocation, "/")
 	counted := func(key string, got, want int) string {
-		return Because(key, path, strconv.Itoa(got), strconv.Itoa(want))
+		return reason.Because(key, path, strconv.Itoa(got), strconv.Itoa(want))
 	}
 	measured := func(key string, got, want *big.Rat) string {
-		is, _ := got.Float64()
-		should, _ := want.Float64()
-		return Because(key, path, figure(is), figure(should))
+		return reason.Because(key, path, ratio(got), ratio(want))
 	}
 	listed := func(key string, names []string) string {
-		return Because(key, append([]string{path}, firstFew(names)...)...)
+		return reason.Because(key, append([]string{path}, firstFew(names)...)...)
 	}
 	switch k := invalid.ErrorKind.(type) {
 	case *kind.Type:
-		return Because("schema.type", path, k.Got, strings.Join(k.Want, ", "))
+		return reason.Because("schema.type", path, k.Got, strings.Join(k.Want, ", "))
 	case *kind.Required:
 		return listed("schema.required", k.Missing)
 	case *kind.AdditionalProperties:
@@ -85,9 +81,9 @@ func schemaReason(invalid *jsonschema.ValidationError) string {
 	case *kind.Const:
 		return listed("schema.choice", []string{textOf(k.Want)})
 	case *kind.Format:
-		return Because("schema.format", path, textOf(k.Got), k.Want)
+		return reason.Because("schema.format", path, textOf(k.Got), k.Want)
 	case *kind.Pattern:
-		return Because("schema.pattern", path, k.Got, k.Want)
+		return reason.Because("schema.pattern", path, k.Got, k.Want)
 	case *kind.MinLength:
 		return counted("schema.short", k.Got, k.Want)
 	case *kind.MaxLength:
@@ -101,9 +97,46 @@ func schemaReason(invalid *jsonschema.ValidationError) string {
 	case *kind.Maximum:
 		return measured("schema.large", k.Got, k.Want)
 	case *kind.FalseSchema:
-		return Because("schema.false", path)
+		return reason.Because("schema.false", path)
 	}
-	return Because("schema.other", path, invalid.ErrorKind.LocalizedString(english))
+	return rareSchemaReason(path, invalid)
+}
+
+// rareSchemaReason is the reason of an answer that does not fit one of the less common keywords.
+func rareSchemaReason(path string, invalid *jsonschema.ValidationError) string {
+	switch k := invalid.ErrorKind.(type) {
+	case *kind.Not:
+		return reason.Because("schema.not", path)
+	case *kind.OneOf:
+		return reason.Because("schema.oneof", path)
+	case *kind.Dependency:
+		return reason.Because("schema.depends", append([]string{path, k.Prop}, firstFew(k.Missing)...)...)
+	case *kind.DependentRequired:
+		return reason.Because("schema.depends", append([]string{path, k.Prop}, firstFew(k.Missing)...)...)
+	case *kind.PropertyNames:
+		return reason.Because("schema.name", path, k.Property)
+	case *kind.UniqueItems:
+		return reason.Because("schema.unique", path, strconv.Itoa(k.Duplicates[0]+1), strconv.Itoa(k.Duplicates[1]+1))
+	case *kind.Contains, *kind.MinContains, *kind.MaxContains:
+		return reason.Because("schema.contains", path)
+	case *kind.MinProperties:
+		return reason.Because("schema.fewfields", path, strconv.Itoa(k.Got), strconv.Itoa(k.Want))
+	case *kind.MaxProperties:
+		return reason.Because("schema.manyfields", path, strconv.Itoa(k.Got), strconv.Itoa(k.Want))
+	case *kind.ExclusiveMinimum:
+		return reason.Because("schema.atmost", path, ratio(k.Got), ratio(k.Want))
+	case *kind.ExclusiveMaximum:
+		return reason.Because("schema.atleast", path, ratio(k.Got), ratio(k.Want))
+	case *kind.MultipleOf:
+		return reason.Because("schema.multiple", path, ratio(k.Got), ratio(k.Want))
+	}
+	return reason.Because("schema.fails", path)
+}
+
+// ratio is a number of a schema as a reason holds it.
+func ratio(number *big.Rat) string {
+	near, _ := number.Float64()
+	return figure(near)
 }
 
 // noFiles refuses to load what a schema refers to: neither files nor addresses.
@@ -112,6 +145,52 @@ type noFiles struct{}
 // Load implements jsonschema.URLLoader.
 func (noFiles) Load(address string) (any, error) {
 	return nil, fmt.Errorf("%s: a schema cannot refer to other documents", address)
+}
+
+// innermost is the first of the causes that a value does not fit a schema.
+func innermost(invalid *jsonschema.ValidationError) *jsonschema.ValidationError {
+	for len(invalid.Causes) > 0 {
+		invalid = invalid.Causes[0]
+	}
+	return invalid
+}
+
+// wrongSchema is the error of a schema that cannot be compiled.
+func wrongSchema(err error) error {
+	var (
+		invalid   *jsonschema.SchemaValidationError
+		misfit    *jsonschema.ValidationError
+		unloaded  *jsonschema.LoadURLError
+		pattern   *jsonschema.InvalidRegexError
+		anchor    *jsonschema.AnchorNotFoundError
+		pointer   *jsonschema.JSONPointerNotFoundError
+		draft     *jsonschema.UnsupportedDraftError
+		metaError *jsonschema.InvalidMetaSchemaURLError
+	)
+	switch {
+	case errors.As(err, &invalid) && errors.As(invalid.Err, &misfit):
+		because := schemaReason(innermost(misfit))
+		return &ConfigError{Field: "schema", Detail: cut(err.Error(), maxShown), Why: because}
+	case errors.As(err, &unloaded):
+		return wrong("schema", err, "schema.refers", unloaded.URL)
+	case errors.As(err, &pattern):
+		return wrong("schema", err, "schema.regex", pattern.Regex)
+	case errors.As(err, &anchor):
+		return wrong("schema", err, "schema.reference", anchor.Reference)
+	case errors.As(err, &pointer):
+		return wrong("schema", err, "schema.reference", fragmentOf(pointer.URL))
+	case errors.As(err, &draft):
+		return wrong("schema", err, "schema.draft", draft.URL)
+	case errors.As(err, &metaError):
+		return wrong("schema", err, "schema.draft", metaError.URL)
+	}
+	return wrong("schema", err, "schema.unusable")
+}
+
+// fragmentOf is the part of a schema that an address names.
+func fragmentOf(address string) string {
+	_, fragment, _ := strings.Cut(address, "#")
+	return "#" + fragment
 }
 
 func newJSONSchema(config json.RawMessage) (*Rule, error) {
@@ -126,18 +205,18 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(c.Schema))
 	if err != nil {
-		return nil, wrong("schema", "%v", err)
+		return nil, wrong("schema", err, "config.json")
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noFiles{})
 	compiler.AssertFormat()
 	const address = "wending:///schema"
 	if err := compiler.AddResource(address, document); err != nil {
-		return nil, wrong("schema", "%v", err)
+		return nil, wrongSchema(err)
 	}
 	schema, err := compiler.Compile(address)
 	if err != nil {
-		return nil, wrong("schema", "%s", cut(err.Error(), maxShown))
+		return nil, wrongSchema(err)
 	}
 	return &Rule{judge: func(s Subject, _ string) Verdict {
 		value, err := answerJSON(s.Answer)
@@ -146,13 +225,23 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 		}
 		err = schema.Validate(value)
 		if invalid := (*jsonschema.ValidationError)(nil); errors.As(err, &invalid) {
-			for len(invalid.Causes) > 0 {
-				invalid = invalid.Causes[0]
-			}
-			return decided(false, schemaReason(invalid))
+			return decided(false, schemaReason(innermost(invalid)))
 		}
 		return decided(err == nil, "")
 	}}, nil
+}
+
+// pathPlace is where a path cannot be read on, as the library says it.
+var pathPlace = regexp.MustCompile(` at (\d+) in `)
+
+// wrongPath is the error of a path that cannot be read.
+func wrongPath(path string, err error) error {
+	place := 1
+	if found := pathPlace.FindStringSubmatch(err.Error()); found != nil {
+		place, _ = strconv.Atoi(found[1])
+	}
+	read := strings.ToValidUTF8(path[:min(max(place-1, 0), len(path))], "\uFFFD")
+	return wrong("path", err, "path.invalid", strconv.Itoa(utf8.RuneCountInString(read)+1), path)
 }
 
 func newJSONPath(config json.RawMessage) (*Rule, error) {
@@ -168,16 +257,16 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 	case c.Path == "":
 		return nil, &ConfigError{Field: "path"}
 	case len(c.Path) > maxPattern:
-		return nil, wrong("path", "more than %d characters", maxPattern)
+		return nil, wrong("path", nil, "config.long", strconv.Itoa(maxPattern))
 	}
 	path, err := jp.ParseString(c.Path)
 	if err != nil {
-		return nil, wrong("path", "%v", err)
+		return nil, wrongPath(c.Path, err)
 	}
 	var should any
 	if c.Equals != nil {
 		if should, err = jsonschema.UnmarshalJSON(bytes.NewReader(c.Equals)); err != nil {
-			return nil, wrong("equals", "%v", err)
+			return nil, wrong("equals", err, "config.json")
 		}
 	}
 	return &Rule{expected: c.Expected, needsExpected: c.Equals == nil, judge: func(s Subject, expected string) Verdict {
@@ -187,7 +276,7 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 		}
 		found := path.Get(withNumbers(value))
 		if len(found) == 0 {
-			return decided(false, Because("path.none", c.Path))
+			return decided(false, reason.Because("path.none", c.Path))
 		}
 		for _, one := range found {
 			if c.Equals != nil && sameJSON(one, should) || c.Equals == nil && isText(one, expected) {
@@ -197,7 +286,7 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 		if c.Equals != nil {
 			expected = string(c.Equals)
 		}
-		return decided(false, Because("path.differs", c.Path, textOf(found[0]), expected))
+		return decided(false, reason.Because("path.differs", c.Path, textOf(found[0]), expected))
 	}}, nil
 }
 

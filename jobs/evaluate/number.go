@@ -7,7 +7,8 @@ import (
 	"strings"
 	"unicode"
 
-	"wending/jobs/wire"
+	"wending/jobs/agent/wire"
+	"wending/jobs/reason"
 )
 
 // Which numbers of an answer count.
@@ -145,7 +146,7 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
 		should, isThere := expectedNumber(expected)
 		if !isThere {
-			return failed(CodeExpectation, Because("expected.number", expected))
+			return failed(CodeExpectation, reason.Because("expected.number", expected))
 		}
 		numbers, err := numbersOf(wire.AfterThoughts(s.Answer), c.Which)
 		if err != nil {
@@ -158,14 +159,14 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 // judge compares the numbers that count with what is expected.
 func (c closeness) judge(numbers []Numeral, should Numeral, which string) Verdict {
 	if len(numbers) == 0 {
-		return decided(false, Because("number.none", should.Written))
+		return decided(false, reason.Because("number.none", should.Written))
 	}
 	if which == anyOf {
-		return decided(slices.ContainsFunc(numbers, func(is Numeral) bool { return c.holds(is, should) }), Because("number.absent", should.Written))
+		return decided(slices.ContainsFunc(numbers, func(is Numeral) bool { return c.holds(is, should) }), reason.Because("number.absent", should.Written))
 	}
 	is := numbers[len(numbers)-1]
 	if is.Value == nil {
 		return limited()
 	}
-	return decided(c.holds(is, should), Because("number.differs", dated(is), dated(should)))
+	return decided(c.holds(is, should), reason.Because("number.differs", dated(is), dated(should)))
 }

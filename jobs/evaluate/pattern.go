@@ -2,9 +2,13 @@ package evaluate
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
 	"unicode/utf8"
+
+	"wending/jobs/reason"
 )
 
 // maxInstructions is how many instructions a pattern may compile to, maxSteps how many times they are followed at most:
@@ -22,24 +26,52 @@ type pattern struct {
 
 func compilePattern(text string) (*pattern, error) {
 	if utf8.RuneCountInString(text) > maxPattern {
-		return nil, wrong("", "more than %d characters", maxPattern)
+		return nil, wrong("", nil, "config.long", strconv.Itoa(maxPattern))
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, wrong("", "%v", err)
+		return nil, wrongPattern(text, err)
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		return nil, wrong("", "%v", err)
+		return nil, wrongPattern(text, err)
 	}
 	if len(program.Inst) > maxInstructions {
-		return nil, wrong("", "too large when its repetitions are written out")
+		return nil, wrong("", errLargePattern, "regex.large")
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {
-		return nil, wrong("", "%v", err)
+		return nil, wrongPattern(text, err)
 	}
 	return &pattern{compiled, len(program.Inst)}, nil
+}
+
+// maxPart is how many characters of a pattern or an expression a sentence shows.
+const maxPart = 40
+
+var errLargePattern = errors.New("too large when its repetitions are written out")
+
+// wrongPattern is the error of a pattern that cannot be compiled.
+func wrongPattern(text string, err error) error {
+	part, key := text, "regex.other"
+	if found := (*syntax.Error)(nil); errors.As(err, &found) {
+		part = found.Expr
+		switch found.Code {
+		case syntax.ErrMissingBracket, syntax.ErrMissingParen, syntax.ErrUnexpectedParen:
+			key = "regex.closing"
+		case syntax.ErrMissingRepeatArgument, syntax.ErrInvalidRepeatOp, syntax.ErrInvalidRepeatSize:
+			key = "regex.repeat"
+		case syntax.ErrInvalidEscape, syntax.ErrTrailingBackslash:
+			key = "regex.escape"
+		case syntax.ErrInvalidPerlOp:
+			key = "regex.perl"
+		case syntax.ErrInvalidCharClass, syntax.ErrInvalidCharRange:
+			key = "regex.class"
+		case syntax.ErrLarge, syntax.ErrNestingDepth:
+			return wrong("", err, "regex.large")
+		}
+	}
+	return wrong("", err, key, cut(part, maxPart))
 }
 
 // matches reports whether a text has a match, or errLimit.
@@ -62,13 +94,16 @@ func newRegex(config json.RawMessage) (*Rule, error) {
 	}
 	compiled, err := compilePattern(c.Pattern)
 	if err != nil {
-		return nil, wrong("pattern", "%v", err)
+		if named := (*ConfigError)(nil); errors.As(err, &named) {
+			named.Field = "pattern"
+		}
+		return nil, err
 	}
 	return &Rule{judge: func(s Subject, _ string) Verdict {
 		matches, err := compiled.matches(s.Answer)
 		if err != nil {
 			return limited()
 		}
-		return decided(matches, Because("regex", c.Pattern))
+		return decided(matches, reason.Because("regex", c.Pattern))
 	}}, nil
 }

@@ -141,7 +141,7 @@ func init() {
 	os.Exit(0)
 }
 
-// busySince is what the child's processors had done when the order began that it carries out; −1 without one.
+// busySince is the child's CPU time when the current order began; −1 means there is no order.
 var busySince atomic.Int64
 
 // serve carries out orders until there are no more.
@@ -178,7 +178,7 @@ func carryOut(o ordered, subject *Subject, compiled map[string]*Rule) (answer ch
 		var err error
 		if rule, err = confined[o.Kind](o.Config); err != nil {
 			if !errors.As(err, &answer.Wrong) {
-				answer.Wrong = wrong("", "%v", err)
+				answer.Wrong = wrong("", err, "config.json")
 			}
 			return answer
 		}
@@ -220,9 +220,9 @@ func confine(kind Kind, config json.RawMessage) (*Rule, error) {
 	answers, err := ask(order{Rules: []ordered{own}})
 	switch {
 	case errors.Is(err, errLimit):
-		return nil, wrong("", "it takes too much time or memory")
+		return nil, wrong("", err, "config.costly")
 	case err != nil:
-		return nil, wrong("", "%v", err)
+		return nil, wrong("", err, "config.costly")
 	case answers[0].Wrong != nil:
 		return nil, answers[0].Wrong
 	}

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 	"golang.org/x/text/width"
 
-	"wending/jobs/stability"
+	"wending/db/measure"
+	"wending/jobs/reason"
 )
 
 // plainForm writes letters, digits and punctuation of every width and shape alike (NFKC), and composed characters as one. It
@@ -52,14 +53,14 @@ func newExact(config json.RawMessage) (*Rule, error) {
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
 		if !utf8.ValidString(s.Answer) {
-			return decided(s.Answer == expected, Because("differs", s.Answer, expected))
+			return decided(s.Answer == expected, reason.Because("differs", s.Answer, expected))
 		}
 		// Once more trimmed: punctuation may have stood before white space.
 		is, should := strings.TrimSpace(reduce(s.Answer)), strings.TrimSpace(reduce(expected))
 		if should == "" {
-			return failed(CodeExpectation, Because("expected.blank", expected))
+			return failed(CodeExpectation, reason.Because("expected.blank", expected))
 		}
-		return decided(is == should, Because("differs", s.Answer, expected))
+		return decided(is == should, reason.Because("differs", s.Answer, expected))
 	}}, nil
 }
 
@@ -114,11 +115,11 @@ func newContains(config json.RawMessage) (*Rule, error) {
 		}
 		switch c.Mode {
 		case noneOf:
-			return decided(len(there) == 0, Because("contains.found", firstFew(there)...))
+			return decided(len(there) == 0, reason.Because("contains.found", firstFew(there)...))
 		case allOf:
-			return decided(len(missing) == 0, Because("contains.missing", firstFew(missing)...))
+			return decided(len(missing) == 0, reason.Because("contains.missing", firstFew(missing)...))
 		}
-		return decided(len(there) > 0, Because("contains.none", firstFew(missing)...))
+		return decided(len(there) > 0, reason.Because("contains.none", firstFew(missing)...))
 	}}, nil
 }
 
@@ -137,7 +138,7 @@ func newSimilarity(config json.RawMessage) (*Rule, error) {
 		return nil, limitedTo("threshold", Share, "a number from 0 to 1")
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
-		similarity := stability.Similarity([]byte(s.Answer), []byte(expected))
-		return scored(similarity, similarity >= c.Threshold, Because("similarity", figure(similarity), figure(c.Threshold)))
+		similarity := measure.Similarity([]byte(s.Answer), []byte(expected))
+		return scored(similarity, similarity >= c.Threshold, reason.Because("similarity", figure(similarity), figure(c.Threshold)))
 	}}, nil
 }

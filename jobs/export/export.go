@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"wending/jobs/beijing"
+	"wending/jobs/cron"
 )
 
 // Report is what a report says of its task.
@@ -244,9 +244,9 @@ func (r Report) cells(item Item) []string {
 	}
 	completed := ""
 	if r.CompletedAt != nil {
-		completed = beijing.RFC3339(*r.CompletedAt)
+		completed = cron.BeijingRFC3339(*r.CompletedAt)
 	}
-	cells = append(cells, beijing.RFC3339(r.CreatedAt), completed)
+	cells = append(cells, cron.BeijingRFC3339(r.CreatedAt), completed)
 	cells = append(cells, item.Variables...)
 	if len(r.Variants) > 0 {
 		variant := r.variant(item)

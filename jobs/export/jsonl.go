@@ -6,7 +6,7 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"wending/jobs/beijing"
+	"wending/jobs/cron"
 )
 
 // JSONL writes a report as one JSON object a line, one line an item, with every text exact.
@@ -156,7 +156,7 @@ func (j *JSONL) Write(item Item) error {
 		line.Runs = append(line.Runs, out)
 	}
 	for _, r := range item.Reviews {
-		line.Reviews = append(line.Reviews, jsonReview{r.Variant, r.RunIndex, r.Reviewer, r.Verdict, r.Note, r.Version, r.IsOutdated, beijing.RFC3339(r.CreatedAt)})
+		line.Reviews = append(line.Reviews, jsonReview{r.Variant, r.RunIndex, r.Reviewer, r.Verdict, r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt)})
 	}
 	if len(line.Variants) >= len(j.report.Variants) { // with the last of its variants it can go
 		return j.flush()
@@ -169,10 +169,10 @@ func (j *JSONL) begin(item Item) *jsonItem {
 	line := &jsonItem{
 		QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
 		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
-		Series: item.Series, Turn: item.Turn, Number: item.Number, CreatedAt: beijing.RFC3339(j.report.CreatedAt), Runs: []jsonRun{},
+		Series: item.Series, Turn: item.Turn, Number: item.Number, CreatedAt: cron.BeijingRFC3339(j.report.CreatedAt), Runs: []jsonRun{},
 	}
 	if j.report.CompletedAt != nil {
-		completed := beijing.RFC3339(*j.report.CompletedAt)
+		completed := cron.BeijingRFC3339(*j.report.CompletedAt)
 		line.CompletedAt = &completed
 	}
 	return line

@@ -13,7 +13,7 @@ import (
 
 	"github.com/klauspost/compress/flate"
 
-	"wending/jobs/beijing"
+	"wending/jobs/cron"
 )
 
 // maxCellUnits is Excel's limit of a cell, in UTF-16 code units.
@@ -156,7 +156,7 @@ func (x *XLSX) Write(item Item) error {
 	x.stability = append(x.stability, alike)
 	for _, r := range item.Reviews {
 		x.reviews = append(x.reviews, []string{
-			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.Note, strconv.FormatBool(r.IsOutdated), beijing.RFC3339(r.CreatedAt),
+			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.Note, strconv.FormatBool(r.IsOutdated), cron.BeijingRFC3339(r.CreatedAt),
 		})
 	}
 	return x.cells(x.report.cells(item), styleText)

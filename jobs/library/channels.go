@@ -9,12 +9,10 @@ import (
 
 	"github.com/google/uuid"
 
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/db/schedule"
+	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
-	"wending/jobs/notify"
-	"wending/views/text"
 )
 
 // Channel is where people and programs are told what became of a task, with its secrets.
@@ -97,25 +95,21 @@ func (s *Service) ChannelNames(ctx context.Context, taskID uuid.UUID) (names []s
 
 // NextTime is when a plan comes next by the database's clock.
 func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, error) {
-	now, err := schedule.New(s.Tasks.Store).Now(ctx)
+	now, err := entries.NewSchedules(s.Tasks.Store).Now(ctx)
 	return plan.Next(now), err
 }
 
 // CodeDelivery is what the list shows of a channel whose last test failed.
 const CodeDelivery = "DELIVERY_FAILED"
 
-// TestChannel sends a channel a test message and notes how that ended. locale is that of the channel's language.
-func (s *Service) TestChannel(ctx context.Context, row entries.Channel, locale text.Locale) (notify.Outcome, error) {
+// TestChannel sends a channel a message that tries it, and notes how that ended.
+func (s *Service) TestChannel(ctx context.Context, row entries.Channel, message notify.Message) (notify.Outcome, error) {
 	c, err := s.OpenChannel(row)
 	if err != nil {
 		return notify.Outcome{}, err
 	}
 	id := uuid.New()
-	body, err := notify.Body(c.Kind, notify.Message{
-		Type: "channel.test", At: time.Now(), Title: locale.Text("notify.test", "Name", row.Name), Tone: notify.Neutral, Colon: locale.Text("notify.colon"),
-		Facts: []notify.Fact{{Name: locale.Text("notify.test.what"), Value: locale.Text("notify.test.works")}},
-		Data:  map[string]any{"channel_id": row.ID, "channel_name": row.Name},
-	})
+	body, err := notify.Body(c.Kind, message)
 	if err != nil {
 		return notify.Outcome{}, err
 	}

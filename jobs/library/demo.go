@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"

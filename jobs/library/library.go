@@ -21,17 +21,17 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/db/sealed"
+	"wending/db/upkeep"
 	"wending/jobs/agent"
+	"wending/jobs/agent/guard"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/blob"
+	"wending/jobs/courier/notify"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
-	"wending/jobs/guard"
-	"wending/jobs/judge"
-	"wending/jobs/notify"
-	"wending/jobs/protocol"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
@@ -137,7 +137,7 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 		}
 		return sealer.Seal(value, owner)
 	}
-	return sealed.ResealLibrary(ctx, store, sealer.Head(), again, progress)
+	return upkeep.NewSecrets(store).ResealLibrary(ctx, sealer.Head(), again, progress)
 }
 
 // SaveProvider stores a provider, a new one if id is uuid.Nil, and returns its id.
@@ -481,7 +481,9 @@ func (s *Service) TryJudge(ctx context.Context, config json.RawMessage, values m
 	task := db.Task{TimeoutSeconds: int(testTimeout.Seconds())}
 	tried.Answer = s.Models.Ask(ctx, tasks.AskJudge(task, target.Target, target.Secrets, read, values, uuid.New(), 0, 1))
 	var votes []judge.Vote
-	if tried.Status == protocol.Succeeded {
+	if tried.Status != protocol.Succeeded {
+		tried.ErrorMessage = judge.Unanswered(tried.ErrorCode, tried.ErrorMessage)
+	} else {
 		vote, isRead := read.Read(string(tried.Text))
 		if isRead {
 			votes = append(votes, vote)

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/report"
-	"wending/jobs/comparison"
 )
 
 // Change is a question that a variant answers otherwise than before, beyond chance.
@@ -15,7 +15,7 @@ type Change struct {
 	// Variant is the number and Name the name of one of several; the name is empty for a plain task.
 	Variant     int
 	Name        string
-	Before, Now comparison.Question
+	Before, Now measure.ComparedQuestion
 	// IsVerdict reports that the verdicts changed; otherwise there are none, and the answers did.
 	IsVerdict bool
 	// Adjusted is the p-value, adjusted for all questions that were compared.
@@ -52,7 +52,7 @@ func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes
 	var compared []Change
 	for n := range min(len(earlier), len(later)) {
 		variant := now.Variants[n]
-		for _, pair := range comparison.Compare(earlier[n], later[n]).Pairs {
+		for _, pair := range measure.CompareTasks(earlier[n], later[n]).Pairs {
 			compared = append(compared, Change{
 				Variant: variant.Number, Name: variant.Name, Before: pair.A, Now: pair.B, IsVerdict: pair.A.Judged > 0 && pair.B.Judged > 0,
 			})
@@ -62,8 +62,8 @@ func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes
 	if err != nil {
 		return nil, err
 	}
-	for n, adjusted := range comparison.Adjust(p) {
-		if adjusted != nil && *adjusted <= comparison.ListedShare {
+	for n, adjusted := range measure.Adjust(p) {
+		if adjusted != nil && *adjusted <= measure.ListedShare {
 			compared[n].Adjusted = *adjusted
 			changes = append(changes, compared[n])
 		}
@@ -86,11 +86,11 @@ func probabilities(ctx context.Context, results report.Report, before, now db.Ta
 	p := make([]*float64, len(compared))
 	for n, one := range compared {
 		if one.IsVerdict {
-			exact := comparison.Fisher(one.Before.Passes, one.Before.Judged, one.Now.Passes, one.Now.Judged)
+			exact := measure.Fisher(one.Before.Passes, one.Before.Judged, one.Now.Passes, one.Now.Judged)
 			p[n] = &exact
 			continue
 		}
-		p[n] = comparison.Shift(keys[0][report.Asked{ItemID: one.Before.ID, Variant: one.Variant}], keys[1][report.Asked{ItemID: one.Now.ID, Variant: one.Variant}])
+		p[n] = measure.Shift(keys[0][report.Asked{ItemID: one.Before.ID, Variant: one.Variant}], keys[1][report.Asked{ItemID: one.Now.ID, Variant: one.Variant}])
 	}
 	return p, nil
 }

@@ -11,16 +11,13 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/library"
-	"wending/db/quota"
+	"wending/db/entries"
+	"wending/db/measure"
+	"wending/db/people"
 	"wending/db/report"
-	"wending/db/schedule"
-	"wending/jobs/beijing"
-	"wending/jobs/comparison"
 	"wending/jobs/cron"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
-	"wending/jobs/trend"
 )
 
 // Scheduler fires schedules. Several may work at once.
@@ -38,7 +35,7 @@ const maxName = 47
 
 // Fire fires what is due, and plans what is not planned.
 func (s *Scheduler) Fire(ctx context.Context) error {
-	due, now, err := schedule.New(s.Store).Due(ctx)
+	due, now, err := entries.NewSchedules(s.Store).Due(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,20 +48,20 @@ func (s *Scheduler) Fire(ctx context.Context) error {
 		}
 		next := plan.Next(now)
 		if one.NextAt == nil {
-			failures = append(failures, schedule.New(s.Store).Plan(ctx, one.ID, next))
+			failures = append(failures, entries.NewSchedules(s.Store).Plan(ctx, one.ID, next))
 			continue
 		}
-		failures = append(failures, s.fire(ctx, one, schedule.Timing{Next: next, Missed: plan.Missed(*one.NextAt, now, maxMissed)}))
+		failures = append(failures, s.fire(ctx, one, entries.FiringTiming{Next: next, Missed: plan.Missed(*one.NextAt, now, maxMissed)}))
 	}
 	return errors.Join(failures...)
 }
 
-func (s *Scheduler) fire(ctx context.Context, due library.Schedule, timing schedule.Timing) error {
+func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entries.FiringTiming) error {
 	copied, err := s.copy(ctx, due)
 	if err != nil {
 		return err
 	}
-	firing, launchID, err := schedule.New(s.Store).Fire(ctx, due, timing, copied)
+	firing, launchID, err := entries.NewSchedules(s.Store).Fire(ctx, due, timing, copied)
 	if errors.Is(err, db.ErrConflict) {
 		return nil
 	}
@@ -79,16 +76,16 @@ func (s *Scheduler) fire(ctx context.Context, due library.Schedule, timing sched
 }
 
 // copy makes the task that a firing starts; what keeps it from being made is a reason, not an error.
-func (s *Scheduler) copy(ctx context.Context, due library.Schedule) (schedule.Copy, error) {
+func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.FiringCopy, error) {
 	if due.TaskID == nil {
-		return schedule.Copy{Reason: schedule.ReasonTask}, nil
+		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
 	}
 	source, err := s.Store.Task(ctx, *due.TaskID)
 	if errors.Is(err, db.ErrNotFound) {
-		return schedule.Copy{Reason: schedule.ReasonTask}, nil
+		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
 	}
 	if err != nil {
-		return schedule.Copy{}, err
+		return entries.FiringCopy{}, err
 	}
 	var channels *[]uuid.UUID
 	if due.Channels != nil {
@@ -99,27 +96,27 @@ func (s *Scheduler) copy(ctx context.Context, due library.Schedule) (schedule.Co
 	}
 	task, err := s.Tasks.CopyRows(ctx, db.Actor{Via: db.ViaSchedule}, source, CopyName(due), channels)
 	if errors.Is(err, secret.ErrKey) {
-		return schedule.Copy{Reason: schedule.ReasonSecret}, nil
+		return entries.FiringCopy{Reason: entries.ReasonSecret}, nil
 	}
 	if err != nil {
-		return schedule.Copy{}, err
+		return entries.FiringCopy{}, err
 	}
 	task.Task.ProjectID = source.ProjectID
-	exceeded := (*quota.ExceededError)(nil)
-	err = quota.New(s.Store).Admits(ctx, source.ProjectID, func() (int, error) { return source.TotalRuns(), nil })
+	exceeded := (*people.QuotaExceededError)(nil)
+	err = people.NewQuotas(s.Store).Admits(ctx, source.ProjectID, func() (int, error) { return source.TotalRuns(), nil })
 	if errors.As(err, &exceeded) {
-		return schedule.Copy{Reason: schedule.ReasonQuota}, nil
+		return entries.FiringCopy{Reason: entries.ReasonQuota}, nil
 	}
-	return schedule.Copy{Task: task}, err
+	return entries.FiringCopy{Task: task}, err
 }
 
 // CopyName is the name of the task that a schedule makes at its next time.
-func CopyName(s library.Schedule) string {
+func CopyName(s entries.Schedule) string {
 	name := []rune(s.Name)
 	if len(name) > maxName {
 		name = name[:maxName]
 	}
-	return string(name) + " " + beijing.Minute(*s.NextAt)
+	return string(name) + " " + cron.BeijingMinute(*s.NextAt)
 }
 
 // baseline is over how many firings before a firing is compared.
@@ -130,7 +127,7 @@ const summedAtOnce = 20
 
 // Summarise writes the numbers of firings whose tasks have ended, and announces what is reason for an alert.
 func (s *Scheduler) Summarise(ctx context.Context) error {
-	found, err := schedule.New(s.Store).Unsummed(ctx, summedAtOnce)
+	found, err := entries.NewSchedules(s.Store).Unsummed(ctx, summedAtOnce)
 	if err != nil {
 		return err
 	}
@@ -142,7 +139,7 @@ func (s *Scheduler) Summarise(ctx context.Context) error {
 	return nil
 }
 
-func (s *Scheduler) summarise(ctx context.Context, firing schedule.Unsummed) error {
+func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) error {
 	results := report.New(s.Store)
 	task, err := s.Store.Task(ctx, *firing.TaskID)
 	if err != nil {
@@ -156,14 +153,14 @@ func (s *Scheduler) summarise(ctx context.Context, firing schedule.Unsummed) err
 	if err != nil {
 		return err
 	}
-	entry, err := library.New(s.Store).Schedules.Get(ctx, firing.ScheduleID)
+	entry, err := entries.New(s.Store).Schedules.Get(ctx, firing.ScheduleID)
 	if err != nil {
 		return err
 	}
-	var summary trend.Summary
+	var summary measure.FiringSummary
 	for n, variant := range numbers {
-		summary.Variants = append(summary.Variants, trend.VariantPoints{
-			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: trend.PointsOf(matrix[n], variant.Cost),
+		summary.Variants = append(summary.Variants, measure.VariantPoints{
+			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: measure.PointsOf(matrix[n], variant.Cost),
 		})
 	}
 	if entry.AlertMetric != nil {
@@ -173,8 +170,8 @@ func (s *Scheduler) summarise(ctx context.Context, firing schedule.Unsummed) err
 	}
 	var alert json.RawMessage
 	if len(summary.Alerts) > 0 {
-		alert, err = json.Marshal(trend.Alert{
-			ScheduleID: entry.ID, ScheduleName: entry.Name, Metric: trend.Metric(*entry.AlertMetric), Finding: summary.Alerts[0], Findings: summary.Alerts,
+		alert, err = json.Marshal(measure.Alert{
+			ScheduleID: entry.ID, ScheduleName: entry.Name, Metric: measure.Metric(*entry.AlertMetric), Finding: summary.Alerts[0], Findings: summary.Alerts,
 		})
 		if err != nil {
 			return err
@@ -184,24 +181,24 @@ func (s *Scheduler) summarise(ctx context.Context, firing schedule.Unsummed) err
 	if err != nil {
 		return err
 	}
-	return schedule.New(s.Store).Summarise(ctx, firing, text, alert)
+	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
 }
 
 // findings are what is reason for an alert at a firing.
 func (s *Scheduler) findings(
-	ctx context.Context, entry library.Schedule, task db.Task, summary trend.Summary, matrix [][]comparison.Question,
-) ([]trend.Finding, error) {
-	watch := trend.Watch{Metric: trend.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse}
-	var before [][][]comparison.Question // by firing, then by variant
+	ctx context.Context, entry entries.Schedule, task db.Task, summary measure.FiringSummary, matrix [][]measure.ComparedQuestion,
+) ([]measure.Finding, error) {
+	watch := measure.Watch{Metric: measure.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse}
+	var before [][][]measure.ComparedQuestion // by firing, then by variant
 	if watch.IfWorse {
 		var err error
 		if before, err = s.before(ctx, task); err != nil {
 			return nil, err
 		}
 	}
-	var variants []trend.Watched
+	var variants []measure.Watched
 	for n, points := range summary.Variants {
-		variant := trend.Watched{VariantPoints: points, Now: matrix[n]}
+		variant := measure.Watched{VariantPoints: points, Now: matrix[n]}
 		for _, firing := range before {
 			if n < len(firing) {
 				variant.Before = append(variant.Before, firing[n])
@@ -213,8 +210,8 @@ func (s *Scheduler) findings(
 }
 
 // before reads what the last firings before a task said of each question.
-func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]comparison.Question, err error) {
-	earlier, err := schedule.New(s.Store).Before(ctx, task.ID, baseline)
+func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]measure.ComparedQuestion, err error) {
+	earlier, err := entries.NewSchedules(s.Store).Before(ctx, task.ID, baseline)
 	if err != nil {
 		return nil, err
 	}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/library"
+	"wending/db/entries"
 	"wending/jobs/schedules"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -44,8 +45,8 @@ func dueSchedule(t *testing.T, store *db.Store, tables *sqlx.DB) uuid.UUID {
 	task := dbtest.Seed(t, tables, 1, 3, 2)
 	id := uuid.New()
 	at := time.Now().Truncate(time.Minute)
-	require.NoError(t, library.New(store).Schedules.Insert(context.Background(), library.Schedule{
-		Entry: library.Entry{ID: id, Name: "nightly"}, TaskID: &task, Cron: "0 2 * * *", Timezone: "Asia/Shanghai", IsEnabled: true, NextAt: &at,
+	require.NoError(t, entries.New(store).Schedules.Insert(context.Background(), entries.Schedule{
+		Entry: entries.Entry{ID: id, Name: "nightly"}, TaskID: &task, Cron: "0 2 * * *", Timezone: "Asia/Shanghai", IsEnabled: true, NextAt: &at,
 	}))
 	return id
 }
@@ -65,7 +66,7 @@ func TestManyWorkersFireOnce(t *testing.T) {
 	for range 4 {
 		scheduler := newScheduler(t, url)
 		for range 5 {
-			workers.Go(func() { require.NoError(t, scheduler.Fire(context.Background())) })
+			workers.Go(func() { assert.NoError(t, scheduler.Fire(context.Background())) })
 		}
 	}
 	workers.Wait()

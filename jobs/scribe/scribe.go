@@ -18,9 +18,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/asset"
+	"wending/db/event"
 	"wending/db/journal"
-	"wending/jobs/event"
 )
 
 const (
@@ -39,7 +38,7 @@ type Store interface {
 	Append(ctx context.Context, entries []journal.Entry) error
 }
 
-// Scribe is that of one process.
+// Scribe records the events of one process.
 type Scribe struct {
 	store Store
 	log   *slog.Logger
@@ -177,7 +176,7 @@ type Call struct {
 	progress *int
 	// assets are the files and previews that the agent has told of, paths what they and those of the turns before are called; assetsStored
 	// is how many of the assets are stored.
-	assets       []asset.New
+	assets       []journal.AnnouncedAsset
 	paths        map[string]bool
 	assetsStored int
 	target       int
@@ -260,7 +259,7 @@ func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 	data.Path = c.freePath(data.Path)
 	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %d %s", c.entry.UnitID, c.entry.Epoch, c.attempt, data.Path))
 	data.AssetID = &id
-	c.assets = append(c.assets, asset.New{
+	c.assets = append(c.assets, journal.AnnouncedAsset{
 		ID: id, Number: len(c.assets) + 1, Attempt: c.attempt, Path: data.Path, Kind: data.Kind,
 		IsPreview: kind == event.ImagePreview, URL: data.URL, Content: data.Content,
 	})
@@ -290,10 +289,10 @@ func (c *Call) freePath(given string) string {
 
 // Assets returns the files of the last attempt, without previews, that may not be stored yet: they belong in the
 // transaction of the call's result.
-func (c *Call) Assets() []asset.New {
+func (c *Call) Assets() []journal.AnnouncedAsset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one asset.New) bool { return one.IsPreview || one.Attempt != c.attempt })
+	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one journal.AnnouncedAsset) bool { return one.IsPreview || one.Attempt != c.attempt })
 }
 
 // noteTool takes what is said of a tool's call: of the one with its id, or else of the last of its name that has not ended.
@@ -402,8 +401,8 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 		if c.isRefused {
 			break
 		}
-		entry.Assets = append(entry.Assets, asset.Found{
-			Source: asset.Source{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch, ItemID: entry.ItemID, Target: c.target}, New: one,
+		entry.Assets = append(entry.Assets, journal.FoundAsset{
+			AssetSource: journal.AssetSource{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch, ItemID: entry.ItemID, Target: c.target}, AnnouncedAsset: one,
 		})
 	}
 	if reached, since := c.log.Progress(); isOpen && time.Since(since) >= longCall {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/event"
 	"wending/db/journal"
-	"wending/jobs/event"
 )
 
 // memory is a store in memory that fails as it is told to.

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/addition"
-	"wending/db/quota"
+	"wending/db/engine"
+	"wending/db/people"
 	"wending/jobs/dataset"
 )
 
@@ -25,16 +25,16 @@ func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *da
 	if calls := (task.TotalItems + len(set.Rows)) * task.RunsOfItem() * (1 + len(task.Judges)); calls > MaxCalls {
 		return task, ErrTooManyCalls
 	}
-	limits := addition.Limits{Items: dataset.MaxRows, Bytes: dataset.MaxBytes}
+	limits := engine.AdditionLimits{Items: dataset.MaxRows, Bytes: dataset.MaxBytes}
 	appended, err := s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
-		err := quota.New(s.Store).Admits(ctx, task.ProjectID, func() (int, error) { return len(set.Rows) * task.RunsOfItem(), nil })
+		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) { return len(set.Rows) * task.RunsOfItem(), nil })
 		if err != nil {
 			return uuid.Nil, err
 		}
-		return addition.New(s.Store).Append(ctx, task.ID, itemsOf(set), limits, launch)
+		return engine.NewAdditions(s.Store).Append(ctx, task.ID, itemsOf(set), limits, launch)
 	}, "questions appended", "items", len(set.Rows))
-	var known *addition.KnownError
-	var full *addition.LimitError
+	var known *engine.KnownItemsError
+	var full *engine.AdditionLimitError
 	switch {
 	case errors.As(err, &known):
 		return task, set.RefuseKnown(known.QuestionIDs, known.Series)

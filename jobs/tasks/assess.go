@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/report"
-	"wending/jobs/stability"
 )
 
 // assessedAtOnce is how many questions are assessed between two transactions.
@@ -26,7 +26,7 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 				assessed, runs = append(assessed, assess(runs, task)), runs[:0]
 			}
 		}
-		err := results.EachAnsweredRun(ctx, some, stability.MaxCompared+1, func(run report.AnsweredRun) error {
+		err := results.EachAnsweredRun(ctx, some, measure.MaxCompared+1, func(run report.AnsweredRun) error {
 			if len(runs) > 0 && runs[0].ItemID != run.ItemID {
 				end()
 			}
@@ -46,9 +46,9 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 
 // assess sums up the runs of one question. Where all answers are equal their text matters only if it is empty.
 func assess(runs []report.AnsweredRun, task db.Task) report.Assessed {
-	variants := make([][]stability.Answer, task.TotalVariants)
+	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
-		variants[v] = make([]stability.Answer, task.RunsPerItem)
+		variants[v] = make([]measure.Answer, task.RunsPerItem)
 		for n := range variants[v] {
 			variants[v][n].IsMissing = true
 		}
@@ -62,11 +62,11 @@ func assess(runs []report.AnsweredRun, task db.Task) report.Assessed {
 	}
 	for _, run := range runs {
 		if run.RunIndex <= task.RunsPerItem && run.Variant <= task.TotalVariants {
-			variants[run.Variant-1][run.RunIndex-1] = stability.Answer{Key: run.AnswerKey, Text: texts[string(run.AnswerKey)]}
+			variants[run.Variant-1][run.RunIndex-1] = measure.Answer{Key: run.AnswerKey, Text: texts[string(run.AnswerKey)]}
 		}
 	}
 	assessed := report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs)}
-	assessed.Variants, assessed.Differences = stability.Assess(variants)
+	assessed.Variants, assessed.Differences = measure.Assess(variants)
 	return assessed
 }
 

@@ -11,9 +11,8 @@ import (
 	"github.com/shopspring/decimal"
 
 	"wending/db"
-	"wending/db/monitor"
 	"wending/db/report"
-	"wending/jobs/prompt"
+	"wending/jobs/dataset/prompt"
 )
 
 // Estimate is what a task will take, judges included, as far as earlier calls of its targets tell.
@@ -223,7 +222,7 @@ func (l load) costOfCall() (decimal.Decimal, error) {
 
 // lanes are how many calls of a task the workers that are there can make at once.
 func (s *Service) lanes(ctx context.Context, concurrency int) (int, error) {
-	workers, err := monitor.New(s.Store).Workers(ctx)
+	workers, err := report.NewMonitor(s.Store).Workers(ctx)
 	if err != nil {
 		return 0, err
 	}

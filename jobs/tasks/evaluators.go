@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/record"
+	"wending/db/engine"
 	"wending/db/report"
 	"wending/jobs/evaluate"
 	"wending/jobs/export"
@@ -77,7 +77,7 @@ func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, pas
 		if rule.err == nil {
 			verdict, verdicts = verdicts[0], verdicts[1:]
 		} else {
-			verdict.ErrorMessage = rule.err.Error()
+			verdict.ErrorMessage = evaluate.Explain(rule.err)
 		}
 		evaluations = append(evaluations, db.Evaluation{
 			Number: rule.number, Status: string(verdict.Status), Score: verdict.Score, Passed: verdict.Passed, Reason: verdict.Reason,
@@ -113,20 +113,20 @@ func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, la
 	for _, item := range items {
 		byID[item.ID] = item
 	}
-	var ruled []record.Ruled
+	var ruled []engine.Ruled
 	err = results.EachAnswer(ctx, ids, ruledText, func(run db.Run) error {
 		subject := evaluate.Subject{Answer: TextOf(run.Response), Values: Values(byID[run.ItemID], task.VariableNames), Tokens: run.TotalTokens}
 		if run.LatencyMS != nil {
 			subject.LatencyMS = *run.LatencyMS
 		}
 		evaluations, _, _ := r.Judge(subject)
-		ruled = append(ruled, record.Ruled{RunID: run.ID, Evaluations: evaluations})
+		ruled = append(ruled, engine.Ruled{RunID: run.ID, Evaluations: evaluations})
 		return ctx.Err()
 	})
 	if err != nil {
 		return err
 	}
-	return record.New(store).Rules(ctx, launchID, task.ID, slices.Max(ids), ruled)
+	return engine.NewRecorder(store).Rules(ctx, launchID, task.ID, slices.Max(ids), ruled)
 }
 
 // Verdicts are what a task's evaluators say of a run, with their reasons as say tells them.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/addition"
+	"wending/db/engine"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 )
@@ -59,7 +59,7 @@ func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekClo
 // allQuestions writes a CSV file of a task's questions, which the limits of files bound.
 func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
 	questions := Questions{Name: strings.TrimSuffix(task.DatasetName, path.Ext(task.DatasetName)) + ".csv", Extension: "csv"}
-	items, err := addition.New(s.Store).Items(ctx, task.ID)
+	items, err := engine.NewAdditions(s.Store).Items(ctx, task.ID)
 	if err != nil {
 		return nil, questions, err
 	}

@@ -10,11 +10,10 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/conversation"
-	"wending/db/evaluation"
-	"wending/jobs/judge"
-	"wending/jobs/prompt"
-	"wending/jobs/protocol"
+	"wending/db/engine"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/dataset/prompt"
+	"wending/jobs/evaluate/judge"
 )
 
 // NewEvaluator is an evaluator of a new task. Model is what a judge asks; nil for a rule.
@@ -109,7 +108,7 @@ func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
 
 // Subject reads the answer that a unit's judge is asked about, with what its templates can name.
 func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (values map[string]string, err error) {
-	run, err := evaluation.New(store).Subject(ctx, *unit.SubjectRunID, judge.MaxText)
+	run, err := engine.NewEvaluations(store).Subject(ctx, *unit.SubjectRunID, judge.MaxText)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +117,7 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 	if unit.Series == nil {
 		return values, nil
 	}
-	turn, _, err := conversation.New(store).HistoryOf(ctx, run, task.ID, prompt.MaxRendered)
+	turn, _, err := engine.NewConversations(store).HistoryOf(ctx, run, task.ID, prompt.MaxRendered)
 	for _, exchange := range turn.History {
 		values["history"] += fmt.Sprintf("user: %s\n\nassistant: %s\n\n", exchange.Question, exchange.Answer)
 	}
@@ -148,7 +147,7 @@ const (
 // judged all of them before isLeaving. It may be called by several processes at once, and continues where an earlier call
 // ended.
 func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID, isLeaving func() bool) (judged bool, err error) {
-	evaluations := evaluation.New(store)
+	evaluations := engine.NewEvaluations(store)
 	asked, err := evaluations.Asked(ctx, launchID)
 	if err != nil || len(asked.Evaluators) == 0 {
 		return err == nil, err

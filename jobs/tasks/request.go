@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/conversation"
+	"wending/db/engine"
 	"wending/db/report"
-	"wending/jobs/prompt"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/dataset/prompt"
 	"wending/jobs/secret"
 )
 
@@ -64,7 +64,7 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 }
 
 // Continue makes a request that of a turn of a conversation, with what was said before.
-func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn conversation.Turn, sessionID string) {
+func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn engine.NextTurn, sessionID string) {
 	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID, turn.ConversationID, sessionID
 	spoken, _ := protocol.Of(request.Protocol)
 	if request.ConversationID == "" && spoken.TakesSession() {
@@ -134,7 +134,7 @@ func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) 
 	request := Request(task, variant, secrets, items[0])
 	request.IdempotencyKey = IdempotencyKey(run.LaunchID, run.UnitID, items[0])
 	if items[0].Series != nil {
-		turn, isTooLong, err := conversation.New(s.Store).HistoryOf(ctx, run.Run, task.ID, prompt.MaxRendered)
+		turn, isTooLong, err := engine.NewConversations(s.Store).HistoryOf(ctx, run.Run, task.ID, prompt.MaxRendered)
 		if err != nil {
 			return Input{}, err
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"wending/db"
-	"wending/db/sealed"
-	"wending/jobs/protocol"
+	"wending/db/upkeep"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/secret"
 )
 
@@ -112,7 +112,7 @@ func Seal(sealer *secret.Sealer, secrets Target, target *db.Target) (err error) 
 // SealPlain seals what versions before stored in clear and returns of how many tasks. It may run in several processes at
 // once.
 func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (count int, err error) {
-	return sealed.SealPlain(ctx, store, func(plain sealed.PlainSecrets) (payload, query []byte, address string, err error) {
+	return upkeep.NewSecrets(store).SealPlain(ctx, func(plain upkeep.PlainSecrets) (payload, query []byte, address string, err error) {
 		target, secrets := db.Target{TaskID: plain.TaskID, Number: 1}, Target{URL: plain.URL}
 		if plain.Payload != nil {
 			secrets.Payload = *plain.Payload
@@ -139,7 +139,7 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 		}
 		return &target, nil
 	}
-	return sealed.Reseal(ctx, store, sealer.Head(), again, progress)
+	return upkeep.NewSecrets(store).Reseal(ctx, sealer.Head(), again, progress)
 }
 
 // ErrForeignKey means that the process has another SECRET_KEY than the installation: it could open nobody's secrets.
@@ -149,13 +149,13 @@ var ErrForeignKey = errors.New("SECRET_KEY is not the one that this database was
 // NewSealer returns the sealer with the installation's salt. It returns ErrForeignKey if none of the keys is the
 // installation's. The first process decides which key that is, and one that has it as its previous key replaces it.
 func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secret.Sealer, err error) {
-	if keys.Salt, err = sealed.Salt(ctx, store); err != nil {
+	if keys.Salt, err = upkeep.NewSecrets(store).Salt(ctx); err != nil {
 		return nil, err
 	}
 	if s, err = secret.NewSealer(keys); err != nil {
 		return nil, err
 	}
-	check, err := sealed.Check(ctx, store)
+	check, err := upkeep.NewSecrets(store).Check(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secre
 	if err != nil {
 		return nil, err
 	}
-	err = sealed.ReplaceCheck(ctx, store, check, fresh)
+	err = upkeep.NewSecrets(store).ReplaceCheck(ctx, check, fresh)
 	if errors.Is(err, db.ErrConflict) { // another process was first: its key may be another
 		return NewSealer(ctx, store, keys)
 	}
@@ -195,7 +195,7 @@ func opensCheck(s *secret.Sealer, check []byte) bool {
 // requireKnownHeads returns ErrForeignKey if the database has sealed values and none names a key of s. Those of versions
 // without a check value may have been sealed with several keys.
 func requireKnownHeads(ctx context.Context, store *db.Store, s *secret.Sealer) error {
-	heads, err := sealed.Heads(ctx, store, secret.HeadSize)
+	heads, err := upkeep.NewSecrets(store).Heads(ctx, secret.HeadSize)
 	if err != nil {
 		return err
 	}
@@ -209,6 +209,6 @@ func requireKnownHeads(ctx context.Context, store *db.Store, s *secret.Sealer) e
 // IsForeign reports whether the installation's key has been replaced since the process started, so that what it cannot open is
 // no fault of what was sealed.
 func IsForeign(ctx context.Context, store *db.Store, s *secret.Sealer) (bool, error) {
-	check, err := sealed.Check(ctx, store)
+	check, err := upkeep.NewSecrets(store).Check(ctx)
 	return err == nil && check != nil && !opensCheck(s, check), err
 }

@@ -23,15 +23,14 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/addition"
-	"wending/db/history"
+	"wending/db/engine"
 	"wending/db/outbox"
+	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
-	"wending/db/spending"
+	"wending/db/upkeep"
+	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
-	"wending/jobs/guard"
 	"wending/jobs/secret"
 )
 
@@ -60,7 +59,7 @@ type Service struct {
 }
 
 // BudgetError means that a ceiling leaves nothing for another launch.
-type BudgetError struct{ spending.Standing }
+type BudgetError struct{ engine.Standing }
 
 func (e *BudgetError) Error() string {
 	return fmt.Sprintf("%s: %s %s are left of %s", e.Reason, e.Left, e.Currency, e.Ceiling)
@@ -284,7 +283,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 
 // admits returns a *quota.ExceededError unless the quotas of a project let it have a task, and start it.
 func (s *Service) admits(ctx context.Context, projectID uuid.UUID, n db.NewTask) error {
-	return quota.New(s.Store).Admits(ctx, projectID, func() (int, error) {
+	return people.NewQuotas(s.Store).Admits(ctx, projectID, func() (int, error) {
 		if n.Launch == nil {
 			return 0, nil
 		}
@@ -410,7 +409,7 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 // Extend raises the runs of each question of a task that has ended; only the missing ones are asked.
 func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPerItem int) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
-		err := quota.New(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
+		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
 			return task.TotalItems * task.TotalVariants * max(0, runsPerItem-task.RunsPerItem), nil
 		})
 		if err != nil {
@@ -422,7 +421,7 @@ func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPer
 
 func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Scope) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
-		err := quota.New(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
+		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
 			statistics, err := s.Store.TaskStatistics(ctx, task)
 			calls := task.RunsLeft(kind, statistics)
 			if scope.QuestionID != "" {
@@ -447,7 +446,7 @@ func (s *Service) begin(
 		return task, err
 	}
 	if !task.Status.IsActive() {
-		spent, err := spending.New(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
+		spent, err := engine.New(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
 		if err != nil {
 			return task, err
 		}
@@ -537,7 +536,7 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task,
 // Delete removes a task and all its data. It returns db.ErrConflict if the task is active and must be stopped first.
 func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
 	s.moveFiles(ctx, id.String(), pending(id.String()))
-	if err := history.New(s.Store).DeleteTask(ctx, id); err != nil {
+	if err := upkeep.New(s.Store).DeleteTask(ctx, id); err != nil {
 		s.moveFiles(ctx, pending(id.String()), id.String())
 		return err
 	}
@@ -638,7 +637,7 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 	if err != nil {
 		return db.NewTask{}, err
 	}
-	items, err := addition.New(s.Store).Items(ctx, source.ID)
+	items, err := engine.NewAdditions(s.Store).Items(ctx, source.ID)
 	if err != nil {
 		return db.NewTask{}, err
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/jobs/evaluate"
-	"wending/jobs/stability"
 )
 
 // UnknownVariableError reports that an evaluator's expression names a variable that the questions do not have: it would be
@@ -33,7 +33,7 @@ func checkVariables(evaluators []db.Evaluator, columns []string) error {
 				continue
 			}
 			nearest := slices.MaxFunc(known, func(a, b string) int {
-				return cmp.Compare(stability.Similarity([]byte(a), []byte(name)), stability.Similarity([]byte(b), []byte(name)))
+				return cmp.Compare(measure.Similarity([]byte(a), []byte(name)), measure.Similarity([]byte(b), []byte(name)))
 			})
 			return &UnknownVariableError{evaluator.Name, name, nearest}
 		}

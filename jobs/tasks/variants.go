@@ -7,7 +7,7 @@ import (
 
 	"wending/db"
 	"wending/jobs/agent"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 )
 
 // Limits of a task: characters of its name, runs of each question, variants, calls of one launch and at once, seconds that a

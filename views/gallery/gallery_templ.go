@@ -19,8 +19,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/asset"
-	"wending/jobs/event"
+	"wending/db/event"
+	"wending/db/journal"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -29,7 +29,7 @@ import (
 // View is what the page shows.
 type View struct {
 	Task   db.Task
-	Assets []asset.Placed
+	Assets []journal.PlacedAsset
 	// Kind and Variant narrow the list; empty and 0 mean all.
 	Kind    string
 	Variant int
@@ -64,7 +64,7 @@ func (v View) href(kind string, variant int) string {
 type group struct {
 	number   int
 	question string
-	assets   []asset.Placed
+	assets   []journal.PlacedAsset
 }
 
 func (v View) groups() (groups []group) {
@@ -714,12 +714,12 @@ func Page(frame ui.Frame, view View) templ.Component {
 }
 
 // isPicture reports whether browsers show a file as a picture.
-func isPicture(a asset.Asset) bool {
+func isPicture(a journal.Asset) bool {
 	return a.MediaType != nil && a.Kind == event.Image && *a.MediaType != "image/svg+xml"
 }
 
 // figure is one file: a picture's thumbnail, a player, a link – or why there is none.
-func figure(a asset.Asset, label string) templ.Component {
+func figure(a journal.Asset, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -741,7 +741,7 @@ func figure(a asset.Asset, label string) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
-		case a.State == asset.Queued:
+		case a.State == journal.Queued:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<span class=\"exhibit is-waiting\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -765,9 +765,9 @@ func figure(a asset.Asset, label string) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var39 string
-				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(*a.Error)
+				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(*a.Error))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/gallery/gallery.templ`, Line: 153, Col: 22}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/gallery/gallery.templ`, Line: 153, Col: 49}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 				if templ_7745c5c3_Err != nil {
@@ -782,7 +782,7 @@ func figure(a asset.Asset, label string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case a.State == asset.Failed:
+		case a.State == journal.Failed:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "<span class=\"exhibit is-lost\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -806,9 +806,9 @@ func figure(a asset.Asset, label string) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var41 string
-				templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(*a.Error)
+				templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(*a.Error))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/gallery/gallery.templ`, Line: 160, Col: 22}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/gallery/gallery.templ`, Line: 160, Col: 49}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 				if templ_7745c5c3_Err != nil {
@@ -1006,7 +1006,7 @@ func figure(a asset.Asset, label string) templ.Component {
 }
 
 // Strip shows the files of one run below its answer.
-func Strip(assets []asset.Asset) templ.Component {
+func Strip(assets []journal.Asset) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1057,7 +1057,7 @@ func Strip(assets []asset.Asset) templ.Component {
 
 // Hidden has the files that calls reported where a script shows each when its moment has come. It is read again from href
 // when the script asks for files that are still being copied.
-func Hidden(href string, assets []asset.Asset) templ.Component {
+func Hidden(href string, assets []journal.Asset) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1113,7 +1113,7 @@ func Hidden(href string, assets []asset.Asset) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if one.State == asset.Queued {
+			if one.State == journal.Queued {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 91, " data-waiting")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1141,7 +1141,7 @@ func Hidden(href string, assets []asset.Asset) templ.Component {
 }
 
 // Enclosed lists the files of one run in a document that stands alone, with the pictures that it holds: data URLs by the assets' ids.
-func Enclosed(assets []asset.Asset, pictures map[uuid.UUID]string) templ.Component {
+func Enclosed(assets []journal.Asset, pictures map[uuid.UUID]string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1217,7 +1217,7 @@ func Enclosed(assets []asset.Asset, pictures map[uuid.UUID]string) templ.Compone
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if one.State == asset.Failed {
+				if one.State == journal.Failed {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 101, "– ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -1241,9 +1241,9 @@ func Enclosed(assets []asset.Asset, pictures map[uuid.UUID]string) templ.Compone
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var62 string
-						templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(*one.Error)
+						templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(*one.Error))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/gallery/gallery.templ`, Line: 218, Col: 21}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/gallery/gallery.templ`, Line: 218, Col: 48}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 						if templ_7745c5c3_Err != nil {

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	"wending/db/library"
+	"wending/db/entries"
+	"wending/db/measure"
 	"wending/jobs/dataset"
-	"wending/jobs/stability"
 	"wending/views/paths"
 	"wending/views/questions"
 	"wending/views/text"
@@ -23,7 +23,7 @@ import (
 
 // Content is one page of the rows of a version of a dataset.
 type Content struct {
-	library.DatasetVersion
+	entries.DatasetVersion
 	VariableNames []string
 	Rows          []dataset.Row
 	Pager         ui.Pager
@@ -53,7 +53,7 @@ type ChangedRow struct {
 // ChangedField is a column whose value changed.
 type ChangedField struct {
 	Column string
-	Pieces []stability.Piece
+	Pieces []measure.Piece
 }
 
 func datasetFields(form Form) templ.Component {
@@ -248,7 +248,7 @@ func nextVersion(form Form) templ.Component {
 }
 
 // content shows what a version of a dataset holds.
-func content(entry library.Entry, c Content) templ.Component {
+func content(entry entries.Entry, c Content) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

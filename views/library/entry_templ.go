@@ -17,10 +17,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/db/library"
+	"wending/db/entries"
 	"wending/db/outbox"
 	"wending/db/people"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 	"wending/views/paths"
 	"wending/views/questions"
 	"wending/views/text"
@@ -35,7 +35,7 @@ const FormID = "entry"
 type Form struct {
 	Kind Kind
 	// Entry is the entry that the form changes; nil for a new one.
-	Entry *library.Entry
+	Entry *entries.Entry
 	// Values are the fields by name, Errors what is wrong with them; the error of the empty name belongs to the whole form.
 	Values, Errors map[string]string
 	// Kept are secrets that were typed before, sealed; Saved says what the entry has of them, in words.
@@ -62,7 +62,7 @@ type Form struct {
 	Times     *Times
 	Trend     *trend.Page
 	Pager     ui.Pager
-	Uses      []library.Use
+	Uses      []entries.Use
 	UsesTotal int
 }
 

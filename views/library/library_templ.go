@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/db/library"
+	"wending/db/entries"
 	"wending/db/people"
 	"wending/views/paths"
 	"wending/views/text"
@@ -84,7 +84,7 @@ var columns = map[Kind][]string{
 }
 
 // PriceText are the prices of a model or an agent; empty unless both are known.
-func PriceText(p library.Prices) string {
+func PriceText(p entries.Prices) string {
 	if p.InputPrice == nil || p.OutputPrice == nil {
 		return ""
 	}

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"wending/jobs/prompt"
-	"wending/jobs/stability"
+	"wending/db/measure"
+	"wending/jobs/dataset/prompt"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -747,7 +747,7 @@ type PromptVersion struct {
 	Number, Against int
 	System, User    string
 	// SystemChanges and UserChanges lead from the other version to this one.
-	SystemChanges, UserChanges []stability.Piece
+	SystemChanges, UserChanges []measure.Piece
 }
 
 // PromptVersionPage shows one version of a prompt, and what it changed.
@@ -951,7 +951,7 @@ func PromptVersionPage(frame ui.Frame, version PromptVersion) templ.Component {
 }
 
 // templateText shows a template: with the changes that led to it, or with its variables.
-func templateText(title, template string, changes []stability.Piece, isCompared bool) templ.Component {
+func templateText(title, template string, changes []measure.Piece, isCompared bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1049,9 +1049,9 @@ func templateText(title, template string, changes []stability.Piece, isCompared 
 	})
 }
 
-func isUnchanged(changes []stability.Piece) bool {
+func isUnchanged(changes []measure.Piece) bool {
 	for _, piece := range changes {
-		if piece.Op != stability.Equal {
+		if piece.Op != measure.Equal {
 			return false
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"wending/jobs/trend"
+	"wending/db/measure"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -370,7 +370,7 @@ func scheduleFields(form Form) templ.Component {
 }
 
 func metricChoices(locale text.Locale) (choices []ui.Choice) {
-	for _, metric := range trend.Metrics {
+	for _, metric := range measure.Metrics {
 		choices = append(choices, ui.Choice{Value: string(metric), Label: locale.Text("trend.metric." + string(metric))})
 	}
 	return choices

@@ -7,8 +7,8 @@ import (
 
 	"github.com/a-h/templ"
 
-	"wending/jobs/prompt"
-	"wending/jobs/stability"
+	"wending/db/measure"
+	"wending/jobs/dataset/prompt"
 )
 
 // Texts of templates and rows are written by hand: between the elements of a template of this language there is white
@@ -24,14 +24,14 @@ func written(write func(html *strings.Builder)) templ.Component {
 }
 
 // Changes shows how one text became another.
-func Changes(pieces []stability.Piece) templ.Component {
+func Changes(pieces []measure.Piece) templ.Component {
 	return written(func(html *strings.Builder) {
 		html.WriteString(`<pre class="text difference">`)
 		for _, piece := range pieces {
 			switch piece.Op {
-			case stability.Insert:
+			case measure.Insert:
 				html.WriteString("<ins>" + templ.EscapeString(piece.Text) + "</ins>")
-			case stability.Delete:
+			case measure.Delete:
 				html.WriteString("<del>" + templ.EscapeString(piece.Text) + "</del>")
 			default:
 				html.WriteString(templ.EscapeString(piece.Text))

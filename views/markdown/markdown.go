@@ -18,7 +18,7 @@ import (
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
-	"wending/jobs/stability"
+	"wending/db/measure"
 )
 
 const (
@@ -81,9 +81,18 @@ func (f *Formatter) Head(content string, limit int) (html string, isCut bool) {
 	return html, isCut
 }
 
+// Trusted returns Markdown of the product's own as HTML, with links and pictures: address turns their destinations into
+// addresses.
+func Trusted(content string, address func(destination string) string) string {
+	source := []byte(content)
+	w := formatting{source: source, address: address}
+	w.children(markdown.Parse(text.NewReader(source)), 0)
+	return w.html.String()
+}
+
 // formatJSON writes the first lines of JSON with its members in order, indented; "" for anything else.
 func formatJSON(content string, limit int) (html string, isCut bool) {
-	canonical := stability.CanonicalJSON(content)
+	canonical := measure.CanonicalJSON(content)
 	depth, deepest := 0, 0
 	for _, r := range canonical { // brackets within texts count too: better once too often
 		switch r {
@@ -135,6 +144,23 @@ type formatting struct {
 	isCut        bool
 	// isCell reports that a cell of a table is being written.
 	isCell bool
+	// address turns the destinations of links and pictures into addresses; nil means that the text is hostile and has neither.
+	address func(destination string) string
+}
+
+// link writes a link of a trusted text.
+func (w *formatting) link(node *ast.Link, depth int) {
+	w.html.WriteString(`<a href="` + templ.EscapeString(w.address(string(node.Destination))) + `">`)
+	w.children(node, depth)
+	w.html.WriteString("</a>")
+}
+
+// picture writes a picture of a trusted text, which leads to the file itself.
+func (w *formatting) picture(node *ast.Image, depth int) {
+	address := templ.EscapeString(w.address(string(node.Destination)))
+	w.html.WriteString(`<a class="picture-of" href="` + address + `"><img loading="lazy" src="` + address + `" alt="`)
+	w.children(node, depth)
+	w.html.WriteString(`"></a>`)
 }
 
 func (w *formatting) text(content []byte) {
@@ -263,9 +289,17 @@ func (w *formatting) node(node ast.Node, depth int) {
 	case *ast.String:
 		w.text(node.Value)
 	case *ast.Link:
+		if w.address != nil {
+			w.link(node, depth)
+			return
+		}
 		w.children(node, depth)
 		w.text([]byte(" (" + string(node.Destination) + ")"))
 	case *ast.Image:
+		if w.address != nil {
+			w.picture(node, depth)
+			return
+		}
 		w.text([]byte("["))
 		w.children(node, depth)
 		w.text([]byte("] (" + string(node.Destination) + ")"))

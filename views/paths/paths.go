@@ -26,8 +26,10 @@ const (
 	Workers   = "/workers"
 	Storage   = "/storage"
 	Health    = "/healthz"
-	Metrics   = "/metrics"
-	OpenAPI   = "/api/openapi.json"
+	// Help is the user's guide.
+	Help    = "/help"
+	Metrics = "/metrics"
+	OpenAPI = "/api/openapi.json"
 	// API is where the API's collections are.
 	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
@@ -63,6 +65,15 @@ const (
 	// ScheduleTimes says when a cron expression comes.
 	ScheduleTimes = "/library/schedules/times"
 )
+
+// HelpChapter is a chapter of the guide, at one of its sections unless that is empty.
+func HelpChapter(chapter, section string) string {
+	path := Help + "/" + chapter
+	if section != "" {
+		path += "#" + section
+	}
+	return path
+}
 
 // LibraryKind lists the entries of one kind of the library.
 func LibraryKind(kind string) string { return Library + "/" + kind }

@@ -14,7 +14,6 @@ import (
 
 	"wending/db/audit"
 	"wending/db/people"
-	"wending/db/quota"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -103,7 +102,7 @@ type Project struct {
 	MayManage, MaySet bool
 	Members           []people.Member
 	Tokens            []people.Token
-	Used              quota.Used
+	Used              people.QuotaUsed
 	// Role is the most that a token may have that is made here.
 	Role people.Role
 	// SignInAgain is where one signs in again to make the token that was typed; empty means that one need not.

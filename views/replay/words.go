@@ -3,8 +3,10 @@ package replay
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
-	"wending/jobs/event"
+	"wending/db/event"
+	"wending/db/journal"
 	"wending/views/text"
 )
 
@@ -24,39 +26,78 @@ const (
 	maxLines  = 1000
 )
 
-// linesOf writes events as a log: pieces of text that follow one another are one line, and of many lines the first and the last are shown.
-func linesOf(locale text.Locale, events []event.Event) (lines []Line, left int) {
-	var before event.Event
+// Tail is where the log of a call under way continues.
+type Tail struct {
+	// At is the last event that is shown.
+	At journal.Position `query:"-"`
+	// Within is the type of the text that the last line shows; empty if that line is of another event. Room is how
+	// many characters the line can still take; it is negative once the line has been cut.
+	Within event.Type `query:"within"`
+	Room   int        `query:"room"`
+	// Lines, Events and Tools are how many of each are shown, lines left out included.
+	Lines  int `query:"lines"`
+	Events int `query:"events"`
+	Tools  int `query:"tools"`
+}
+
+// log is what the events behind a tail add to a log.
+type log struct {
+	// Continued is appended to the text of the last line that was shown.
+	Continued string
+	// Lines follow it. Left is how many lines are missing in their middle.
+	Lines []Line
+	Left  int
+	// Tail is where the log continues after them.
+	Tail Tail
+}
+
+// logOf writes events as a log that continues behind a tail: pieces of text that follow one another are one line, and of many lines the
+// first and the last are kept.
+func logOf(locale text.Locale, events []event.Event, tail Tail) (made log) {
 	var pieces strings.Builder
 	flush := func() {
-		if pieces.Len() > 0 {
-			lines[len(lines)-1].Text = text.Cut(pieces.String(), shownText)
+		if pieces.Len() == 0 || tail.Room < 0 {
 			pieces.Reset()
+			return
 		}
+		shown, isCut := text.Head(pieces.String(), tail.Room)
+		if tail.Room -= utf8.RuneCountInString(shown); isCut {
+			shown, tail.Room = shown+"…", -1
+		}
+		if len(made.Lines) > 0 {
+			made.Lines[len(made.Lines)-1].Text = shown
+		} else {
+			made.Continued = shown
+		}
+		pieces.Reset()
 	}
 	for _, one := range events {
 		isText := one.Type == event.Text || one.Type == event.Reasoning
-		if isText && before.Type == one.Type && !one.Data.Replaces {
+		if isText && tail.Within == one.Type && !one.Data.Replaces {
 			pieces.WriteString(one.Data.Text)
 			continue
 		}
 		flush()
-		before = one
 		label := locale.Text("event." + string(one.Type))
 		if one.Type == event.Node || one.Type == event.Tool {
 			label += " " + locale.Text("event.state."+stateOf(one.Data.Status))
 		}
-		lines = append(lines, Line{AtMS: one.AtMS, Type: one.Type, Label: label, Text: says(locale, one)})
+		made.Lines = append(made.Lines, Line{AtMS: one.AtMS, Type: one.Type, Label: label, Text: says(locale, one)})
+		tail.Lines++
+		tail.Within = ""
 		if isText {
+			tail.Within, tail.Room = one.Type, shownText
 			pieces.WriteString(one.Data.Text)
 		}
 	}
 	flush()
-	if left = len(lines) - maxLines; left > 0 {
+	tail.Events += len(events)
+	made.Tail = tail
+	if left := len(made.Lines) - maxLines; left > 0 {
 		half := maxLines / 2
-		lines = append(lines[:half:half], lines[len(lines)-half:]...)
+		made.Lines, made.Left = append(made.Lines[:half:half], made.Lines[len(made.Lines)-half:]...), left
 	}
-	return lines, max(left, 0)
+	return made
 }
 
 func stateOf(status string) string {

@@ -15,9 +15,9 @@ import (
 	"unicode/utf8"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/people"
 	"wending/db/report"
-	"wending/jobs/stability"
 	"wending/views/gallery"
 	"wending/views/markdown"
 	"wending/views/paths"
@@ -178,15 +178,15 @@ func CardPart(report Report, card Card) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var11 string
-		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.answer"))
+		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.answer") + text.T(ctx, "word.colon"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 37, Col: 42}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 37, Col: 70}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, ": </span> ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</span> ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1004,7 +1004,7 @@ func Retrying(task db.Task, number int, retry report.Retry) templ.Component {
 }
 
 // levelOf names a level of likeness. Equal texts beside different files are not equal answers.
-func levelOf(level *stability.Level, files string) templ.Component {
+func levelOf(level *measure.Level, files string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1079,7 +1079,7 @@ func levelOf(level *stability.Level, files string) templ.Component {
 }
 
 // LevelTag names a level of likeness.
-func LevelTag(level stability.Level) templ.Component {
+func LevelTag(level measure.Level) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1799,33 +1799,33 @@ func wholeRunLink(task db.Task, run db.Run) templ.Component {
 
 // headOf are the first pieces of an answer: as many of its own characters as a fold shows, or up to the end of its first
 // difference. What the most common answer has instead does not count. isCut reports that there is more.
-func headOf(pieces []stability.Piece) (head []stability.Piece, isCut bool) {
+func headOf(pieces []measure.Piece) (head []measure.Piece, isCut bool) {
 	shown, sawDifference := 0, false
 	for n, piece := range pieces {
 		length := utf8.RuneCountInString(piece.Text)
 		room := FoldAt - shown
-		if piece.Op != stability.Equal {
+		if piece.Op != measure.Equal {
 			room = max(room, min(length, FoldAt))
 			sawDifference = true
 		} else if !sawDifference {
 			room = length
 		}
 		begin, rest := text.Head(piece.Text, max(0, room))
-		if piece.Op == stability.Delete {
+		if piece.Op == measure.Delete {
 			if rest {
 				begin, isCut = begin+"…", true
 			}
-			head = append(head, stability.Piece{Op: piece.Op, Text: begin})
+			head = append(head, measure.Piece{Op: piece.Op, Text: begin})
 		} else {
 			if begin != "" {
-				head = append(head, stability.Piece{Op: piece.Op, Text: begin})
+				head = append(head, measure.Piece{Op: piece.Op, Text: begin})
 			}
 			if shown += utf8.RuneCountInString(begin); rest {
 				return head, true
 			}
 		}
 		isLast := n == len(pieces)-1
-		isWithinDifference := !isLast && piece.Op != stability.Equal && pieces[n+1].Op != stability.Equal
+		isWithinDifference := !isLast && piece.Op != measure.Equal && pieces[n+1].Op != measure.Equal
 		if shown >= FoldAt && sawDifference && !isLast && !isWithinDifference {
 			return head, true
 		}
@@ -1835,7 +1835,7 @@ func headOf(pieces []stability.Piece) (head []stability.Piece, isCut bool) {
 
 // markedPart shows an answer in which what differs from the most common one is marked; a fold never ends before the
 // first difference.
-func markedPart(pieces []stability.Piece) templ.Component {
+func markedPart(pieces []measure.Piece) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/a-h/templ"
 
-	"wending/jobs/stability"
+	"wending/db/measure"
 	"wending/views/text"
 )
 
@@ -17,14 +17,14 @@ import (
 // not get any.
 
 // DifferenceText shows how the most common answer becomes another: what is equal is folded where it is long.
-func DifferenceText(pieces []stability.Piece) templ.Component {
+func DifferenceText(pieces []measure.Piece) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
 		var html strings.Builder
 		for n, piece := range pieces {
 			switch piece.Op {
-			case stability.Insert:
+			case measure.Insert:
 				html.WriteString("<ins>" + inLine(piece.Text) + "</ins>")
-			case stability.Delete:
+			case measure.Delete:
 				html.WriteString("<del>" + inLine(piece.Text) + "</del>")
 			default:
 				before, hidden, behind := foldedEqual(piece.Text, n == 0, n == len(pieces)-1)
@@ -42,14 +42,14 @@ func DifferenceText(pieces []stability.Piece) templ.Component {
 
 // markedText shows an answer as it is, with what the most common one has not marked and what that has instead struck
 // out, and what follows it.
-func markedText(pieces []stability.Piece, behind string) templ.Component {
+func markedText(pieces []measure.Piece, behind string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var html strings.Builder
 		for _, piece := range pieces {
 			switch piece.Op {
-			case stability.Insert:
+			case measure.Insert:
 				html.WriteString("<mark>" + templ.EscapeString(piece.Text) + "</mark>")
-			case stability.Delete:
+			case measure.Delete:
 				html.WriteString("<del>" + inLine(piece.Text) + "</del>")
 			default:
 				html.WriteString(templ.EscapeString(piece.Text))
@@ -87,9 +87,9 @@ func (c Card) commonParts() (parts []common) {
 		at := 0
 		for _, step := range difference.Steps {
 			switch step.Op {
-			case stability.Insert:
+			case measure.Insert:
 				keep(at-keptEqual, at+keptEqual)
-			case stability.Delete:
+			case measure.Delete:
 				keep(at-keptEqual, at+step.Length+keptEqual)
 				at += step.Length
 			default:

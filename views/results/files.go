@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"wending/db"
-	"wending/db/asset"
-	"wending/jobs/event"
-	"wending/jobs/stability"
+	"wending/db/event"
+	"wending/db/journal"
+	"wending/db/measure"
 	"wending/views/text"
 )
 
@@ -23,7 +23,7 @@ func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) str
 		}
 		var hashes []string
 		for _, one := range c.Assets[run.ID] {
-			if one.State == asset.Queued {
+			if one.State == journal.Queued {
 				return ""
 			}
 			if one.Kind != event.Image {
@@ -42,6 +42,6 @@ func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) str
 }
 
 // sameText reports whether a level says that the texts of answers are the same.
-func sameText(level *stability.Level) bool {
-	return level != nil && (*level == stability.Identical || *level == stability.FormatOnly)
+func sameText(level *measure.Level) bool {
+	return level != nil && (*level == measure.Identical || *level == measure.FormatOnly)
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"wending/db"
-	"wending/jobs/stability"
+	"wending/db/measure"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -100,8 +100,8 @@ func (c Card) failures() (all []failed) {
 }
 
 // difference is how the most common answer becomes that of a letter; nil if that is not known, or is the letter's own.
-func (c Card) difference(letter string) *stability.Difference {
-	n := slices.IndexFunc(c.Groups, func(group stability.Group) bool { return group.Letter == letter })
+func (c Card) difference(letter string) *measure.Difference {
+	n := slices.IndexFunc(c.Groups, func(group measure.Group) bool { return group.Letter == letter })
 	if n < 1 || n > len(c.Differences) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (c Card) difference(letter string) *stability.Difference {
 }
 
 // pieces are the texts of a letter's difference; nil if there is none.
-func (c Card) pieces(letter string) []stability.Piece {
+func (c Card) pieces(letter string) []measure.Piece {
 	if difference := c.difference(letter); difference != nil {
 		return difference.Pieces(c.textOf(c.Groups[0].Letter), c.textOf(letter))
 	}

@@ -8,10 +8,9 @@ import (
 	"strings"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
-	"wending/jobs/evaluate"
-	"wending/jobs/stability"
 	"wending/views/paths"
 )
 
@@ -69,7 +68,7 @@ func Filters(task db.Task) []string {
 			filters = append(filters, unpassedBy(evaluator))
 		}
 	}
-	for _, level := range stability.Levels {
+	for _, level := range measure.Levels {
 		filters = append(filters, string(level))
 	}
 	return filters
@@ -149,7 +148,7 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 	if number, isOf := strings.CutPrefix(filter, FilterUnpassed+"-"); isOf {
 		return r.Unpassed[number][item.ID]
 	}
-	level := stability.Unknown
+	level := measure.Unknown
 	if item.Level != nil {
 		level = *item.Level
 	}
@@ -203,7 +202,7 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 
 // passShare is the share of an item's judged runs that passed; nil if none is judged.
 func passShare(item report.Summary) *float64 {
-	return evaluate.Judged{Judged: item.Judged, Passes: item.Passes}.Share()
+	return measure.Judged{Judged: item.Judged, Passes: item.Passes}.Share()
 }
 
 // compareKnown orders numbers; those that are not known come last.

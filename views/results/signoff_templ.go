@@ -14,10 +14,10 @@ import (
 	"strconv"
 	"strings"
 
+	"wending/db/measure"
 	"wending/db/people"
 	"wending/db/report"
 	"wending/db/review"
-	"wending/jobs/rating"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -397,7 +397,7 @@ func (r Report) agreement() (alpha *float64, questions int) {
 		}
 		units = append(units, unit)
 	}
-	return rating.Alpha(units)
+	return measure.Alpha(units)
 }
 
 func (r Report) countOpinion(opinion string) int {

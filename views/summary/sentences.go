@@ -7,14 +7,13 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"wending/db/measure"
 	"wending/db/report"
-	"wending/jobs/beijing"
-	"wending/jobs/evaluate"
-	"wending/jobs/stability"
+	"wending/jobs/cron"
+	"wending/views/comparison"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/text"
-	"wending/views/variants"
 )
 
 // name is a variant's, with its number; that of a plain task is the task's.
@@ -44,7 +43,7 @@ func (s Summary) compared(locale text.Locale) string {
 	}
 	sentence := locale.Text(key, "Variants", s.Task.TotalVariants, "Questions", s.Task.TotalItems, "Runs", s.Task.RunsPerItem, "Calls", text.Number(s.Task.TotalRuns()))
 	if s.Task.CompletedAt != nil {
-		sentence += locale.Text("summary.at", "Time", beijing.Second(*s.Task.CompletedAt))
+		sentence += locale.Text("summary.at", "Time", cron.BeijingSecond(*s.Task.CompletedAt))
 	}
 	return sentence
 }
@@ -52,8 +51,8 @@ func (s Summary) compared(locale text.Locale) string {
 // told are the measures that sentences are about: what a decision is made on. The others say the same in other words.
 var told = map[string]bool{"pass": true, "success": true, "agreement": true, "latency": true, "cost": true}
 
-func (s Summary) measures() (list []variants.Measure) {
-	for _, measure := range variants.MeasuresOf(s.Verdicts != nil) {
+func (s Summary) measures() (list []comparison.Measure) {
+	for _, measure := range comparison.MeasuresOf(s.Verdicts != nil) {
 		if told[measure.Name] {
 			list = append(list, measure)
 		}
@@ -113,7 +112,7 @@ func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (sa
 		said = append(said, locale.Text("summary.passed", "Rate", intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged", text.Number(verdicts.Judged)))
 	}
 	if row.Agreement != nil {
-		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, evaluate.MeanInterval(s.Agreements[row.Number]))))
+		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, measure.MeanInterval(s.Agreements[row.Number]))))
 	}
 	if row.IdenticalRate != nil {
 		said = append(said, locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)))
@@ -134,7 +133,7 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	if len(open) > 0 {
 		unsaid = append(unsaid, locale.Text("summary.nobest", "Measures", strings.Join(open, locale.Text("create.missing.separator"))))
 	}
-	if proved := stability.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 {
+	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 {
 		unsaid = append(unsaid, locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)))
 	}
 	if seldom := s.Rankings["latency"].Seldom; len(seldom) > 0 {
@@ -220,7 +219,7 @@ func (s Summary) hasTruncated() bool {
 }
 
 // costOfPass is what a run that passed cost, on average: all that the variant cost by its passes.
-func costOfPass(row report.VariantStatistics, verdicts evaluate.Statistics) string {
+func costOfPass(row report.VariantStatistics, verdicts measure.Statistics) string {
 	if row.Cost == nil || verdicts.PassCount == 0 {
 		return "–"
 	}

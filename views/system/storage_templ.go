@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"time"
 
-	"wending/db/storage"
+	"wending/db/upkeep"
 	"wending/jobs/blob"
 	"wending/views/paths"
 	"wending/views/text"
@@ -20,7 +20,7 @@ import (
 
 // Storage is what takes space.
 type Storage struct {
-	storage.Usage
+	upkeep.SpaceUsage
 	Files      blob.Usage
 	MeasuredAt time.Time
 	// HistoryDays and UploadDays are how long replaced runs and files are kept; 0 means for good.

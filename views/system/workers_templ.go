@@ -14,14 +14,14 @@ import (
 	"strconv"
 	"time"
 
-	"wending/db/monitor"
+	"wending/db/report"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
 )
 
 // WorkersPage shows the worker processes.
-func WorkersPage(frame ui.Frame, workers []monitor.Worker) templ.Component {
+func WorkersPage(frame ui.Frame, workers []report.Worker) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -125,7 +125,7 @@ func WorkersPage(frame ui.Frame, workers []monitor.Worker) templ.Component {
 }
 
 // WorkersPart is the list of workers, which replaces itself every second.
-func WorkersPart(workers []monitor.Worker) templ.Component {
+func WorkersPart(workers []report.Worker) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -327,7 +327,7 @@ func WorkersPart(workers []monitor.Worker) templ.Component {
 	})
 }
 
-func workerRow(worker monitor.Worker) templ.Component {
+func workerRow(worker report.Worker) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

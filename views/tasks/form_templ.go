@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"wending/db"
-	"wending/db/quota"
+	"wending/db/people"
 	"wending/views/paths"
 	"wending/views/questions"
 	"wending/views/text"
@@ -32,7 +32,7 @@ type Form struct {
 	// TurnFailure is what follows a turn of a conversation that did not succeed, MaxCost what the task may cost.
 	TurnFailure, MaxCost string
 	// Near are the project's quotas that are nearly used up.
-	Near []quota.Near
+	Near []people.QuotaNear
 	// From is the id of the task that the form is a copy of, Draft that of the draft that it edits; empty means none.
 	From, Draft string
 	// HasHeaders and HasPayload report that the source has them; they stay in it.

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"wending/db"
-	"wending/db/history"
+	"wending/db/engine"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -21,20 +21,20 @@ import (
 // Launches is what the list of a task's launches shows.
 type Launches struct {
 	Task     db.Task
-	Launches []history.Launch
+	Launches []engine.PastLaunch
 	Pager    ui.Pager
 }
 
 // Launch is what the page of one launch shows.
 type Launch struct {
 	Task   db.Task
-	Launch history.Launch
-	Runs   []history.Run
+	Launch engine.PastLaunch
+	Runs   []engine.PastRun
 	Pager  ui.Pager
 }
 
 // KindText says why a launch was made.
-func KindText(locale text.Locale, task db.Task, launch history.Launch) string {
+func KindText(locale text.Locale, task db.Task, launch engine.PastLaunch) string {
 	if launch.QuestionNumber == nil && launch.Variant != nil && *launch.Variant <= len(task.Variants) {
 		return locale.Text("launch.kind.variant", "Name", task.Variants[*launch.Variant-1].Name)
 	}
@@ -45,7 +45,7 @@ func KindText(locale text.Locale, task db.Task, launch history.Launch) string {
 }
 
 // byText says who requested a launch.
-func byText(locale text.Locale, launch history.Launch) string {
+func byText(locale text.Locale, launch engine.PastLaunch) string {
 	if launch.RequestedVia == "" {
 		return "–"
 	}
@@ -53,7 +53,7 @@ func byText(locale text.Locale, launch history.Launch) string {
 }
 
 // launchTable lists launches; the page of one launch shows it without a link to itself.
-func launchTable(task db.Task, launches []history.Launch, isLinked bool) templ.Component {
+func launchTable(task db.Task, launches []engine.PastLaunch, isLinked bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -291,8 +291,8 @@ func launchTable(task db.Task, launches []history.Launch, isLinked bool) templ.C
 	})
 }
 
-func hasTokens(launches []history.Launch) bool {
-	return slices.ContainsFunc(launches, func(launch history.Launch) bool {
+func hasTokens(launches []engine.PastLaunch) bool {
+	return slices.ContainsFunc(launches, func(launch engine.PastLaunch) bool {
 		return launch.Statistics.TotalTokens != nil || launch.Statistics.JudgeTokens != nil || launch.Statistics.JudgeCost != nil
 	})
 }
@@ -300,7 +300,7 @@ func hasTokens(launches []history.Launch) bool {
 // did is what a launch did, in the counts of a row: of one that asked judges alone, what they did.
 type did struct{ succeeded, failed, stopped int }
 
-func didBy(launch history.Launch) did {
+func didBy(launch engine.PastLaunch) did {
 	of := launch.Statistics
 	if asksJudgesAlone(launch) {
 		return did{of.JudgeCalls - of.JudgeErrors, of.JudgeErrors, of.JudgeStopped}
@@ -309,7 +309,7 @@ func didBy(launch history.Launch) did {
 }
 
 // asksJudgesAlone reports whether a launch had judges rate answers and asked no agent.
-func asksJudgesAlone(launch history.Launch) bool {
+func asksJudgesAlone(launch engine.PastLaunch) bool {
 	return launch.Statistics.Runs+launch.Statistics.Stopped == 0 && launch.Statistics.JudgeCalls+launch.Statistics.JudgeStopped > 0
 }
 
@@ -320,7 +320,7 @@ func tokensText(tokens *int64) string {
 	return text.Number(int(*tokens))
 }
 
-func launchRow(task db.Task, launch history.Launch, isLinked, hasTokens bool) templ.Component {
+func launchRow(task db.Task, launch engine.PastLaunch, isLinked, hasTokens bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -832,7 +832,7 @@ func LaunchPage(frame ui.Frame, page Launch) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = launchTable(page.Task, []history.Launch{page.Launch}, false).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = launchTable(page.Task, []engine.PastLaunch{page.Launch}, false).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1012,7 +1012,7 @@ func LaunchPage(frame ui.Frame, page Launch) templ.Component {
 	})
 }
 
-func runRow(task db.Task, run history.Run) templ.Component {
+func runRow(task db.Task, run engine.PastRun) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

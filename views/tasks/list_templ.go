@@ -19,7 +19,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/tasklist"
+	"wending/db/report"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -29,9 +29,9 @@ import (
 type List struct {
 	Tasks  []db.Task
 	Pager  ui.Pager
-	Filter tasklist.Filter
+	Filter report.TaskFilter
 	// Series are the schedules that made tasks of the page.
-	Series map[uuid.UUID]tasklist.Series
+	Series map[uuid.UUID]report.TaskSeries
 	// IsEmpty reports that there is no task at all.
 	IsEmpty bool
 	// HasDemo reports that the demo agent runs.
@@ -384,7 +384,7 @@ func emptyList(hasDemo bool) templ.Component {
 }
 
 // filters apply at once where there is a script; without one the button does.
-func filters(filter tasklist.Filter) templ.Component {
+func filters(filter report.TaskFilter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -961,7 +961,7 @@ func nameHref(task db.Task) string {
 	return paths.Task(task.ID)
 }
 
-func row(task db.Task, series map[uuid.UUID]tasklist.Series) templ.Component {
+func row(task db.Task, series map[uuid.UUID]report.TaskSeries) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1282,7 +1282,7 @@ func row(task db.Task, series map[uuid.UUID]tasklist.Series) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ui.Levels(task.Final.Levels, task.TotalItems).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Levels(task.Final.Levels, task.TotalItems, ui.LevelNames(text.LocaleOf(ctx))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"wending/db/monitor"
+	"wending/db/report"
 )
 
 // plotWidth and plotHeight are the units that plots are drawn in; the page stretches them.
@@ -12,13 +12,13 @@ const plotWidth, plotHeight = 600.0, 100.0
 
 // column is one bar of a plot as it is drawn: failures are on top of successes.
 type column struct {
-	monitor.Bar
+	report.Bar
 	x, width          float64
 	succeeded, failed float64 // heights
 }
 
 // newColumns scales bars to the top of the axis.
-func newColumns(bars []monitor.Bar, top int) []column {
+func newColumns(bars []report.Bar, top int) []column {
 	columns := make([]column, len(bars))
 	step, scale := plotWidth/float64(max(1, len(bars))), plotHeight/float64(max(1, top))
 	for n, bar := range bars {
@@ -30,7 +30,7 @@ func newColumns(bars []monitor.Bar, top int) []column {
 }
 
 // axisTop is the number at the top of a plot's axis: even, and not below the tallest bar.
-func axisTop(bars []monitor.Bar) int {
+func axisTop(bars []report.Bar) int {
 	tallest := 0
 	for _, bar := range bars {
 		tallest = max(tallest, bar.Succeeded+bar.Failed)
@@ -53,7 +53,7 @@ func height(count int, scale float64) float64 {
 func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 // latencyPlace is where a latency lies on the axis: within its bar, at its share of it.
-func latencyPlace(bars []monitor.Bar, ms *float64) (x float64, isThere bool) {
+func latencyPlace(bars []report.Bar, ms *float64) (x float64, isThere bool) {
 	if ms == nil || len(bars) == 0 {
 		return 0, false
 	}

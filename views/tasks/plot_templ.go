@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"wending/db"
-	"wending/db/monitor"
+	"wending/db/report"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -160,7 +160,7 @@ func plotFrame(label string, top int) templ.Component {
 }
 
 // outcomePlot shows how many runs ended when.
-func outcomePlot(bars []monitor.Bar, isActive bool) templ.Component {
+func outcomePlot(bars []report.Bar, isActive bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -454,7 +454,7 @@ func outcomePlot(bars []monitor.Bar, isActive bool) templ.Component {
 }
 
 // latencyPlot shows how latencies are distributed, with P50 and P90 marked.
-func latencyPlot(bars []monitor.Bar, statistics db.TaskStatistics, isActive bool) templ.Component {
+func latencyPlot(bars []report.Bar, statistics db.TaskStatistics, isActive bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

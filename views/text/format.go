@@ -31,12 +31,12 @@ func Number(n int) string {
 	return sign + digits
 }
 
-// Percent writes a share between 0 and 1 with one decimal: 87.4 %. nil is unknown.
+// Percent writes a share between 0 and 1 with one decimal: 87.4%; nil is unknown.
 func Percent(share *float64) string {
 	if share == nil {
 		return "–"
 	}
-	return strconv.FormatFloat(100**share, 'f', 1, 64) + " %"
+	return strconv.FormatFloat(100**share, 'f', 1, 64) + "%"
 }
 
 // Signed writes a difference with its sign, none if it is rounded to 0: +12.0, −1,401.

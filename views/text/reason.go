@@ -5,36 +5,36 @@ import (
 	"strconv"
 	"strings"
 
-	"wending/jobs/evaluate"
+	"wending/jobs/reason"
 )
 
 // Reason is why an answer has its verdict as a sentence. What is not stored as a sentence – a judge's own words, and what
 // earlier versions stored – is shown as it is.
 func (l Locale) Reason(stored string) string {
-	reason, isOne := evaluate.ReadReason(stored)
+	told, isOne := reason.Read(stored)
 	if !isOne {
 		return stored
 	}
 	args := map[string]any{}
-	for n, name := range evaluate.Sentences[reason.Key] {
-		if slices.Contains(evaluate.Lists, name) {
-			quoted := make([]string, len(reason.Values)-n)
-			for place, value := range reason.Values[n:] {
+	for n, name := range reason.Sentences[told.Key] {
+		if slices.Contains(reason.Lists, name) {
+			quoted := make([]string, len(told.Values)-n)
+			for place, value := range told.Values[n:] {
 				quoted[place] = l.Text("reason.quoted", "Text", value)
 			}
 			args[name] = strings.Join(quoted, l.Text("create.missing.separator"))
 			continue
 		}
-		args[name] = reason.Values[n]
+		args[name] = told.Values[n]
 	}
 	if limit, hasLimit := args["Limit"].(string); hasLimit {
 		is, _ := strconv.ParseFloat(args["Is"].(string), 64)
 		of, _ := strconv.ParseFloat(limit, 64)
-		if reason.Key != "latency" {
+		if told.Key != "latency" {
 			args["Is"], args["Limit"] = Apart(is, of, 2)
 		}
 	}
-	return l.TextWith("reason."+reason.Key, args)
+	return l.TextWith("reason."+told.Key, args)
 }
 
 // maxDecimals is how many decimals a number is shown with at most.

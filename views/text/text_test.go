@@ -15,34 +15,32 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
+	"wending/db/engine"
+	"wending/db/entries"
+	"wending/db/event"
+	"wending/db/measure"
 	"wending/db/outbox"
 	"wending/db/people"
 	"wending/db/project"
-	"wending/db/quota"
 	"wending/db/review"
-	"wending/db/schedule"
-	"wending/db/spending"
 	"wending/handlers/access"
 	"wending/handlers/fault"
 	"wending/jobs"
 	"wending/jobs/agent"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/archive"
+	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
 	"wending/jobs/evaluate"
-	"wending/jobs/event"
-	"wending/jobs/judge"
-	"wending/jobs/notify"
-	"wending/jobs/protocol"
-	"wending/jobs/stability"
+	"wending/jobs/evaluate/judge"
+	"wending/jobs/reason"
 	"wending/jobs/tasks"
-	"wending/jobs/trend"
 	"wending/views/comparison"
 	"wending/views/library"
 	persons "wending/views/people"
 	"wending/views/results"
 	"wending/views/text"
 	"wending/views/ui"
-	"wending/views/variants"
 )
 
 var (
@@ -205,10 +203,10 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, verdict := range review.Verdicts {
 		add("verdict.", string(verdict))
 	}
-	for _, level := range stability.Levels {
+	for _, level := range measure.Levels {
 		add("level.", string(level))
 	}
-	add("reason.", slices.Collect(maps.Keys(evaluate.Sentences))...)
+	add("reason.", slices.Collect(maps.Keys(reason.Sentences))...)
 	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, judge.CodeUnreadable)
 	add("evaluator.field.", "kind", "config")
 	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
@@ -233,7 +231,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("results.text.", results.Texts...)
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "success", "latency", "pass", "firsttoken", "tokens", "cost")
-	for _, measure := range variants.Measures {
+	for _, measure := range comparison.Measures {
 		add("variants.measure."+measure.Name, "", ".title")
 	}
 	add("failure.", jobs.FailureCodes...)
@@ -260,8 +258,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("archive.", archive.Problems...)
 	add("error.range.", archive.Wanted...)
-	add("quota.", quota.Uploads, quota.Disk, quota.Calls, quota.Cost)
-	add("quota.exceeded.", quota.Uploads, quota.Disk, quota.Calls, project.Schedules.What, project.Shares.What, project.Tokens.What)
+	add("quota.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, people.QuotaCost)
+	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, project.Schedules.What, project.Shares.What, project.Tokens.What)
 	add("error.range.password.", "short", "long", "common", "different", "wrong", "same")
 	add("duty.", "password", "passkey")
 	add("token.reach.", "accounts", "installation")
@@ -290,12 +288,12 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("channel.lang.", text.Languages...)
 	add("cron.day.", "0", "1", "2", "3", "4", "5", "6")
 	add("notify.", "finished", "failed", "stopped")
-	for _, metric := range trend.Metrics {
+	for _, metric := range measure.Metrics {
 		add("trend.metric.", string(metric))
 	}
-	add("trend.reason.", schedule.Reasons...)
-	add("stop.", spending.Reasons...)
-	add("error.", spending.Reasons...)
+	add("trend.reason.", entries.FiringReasons...)
+	add("stop.", engine.Reasons...)
+	add("error.", engine.Reasons...)
 	add("cron.wrong.", cron.Fields...)
 	for _, kind := range library.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
@@ -366,7 +364,7 @@ func TestDurationsAndUnits(t *testing.T) {
 	ms, share := 1401, 0.8745
 	require.Equal(t, "1,401 ms", text.Millis(&ms))
 	require.Equal(t, "–", text.Millis[int](nil))
-	require.Equal(t, "87.5 %", text.Percent(&share))
+	require.Equal(t, "87.5%", text.Percent(&share))
 	require.Equal(t, "0:09", text.Clock(9))
 	require.Equal(t, "1:00:01", text.Clock(3601))
 	require.Equal(t, "5.0 MB", text.Bytes(5<<20))
@@ -387,13 +385,13 @@ func TestTextsAreCutAtCharactersAndMadeFitForAPage(t *testing.T) {
 func TestAReasonIsASentence(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ stored, chinese, english string }{
-		{evaluate.Because("contains.missing", "巴黎", "首都"), "回答中缺少“巴黎”、“首都”", "The answer lacks “巴黎”, “首都”"},
-		{evaluate.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4, expected 42"},
-		{evaluate.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to what is expected is 0.7999, below 0.8000"},
-		{evaluate.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "It took 800 ms, more than 799 ms"},
-		{evaluate.Because("schema.required", "/a", "b"), "/a 缺少字段“b”", "/a lacks “b”"},
-		{evaluate.Because("expression.false"), "表达式的结果为假", "The expression is false"},
-		{evaluate.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”, expected “a \"b\"”"},
+		{reason.Because("contains.missing", "巴黎", "首都"), "回答中缺少“巴黎”、“首都”", "The answer lacks “巴黎”, “首都”"},
+		{reason.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4, expected 42"},
+		{reason.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to what is expected is 0.7999, below 0.8000"},
+		{reason.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "It took 800 ms, more than 799 ms"},
+		{reason.Because("schema.required", "/a", "b"), "/a 缺少字段“b”", "/a lacks “b”"},
+		{reason.Because("expression.false"), "表达式的结果为假", "The expression is false"},
+		{reason.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”, expected “a \"b\"”"},
 		{"∌ “巴黎”", "∌ “巴黎”", "∌ “巴黎”"},
 		{`["unknown","x"]`, `["unknown","x"]`, `["unknown","x"]`},
 		{`["differs","x"]`, `["differs","x"]`, `["differs","x"]`},
@@ -402,9 +400,9 @@ func TestAReasonIsASentence(t *testing.T) {
 		require.Equal(t, test.chinese, locale(t, "zh-CN").Reason(test.stored))
 		require.Equal(t, test.english, locale(t, "en").Reason(test.stored))
 	}
-	for key, names := range evaluate.Sentences {
+	for key, names := range reason.Sentences {
 		for _, lang := range []string{"zh-CN", "en"} {
-			require.NotContains(t, locale(t, lang).Reason(evaluate.Because(key, names...)), "<no value>", key)
+			require.NotContains(t, locale(t, lang).Reason(reason.Because(key, names...)), "<no value>", key)
 		}
 	}
 }

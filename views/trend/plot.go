@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"wending/jobs/beijing"
-	"wending/jobs/trend"
+	"wending/db/measure"
+	"wending/jobs/cron"
 	"wending/views/text"
 )
 
@@ -37,7 +37,7 @@ type dot struct {
 
 // plot is one metric over the firings.
 type plot struct {
-	metric trend.Metric
+	metric measure.Metric
 	curves []curve
 	axis   []mark // values, from below
 	times  []mark
@@ -48,7 +48,7 @@ type plot struct {
 type mark struct{ at, text, anchor string }
 
 // newPlot draws a metric; ok is false if no firing knows it.
-func newPlot(p Page, metric trend.Metric) (drawn plot, ok bool) {
+func newPlot(p Page, metric measure.Metric) (drawn plot, ok bool) {
 	drawn = plot{metric: metric}
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for _, firing := range p.Firings {
@@ -103,10 +103,10 @@ func newPlot(p Page, metric trend.Metric) (drawn plot, ok bool) {
 func (p Page) timeLabels() func(time.Time) string {
 	for n := 1; n < len(p.Firings); n++ {
 		if p.Firings[n].PlannedAt.Sub(p.Firings[n-1].PlannedAt) < shortestDay {
-			return func(at time.Time) string { return beijing.Minute(at)[5:16] }
+			return func(at time.Time) string { return cron.BeijingMinute(at)[5:16] }
 		}
 	}
-	return func(at time.Time) string { return beijing.Minute(at)[5:10] }
+	return func(at time.Time) string { return cron.BeijingMinute(at)[5:10] }
 }
 
 // shortestDay is less than any day: where clocks are put forward one has 23 hours.
@@ -128,7 +128,7 @@ func timeMark(x float64, label string) mark {
 const widthOfDigit = 7.0
 
 // frame is the part of the axis that is drawn.
-func frame(metric trend.Metric, lowest, highest float64) (low, high float64) {
+func frame(metric measure.Metric, lowest, highest float64) (low, high float64) {
 	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
 	low, high = max(0, lowest-pad), highest+pad
 	if metric.IsShare() {
@@ -141,7 +141,7 @@ func frame(metric trend.Metric, lowest, highest float64) (low, high float64) {
 }
 
 // curve draws one variant.
-func (p Page) curve(metric trend.Metric, number int, x func(int) float64, y func(float64) float64) curve {
+func (p Page) curve(metric measure.Metric, number int, x func(int) float64, y func(float64) float64) curve {
 	c := curve{number: number}
 	var line, upper, lower []string
 	end := func() {
@@ -173,7 +173,7 @@ func (p Page) curve(metric trend.Metric, number int, x func(int) float64, y func
 		upper = append(upper, at+","+coordinate(y(given(point.High, point.Value))))
 		lower = append(lower, at+","+coordinate(y(given(point.Low, point.Value))))
 		c.dots = append(c.dots, dot{
-			x: at, y: coordinate(y(point.Value)), title: beijing.Minute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency),
+			x: at, y: coordinate(y(point.Value)), title: cron.BeijingMinute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency),
 			url: firing.href(), isAlert: metric == p.Watched && firing.alerted(variant.Name),
 		})
 	}
@@ -191,9 +191,9 @@ func given(value *float64, otherwise float64) float64 {
 func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', coordinateDecimals, 64) }
 
 // valueText writes a metric's value.
-func valueText(metric trend.Metric, value float64, currency *string) string {
+func valueText(metric measure.Metric, value float64, currency *string) string {
 	switch {
-	case metric == trend.Latency:
+	case metric == measure.MetricLatency:
 		return text.Span(value)
 	case !metric.IsShare():
 		cost := strconv.FormatFloat(value, 'g', 3, 64)
@@ -203,7 +203,7 @@ func valueText(metric trend.Metric, value float64, currency *string) string {
 }
 
 // pointText writes a point with its interval: 82.0 % [78.1, 85.9].
-func pointText(metric trend.Metric, point trend.Point, currency *string) string {
+func pointText(metric measure.Metric, point measure.Point, currency *string) string {
 	written := valueText(metric, point.Value, currency)
 	if point.Low != nil && point.High != nil {
 		written += " [" + valueText(metric, *point.Low, nil) + ", " + valueText(metric, *point.High, nil) + "]"

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"wending/db"
-	"wending/jobs/protocol"
+	"wending/jobs/agent/protocol"
 	"wending/views/text"
 )
 

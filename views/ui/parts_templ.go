@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"wending/db/quota"
-	"wending/jobs/beijing"
-	"wending/jobs/stability"
+	"wending/db/measure"
+	"wending/db/people"
+	"wending/jobs/cron"
 	"wending/views/text"
 )
 
@@ -281,7 +281,7 @@ func Alert(message string) templ.Component {
 }
 
 // NearQuota warns of quotas that are nearly used up.
-func NearQuota(near []quota.Near) templ.Component {
+func NearQuota(near []people.QuotaNear) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -326,7 +326,7 @@ func NearQuota(near []quota.Near) templ.Component {
 }
 
 // nearText lists quotas with how much of each is used.
-func nearText(locale text.Locale, near []quota.Near) string {
+func nearText(locale text.Locale, near []people.QuotaNear) string {
 	var parts []string
 	for _, one := range near {
 		parts = append(parts, locale.Text("quota."+one.What)+" "+strconv.Itoa(one.Percent)+"%")
@@ -425,9 +425,9 @@ func Minute(t time.Time) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var22 string
-		templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(beijing.Minute(t))
+		templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(cron.BeijingMinute(t))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 72, Col: 68}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 72, Col: 72}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 		if templ_7745c5c3_Err != nil {
@@ -481,9 +481,9 @@ func Second(t time.Time) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var25 string
-		templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(beijing.Second(t))
+		templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(cron.BeijingSecond(t))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 77, Col: 68}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 77, Col: 72}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 		if templ_7745c5c3_Err != nil {
@@ -783,7 +783,7 @@ func ErrorPage(frame Frame, message, list, task string) templ.Component {
 }
 
 // Levels shows how many of a task's questions have each level of likeness, as parts of a bar from pale to dark.
-func Levels(counts map[string]int, total int) templ.Component {
+func Levels(counts map[string]int, total int, name func(measure.Level) string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -822,9 +822,9 @@ func Levels(counts map[string]int, total int) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var43 string
-		templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(LevelsText(text.LocaleOf(ctx), counts))
+		templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(LevelsText(counts, name))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 124, Col: 161}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 124, Col: 147}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 		if templ_7745c5c3_Err != nil {
@@ -835,9 +835,9 @@ func Levels(counts map[string]int, total int) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var44 string
-		templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(LevelsText(text.LocaleOf(ctx), counts))
+		templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(LevelsText(counts, name))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 125, Col: 49}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/parts.templ`, Line: 125, Col: 35}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var44))
 		if templ_7745c5c3_Err != nil {
@@ -907,13 +907,13 @@ func Levels(counts map[string]int, total int) templ.Component {
 
 // levelPart is the part of a bar that questions of one level take.
 type levelPart struct {
-	level       stability.Level
+	level       measure.Level
 	from, count int
 }
 
 func levelParts(counts map[string]int) (parts []levelPart) {
 	from := 0
-	for _, level := range stability.Levels {
+	for _, level := range measure.Levels {
 		if count := counts[string(level)]; count > 0 {
 			parts = append(parts, levelPart{level, from, count})
 			from += count
@@ -923,19 +923,21 @@ func levelParts(counts map[string]int) (parts []levelPart) {
 }
 
 // LevelsText counts questions by their levels in words.
-func LevelsText(locale text.Locale, counts map[string]int) string {
+func LevelsText(counts map[string]int, name func(measure.Level) string) string {
 	var words []string
 	for _, part := range levelParts(counts) {
-		words = append(words, LevelName(locale, part.level)+" "+text.Number(part.count))
+		words = append(words, name(part.level)+" "+text.Number(part.count))
 	}
 	return strings.Join(words, " · ")
 }
 
-// LevelName is a level's name in a sentence or a legend; on tags an unknown level is a dash.
-func LevelName(locale text.Locale, level stability.Level) string {
-	if level == stability.Unknown {
-		return locale.Text("level.unknown.name")
-	}
+// LevelNames returns the names of levels in a language.
+func LevelNames(locale text.Locale) func(measure.Level) string {
+	return func(level measure.Level) string { return LevelName(locale, level) }
+}
+
+// LevelName returns a level's name.
+func LevelName(locale text.Locale, level measure.Level) string {
 	return locale.Text("level." + string(level))
 }
 

@@ -6,13 +6,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
-	"wending/jobs/notify"
+	"wending/jobs/courier/notify"
 	views "wending/views/library"
+	"wending/views/notice"
 	"wending/views/paths"
 )
 
@@ -84,7 +86,7 @@ func (h *handler) testChannel(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	outcome, err := h.Library.TestChannel(ctx, *row, l.In(row.Lang))
+	outcome, err := h.Library.TestChannel(ctx, *row, notice.Test(l.In(row.Lang), *row))
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (h *handler) testChannel(c echo.Context) error {
 	return pages.Done(c, path, "tested")
 }
 
-// sendAgain makes a delivery due now.
+// sendAgain makes a delivery due now, and returns to the page of the channel, or of the task that the form names.
 func (h *handler) sendAgain(c echo.Context) error {
 	row, err := h.channels().named(c, c.Param("id"))
 	if err != nil {
@@ -107,6 +109,9 @@ func (h *handler) sendAgain(c echo.Context) error {
 	}
 	if err := h.Library.Outbox.SendAgain(c.Request().Context(), row.ID, number); err != nil {
 		return err
+	}
+	if task, err := uuid.Parse(c.FormValue("task")); err == nil {
+		return pages.Done(c, paths.Task(task), "again")
 	}
 	return pages.Done(c, paths.LibraryEntry(string(views.Channels), row.ID), "again")
 }

@@ -12,14 +12,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/db/report"
-	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
-	"wending/jobs/judge"
+	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 	views "wending/views/library"
 	"wending/views/ui"
@@ -68,7 +67,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 			return err
 		}
 	}
-	found, _, err := tasklist.Tasks(ctx, h.Library.Tasks.Store, tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}, Newest: true}, db.Page{Number: 1, Size: tasksShown})
+	found, _, err := report.NewTaskList(h.Library.Tasks.Store).Tasks(ctx, report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}, Newest: true}, db.Page{Number: 1, Size: tasksShown})
 	for _, task := range found {
 		view.Tasks = append(view.Tasks, ui.Choice{Value: task.ID.String(), Label: task.Name})
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/agent"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/library"
-	"wending/jobs/protocol"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	views "wending/views/library"
@@ -422,7 +422,7 @@ func (h *handler) fillProvider(c echo.Context, view *views.Form, row *entries.Pr
 	return nil
 }
 
-// number is a version's; what is none is no version.
+// number returns a version's number; anything else is not a version.
 func number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

@@ -16,17 +16,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
+	"wending/db/measure"
 	"wending/db/report"
-	"wending/db/schedule"
-	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/pages"
-	"wending/jobs/beijing"
 	"wending/jobs/cron"
 	"wending/jobs/schedules"
-	"wending/jobs/stability"
-	"wending/jobs/trend"
 	views "wending/views/library"
 	"wending/views/paths"
 	trends "wending/views/trend"
@@ -49,7 +45,7 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []views.Ce
 	}
 	next := views.Cell{Text: l.Text("trend.rests"), Class: "quiet"}
 	if row.IsEnabled && row.NextAt != nil && row.ArchivedAt == nil {
-		next = views.Cell{Text: beijing.Minute(*row.NextAt), Class: "mono"}
+		next = views.Cell{Text: cron.BeijingMinute(*row.NextAt), Class: "mono"}
 	}
 	task := views.Cell{Text: l.Text("trend.reason.TASK_GONE"), Class: "quiet"}
 	if row.TaskID != nil {
@@ -107,7 +103,7 @@ func (h *handler) fillSchedule(c echo.Context, view *views.Form, row *entries.Sc
 // tasksToCopy are the newest tasks that no schedule made, and the one that is chosen.
 func (h *handler) tasksToCopy(ctx context.Context, chosen string) (choices []ui.Choice, err error) {
 	store := h.Library.Tasks.Store
-	found, _, err := tasklist.Tasks(ctx, store, tasklist.Filter{WithoutCopies: true}, db.Page{Number: 1, Size: tasksOffered})
+	found, _, err := report.NewTaskList(store).Tasks(ctx, report.TaskFilter{WithoutCopies: true}, db.Page{Number: 1, Size: tasksOffered})
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +176,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 	place := paths.LibraryEntry(string(views.Schedules), row.ID)
 	page := &trends.Page{Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
 	if row.AlertMetric != nil {
-		page.Watched = trend.Metric(*row.AlertMetric)
+		page.Watched = measure.Metric(*row.AlertMetric)
 	}
 	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
 		page.Words = trends.Words(l, plan, row.Cron)
@@ -199,7 +195,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 	if err != nil {
 		return nil, err
 	}
-	listed, total, err := schedule.New(store).List(ctx, row.ID, false, window)
+	listed, total, err := entries.NewSchedules(store).List(ctx, row.ID, false, window)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +203,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 	page.ChangesAt = func(task uuid.UUID) string {
 		return place + "?" + url.Values{"at": {task.String()}, "page": {strconv.Itoa(window.Number)}}.Encode() + "#changes"
 	}
-	drawn, _, err := schedule.New(store).List(ctx, row.ID, true, db.Page{Number: 1, Size: firingsDrawn})
+	drawn, _, err := entries.NewSchedules(store).List(ctx, row.ID, true, db.Page{Number: 1, Size: firingsDrawn})
 	if err != nil {
 		return nil, err
 	}
@@ -230,14 +226,14 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 }
 
 // firings are firings as the page shows them, with the states of their tasks.
-func (h *handler) firings(ctx context.Context, found []schedule.Firing) (shown []trends.Firing, err error) {
+func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []trends.Firing, err error) {
 	var ids []uuid.UUID
 	for _, firing := range found {
 		if firing.TaskID != nil {
 			ids = append(ids, *firing.TaskID)
 		}
 	}
-	states, err := schedule.New(h.Library.Tasks.Store).States(ctx, ids)
+	states, err := entries.NewSchedules(h.Library.Tasks.Store).States(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +246,7 @@ func (h *handler) firings(ctx context.Context, found []schedule.Firing) (shown [
 			one.Status = states[*firing.TaskID]
 		}
 		if firing.Summary != nil {
-			var summary trend.Summary
+			var summary measure.FiringSummary
 			if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
 				return nil, err
 			}
@@ -264,7 +260,7 @@ func (h *handler) firings(ctx context.Context, found []schedule.Firing) (shown [
 // changes adds the questions that changed at the firing of a schedule that made a task, since the firing before.
 func (h *handler) changes(ctx context.Context, page *trends.Page, scheduleID, last uuid.UUID) error {
 	store := h.Library.Tasks.Store
-	earlier, err := schedule.New(store).Before(ctx, last, 1)
+	earlier, err := entries.NewSchedules(store).Before(ctx, last, 1)
 	if err != nil || len(earlier) == 0 || earlier[0].ScheduleID != scheduleID {
 		return err
 	}
@@ -328,7 +324,7 @@ func (h *handler) showChanges(ctx context.Context, page *trends.Page, changes []
 		before, hadOne := answers[change.Variant][0][change.Before.ID]
 		now, hasOne := answers[change.Variant][1][change.Now.ID]
 		if hadOne != hasOne || !bytes.Equal(before.Key, now.Key) {
-			one.Pieces = stability.Compare(before.Text, now.Text, time.Until(deadline)).Pieces(before.Text, now.Text)
+			one.Pieces = measure.CompareTexts(before.Text, now.Text, time.Until(deadline)).Pieces(before.Text, now.Text)
 		}
 		page.Changed = append(page.Changed, one)
 	}

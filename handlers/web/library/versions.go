@@ -11,15 +11,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	entries "wending/db/library"
+	"wending/db/entries"
+	"wending/db/measure"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/dataset"
-	"wending/jobs/prompt"
-	"wending/jobs/revision"
-	"wending/jobs/stability"
+	"wending/jobs/dataset/prompt"
 	"wending/jobs/tasks"
 	views "wending/views/library"
 	"wending/views/paths"
@@ -141,8 +140,8 @@ func (h *handler) previewPrompt(c echo.Context) error {
 const differenceTime = 2 * time.Second
 
 // pieces is how one text becomes another.
-func pieces(before, after string, until time.Time) []stability.Piece {
-	return stability.Compare(before, after, time.Until(until)).Pieces(before, after)
+func pieces(before, after string, until time.Time) []measure.Piece {
+	return measure.CompareTexts(before, after, time.Until(until)).Pieces(before, after)
 }
 
 // showPromptVersion shows a version of a prompt, with what it changed from the one before or from another.
@@ -270,7 +269,7 @@ func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.Data
 
 // changed says how a version of a dataset differs from the one before it.
 func changed(from int, before, after *dataset.Dataset) *views.Changed {
-	all := revision.Changes(before, after)
+	all := dataset.Changes(before, after)
 	c := &views.Changed{From: from, Total: len(all)}
 	until := time.Now().Add(differenceTime)
 	for _, change := range all {

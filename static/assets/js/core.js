@@ -116,7 +116,7 @@
 
   // What fails in the background is said once, by the lasting line; what a person asked for is said at once.
   function isBackground(event) {
-    return /^(tick|rows|progress)\b/.test(event.detail.elt.getAttribute("hx-trigger") || "");
+    return /^(tick|rows|progress|events|every)\b/.test(event.detail.elt.getAttribute("hx-trigger") || "");
   }
   body.addEventListener("htmx:sendError", (event) => {
     setOffline(true);

@@ -61,12 +61,12 @@
   file.addEventListener("htmx:xhr:progress", (event) => {
     const share = event.detail.total ? event.detail.loaded / event.detail.total : 0;
     document.getElementById("upload").value = share;
-    document.getElementById("upload-percent").textContent = Math.round(100 * share) + " %";
+    document.getElementById("upload-percent").textContent = Math.round(100 * share) + "%";
   });
   file.addEventListener("htmx:afterRequest", (event) => {
     isUploading = false;
     document.getElementById("upload").value = 1;
-    document.getElementById("upload-percent").textContent = "100 %";
+    document.getElementById("upload-percent").textContent = "100%";
     // The server has the file under a token: it need not be sent again.
     if (form.querySelector("[name=dataset_token]")) file.value = "";
     refresh();

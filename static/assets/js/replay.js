@@ -339,11 +339,11 @@
   const types = ["task_started", "text", "reasoning", "node", "tool", "progress_update", "image_preview", "asset", "error_occurred", "retry", "task_completed", "other"];
   const source = new EventSource(root.dataset.live);
   let telling = null;
-  function tell() { // the log is text that the server writes
+  function tell() { // the log is text that the server writes: it is asked for what is new
     if (telling === null) telling = setTimeout(() => {
       telling = null;
       document.body.dispatchEvent(new CustomEvent("events"));
-    }, 5000);
+    }, 2000);
   }
   types.forEach((type) => source.addEventListener(type, (message) => {
     setOffline(false);
@@ -369,5 +369,34 @@
     }
   });
   source.addEventListener("error", () => setOffline(true)); // the browser reconnects by itself
-  source.addEventListener("open", () => setOffline(false));
+  source.addEventListener("open", () => {
+    setOffline(false);
+    tell();
+  });
+  // A piece that did not come is asked for again.
+  ["htmx:sendError", "htmx:responseError"].forEach((name) => document.body.addEventListener(name, (event) => {
+    if (event.detail.elt.id === "log-tail") tell();
+  }));
+
+  // Of a log that grows the first and the last lines stay, and its end is seen until somebody scrolls away from it.
+  const seen = document.querySelector(".log.is-followed .seen"), list = seen.querySelector(".lines");
+  let isAtEnd = true;
+  seen.addEventListener("scroll", () => { isAtEnd = seen.scrollTop + seen.clientHeight >= seen.scrollHeight - 40; });
+  function keep() {
+    const { most, left } = document.getElementById("log-tail").dataset;
+    const lines = list.querySelectorAll("li:not(.left)"), half = most / 2;
+    if (lines.length > most) {
+      for (let n = half; n < lines.length - half; n++) lines[n].remove();
+      let gap = list.querySelector(".left");
+      if (!gap) {
+        gap = element("li", "quiet left");
+        gap.append(element("span"), element("span"), element("span"));
+        lines[half - 1].after(gap);
+      }
+      gap.lastChild.textContent = left;
+    }
+    if (isAtEnd) seen.scrollTop = seen.scrollHeight;
+  }
+  new MutationObserver(keep).observe(list, { childList: true });
+  keep();
 })();

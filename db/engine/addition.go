@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Additions are those to all tasks.
+type Additions struct{ db *pg.Pool }
+
+// NewAdditions returns the additions to a store's tasks.
+func NewAdditions(store *db.Store) Additions { return Additions{store.Pool()} }
+
+// AdditionLimits are what a task may have after an addition: so many items, with so many bytes of text.
+type AdditionLimits struct{ Items, Bytes int }
+
+// AdditionLimitError means that a task would have too many items, or too long ones; it has so many items.
+type AdditionLimitError struct {
+	Items     int
+	IsTooLong bool
+}
+
+func (e *AdditionLimitError) Error() string {
+	return fmt.Sprintf("a task of %d questions has no room for these", e.Items)
+}
+
+// KnownItemsError names the ids and the conversations that a task has already.
+type KnownItemsError struct{ QuestionIDs, Series []string }
+
+func (e *KnownItemsError) Error() string {
+	return fmt.Sprintf("%d questions and %d conversations are there already", len(e.QuestionIDs), len(e.Series))
+}
+
+// Append adds items to a task that was started. The launch that is active asks them; without one n starts, which asks
+// everything that has no run yet. It returns that launch. db.ErrConflict means that the task is a draft, that its launch is
+// being stopped, or that it is one that asks a part of the questions, or none.
+func (a Additions) Append(ctx context.Context, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
+	// The launch is locked before its task, as when it ends.
+	const findActive = `
+		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind <> 'EVALUATE' AND status <> 'STOPPING' AS takes_more
+		FROM launches
+		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING')
+		FOR UPDATE`
+	err = a.db.InTx(ctx, "append questions", func(tx *sqlx.Tx) error {
+		var active []struct {
+			ID        uuid.UUID       `db:"id"`
+			Status    db.LaunchStatus `db:"status"`
+			TakesMore bool            `db:"takes_more"`
+		}
+		if err := tx.SelectContext(ctx, &active, findActive, taskID); err != nil {
+			return pg.Classify("lock the launch", err)
+		}
+		task, err := db.LockTask(ctx, tx, taskID)
+		switch {
+		case err != nil:
+			return err
+		case len(active) == 0 && task.Status.IsActive():
+			return fmt.Errorf("a draft, or a launch has begun just now: %w", db.ErrConflict)
+		case len(active) > 0 && !active[0].TakesMore:
+			return fmt.Errorf("a launch that takes no further questions is active: %w", db.ErrConflict)
+		}
+		if err := store(ctx, tx, task, items, limits); err != nil {
+			return err
+		}
+		if len(active) == 0 {
+			launchID, err = db.Extend(ctx, tx, taskID, n)
+			return err
+		}
+		launchID = active[0].ID
+		if active[0].Status == db.LaunchRunning { // one that is PENDING makes them itself
+			if err := pg.PreferIndexes(ctx, tx); err != nil {
+				return err
+			}
+			if _, _, err := db.MakeUnits(ctx, tx, launchID, len(items)); err != nil {
+				return err
+			}
+		}
+		return db.Notify(ctx, tx, taskID)
+	})
+	return launchID, err
+}
+
+// store stores the items of a task that is locked.
+func store(ctx context.Context, tx *sqlx.Tx, task db.Task, items []db.NewItem, limits AdditionLimits) error {
+	const knownIDs = `SELECT question_id FROM evaluation_items WHERE task_id = $1 AND question_id = ANY ($2)`
+	const knownSeries = `SELECT DISTINCT series FROM evaluation_items WHERE task_id = $1 AND series = ANY ($2)`
+	const size = `
+		SELECT coalesce(sum(octet_length(question_id) + octet_length(question) + octet_length(standard_answer)
+			+ coalesce(octet_length(system_prompt), 0) + coalesce(octet_length(user_context), 0)
+			+ coalesce(octet_length(CAST(variable_values AS text)), 0)), 0)
+		FROM evaluation_items
+		WHERE task_id = $1`
+	const count = `
+		UPDATE evaluation_tasks
+		SET total_items = total_items + $2, total_conversations = total_conversations + $3, appended_items = appended_items + $2,
+			updated_at = now()
+		WHERE id = $1`
+	if task.TotalItems+len(items) > limits.Items {
+		return &AdditionLimitError{Items: task.TotalItems}
+	}
+	ids, series, conversations := make(pq.StringArray, len(items)), pq.StringArray{}, 0
+	for n, item := range items {
+		if ids[n] = item.QuestionID; item.Series != "" {
+			series = append(series, item.Series)
+		}
+		if item.Turn == 1 {
+			conversations++
+		}
+	}
+	var known KnownItemsError
+	if err := tx.SelectContext(ctx, &known.QuestionIDs, knownIDs, task.ID, ids); err != nil {
+		return pg.Classify("look for the questions", err)
+	}
+	if err := tx.SelectContext(ctx, &known.Series, knownSeries, task.ID, series); err != nil {
+		return pg.Classify("look for the conversations", err)
+	}
+	if len(known.QuestionIDs)+len(known.Series) > 0 {
+		return &known
+	}
+	if err := db.InsertItems(ctx, tx, task.ID, items); err != nil {
+		return err
+	}
+	var bytes int
+	if err := tx.GetContext(ctx, &bytes, size, task.ID); err != nil {
+		return pg.Classify("measure the questions", err)
+	}
+	if bytes > limits.Bytes {
+		return &AdditionLimitError{Items: task.TotalItems, IsTooLong: true}
+	}
+	result, err := tx.ExecContext(ctx, count, task.ID, len(items), conversations)
+	return pg.RequireRow("count the questions", result, err)
+}
+
+// Items returns all items of a task, in the order in which they were added.
+func (a Additions) Items(ctx context.Context, taskID uuid.UUID) (items []db.Item, err error) {
+	const read = `SELECT ` + db.ItemColumns + ` FROM evaluation_items i WHERE i.task_id = $1 ORDER BY i.id`
+	err = a.db.SelectContext(ctx, &items, read, taskID)
+	return items, pg.Classify("read the questions", err)
+}

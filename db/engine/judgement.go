@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Judgement is what a judge said of a run.
+type Judgement struct {
+	// Score is from 0 to 1, Passed nil without a verdict, Ratings from 0 to 100.
+	Score   float64
+	Passed  *bool
+	Ratings map[string]float64
+	// IsDefault reports that no rating could be had.
+	IsDefault bool
+	Reason    string
+	// Raw is what the model said, vote by vote.
+	Raw string
+	// LatencyMS, Attempts and the tokens are those of all votes; nil means unknown.
+	LatencyMS, Attempts                    int
+	InputTokens, OutputTokens, TotalTokens *int
+	ErrorCode, ErrorMessage                string
+}
+
+const recordJudgements = `
+	WITH given AS (
+		SELECT * FROM unnest(
+			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:scores AS float8[]), CAST(:passed AS bool[]), CAST(:ratings AS text[]),
+			CAST(:defaults AS bool[]), CAST(:reasons AS text[]), CAST(:raws AS text[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
+			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:totals AS int[]), CAST(:codes AS text[]), CAST(:messages AS text[]))
+		AS g (unit_id, epoch, score, passed, ratings, is_default, reason, raw, latency_ms, attempts, input_tokens, output_tokens, total_tokens, code, message)),
+	fresh AS (
+		UPDATE units u
+		SET state = 'DONE', outcome = CASE WHEN g.is_default THEN 'FAILED' ELSE 'SUCCEEDED' END, worker_id = NULL
+		FROM given g
+		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch
+		RETURNING u.id, u.launch_id, u.target, u.subject_run_id AS run_id, u.evaluator),` + db.KeepPastEvaluations + `,
+	stored AS (
+		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, version, ratings, is_default, raw,
+			latency_ms, attempts, input_tokens, output_tokens, total_tokens, cost, launch_id)
+		SELECT f.run_id, f.evaluator, CAST(:task AS uuid), 'SUCCEEDED', g.score, g.passed, nullif(g.reason, ''), nullif(g.code, ''), nullif(g.message, ''),
+			NULL, CAST(g.ratings AS json), g.is_default, nullif(g.raw, ''), g.latency_ms, g.attempts, g.input_tokens, g.output_tokens, g.total_tokens,
+			(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, f.launch_id
+		FROM fresh f
+		JOIN given g ON g.unit_id = f.id
+		JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = f.target` + db.ReplaceEvaluation + `)
+	SELECT id FROM fresh`
+
+// lockRuns keeps evaluations of the same runs from being summed up at the same time.
+const lockRuns = `SELECT id FROM evaluation_runs WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+
+// judgements stores what judges said, each exactly once, and returns the units whose claims still held.
+func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
+	n := len(results)
+	ids, epochs, runs := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n)
+	scores, defaults, passed := make(pq.Float64Array, n), make(pq.BoolArray, n), make([]*bool, n)
+	ratings, reasons, raws := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
+	inputs, outputs, totals := make([]*int, n), make([]*int, n), make([]*int, n)
+	for n, result := range results {
+		said := *result.Judgement
+		ids[n], epochs[n], runs[n] = result.Unit.ID, int64(result.Unit.Epoch), *result.Unit.SubjectRunID
+		latencies[n], attempts[n], scores[n], defaults[n], passed[n] = int64(said.LatencyMS), int64(said.Attempts), said.Score, said.IsDefault, said.Passed
+		text, err := json.Marshal(said.Ratings)
+		if err != nil {
+			return nil, err
+		}
+		ratings[n], reasons[n], raws[n] = pg.StorableText(string(text)), pg.StorableText(said.Reason), pg.StorableText(said.Raw)
+		codes[n], messages[n] = said.ErrorCode, pg.StorableText(said.ErrorMessage)
+		inputs[n], outputs[n], totals[n] = said.InputTokens, said.OutputTokens, said.TotalTokens
+	}
+	arguments := map[string]any{
+		"task": taskID, "units": ids, "epochs": epochs, "scores": scores, "passed": pq.Array(passed), "ratings": ratings, "defaults": defaults,
+		"reasons": reasons, "raws": raws, "latencies": latencies, "attempts": attempts, "inputs": pq.Array(inputs), "outputs": pq.Array(outputs),
+		"totals": pq.Array(totals), "codes": codes, "messages": messages,
+	}
+	const known = `
+		SELECT u.id
+		FROM units u
+		JOIN unnest($1::bigint[], $2::int[]) AS g (unit_id, epoch) ON u.id = g.unit_id AND u.epoch = g.epoch
+		WHERE u.state = 'DONE'`
+	err = r.db.InTx(ctx, "record judgements", func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {
+			return pg.Classify("lock the judged runs", err)
+		}
+		if err := tx.SelectContext(ctx, &stored, known, ids, epochs); err != nil { // by a call whose reply was lost
+			return pg.Classify("look for recorded judgements", err)
+		}
+		var fresh []int64
+		if err := pg.SelectNamed(ctx, tx, &fresh, recordJudgements, arguments); err != nil {
+			return pg.Classify("record judgements", err)
+		}
+		stored = slices.Concat(stored, fresh)
+		_, err := tx.ExecContext(ctx, db.SumEvaluationsUp, runs, taskID)
+		return pg.Classify("sum the evaluations up", err)
+	})
+	return stored, err
+}
+
+// Ruled are the evaluations of a run by rules in a later launch.
+type Ruled struct {
+	RunID       int64
+	Evaluations []db.Evaluation
+}
+
+// Rules stores what rules say of runs of a task in an EVALUATE launch that is PENDING, up to the item through. Runs that
+// another process has judged in the meantime are left alone; ErrConflict means that the launch is not PENDING any more.
+func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through int64, ruled []Ruled) error {
+	const note = `UPDATE launches SET ruled_through = $2 WHERE id = $1 AND status = 'PENDING' AND ruled_through < $2`
+	const store = `
+		WITH fresh AS (
+			SELECT * FROM unnest($3::bigint[], $4::int[], $5::text[], $6::float8[], $7::bool[], $8::text[], $9::text[], $10::text[])
+			AS g (run_id, evaluator, status, score, passed, reason, code, message)),` + db.KeepPastEvaluations + `
+		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, launch_id)
+		SELECT run_id, evaluator, $2, status, score, passed, nullif(reason, ''), nullif(code, ''), nullif(message, ''), $1
+		FROM fresh` + db.ReplaceEvaluation
+	var runs pq.Int64Array
+	var judged verdicts
+	for _, one := range ruled {
+		runs = append(runs, one.RunID)
+		judged.addTo(one.RunID, one.Evaluations)
+	}
+	return r.db.InTx(ctx, "record what rules say", func(tx *sqlx.Tx) error {
+		result, err := tx.ExecContext(ctx, note, launchID, through)
+		if err := pg.RequireRow("note what rules have judged", result, err); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {
+			return pg.Classify("lock the judged runs", err)
+		}
+		if len(judged.units) > 0 {
+			_, err := tx.ExecContext(ctx, store, launchID, taskID, judged.units, judged.evaluators, judged.statuses, pq.Array(judged.scores), pq.Array(judged.passed),
+				judged.reasons, judged.codes, judged.messages)
+			if err != nil {
+				return pg.Classify("record what rules say", err)
+			}
+		}
+		_, err = tx.ExecContext(ctx, db.SumEvaluationsUp, runs, taskID)
+		return pg.Classify("sum the evaluations up", err)
+	})
+}

@@ -1,0 +1,356 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/journal"
+	"wending/db/pg"
+)
+
+// Recorder stores into one database.
+type Recorder struct{ db *pg.Pool }
+
+// NewRecorder returns a recorder of the store's database.
+func NewRecorder(store *db.Store) Recorder { return Recorder{store.Pool()} }
+
+// Result is the outcome of a unit that a worker records – of a conversation, of one of its turns.
+type Result struct {
+	// Unit has the item that was asked.
+	Unit   db.Unit
+	Status db.RunStatus
+	// Response is what the agent answered, byte for byte; nil if nothing arrived.
+	Response  []byte
+	Reasoning []byte
+	// AnswerKey is equal for answers that count as equal; nil unless the run succeeded.
+	AnswerKey    []byte
+	LatencyMS    int
+	Attempts     int
+	ErrorCode    string
+	ErrorMessage string
+	// FinishReason is why the answer ended; empty means that the agent did not say.
+	FinishReason string
+	// InputTokens and the others are what the agent says of the call; nil means that it does not say.
+	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
+	// FirstTokenMS is nil unless the answer was streamed.
+	FirstTokenMS *int
+	// LongestSilenceMS is the longest time of the last attempt in which nothing came; nil if it is not known.
+	LongestSilenceMS *int
+	// Judgement is what a judge said; nil unless the unit asks one. Of such a result only the unit counts beside it.
+	Judgement *Judgement
+	// HasJudges means that judges are to be asked about the answer.
+	HasJudges bool
+	// Turn tells what becomes of the conversation; nil for a single question.
+	Turn *Turn
+	// Evaluations are what the task's evaluators say of the answer; none of one that failed.
+	Evaluations []db.Evaluation
+	// Assets are files that the agent has told of and that are not known to be stored.
+	Assets []journal.AnnouncedAsset
+	// Passed and Score sum them up.
+	Passed *bool
+	Score  *float64
+}
+
+// Turn is what becomes of a conversation after one of its turns.
+type Turn struct {
+	// ConversationID is the agent's own id for the conversation; empty if it returned none.
+	ConversationID string
+	// Later are the items of the turns after it. If the conversation stops, they are not reached.
+	Later []int64
+	Stops bool
+}
+
+// HasMore reports that the worker asks the next turn; otherwise the unit is done.
+func (t *Turn) HasMore() bool { return t != nil && len(t.Later) > 0 && !t.Stops }
+
+// NotReached are the items of the turns that are not asked any more.
+func (t *Turn) NotReached() []int64 {
+	if t == nil || !t.Stops {
+		return nil
+	}
+	return t.Later
+}
+
+// Results without evaluations or turns, those of most tasks, are recorded by a shorter statement: it is planned each time.
+const (
+	recordResults = ofUnits + doneUnits + db.Supersede + insertRuns + `
+	RETURNING unit_id`
+	recordJudged = ofUnits + doneUnits + db.Supersede + `,` + storeJudged
+	recordTurns  = ofUnits + doneTurns + db.Supersede + `,` + storeJudged
+	storeJudged  = `
+	stored AS (` + insertRuns + `
+	RETURNING id, unit_id),
+	judged AS (
+	INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message)
+	SELECT stored.id, e.evaluator, CAST(:task AS uuid), e.status, e.score, e.passed, nullif(e.reason, ''), nullif(e.code, ''), nullif(e.message, '')
+	FROM unnest(
+		CAST(:e_units AS bigint[]), CAST(:e_evaluators AS int[]), CAST(:e_statuses AS text[]), CAST(:e_scores AS float8[]), CAST(:e_passed AS bool[]),
+		CAST(:e_reasons AS text[]), CAST(:e_codes AS text[]), CAST(:e_messages AS text[]))
+		AS e (unit_id, evaluator, status, score, passed, reason, code, message)
+	JOIN stored ON stored.unit_id = e.unit_id)
+	SELECT unit_id FROM stored`
+)
+
+const ofUnits = `
+	WITH given AS (
+		SELECT * FROM unnest(
+			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:statuses AS text[]),
+			CAST(:bodies AS text[]), CAST(:has_body AS bool[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
+			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
+			CAST(:codes AS text[]), CAST(:messages AS text[]), CAST(:finishes AS text[]),
+			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]), CAST(:silences AS int[]),
+			CAST(:passed AS bool[]), CAST(:scores AS float8[]))
+		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
+			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score)),`
+
+const doneUnits = `
+	done AS (
+		UPDATE units u
+		SET state = 'DONE', outcome = g.status, worker_id = NULL, resume = NULL
+		FROM given g
+		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
+		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index, CAST(NULL AS text) AS conversation_id),`
+
+// A turn may have been stored although the reply was lost: its unit is still the worker's.
+const doneTurns = `
+	turn AS (
+		SELECT * FROM unnest(
+			CAST(:units AS bigint[]), CAST(:items AS bigint[]), CAST(:conversations AS text[]), CAST(:more AS bool[]), CAST(:unreached AS int[]))
+		AS t (unit_id, item_id, conversation_id, has_more, unreached)),
+	done AS (
+		UPDATE units u
+		SET state = CASE WHEN t.has_more THEN 'RUNNING' ELSE 'DONE' END,
+			worker_id = CASE WHEN t.has_more THEN u.worker_id END,
+			outcome = CASE WHEN t.has_more THEN NULL WHEN u.turns_failed > 0 THEN 'FAILED' ELSE g.status END,
+			losses = 0,
+			resume = NULL,
+			turns_done = u.turns_done + 1 + t.unreached,
+			turns_failed = u.turns_failed + CAST(g.status <> 'SUCCEEDED' AS int) + t.unreached
+		FROM given g
+		JOIN turn t ON t.unit_id = g.unit_id
+		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch
+		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = t.unit_id AND r.item_id = t.item_id)
+		RETURNING u.id, u.launch_id, t.item_id, u.variant, u.target, u.run_index, nullif(t.conversation_id, '') AS conversation_id),`
+
+const insertRuns = `
+	INSERT INTO evaluation_runs (
+		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
+		answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
+		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score, conversation_id)
+	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
+		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
+		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''), nullif(g.finish_reason, ''),
+		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms, g.longest_silence_ms,
+		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id
+	FROM given g
+	JOIN done d ON d.id = g.unit_id
+	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
+	CROSS JOIN superseded`
+
+// Record stores the outcomes of units of one task, each exactly once: those of questions in one transaction, those of judges in
+// another. refused are the units that now belong to another worker: their results are dropped. Calling it again after an error is
+// safe; if the first call's commit succeeded although its reply was lost, nothing is refused.
+func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result) (refused []db.Unit, err error) {
+	var runs, judged []Result
+	for _, result := range results {
+		if result.Judgement != nil {
+			judged = append(judged, result)
+		} else {
+			runs = append(runs, result)
+		}
+	}
+	var stored []int64
+	if len(runs) > 0 {
+		if stored, err = r.runs(ctx, taskID, runs); err != nil {
+			return nil, err
+		}
+	}
+	if len(judged) > 0 {
+		of, err := r.judgements(ctx, taskID, judged)
+		if err != nil {
+			return nil, err
+		}
+		stored = append(stored, of...)
+	}
+	for _, result := range results {
+		if !slices.Contains(stored, result.Unit.ID) {
+			refused = append(refused, result.Unit)
+		}
+	}
+	return refused, nil
+}
+
+// runs stores the outcomes of questions, and returns the units whose claims still held.
+func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
+	const known = `
+		SELECT r.unit_id
+		FROM evaluation_runs r
+		JOIN unnest($1::bigint[], $2::int[], $3::bigint[]) AS g (unit_id, epoch, item_id)
+			ON r.unit_id = g.unit_id AND r.epoch = g.epoch AND r.item_id = g.item_id`
+	n := len(results)
+	var ofTurns turns
+	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages, finishes := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
+	inputs, outputs, thoughts, totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
+	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
+	for n, result := range results {
+		inputs[n], outputs[n], thoughts[n] = result.InputTokens, result.OutputTokens, result.ReasoningTokens
+		totals[n], first[n], silences[n] = result.TotalTokens, result.FirstTokenMS, result.LongestSilenceMS
+		ids[n], epochs[n], statuses[n] = result.Unit.ID, int64(result.Unit.Epoch), string(result.Status)
+		response := string(result.Response)
+		bodies[n], hasBody[n] = pg.StorableText(response), result.Response != nil
+		if bodies[n] != response {
+			exact[n] = result.Response
+		}
+		reasonings[n], keys[n] = pg.StorableText(string(result.Reasoning)), result.AnswerKey
+		latencies[n], attempts[n] = int64(result.LatencyMS), int64(result.Attempts)
+		codes[n], messages[n], finishes[n] = result.ErrorCode, pg.StorableText(result.ErrorMessage), result.FinishReason
+		passed[n], scores[n] = result.Passed, result.Score
+		judged.add(result)
+		ofTurns.add(result)
+	}
+	arguments := map[string]any{
+		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
+		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
+		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes,
+		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first), "silences": pq.Array(silences),
+		"passed": pq.Array(passed), "scores": pq.Array(scores),
+	}
+	switch {
+	case ofTurns.any || ofTurns.hasJudges || hasAssets(results):
+		stored, err = r.recordTurns(ctx, taskID, results, judged, ofTurns, arguments)
+	case len(judged.units) > 0:
+		judged.bind(arguments)
+		err = pg.SelectNamed(ctx, r.db, &stored, recordJudged, arguments)
+	default:
+		err = pg.SelectNamed(ctx, r.db, &stored, recordResults, arguments)
+	}
+	if err != nil {
+		return nil, pg.Classify("record results", err)
+	}
+	if len(stored) < n {
+		var before []int64
+		if err := r.db.SelectContext(ctx, &before, known, ids, epochs, ofTurns.items); err != nil {
+			return nil, pg.Classify("look for recorded results", err)
+		}
+		stored = append(stored, before...)
+	}
+	return stored, nil
+}
+
+// recordTurns stores a batch that has turns, with those that are not reached any more, or answers for judges, whose units it
+// makes.
+func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
+	judged.bind(arguments)
+	turns.bind(arguments)
+	err = r.db.InTx(ctx, "record turns", func(tx *sqlx.Tx) error {
+		stored = nil
+		if err := pg.SelectNamed(ctx, tx, &stored, recordTurns, arguments); err != nil {
+			return err
+		}
+		var ended []int64
+		for _, result := range results {
+			if len(result.Turn.NotReached()) > 0 && slices.Contains(stored, result.Unit.ID) {
+				ended = append(ended, result.Unit.ID)
+			}
+		}
+		if turns.hasJudges && len(stored) > 0 {
+			if _, err := tx.ExecContext(ctx, askJudges, pq.Int64Array(stored), turns.items); err != nil {
+				return pg.Classify("make the judges' units", err)
+			}
+		}
+		if err := journal.InsertAssets(ctx, tx, assetsOf(taskID, results, stored)); err != nil || len(ended) == 0 {
+			return err
+		}
+		return db.EndOpenTurns(ctx, tx, ended, "", "")
+	})
+	return stored, err
+}
+
+func hasAssets(results []Result) bool {
+	return slices.ContainsFunc(results, func(result Result) bool { return len(result.Assets) > 0 })
+}
+
+// assetsOf are the files of the results that were stored.
+func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []journal.FoundAsset) {
+	for _, result := range results {
+		if !slices.Contains(stored, result.Unit.ID) {
+			continue
+		}
+		source := journal.AssetSource{TaskID: taskID, UnitID: result.Unit.ID, Epoch: result.Unit.Epoch, ItemID: result.Unit.Item.ID, Target: result.Unit.Target}
+		for _, one := range result.Assets {
+			found = append(found, journal.FoundAsset{AssetSource: source, AnnouncedAsset: one})
+		}
+	}
+	return found
+}
+
+// askJudges makes the units of judges for the answers of units ($1) to items ($2).
+const askJudges = `
+	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
+	SELECT r.launch_id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
+	FROM evaluation_runs r
+	JOIN task_evaluators e ON e.task_id = r.task_id AND e.target IS NOT NULL
+	WHERE r.unit_id = ANY ($1) AND r.item_id = ANY ($2) AND r.status = 'SUCCEEDED'
+	ORDER BY r.id, e.number
+	ON CONFLICT DO NOTHING`
+
+// verdicts are the evaluations of a batch of results, column by column.
+type verdicts struct {
+	units, evaluators                  pq.Int64Array
+	statuses, reasons, codes, messages pq.StringArray
+	scores                             []*float64
+	passed                             []*bool
+}
+
+func (v *verdicts) add(result Result) { v.addTo(result.Unit.ID, result.Evaluations) }
+
+// addTo adds evaluations of a unit, or of a run.
+func (v *verdicts) addTo(id int64, evaluations []db.Evaluation) {
+	for _, one := range evaluations {
+		v.units, v.evaluators, v.statuses = append(v.units, id), append(v.evaluators, int64(one.Number)), append(v.statuses, one.Status)
+		v.scores, v.passed = append(v.scores, one.Score), append(v.passed, one.Passed)
+		v.reasons, v.codes, v.messages = append(v.reasons, pg.StorableText(one.Reason)), append(v.codes, one.ErrorCode), append(v.messages, pg.StorableText(one.ErrorMessage))
+	}
+}
+
+func (v *verdicts) bind(arguments map[string]any) {
+	for name, column := range map[string]any{
+		"e_units": v.units, "e_evaluators": v.evaluators, "e_statuses": v.statuses, "e_scores": pq.Array(v.scores), "e_passed": pq.Array(v.passed),
+		"e_reasons": v.reasons, "e_codes": v.codes, "e_messages": v.messages,
+	} {
+		arguments[name] = column
+	}
+}
+
+// turns are what becomes of the conversations of a batch of results, column by column; a single question is a conversation
+// that ends.
+type turns struct {
+	any           bool
+	hasJudges     bool
+	items         pq.Int64Array
+	conversations pq.StringArray
+	more          pq.BoolArray
+	unreached     pq.Int64Array
+}
+
+func (t *turns) add(result Result) {
+	conversation := ""
+	if result.Turn != nil {
+		t.any, conversation = true, pg.StorableText(result.Turn.ConversationID)
+	}
+	t.hasJudges = t.hasJudges || result.HasJudges
+	t.items, t.conversations = append(t.items, result.Unit.Item.ID), append(t.conversations, conversation)
+	t.more, t.unreached = append(t.more, result.Turn.HasMore()), append(t.unreached, int64(len(result.Turn.NotReached())))
+}
+
+func (t *turns) bind(arguments map[string]any) {
+	arguments["items"], arguments["conversations"], arguments["more"], arguments["unreached"] = t.items, t.conversations, t.more, t.unreached
+}

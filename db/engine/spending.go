@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/shopspring/decimal"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Why a launch was stopped; the catalogues explain the codes.
+const (
+	ReasonTask    = "BUDGET_TASK"
+	ReasonProject = "BUDGET_PROJECT"
+	ReasonMonth   = "BUDGET_MONTH"
+)
+
+// Reasons are all of them.
+var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth}
+
+// Spending is that of an installation.
+type Spending struct{ db *pg.Pool }
+
+// New returns the spending of a store.
+func New(store *db.Store) Spending { return Spending{store.Pool()} }
+
+// ofLaunch is what the launch l has spent in each currency: for runs and for judges.
+const ofLaunch = `
+	SELECT of.currency, sum(of.cost) AS cost
+	FROM (
+		SELECT coalesce(g.currency, '') AS currency, r.cost
+		FROM evaluation_runs r
+		JOIN task_variants v ON v.task_id = l.task_id AND v.number = r.variant
+		JOIN task_targets g ON g.task_id = l.task_id AND g.number = v.target
+		WHERE r.launch_id = l.id AND r.cost IS NOT NULL
+		UNION ALL
+		SELECT coalesce(g.currency, ''), e.cost
+		FROM units u
+		JOIN evaluations e ON e.run_id = u.subject_run_id AND e.evaluator = u.evaluator
+		JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
+		WHERE u.launch_id = l.id AND u.evaluator > 0 AND u.state = 'DONE' AND e.cost IS NOT NULL) of
+	GROUP BY of.currency`
+
+// month is when this month began in Beijing.
+const month = `date_trunc('month', now(), 'Asia/Shanghai')`
+
+// Settle notes what launches that have ended spent, some at a time, and returns how many those were.
+func (s Spending) Settle(ctx context.Context) (launches int, err error) {
+	const settle = `
+		WITH ended AS (
+			SELECT id, task_id, finished_at FROM launches WHERE finished_at IS NOT NULL AND NOT is_settled ORDER BY finished_at DESC LIMIT 20),
+		spent AS (
+			INSERT INTO spending (launch_id, project_id, currency, cost, ended_at)
+			SELECT l.id, t.project_id, of.currency, of.cost, l.finished_at
+			FROM ended l
+			JOIN evaluation_tasks t ON t.id = l.task_id
+			CROSS JOIN LATERAL (` + ofLaunch + `) of
+			ON CONFLICT DO NOTHING)
+		UPDATE launches
+		SET is_settled = true
+		WHERE id IN (SELECT id FROM ended)`
+	result, err := s.db.ExecContext(ctx, settle)
+	return pg.Affected("add up what launches spent", result, err)
+}
+
+// Standing is how much of one of its ceilings a launch has left in one currency.
+type Standing struct {
+	// LaunchID is nil for a task that has no launch at work.
+	LaunchID *uuid.UUID `db:"launch_id"`
+	TaskID   uuid.UUID  `db:"task_id"`
+	// Reason is whose ceiling it is, and Owner the task or project; uuid.Nil for the month of all.
+	Reason   string    `db:"reason"`
+	Owner    uuid.UUID `db:"owner"`
+	Currency string    `db:"currency"`
+	// Ceiling is what may be spent, Left what has not been, below 0 if more was.
+	Ceiling decimal.Decimal `db:"ceiling"`
+	Left    decimal.Decimal `db:"remaining"`
+	// PerUnit is the mean cost of a unit of the task's dearest target so far; 0 if none costs anything. While IsUnknown, no
+	// unit has told what some target's calls cost.
+	PerUnit   decimal.Decimal `db:"per_unit"`
+	IsUnknown bool            `db:"is_unknown"`
+	// InFlight are units of the launch that are claimed now; Claimed counts all that ever were while it had an allowance.
+	InFlight int   `db:"in_flight"`
+	Claimed  int64 `db:"claimed"`
+	// IsWaiting reports that units of the launch wait to be claimed, or are not made yet.
+	IsWaiting bool `db:"is_waiting"`
+}
+
+// IsSpent reports that nothing is left for another call.
+func (s Standing) IsSpent() bool { return !s.Left.IsPositive() || s.Left.LessThan(s.PerUnit) }
+
+// triedUnits is how many units of a target may end without telling their cost until they count as costing nothing: a budget
+// cannot count them.
+const triedUnits = 3
+
+// Every ceiling of the launches at work, and of the task $2, with what all its launches spent; $1 is the month's ceiling, empty for
+// none.
+var standings = `
+	WITH active AS (
+		SELECT l.id, l.created_at, l.task_id, t.max_cost, t.project_id, l.status = 'PENDING' AS is_pending
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		WHERE l.status IN ('PENDING', 'RUNNING')
+		UNION ALL
+		SELECT NULL, now(), id, max_cost, project_id, true FROM evaluation_tasks WHERE id = $2),
+	ceilings AS (
+		SELECT '` + ReasonTask + `' AS reason, task_id AS owner, max_cost AS ceiling FROM active WHERE max_cost IS NOT NULL
+		UNION
+		SELECT '` + ReasonProject + `', id, cost_per_month FROM projects WHERE cost_per_month IS NOT NULL AND id IN (SELECT project_id FROM active)
+		UNION
+		SELECT '` + ReasonMonth + `', '` + uuid.Nil.String() + `', CAST(nullif($1, '') AS numeric) WHERE $1 <> '' AND EXISTS (SELECT FROM active)),
+	live AS ( -- what is not in spending yet
+		SELECT l.task_id, t.project_id, of.currency, of.cost
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		CROSS JOIN LATERAL (` + ofLaunch + `) of
+		WHERE (l.status IN ('PENDING', 'RUNNING', 'STOPPING') OR l.finished_at IS NOT NULL AND NOT l.is_settled)
+		  AND EXISTS (SELECT FROM ceilings c WHERE c.owner IN (l.task_id, t.project_id, '` + uuid.Nil.String() + `'))),
+	spent AS (
+		SELECT c.reason, c.owner, of.currency, sum(of.cost) AS cost
+		FROM ceilings c
+		CROSS JOIN LATERAL (
+			SELECT currency, cost FROM live
+			WHERE CASE c.reason WHEN '` + ReasonTask + `' THEN task_id = c.owner WHEN '` + ReasonProject + `' THEN project_id = c.owner ELSE true END
+			UNION ALL
+			SELECT s.currency, s.cost FROM spending s JOIN launches l ON l.id = s.launch_id WHERE c.reason = '` + ReasonTask + `' AND l.task_id = c.owner
+			UNION ALL
+			SELECT currency, cost FROM spending
+			WHERE ended_at >= ` + month + ` AND (c.reason = '` + ReasonMonth + `' OR c.reason = '` + ReasonProject + `' AND project_id = c.owner)) of
+		GROUP BY c.reason, c.owner, of.currency),
+	capped AS (
+		SELECT a.id, a.created_at, a.task_id, a.is_pending, c.reason, c.owner, c.ceiling
+		FROM active a
+		JOIN ceilings c ON c.owner IN (a.task_id, a.project_id, '` + uuid.Nil.String() + `')),
+	targets AS ( -- of the tasks with a ceiling, with the cost of their units
+		SELECT g.task_id, coalesce(g.currency, '') AS currency, coalesce(u.per_unit, 0) AS per_unit, u.priced = 0 AND u.ended < ` + strconv.Itoa(triedUnits) + ` AS is_unknown
+		FROM task_targets g
+		CROSS JOIN LATERAL (
+			SELECT sum(of.cost) / nullif(count(of.cost), 0) AS per_unit, count(of.cost) AS priced, count(*) AS ended
+			FROM (
+				SELECT sum(r.cost) AS cost
+				FROM task_variants v
+				JOIN evaluation_runs r ON r.task_id = v.task_id AND r.variant = v.number AND r.is_current
+				WHERE g.kind <> 'judge' AND v.task_id = g.task_id AND v.target = g.number
+				GROUP BY r.unit_id
+				UNION ALL
+				SELECT e.cost
+				FROM task_evaluators own
+				JOIN evaluation_runs r ON r.task_id = own.task_id AND r.is_current
+				JOIN evaluations e ON e.run_id = r.id AND e.evaluator = own.number
+				WHERE g.kind = 'judge' AND own.task_id = g.task_id AND own.target = g.number) of) u
+		WHERE g.task_id IN (SELECT task_id FROM capped) AND g.input_price IS NOT NULL AND g.output_price IS NOT NULL)
+	SELECT c.id AS launch_id, c.task_id, c.reason, c.owner, g.currency, c.ceiling, c.ceiling - coalesce(s.cost, 0) AS remaining,
+		max(trunc(g.per_unit, 12)) AS per_unit, bool_or(g.is_unknown) AS is_unknown,
+		(SELECT count(*) FROM units u WHERE u.launch_id = c.id AND u.state = 'RUNNING') AS in_flight,
+		coalesce((SELECT claimed FROM allowances a WHERE a.launch_id = c.id), 0) AS claimed,
+		c.is_pending OR EXISTS (SELECT FROM units u WHERE u.launch_id = c.id AND u.state = 'QUEUED') AS is_waiting
+	FROM capped c
+	JOIN targets g ON g.task_id = c.task_id
+	LEFT JOIN spent s ON s.reason = c.reason AND s.owner = c.owner AND s.currency = g.currency
+	GROUP BY c.id, c.created_at, c.task_id, c.is_pending, c.reason, c.owner, g.currency, c.ceiling, s.cost
+	ORDER BY c.created_at, c.id, c.reason, g.currency`
+
+// Standings returns how much of their ceilings the launches at work have left, the oldest first: of the task's, of the project's
+// month and of the month's, a decimal number that holds in each currency, empty for none. Targets without prices spend nothing.
+func (s Spending) Standings(ctx context.Context, monthCeiling string) (found []Standing, err error) {
+	err = s.db.SelectContext(ctx, &found, standings, monthCeiling, nil)
+	return found, pg.Classify("look for budgets", err)
+}
+
+// SpentBy returns a ceiling that leaves nothing for another launch of a task, which has none at work; nil means that it may run.
+func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling string) (*Standing, error) {
+	var found []Standing
+	if err := s.db.SelectContext(ctx, &found, standings, monthCeiling, taskID); err != nil {
+		return nil, pg.Classify("look for a spent budget", err)
+	}
+	for _, one := range found {
+		if one.LaunchID == nil && one.IsSpent() {
+			return &one, nil
+		}
+	}
+	return nil, nil
+}
+
+// Allow sets how many units launches may claim, those claimed already included, and lifts the limits of all others.
+func (s Spending) Allow(ctx context.Context, allowed map[uuid.UUID]int64) error {
+	const lift = `DELETE FROM allowances WHERE NOT launch_id = ANY (CAST($1 AS uuid[]))`
+	const set = `
+		INSERT INTO allowances AS a (launch_id, allowed)
+		SELECT g.launch_id, g.allowed
+		FROM unnest(CAST($1 AS uuid[]), CAST($2 AS bigint[])) AS g (launch_id, allowed)
+		JOIN launches l ON l.id = g.launch_id
+		ORDER BY g.launch_id
+		ON CONFLICT (launch_id) DO UPDATE
+		SET allowed = excluded.allowed`
+	ids, counts := make(pq.StringArray, 0, len(allowed)), make(pq.Int64Array, 0, len(allowed))
+	for id, count := range allowed {
+		ids, counts = append(ids, id.String()), append(counts, count)
+	}
+	if _, err := s.db.ExecContext(ctx, lift, ids); err != nil {
+		return pg.Classify("lift allowances", err)
+	}
+	_, err := s.db.ExecContext(ctx, set, ids, counts)
+	return pg.Classify("set allowances", err)
+}
+
+// NoteReason stores why a launch is stopped.
+func (s Spending) NoteReason(ctx context.Context, launchID uuid.UUID, reason string) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE launches SET stop_reason = $2 WHERE id = $1`, launchID, reason)
+	return pg.Classify("note why a launch is stopped", err)
+}
+
+// SetCeiling sets what a task may cost; empty means any amount. It returns db.ErrNotFound if there is no such task.
+func (s Spending) SetCeiling(ctx context.Context, taskID uuid.UUID, ceiling string) error {
+	const set = `UPDATE evaluation_tasks SET max_cost = CAST(nullif($2, '') AS numeric), updated_at = now() WHERE id = $1`
+	result, err := s.db.ExecContext(ctx, set, taskID, ceiling)
+	changed, err := pg.Affected("set a task's ceiling", result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: db.KindTask}
+	}
+	return err
+}
+
+// Sum is what was spent in a currency.
+type Sum struct {
+	// Currency is empty where it is not known.
+	Currency string `db:"currency"`
+	Cost     string `db:"cost"`
+}
+
+// ThisMonthOf returns what was spent this month by the launches of a project that have ended, by currency.
+func (s Spending) ThisMonthOf(ctx context.Context, projectID uuid.UUID) (sums []Sum, err error) {
+	const list = `
+		SELECT s.currency, CAST(trim_scale(sum(s.cost)) AS text) AS cost
+		FROM spending s
+		WHERE s.ended_at >= ` + month + ` AND s.project_id = $1
+		GROUP BY s.currency
+		ORDER BY s.currency`
+	err = s.db.SelectContext(ctx, &sums, list, projectID)
+	return sums, pg.Classify("add up the month of a project", err)
+}

@@ -1,0 +1,466 @@
+// Package entries stores what is saved to be used in tasks: providers and their models, agents, prompts, datasets,
+// evaluators, channels and schedules, with what became of each firing.
+// Tasks keep copies of all but channels: nothing else here reaches one that exists.
+package entries
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+	"wending/db/project"
+)
+
+// ErrNameTaken means that another entry of the kind, which is not archived, has the name.
+var ErrNameTaken = errors.New("the name is taken")
+
+// Entry is what all kinds have.
+type Entry struct {
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	CreatedAt time.Time `db:"created_at"`
+	UpdatedAt time.Time `db:"updated_at"`
+	// ArchivedAt is set for an entry that is kept for its uses and no longer offered.
+	ArchivedAt *time.Time `db:"archived_at"`
+}
+
+// Test is how the last test call of a target ended.
+type Test struct {
+	TestedAt *time.Time `db:"tested_at"`
+	// TestCode is the error code; nil means that it succeeded, or that there was none.
+	TestCode *string `db:"test_code"`
+}
+
+// HasFailed reports whether the last test failed.
+func (t Test) HasFailed() bool { return t.TestCode != nil }
+
+// Provider is a row of providers: an account at which models are called.
+type Provider struct {
+	Entry
+	Protocol string `db:"protocol"`
+	BaseURL  string `db:"base_url"`
+	// SealedKey is the API key, SealedHeaders are further headers, both encrypted; nil means there is none.
+	SealedKey     []byte `db:"sealed_key"`
+	SealedHeaders []byte `db:"sealed_headers"`
+	// RateLimit is N/s, N/m or unlimited; nil means the default.
+	RateLimit *string        `db:"rate_limit"`
+	RetryOn   pq.StringArray `db:"retry_on"`
+}
+
+// Prices are what a target's tokens cost.
+type Prices struct {
+	// InputPrice and OutputPrice are decimal numbers, per million tokens; nil means unknown.
+	InputPrice  *string `db:"input_price"`
+	OutputPrice *string `db:"output_price"`
+	Currency    *string `db:"currency"`
+}
+
+// Model is a row of models.
+type Model struct {
+	Entry
+	ProviderID uuid.UUID `db:"provider_id"`
+	// ModelID is what the provider calls it.
+	ModelID string `db:"model_id"`
+	// SealedParameters is a JSON object merged into every request, encrypted; nil means there is none.
+	SealedParameters []byte `db:"sealed_parameters"`
+	Prices
+	// ProviderName and ProviderProtocol are the provider's; they are only read.
+	ProviderName     string `db:"provider_name"`
+	ProviderProtocol string `db:"provider_protocol"`
+	Test
+}
+
+// Agent is a row of agents.
+type Agent struct {
+	Entry
+	Protocol string `db:"protocol"`
+	// URL is without its query, which SealedQuery holds.
+	URL            string         `db:"url"`
+	SealedQuery    []byte         `db:"sealed_query"`
+	SealedHeaders  []byte         `db:"sealed_headers"`
+	SealedPayload  []byte         `db:"sealed_payload"`
+	SealedTemplate []byte         `db:"sealed_template"`
+	Poll           *string        `db:"poll"` // how accepted jobs are polled, as JSON; nil means that the agent answers directly
+	RateLimit      *string        `db:"rate_limit"`
+	RetryOn        pq.StringArray `db:"retry_on"`
+	Prices
+	Test
+}
+
+// Prompt is a row of prompts with its newest version.
+type Prompt struct {
+	Entry
+	Description string `db:"description"`
+	PromptVersion
+}
+
+// PromptVersion is a row of prompt_versions; rows are never changed.
+type PromptVersion struct {
+	Version int    `db:"version"` // from 1
+	System  string `db:"system_template"`
+	User    string `db:"user_template"`
+	Note    string `db:"note"`
+	// SavedAt is when the version was made.
+	SavedAt time.Time `db:"saved_at"`
+}
+
+// Dataset is a row of datasets with its newest version.
+type Dataset struct {
+	Entry
+	Description string `db:"description"`
+	DatasetVersion
+}
+
+// DatasetVersion is a row of dataset_versions; rows are never changed.
+type DatasetVersion struct {
+	Version   int    `db:"version"` // from 1
+	FileName  string `db:"file_name"`
+	Extension string `db:"extension"`
+	Size      int    `db:"size"`
+	SHA256    []byte `db:"sha256"`
+	// IDColumn, QuestionColumn and AnswerColumn are the columns that take the places of question_id, question and
+	// standard_answer; empty means those of that name. Encoding is a CSV file's; empty means UTF-8.
+	IDColumn       string         `db:"id_column"`
+	QuestionColumn string         `db:"question_column"`
+	AnswerColumn   string         `db:"answer_column"`
+	Encoding       string         `db:"encoding"`
+	Columns        pq.StringArray `db:"columns"`
+	TotalItems     int            `db:"total_items"`
+	Note           string         `db:"note"`
+	SavedAt        time.Time      `db:"saved_at"`
+}
+
+// Evaluator is a row of evaluators with its newest version.
+type Evaluator struct {
+	Entry
+	EvaluatorVersion
+}
+
+// EvaluatorVersion is a row of evaluator_versions; rows are never changed.
+type EvaluatorVersion struct {
+	Version int `db:"version"` // from 1
+	// Rule is what it does (evaluate.Kind), Config a JSON object that says how.
+	Rule    string          `db:"kind"`
+	Config  json.RawMessage `db:"config"`
+	SavedAt time.Time       `db:"saved_at"`
+}
+
+// Channel is a row of channels: where people and programs are told what became of a task.
+type Channel struct {
+	Entry
+	Kind string `db:"kind"`
+	// URL is what may be shown of the address, which SealedURL has whole; both are empty for an e-mail.
+	URL       string `db:"url"`
+	SealedURL []byte `db:"sealed_url"`
+	// Recipients are the addresses of an e-mail, joined by commas.
+	Recipients   string         `db:"recipients"`
+	SealedSecret []byte         `db:"sealed_secret"`
+	Events       pq.StringArray `db:"events"`
+	Lang         string         `db:"lang"`
+	// IsDefault makes it a channel of every new task that names none.
+	IsDefault bool `db:"is_default"`
+	Test
+}
+
+// Schedule is a row of schedules: a task that is copied and run at times that a cron expression names.
+type Schedule struct {
+	Entry
+	// TaskID is the task that is copied; nil if it is gone.
+	TaskID *uuid.UUID `db:"task_id"`
+	// Cron has five fields, which Timezone (a name of the IANA) gives their meaning.
+	Cron      string `db:"cron"`
+	Timezone  string `db:"timezone"`
+	IsEnabled bool   `db:"is_enabled"`
+	// Channels are those of the copies; nil means those of the task.
+	Channels *pq.StringArray `db:"channels"`
+	// AlertMetric is what is watched; nil means nothing. AlertBelow is the limit, nil for none; AlertsWorse watches for being
+	// significantly worse than the firings before.
+	AlertMetric *string  `db:"alert_metric"`
+	AlertBelow  *float64 `db:"alert_below"`
+	AlertsWorse bool     `db:"alerts_worse"`
+	// NextAt is when it fires next; nil while it is not planned.
+	NextAt *time.Time `db:"next_at"`
+}
+
+// IDs are ids as a row has them.
+func IDs(ids []uuid.UUID) *pq.StringArray {
+	list := make(pq.StringArray, len(ids))
+	for n, id := range ids {
+		list[n] = id.String()
+	}
+	return &list
+}
+
+// Recipients are the addresses of an e-mail; nil for other kinds of channels.
+func Recipients(c Channel) []string {
+	if c.Recipients == "" {
+		return nil
+	}
+	return strings.Split(c.Recipients, ",")
+}
+
+// table is one kind of entry: its name, its columns beside those of an Entry, where its rows come from, and what uses one
+// of them (as a subquery over the id $1).
+type table[T any] struct {
+	name     string
+	columns  []string
+	from     string
+	selected string
+	uses     string
+	// kept holds while an entry may not be removed although nothing uses it; empty means never.
+	kept string
+	// limit bounds how many of them a project has; nil means that nothing does.
+	limit *project.Cap
+}
+
+const newestVersion = ` JOIN LATERAL (
+	SELECT *, created_at AS saved_at FROM %s WHERE entry_id = e.id ORDER BY version DESC LIMIT 1) v ON true`
+
+const (
+	entryColumns         = "e.id, e.name, e.created_at, e.updated_at, e.archived_at, "
+	promptVersionColumns = "v.version, v.system_template, v.user_template, v.note, v.saved_at"
+	datasetVersion       = `v.version, v.file_name, v.extension, v.size, v.sha256, v.id_column, v.question_column, v.answer_column, v.encoding, v.columns,
+		v.total_items, v.note, v.saved_at`
+	evaluatorVersion = "v.version, v.kind, v.config, v.saved_at"
+	usedAsTarget     = taskUses + `(SELECT task_id FROM task_targets WHERE library_id = $1)`
+	taskUses         = `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE id IN `
+)
+
+// KindEntry is what errors call an entry that does not exist.
+const KindEntry db.Kind = "entry"
+
+func newTable[T any](name string, columns []string, selected, from, uses string) table[T] {
+	t := table[T]{name: name, columns: columns, from: name + " e" + from, selected: selected, uses: uses}
+	if selected == "" {
+		t.selected = "e." + strings.Join(columns, ", e.")
+	}
+	return t
+}
+
+// keptWhile keeps entries from being removed while a condition over the id $1 holds.
+func (t table[T]) keptWhile(condition string) table[T] {
+	t.kept = condition
+	return t
+}
+
+const pricesOf = `trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency`
+
+// within bounds how many entries of the table a project may have.
+func (t table[T]) within(limit project.Cap) table[T] {
+	t.limit = &limit
+	return t
+}
+
+var (
+	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
+		`SELECT id, name, created_at FROM models WHERE provider_id = $1`)
+	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
+		`e.provider_id, e.model_id, e.sealed_parameters, `+pricesOf+`,
+			e.tested_at, e.test_code, p.name AS provider_name, p.protocol AS provider_protocol`, " JOIN providers p ON p.id = e.provider_id", usedAsTarget).
+		keptWhile(`EXISTS (SELECT FROM evaluator_versions WHERE kind = 'judge' AND config ->> 'model_id' = CAST($1 AS text))`)
+	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "poll", "rate_limit", "retry_on",
+		"input_price", "output_price", "currency", "tested_at", "test_code"},
+		`e.protocol, e.url, e.sealed_query, e.sealed_headers, e.sealed_payload, e.sealed_template, e.poll, e.rate_limit, e.retry_on, `+pricesOf+`,
+			e.tested_at, e.test_code`, "", usedAsTarget)
+	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
+		taskUses+`(SELECT task_id FROM task_variants WHERE prompt_id = $1)`)
+	datasets = newTable[Dataset]("datasets", []string{"description"}, "e.description, "+datasetVersion, strings.ReplaceAll(newestVersion, "%s", "dataset_versions"),
+		`SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE dataset_id = $1`)
+	evaluators = newTable[Evaluator]("evaluators", nil, evaluatorVersion, strings.ReplaceAll(newestVersion, "%s", "evaluator_versions"),
+		taskUses+`(SELECT task_id FROM task_evaluators WHERE evaluator_id = $1)`)
+	channels = newTable[Channel]("channels", []string{"kind", "url", "sealed_url", "recipients", "sealed_secret", "events", "lang", "is_default", "tested_at", "test_code"},
+		"", "", taskUses+`(SELECT task_id FROM task_channels WHERE channel_id = $1)`)
+	schedules = newTable[Schedule]("schedules", []string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse", "next_at"},
+		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`).within(project.Schedules)
+)
+
+// Library reads and writes entries.
+type Library struct {
+	db         *pg.Pool
+	Providers  Kind[Provider]
+	Models     Kind[Model]
+	Agents     Kind[Agent]
+	Prompts    Kind[Prompt]
+	Datasets   Kind[Dataset]
+	Evaluators Kind[Evaluator]
+	Channels   Kind[Channel]
+	Schedules  Kind[Schedule]
+}
+
+// New returns the library of a store.
+func New(store *db.Store) Library {
+	pool := store.Pool()
+	return Library{
+		pool, Kind[Provider]{pool, providers}, Kind[Model]{pool, models}, Kind[Agent]{pool, agents}, Kind[Prompt]{pool, prompts}, Kind[Dataset]{pool, datasets},
+		Kind[Evaluator]{pool, evaluators}, Kind[Channel]{pool, channels},
+		Kind[Schedule]{pool, schedules},
+	}
+}
+
+// Kind reads and writes the entries of one kind.
+type Kind[T any] struct {
+	db *pg.Pool
+	table[T]
+}
+
+// Filter narrows a list; its zero value takes what is offered.
+type Filter struct {
+	// NameContains is matched anywhere in the name, without regard to case.
+	NameContains string
+	// Archived takes the archived entries instead of the others.
+	Archived bool
+}
+
+// List returns one page of the entries that match, newest first, and how many match in all.
+func (k Kind[T]) List(ctx context.Context, filter Filter, page db.Page) (entries []T, total int, err error) {
+	const where = ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2) AND (CAST($3 AS uuid) IS NULL OR e.project_id = $3)`
+	name, only := pg.Containing(filter.NameContains), project.Only(ctx)
+	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name, only); err != nil {
+		return nil, 0, pg.Classify("count "+k.name, err)
+	}
+	list := `SELECT ` + entryColumns + k.selected + ` FROM ` + k.from + where + ` ORDER BY e.created_at DESC, e.id DESC LIMIT $4 OFFSET $5`
+	err = k.db.SelectContext(ctx, &entries, list, filter.Archived, name, only, page.Size, page.Offset())
+	return entries, total, pg.Classify("list "+k.name, err)
+}
+
+// Get returns one entry, archived or not, or ErrNotFound.
+func (k Kind[T]) Get(ctx context.Context, id uuid.UUID) (T, error) {
+	var found T
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND (CAST($2 AS uuid) IS NULL OR e.project_id = $2)`, id, project.Only(ctx))
+	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
+}
+
+// Named returns the entry of a name, in the context's project, that is not archived, or ErrNotFound.
+func (k Kind[T]) Named(ctx context.Context, name string) (T, error) {
+	var found T
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, project.Of(ctx))
+	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
+}
+
+// Insert stores a new entry. It returns ErrNameTaken if another has its name, and a project.FullError if the project may not have more.
+func (k Kind[T]) Insert(ctx context.Context, entry T) error {
+	if k.limit == nil {
+		return k.insert(ctx, k.db, entry)
+	}
+	return k.db.InTx(ctx, "store into "+k.name, func(tx *sqlx.Tx) error {
+		if err := k.limit.Admit(ctx, tx, project.Of(ctx)); err != nil {
+			return err
+		}
+		return k.insert(ctx, tx, entry)
+	})
+}
+
+func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, entry T) error {
+	columns := append([]string{"id", "name"}, k.columns...)
+	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `, project_id) VALUES (:` + strings.Join(columns, ", :") + `, ?)`
+	statement, arguments, err := sqlx.Named(casted(statement), entry)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, sqlx.Rebind(sqlx.DOLLAR, statement), append(arguments, project.Of(ctx))...)
+	return taken(pg.Classify("store into "+k.name, err))
+}
+
+// Update replaces what an entry holds. It returns ErrNotFound if it is gone.
+func (k Kind[T]) Update(ctx context.Context, entry T) error {
+	set := []string{"name = :name", "updated_at = now()"}
+	for _, column := range k.columns {
+		set = append(set, column+" = :"+column)
+	}
+	result, err := k.db.NamedExecContext(ctx, casted(`UPDATE `+k.name+` SET `+strings.Join(set, ", ")+` WHERE id = :id`), entry)
+	changed, err := pg.Affected("change "+k.name, result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: KindEntry}
+	}
+	return taken(err)
+}
+
+// casted says of parameters that are numbers written as texts that they are numbers.
+func casted(statement string) string {
+	for _, column := range []string{"input_price", "output_price"} {
+		statement = strings.ReplaceAll(statement, ":"+column, "CAST(:"+column+" AS numeric)")
+	}
+	return statement
+}
+
+func taken(err error) error {
+	if errors.Is(err, db.ErrConflict) {
+		return ErrNameTaken
+	}
+	return err
+}
+
+// Remove removes an entry that nothing used, and archives any other. isGone reports that it was removed.
+func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err error) {
+	err = k.db.InTx(ctx, "remove from "+k.name, func(tx *sqlx.Tx) error {
+		used, isUsed := false, `EXISTS (`+k.uses+`)`
+		if k.kept != "" {
+			isUsed += ` OR ` + k.kept
+		}
+		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 FOR UPDATE`, id); err != nil {
+			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
+		}
+		statement := `DELETE FROM ` + k.name + ` WHERE id = $1`
+		if isGone = !used; used {
+			statement = `UPDATE ` + k.name + ` SET archived_at = coalesce(archived_at, now()), updated_at = now() WHERE id = $1`
+		}
+		_, err := tx.ExecContext(ctx, statement, id)
+		return pg.Classify("remove from "+k.name, err)
+	})
+	return isGone && err == nil, err
+}
+
+// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now, and a project.FullError if the project
+// may not have more.
+func (k Kind[T]) Restore(ctx context.Context, id uuid.UUID) error {
+	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
+		var of uuid.UUID
+		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1`, id); err != nil {
+			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
+		}
+		if k.limit != nil {
+			if err := k.limit.Admit(ctx, tx, of); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE `+k.name+` SET archived_at = NULL, updated_at = now() WHERE id = $1`, id)
+		return taken(pg.Classify("restore of "+k.name, err))
+	})
+}
+
+// Use is a task that an entry was used in; of a provider, one of its models.
+type Use struct {
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	CreatedAt time.Time `db:"created_at"`
+}
+
+// Uses returns the newest uses of an entry, and how many there are in all.
+func (k Kind[T]) Uses(ctx context.Context, id uuid.UUID, most int) (uses []Use, total int, err error) {
+	var found []struct {
+		Use
+		Total int `db:"total"`
+	}
+	list := `SELECT *, count(*) OVER () AS total FROM (` + k.uses + `) uses ORDER BY created_at DESC, id LIMIT $2`
+	if err := k.db.SelectContext(ctx, &found, list, id, most); err != nil {
+		return nil, 0, pg.Classify("look up the uses of an entry of "+k.name, err)
+	}
+	for _, one := range found {
+		uses, total = append(uses, one.Use), one.Total
+	}
+	return uses, total, nil
+}
+
+// NoteTest stores how a test call of a target ended; an empty code means that it succeeded.
+func (k Kind[T]) NoteTest(ctx context.Context, id uuid.UUID, code string) error {
+	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1`, id, code)
+	return pg.Classify("note a test", err)
+}

@@ -1,0 +1,232 @@
+package entries
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/outbox"
+	"wending/db/pg"
+)
+
+// FiringOutcome is what became of a firing.
+type FiringOutcome string
+
+// A firing has started a copy of the task, or was skipped because the copy before still runs, or the task could not be copied.
+const (
+	FiringStarted FiringOutcome = "STARTED"
+	FiringSkipped FiringOutcome = "SKIPPED"
+	FiringFailed  FiringOutcome = "FAILED"
+)
+
+// FiringOutcomes are all outcomes.
+var FiringOutcomes = []FiringOutcome{FiringStarted, FiringSkipped, FiringFailed}
+
+// Why a firing started nothing; the catalogues explain the codes.
+const (
+	ReasonRunning = "PREVIOUS_RUNNING"
+	ReasonTask    = "TASK_GONE"
+	ReasonSecret  = "SECRET_KEY_CHANGED"
+	ReasonQuota   = "QUOTA_EXCEEDED"
+)
+
+// FiringReasons are all of them.
+var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota}
+
+// Firing is a row of firings.
+type Firing struct {
+	ID         int64         `db:"id"`
+	ScheduleID uuid.UUID     `db:"schedule_id"`
+	PlannedAt  time.Time     `db:"planned_at"`
+	FiredAt    time.Time     `db:"fired_at"`
+	Outcome    FiringOutcome `db:"outcome"`
+	// Reason says why nothing was started; nil if something was.
+	Reason *string `db:"reason"`
+	// Missed is how many later planned times had passed when it fired: nothing could fire then, and they are not made up for.
+	Missed int `db:"missed"`
+	// TaskID is the copy; nil if there is none, or none any more.
+	TaskID *uuid.UUID `db:"task_id"`
+	// Summary has the numbers of the trend; nil while the copy runs.
+	Summary *json.RawMessage `db:"summary"`
+}
+
+const columns = `f.id, f.schedule_id, f.planned_at, f.fired_at, f.outcome, f.reason, f.missed, f.task_id, f.summary`
+
+// Schedules reads and fires schedules.
+type Schedules struct {
+	store *db.Store
+	db    *pg.Pool
+}
+
+// NewSchedules returns the schedules of a store.
+func NewSchedules(store *db.Store) Schedules { return Schedules{store, store.Pool()} }
+
+// Now is the database's clock.
+func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
+	err = s.db.GetContext(ctx, &now, `SELECT now()`)
+	return now, pg.Classify("read the clock", err)
+}
+
+// Due returns the schedules whose time has come, and those that are not planned yet. Those that rest are not planned.
+func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err error) {
+	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL AND (NOT is_enabled OR archived_at IS NOT NULL)`
+	const list = `
+		SELECT id, name, task_id, cron, timezone, is_enabled, channels, alert_metric, alert_below, alerts_worse, next_at, created_at, updated_at, archived_at
+		FROM schedules
+		WHERE is_enabled AND archived_at IS NULL AND (next_at IS NULL OR next_at <= now())
+		ORDER BY next_at, id`
+	if _, err := s.db.ExecContext(ctx, rest); err != nil {
+		return nil, now, pg.Classify("let schedules rest", err)
+	}
+	if err := s.db.SelectContext(ctx, &due, list); err != nil || len(due) == 0 {
+		return nil, now, pg.Classify("look for schedules", err)
+	}
+	now, err = s.Now(ctx)
+	return due, now, err
+}
+
+// Plan notes when a schedule that is not planned fires next.
+func (s Schedules) Plan(ctx context.Context, id uuid.UUID, next time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE schedules SET next_at = $2 WHERE id = $1 AND next_at IS NULL`, id, next)
+	return pg.Classify("plan a schedule", err)
+}
+
+// FiringCopy is the task that a firing starts; without one, Reason says why there is none.
+type FiringCopy struct {
+	Task   db.NewTask
+	Reason string
+}
+
+// FiringTiming is when a schedule fires next, and how many times between its planned one and now have passed.
+type FiringTiming struct {
+	Next   time.Time
+	Missed int
+}
+
+// Fire fires a schedule at its planned time, which is the one in due, and plans the next: all in one transaction, so that it fires
+// once, whoever tries and whoever dies. While the copy before runs, it is skipped. It returns db.ErrConflict if it was fired
+// already, or changed in between.
+func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, n FiringCopy) (f Firing, launchID uuid.UUID, err error) {
+	const lock = `
+		SELECT EXISTS (
+			SELECT FROM evaluation_tasks t WHERE t.schedule_id = s.id AND t.status IN ('PENDING', 'RUNNING'))
+		FROM schedules s
+		WHERE s.id = $1 AND s.next_at = $2 AND s.updated_at = $3 AND s.is_enabled AND s.archived_at IS NULL
+		FOR UPDATE`
+	const fire = `
+		INSERT INTO firings AS f (schedule_id, planned_at, outcome, reason, missed, task_id)
+		VALUES ($1, $2, $3, nullif($4, ''), $5, $6)
+		RETURNING ` + columns
+	const plan = `UPDATE schedules SET next_at = $2 WHERE id = $1`
+	err = s.db.InTx(ctx, "fire a schedule", func(tx *sqlx.Tx) error {
+		var isRunning bool
+		err := tx.GetContext(ctx, &isRunning, lock, due.ID, due.NextAt, due.UpdatedAt)
+		if pg.IsNoRows(err) {
+			return fmt.Errorf("the schedule was fired or changed: %w", db.ErrConflict)
+		}
+		if err != nil {
+			return pg.Classify("lock the schedule", err)
+		}
+		outcome, reason, taskID := FiringStarted, n.Reason, &n.Task.Task.ID
+		switch {
+		case isRunning:
+			outcome, reason, taskID = FiringSkipped, ReasonRunning, nil
+		case reason != "":
+			outcome, taskID = FiringFailed, nil
+		default:
+			n.Task.Task.ScheduleID = &due.ID
+			if launchID, err = db.CreateTaskIn(ctx, tx, n.Task); err != nil {
+				return err
+			}
+		}
+		if err := tx.GetContext(ctx, &f, fire, due.ID, due.NextAt, outcome, reason, timing.Missed, taskID); err != nil {
+			return pg.Classify("store the firing", err)
+		}
+		_, err = tx.ExecContext(ctx, plan, due.ID, timing.Next)
+		return pg.Classify("plan the next firing", err)
+	})
+	return f, launchID, err
+}
+
+// List returns firings of a schedule, newest first, and how many there are in all; onlyTasks takes those whose task exists.
+func (s Schedules) List(ctx context.Context, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
+	const where = ` FROM firings f WHERE f.schedule_id = $1 AND (NOT $2 OR f.task_id IS NOT NULL)`
+	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, scheduleID, onlyTasks); err != nil {
+		return nil, 0, pg.Classify("count firings", err)
+	}
+	err = s.db.SelectContext(ctx, &found, `SELECT `+columns+where+` ORDER BY f.planned_at DESC LIMIT $3 OFFSET $4`, scheduleID, onlyTasks, page.Size, page.Offset())
+	return found, total, pg.Classify("list firings", err)
+}
+
+// States returns the states of tasks by their ids, of those that exist.
+func (s Schedules) States(ctx context.Context, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
+	const list = `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1)`
+	var rows []struct {
+		ID     uuid.UUID     `db:"id"`
+		Status db.TaskStatus `db:"status"`
+	}
+	if err := s.db.SelectContext(ctx, &rows, list, pq.Array(tasks)); err != nil {
+		return nil, pg.Classify("read the states of tasks", err)
+	}
+	states := make(map[uuid.UUID]db.TaskStatus, len(rows))
+	for _, row := range rows {
+		states[row.ID] = row.Status
+	}
+	return states, nil
+}
+
+// Before returns up to so many firings of the schedule of a task that started tasks before it, newest first, whose tasks still
+// exist and have a summary.
+func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (found []Firing, err error) {
+	const list = `
+		SELECT ` + columns + `
+		FROM firings f
+		JOIN firings own ON own.task_id = $1 AND own.schedule_id = f.schedule_id AND f.planned_at < own.planned_at
+		WHERE f.task_id IS NOT NULL AND f.summary IS NOT NULL
+		ORDER BY f.planned_at DESC
+		LIMIT $2`
+	err = s.db.SelectContext(ctx, &found, list, taskID, most)
+	return found, pg.Classify("look for earlier firings", err)
+}
+
+// Unsummed is a firing whose task has ended, by a launch that its summary does not cover.
+type Unsummed struct {
+	Firing
+	NewestLaunch uuid.UUID `db:"newest_launch"`
+}
+
+// Unsummed returns firings to summarise.
+func (s Schedules) Unsummed(ctx context.Context, limit int) (found []Unsummed, err error) {
+	const list = `
+		SELECT ` + columns + `, l.id AS newest_launch
+		FROM firings f
+		JOIN evaluation_tasks t ON t.id = f.task_id AND t.status NOT IN ('PENDING', 'RUNNING') AND t.is_assessed
+		CROSS JOIN LATERAL (
+			SELECT id FROM launches WHERE task_id = t.id ORDER BY number DESC LIMIT 1) l
+		WHERE f.launch_id IS DISTINCT FROM l.id
+		ORDER BY f.planned_at
+		LIMIT $1`
+	err = s.db.SelectContext(ctx, &found, list, limit)
+	return found, pg.Classify("look for firings to summarise", err)
+}
+
+// Summarise stores the summary of a firing and announces the alert that follows from it; nil means that there is none.
+func (s Schedules) Summarise(ctx context.Context, f Unsummed, summary, alert json.RawMessage) error {
+	const store = `UPDATE firings SET summary = $2, launch_id = $3 WHERE id = $1 AND launch_id IS DISTINCT FROM $3`
+	return s.db.InTx(ctx, "summarise a firing", func(tx *sqlx.Tx) error {
+		result, err := tx.ExecContext(ctx, store, f.ID, string(summary), f.NewestLaunch)
+		if err := pg.RequireRow("store the summary", result, err); err != nil {
+			return err
+		}
+		if alert == nil {
+			return nil
+		}
+		return outbox.Announce(ctx, tx, f.NewestLaunch, outbox.Alert, 0, alert)
+	})
+}

@@ -1,0 +1,204 @@
+package entries
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+const insertPromptVersion = `
+	INSERT INTO prompt_versions (entry_id, version, system_template, user_template, note)
+	SELECT :id, coalesce(max(version), 0) + 1, :system_template, :user_template, :note
+	FROM prompt_versions
+	WHERE entry_id = :id`
+
+const insertDatasetVersion = `
+	INSERT INTO dataset_versions (entry_id, version, file_name, extension, size, sha256, id_column, question_column, answer_column, encoding, columns, total_items, note)
+	VALUES (:id, :version, :file_name, :extension, :size, :sha256, :id_column, :question_column, :answer_column, :encoding, :columns, :total_items, :note)`
+
+const insertEvaluatorVersion = `
+	INSERT INTO evaluator_versions (entry_id, version, kind, config)
+	SELECT :id, coalesce(max(version), 0) + 1, :kind, :config
+	FROM evaluator_versions
+	WHERE entry_id = :id`
+
+// InsertPrompt stores a prompt with its first version.
+func (l Library) InsertPrompt(ctx context.Context, prompt Prompt) error {
+	return insertVersioned(ctx, l.Prompts, prompt, insertPromptVersion)
+}
+
+// AddPromptVersion stores the next version of a prompt, and returns the prompt with it.
+func (l Library) AddPromptVersion(ctx context.Context, prompt Prompt) (Prompt, error) {
+	return addVersion(ctx, l.Prompts, prompt.ID, prompt, insertPromptVersion)
+}
+
+// InsertEvaluator stores an evaluator with its first version.
+func (l Library) InsertEvaluator(ctx context.Context, evaluator Evaluator) error {
+	return insertVersioned(ctx, l.Evaluators, evaluator, insertEvaluatorVersion)
+}
+
+// AddEvaluatorVersion stores the next version of an evaluator, and returns the evaluator with it.
+func (l Library) AddEvaluatorVersion(ctx context.Context, evaluator Evaluator) (Evaluator, error) {
+	return addVersion(ctx, l.Evaluators, evaluator.ID, evaluator, insertEvaluatorVersion)
+}
+
+// insertVersioned stores an entry with its first version.
+func insertVersioned[T any](ctx context.Context, kind Kind[T], entry T, insertVersion string) error {
+	return kind.db.InTx(ctx, "store into "+kind.name, func(tx *sqlx.Tx) error {
+		if err := kind.insert(ctx, tx, entry); err != nil {
+			return err
+		}
+		_, err := tx.NamedExecContext(ctx, insertVersion, entry)
+		return pg.Classify("store the first version of an entry of "+kind.name, err)
+	})
+}
+
+// addVersion stores the next version of an entry, and returns the entry with it.
+func addVersion[T any](ctx context.Context, kind Kind[T], id uuid.UUID, entry T, insertVersion string) (T, error) {
+	err := kind.db.InTx(ctx, "store a version of an entry of "+kind.name, func(tx *sqlx.Tx) error {
+		if err := touch(ctx, tx, kind.name, id); err != nil {
+			return err
+		}
+		_, err := tx.NamedExecContext(ctx, insertVersion, entry)
+		return pg.Classify("store a version of an entry of "+kind.name, err)
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return kind.Get(ctx, id)
+}
+
+// touch locks an entry, so that versions are numbered one after another.
+func touch(ctx context.Context, tx *sqlx.Tx, table string, id uuid.UUID) error {
+	result, err := tx.ExecContext(ctx, `UPDATE `+table+` SET updated_at = now() WHERE id = $1`, id)
+	changed, err := pg.Affected("lock an entry of "+table, result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: KindEntry}
+	}
+	return err
+}
+
+const readPromptVersion = `
+	SELECT ` + promptVersionColumns + `
+	FROM (SELECT *, created_at AS saved_at FROM prompt_versions WHERE entry_id = $1) v`
+
+// PromptVersion returns a version of a prompt, or ErrNotFound.
+func (l Library) PromptVersion(ctx context.Context, id uuid.UUID, number int) (version PromptVersion, err error) {
+	err = l.getVersion(ctx, &version, readPromptVersion, id, number)
+	return version, err
+}
+
+// PromptVersions returns a page of the versions of a prompt, newest first.
+func (l Library) PromptVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []PromptVersion, err error) {
+	err = l.listVersions(ctx, &versions, readPromptVersion, id, page)
+	return versions, err
+}
+
+const readEvaluatorVersion = `
+	SELECT ` + evaluatorVersion + `
+	FROM (SELECT *, created_at AS saved_at FROM evaluator_versions WHERE entry_id = $1) v`
+
+// EvaluatorVersion returns a version of an evaluator, or ErrNotFound.
+func (l Library) EvaluatorVersion(ctx context.Context, id uuid.UUID, number int) (version EvaluatorVersion, err error) {
+	err = l.getVersion(ctx, &version, readEvaluatorVersion, id, number)
+	return version, err
+}
+
+// EvaluatorVersions returns a page of the versions of an evaluator, newest first.
+func (l Library) EvaluatorVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []EvaluatorVersion, err error) {
+	err = l.listVersions(ctx, &versions, readEvaluatorVersion, id, page)
+	return versions, err
+}
+
+func (l Library) getVersion(ctx context.Context, version any, read string, id uuid.UUID, number int) error {
+	err := l.db.GetContext(ctx, version, read+` WHERE v.version = $2`, id, number)
+	return db.NotFound(KindEntry, pg.Classify("read a version", err))
+}
+
+func (l Library) listVersions(ctx context.Context, versions any, read string, id uuid.UUID, page db.Page) error {
+	err := l.db.SelectContext(ctx, versions, read+` ORDER BY v.version DESC LIMIT $2 OFFSET $3`, id, page.Size, page.Offset())
+	return pg.Classify("read the versions", err)
+}
+
+// notesMost is how many versions of a prompt are listed.
+const notesMost = 200
+
+// PromptNotes returns the newest versions of prompts without their templates, newest first, by the prompts' ids.
+func (l Library) PromptNotes(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
+	const read = `
+		SELECT v.entry_id, v.version, v.note, v.created_at AS saved_at
+		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM prompt_versions WHERE entry_id = ANY ($1)) v
+		WHERE v.place <= $2
+		ORDER BY v.entry_id, v.version DESC`
+	var found []struct {
+		EntryID uuid.UUID `db:"entry_id"`
+		PromptVersion
+	}
+	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), notesMost); err != nil {
+		return nil, pg.Classify("list prompts' versions", err)
+	}
+	versions := make(map[uuid.UUID][]PromptVersion, len(ids))
+	for _, one := range found {
+		versions[one.EntryID] = append(versions[one.EntryID], one.PromptVersion)
+	}
+	return versions, nil
+}
+
+const readDatasetVersion = `
+	SELECT ` + datasetVersion + `
+	FROM (SELECT *, created_at AS saved_at FROM dataset_versions WHERE entry_id = $1) v`
+
+// DatasetVersion returns a version of a dataset, or ErrNotFound.
+func (l Library) DatasetVersion(ctx context.Context, id uuid.UUID, number int) (version DatasetVersion, err error) {
+	err = l.getVersion(ctx, &version, readDatasetVersion, id, number)
+	return version, err
+}
+
+// DatasetVersions returns a page of the versions of a dataset, newest first.
+func (l Library) DatasetVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []DatasetVersion, err error) {
+	err = l.listVersions(ctx, &versions, readDatasetVersion, id, page)
+	return versions, err
+}
+
+// InsertDataset stores a dataset with its first version. keepFile is called just before the commit.
+func (l Library) InsertDataset(ctx context.Context, dataset Dataset, keepFile func(version int) error) error {
+	dataset.Version = 1
+	return l.db.InTx(ctx, "store a dataset", func(tx *sqlx.Tx) error {
+		if err := l.Datasets.insert(ctx, tx, dataset); err != nil {
+			return err
+		}
+		return insertVersion(ctx, tx, dataset, keepFile)
+	})
+}
+
+// AddDatasetVersion stores the next version of a dataset, and returns the dataset with it. keepFile is called just before
+// the commit, with the version's number.
+func (l Library) AddDatasetVersion(ctx context.Context, dataset Dataset, keepFile func(version int) error) (Dataset, error) {
+	err := l.db.InTx(ctx, "store a dataset's version", func(tx *sqlx.Tx) error {
+		if err := touch(ctx, tx, "datasets", dataset.ID); err != nil {
+			return err
+		}
+		const next = `SELECT coalesce(max(version), 0) + 1 FROM dataset_versions WHERE entry_id = $1`
+		if err := tx.GetContext(ctx, &dataset.Version, next, dataset.ID); err != nil {
+			return pg.Classify("number a dataset's version", err)
+		}
+		return insertVersion(ctx, tx, dataset, keepFile)
+	})
+	if err != nil {
+		return Dataset{}, err
+	}
+	return l.Datasets.Get(ctx, dataset.ID)
+}
+
+func insertVersion(ctx context.Context, tx *sqlx.Tx, dataset Dataset, keepFile func(version int) error) error {
+	if _, err := tx.NamedExecContext(ctx, insertDatasetVersion, dataset); err != nil {
+		return pg.Classify("store a dataset's version", err)
+	}
+	return keepFile(dataset.Version)
+}

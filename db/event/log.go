@@ -1,0 +1,190 @@
+package event
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// frame is how close two pieces of text are to become one event: no eye tells them apart.
+	frame = 16
+	// thinFrame is the same, in milliseconds, once a run has many events or nothing can be stored.
+	thinFrame = 1000
+	// manyEvents is from how many on a run's events are thinned, maxEvents and maxBytes how much of a run is kept at most.
+	manyEvents = 20_000
+	maxEvents  = 40_000
+	maxBytes   = 20 << 20
+	// manyWaiting is from how many bytes on that wait to be stored a log is thinned; at maxWaiting only ends are taken.
+	manyWaiting = 1 << 20
+	maxWaiting  = 4 << 20
+	// maxEventsWaiting is how many events wait at most, besides ends: each takes some 400 bytes of memory besides what it says.
+	maxEventsWaiting = 12_000
+)
+
+// Log is what has happened while a unit's question is asked and is not stored yet. It is safe for concurrent use, and its methods never
+// wait for anything but each other.
+type Log struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	start   time.Time
+	waiting []Event
+	// tail is the text of the last of them while pieces are still added to it: a string would be copied each time.
+	tail    []byte
+	bytes   int // that wait
+	seq     int
+	events  int // of the run so far
+	total   int // bytes of the run so far
+	dropped int
+	// lastProgressMS is when the last ProgressUpdate was kept.
+	lastProgressMS int
+	// lastHeardMS and silenceMS serve LongestSilence.
+	lastHeardMS, silenceMS int
+	progress               *float64
+}
+
+// NewLog returns an empty log whose events are numbered after those before it.
+func NewLog(after int) *Log { return &Log{now: time.Now, seq: after} }
+
+// Begin starts the call: its first event is TaskStarted. It is called once, before all else.
+func (l *Log) Begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.start = l.now()
+	l.add(TaskStarted, 0, Data{Attempt: 1})
+}
+
+// Again starts a later attempt of the call: the wait before it is no silence of the agent's.
+func (l *Log) Again() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastHeardMS, l.silenceMS, l.progress = int(l.now().Sub(l.start).Milliseconds()), 0, nil
+}
+
+// Emit takes what happened, and returns when, in milliseconds since the call's start.
+func (l *Log) Emit(kind Type, data Data) (at int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at = int(l.now().Sub(l.start).Milliseconds())
+	l.silenceMS = max(l.silenceMS, at-l.lastHeardMS)
+	l.lastHeardMS = at
+	if data.Progress != nil && (kind == ProgressUpdate || kind == Tool) {
+		l.progress = data.Progress
+	}
+	isThin := l.events >= manyEvents || l.bytes >= manyWaiting
+	if l.merge(kind, at, data, isThin) {
+		return at
+	}
+	if !isEnd(kind) && (l.isFull() || isThin && kind == ProgressUpdate && at-l.lastProgressMS < thinFrame) {
+		l.dropped++
+		return at
+	}
+	if kind == TaskCompleted || kind == ErrorOccurred {
+		data.Dropped = l.dropped
+	}
+	l.add(kind, at, data)
+	return at
+}
+
+// Seq is the number of the last event.
+func (l *Log) Seq() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seq
+}
+
+func (l *Log) isFull() bool {
+	return l.events >= maxEvents || l.total >= maxBytes || l.bytes >= maxWaiting || len(l.waiting) >= maxEventsWaiting
+}
+
+// isEnd reports whether an event tells how a call or an attempt ended, or what it made: those are always kept.
+func isEnd(kind Type) bool {
+	return kind == TaskCompleted || kind == ErrorOccurred || kind == Retry || kind == Asset
+}
+
+// merge adds a piece of text to the one before it, where the time between them does not matter.
+func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
+	if len(l.waiting) == 0 || l.isFull() {
+		return false
+	}
+	last := &l.waiting[len(l.waiting)-1]
+	within := frame
+	if isThin {
+		within = thinFrame
+	}
+	if last.Type != kind || at-last.AtMS >= within {
+		return false
+	}
+	switch {
+	case last.isText() && (Event{Type: kind, Data: data}).isText():
+		if l.tail == nil {
+			l.tail = []byte(last.Data.Text)
+		}
+		l.tail = append(l.tail, data.Text...)
+		l.count(len(data.Text))
+	case isThin && kind == ProgressUpdate:
+		last.Data = data
+		l.dropped++
+	default:
+		return false
+	}
+	return true
+}
+
+func (l *Log) count(bytes int) { l.bytes, l.total = l.bytes+bytes, l.total+bytes }
+
+// settle gives the last event its text.
+func (l *Log) settle() {
+	if l.tail != nil {
+		l.waiting[len(l.waiting)-1].Data.Text, l.tail = string(l.tail), nil
+	}
+}
+
+func (l *Log) add(kind Type, at int, data Data) {
+	l.settle()
+	l.seq++
+	l.events++
+	if kind == ProgressUpdate {
+		l.lastProgressMS = at
+	}
+	l.count(data.size())
+	l.waiting = append(l.waiting, Event{Seq: l.seq, AtMS: at, Type: kind, Data: data})
+}
+
+// size is about how many bytes an event takes.
+func (d Data) size() int {
+	return 32 + len(d.Text) + len(d.Name) + len(d.ID) + len(d.Provider) + len(d.Message) + len(d.Code) + len(d.Kind) +
+		len(d.URL) + len(d.MediaType) + len(d.Path) + len(d.Input) + len(d.Output) + len(d.Raw)
+}
+
+// Take returns what waits to be stored, oldest first, and forgets it.
+func (l *Log) Take() []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settle()
+	waiting := l.waiting
+	l.waiting, l.bytes = nil, 0
+	return waiting
+}
+
+// Waits reports whether something waits to be stored.
+func (l *Log) Waits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) > 0
+}
+
+// Progress is the last that the agent has reported of the call, in per cent, and since when the call is under way; nil means that it has
+// reported none.
+func (l *Log) Progress() (progress *float64, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.progress, l.start
+}
+
+// LongestSilence is the longest time of the call so far, in milliseconds, in which nothing came.
+func (l *Log) LongestSilence() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.silenceMS
+}

@@ -1,0 +1,141 @@
+package measure
+
+import (
+	"slices"
+)
+
+// ComparedQuestion is what one task says of a question. A number is nil while it is unknown.
+type ComparedQuestion struct {
+	// ID is the item's in the database.
+	ID int64
+	// Number is the question's in its task, from 1.
+	Number     int
+	QuestionID string
+	// Text identifies the question's text: equal for equal texts.
+	Text  string
+	Level Level
+	// Agreement, Similarity and Distinct are those of stability.Question.
+	Agreement, Similarity, Distinct *float64
+	// SuccessRate is the share of its runs that succeeded; the others are means of those runs, TotalTokens and Cost of those
+	// that tell them.
+	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
+	// Judged is how many of its runs have a verdict, Passes how many of these passed.
+	Judged, Passes int
+	// PassShare is the share of its judged runs that pass, Score the mean score of its runs.
+	PassShare, Score *float64
+	// Letters has one letter a run, as stability.Question has.
+	Letters string
+}
+
+// Transition is how a question's answers went from the first task to the second.
+type Transition string
+
+// The transitions. Answers are stable if they are equal, or differ in their format only.
+const (
+	StableStable     Transition = "stable_stable"
+	StableUnstable   Transition = "stable_unstable"
+	UnstableStable   Transition = "unstable_stable"
+	UnstableUnstable Transition = "unstable_unstable"
+	// Unknown means that one of the tasks has fewer than two answers, or empty ones only.
+	UnknownTransition Transition = "unknown"
+)
+
+// Transitions are those of questions whose levels are known.
+var Transitions = []Transition{StableStable, StableUnstable, UnstableStable, UnstableUnstable}
+
+// Pair is a question that both tasks have.
+type Pair struct {
+	A, B       ComparedQuestion
+	Transition Transition
+	// ByText reports that the question has different ids in the tasks, and was found by its text.
+	ByText bool
+}
+
+// Comparison is what two tasks have in common, and what not.
+type Comparison struct {
+	// Pairs are in the order of the first task.
+	Pairs []Pair
+	// OnlyA and OnlyB are questions that the other task does not have.
+	OnlyA, OnlyB                      []ComparedQuestion
+	Agreement, SuccessRate, LatencyMS Change
+	PassShare, Score                  Change
+}
+
+// Count is how many questions went a way.
+func (c Comparison) Count(transition Transition) (count int) {
+	for _, pair := range c.Pairs {
+		if pair.Transition == transition {
+			count++
+		}
+	}
+	return count
+}
+
+// CompareTasks pairs the questions of two tasks: those with the same question_id, then of the others those with the same text,
+// in the order of the tasks. A text that one task asks more often stays alone there.
+func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
+	partners := map[int64]ComparedQuestion{} // of the first task's questions
+	taken := map[int64]bool{}
+	pairBy := func(name func(ComparedQuestion) string) {
+		free := map[string][]ComparedQuestion{}
+		for _, question := range b {
+			if !taken[question.ID] {
+				free[name(question)] = append(free[name(question)], question)
+			}
+		}
+		for _, question := range a {
+			same := free[name(question)]
+			if _, isPaired := partners[question.ID]; isPaired || len(same) == 0 {
+				continue
+			}
+			partners[question.ID], taken[same[0].ID] = same[0], true
+			free[name(question)] = same[1:]
+		}
+	}
+	pairBy(func(q ComparedQuestion) string { return q.QuestionID })
+	pairBy(func(q ComparedQuestion) string { return q.Text })
+	for _, question := range a {
+		if partner, isPaired := partners[question.ID]; isPaired {
+			c.Pairs = append(c.Pairs, Pair{question, partner, transition(question.Level, partner.Level), question.QuestionID != partner.QuestionID})
+		} else {
+			c.OnlyA = append(c.OnlyA, question)
+		}
+	}
+	c.OnlyB = slices.DeleteFunc(slices.Clone(b), func(q ComparedQuestion) bool { return taken[q.ID] })
+	c.Agreement = c.Change(func(q ComparedQuestion) *float64 { return q.Agreement })
+	c.SuccessRate = c.Change(func(q ComparedQuestion) *float64 { return q.SuccessRate })
+	c.LatencyMS = c.Change(func(q ComparedQuestion) *float64 { return q.LatencyMS })
+	c.PassShare = c.Change(func(q ComparedQuestion) *float64 { return q.PassShare })
+	c.Score = c.Change(func(q ComparedQuestion) *float64 { return q.Score })
+	return c
+}
+
+func transition(a, b Level) Transition {
+	isStableA, isStableB := a.IsStable(), b.IsStable()
+	switch {
+	case !a.IsKnown() || !b.IsKnown():
+		return UnknownTransition
+	case isStableA && isStableB:
+		return StableStable
+	case isStableA:
+		return StableUnstable
+	case isStableB:
+		return UnstableStable
+	}
+	return UnstableUnstable
+}
+
+// Change is by how much a number of the questions differs.
+func (c Comparison) Change(number func(ComparedQuestion) *float64) Change {
+	return changeOf(c.Pairs, number)
+}
+
+func changeOf(pairs []Pair, number func(ComparedQuestion) *float64) Change {
+	var ofA, ofB []float64
+	for _, pair := range pairs {
+		if a, b := number(pair.A), number(pair.B); a != nil && b != nil {
+			ofA, ofB = append(ofA, *a), append(ofB, *b)
+		}
+	}
+	return paired(ofA, ofB, len(pairs)-len(ofA))
+}

@@ -1,0 +1,187 @@
+package measure
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/clipperhouse/uax29/v2/words"
+	"github.com/sergi/go-diff/diffmatchpatch"
+)
+
+// Op is what a stretch of a difference does to the text that it is applied to.
+type Op byte
+
+// The operations.
+const (
+	Equal  Op = '='
+	Delete Op = '-'
+	Insert Op = '+'
+)
+
+// Step is a stretch of a difference.
+type Step struct {
+	Op Op
+	// Length is in characters: of the first text for Equal and Delete, of the second for Insert.
+	Length int
+}
+
+// Difference is how one text becomes another.
+type Difference struct {
+	Steps []Step
+	// IsCoarse reports that the texts were too long, or too different, for the time: only their common beginning and
+	// end were found.
+	IsCoarse bool
+}
+
+// DifferenceTime is how long looking for one difference may take at most.
+const DifferenceTime = 300 * time.Millisecond
+
+// CompareTexts finds how a becomes b: word by word in scripts that separate words, character by character in others (the
+// tokens of UAX #29). If that takes longer than within, and DifferenceTime, the difference is coarse.
+func CompareTexts(a, b string, within time.Duration) Difference {
+	within = min(within, DifferenceTime)
+	if within <= 0 || utf8.RuneCountInString(a) > MaxCompared || utf8.RuneCountInString(b) > MaxCompared {
+		return coarse(a, b)
+	}
+	codes := map[string]rune{}
+	coded, lengths := code(a, codes, nil)
+	other, lengths := code(b, codes, lengths)
+	if len(codes) > maxCodes {
+		return coarse(a, b)
+	}
+	matcher := diffmatchpatch.New()
+	matcher.DiffTimeout = within
+	start := time.Now()
+	var d Difference
+	for _, found := range matcher.DiffMainRunes(coded, other, false) {
+		length := 0
+		for _, r := range found.Text {
+			length += lengths[r]
+		}
+		d.add(Op(map[diffmatchpatch.Operation]byte{diffmatchpatch.DiffEqual: '=', diffmatchpatch.DiffDelete: '-', diffmatchpatch.DiffInsert: '+'}[found.Type]), length)
+	}
+	if time.Since(start) > within {
+		d.IsCoarse = true
+	}
+	return d
+}
+
+func (d *Difference) add(op Op, length int) {
+	if last := len(d.Steps) - 1; last >= 0 && d.Steps[last].Op == op {
+		d.Steps[last].Length += length
+	} else if length > 0 {
+		d.Steps = append(d.Steps, Step{op, length})
+	}
+}
+
+// Tokens are coded as characters, one for each distinct token; those of the surrogates are none.
+const (
+	surrogates, afterSurrogates = 0xD800, 0xE000
+	maxCodes                    = utf8.MaxRune - (afterSurrogates - surrogates)
+)
+
+// code writes a text as one character for each token. lengths, by those characters, are those of the tokens.
+func code(text string, codes map[string]rune, lengths map[rune]int) ([]rune, map[rune]int) {
+	if lengths == nil {
+		lengths = map[rune]int{}
+	}
+	var coded []rune
+	for token := words.FromString(text); token.Next(); {
+		r, isKnown := codes[token.Value()]
+		if !isKnown {
+			if r = rune(len(codes) + 1); r >= surrogates {
+				r += afterSurrogates - surrogates
+			}
+			codes[token.Value()], lengths[r] = r, utf8.RuneCountInString(token.Value())
+		}
+		coded = append(coded, r)
+	}
+	return coded, lengths
+}
+
+// coarse finds the common beginning and end of two texts.
+func coarse(a, b string) Difference {
+	from, to := []rune(a), []rune(b)
+	begin := 0
+	for begin < len(from) && begin < len(to) && from[begin] == to[begin] {
+		begin++
+	}
+	end := 0
+	for end < len(from)-begin && end < len(to)-begin && from[len(from)-1-end] == to[len(to)-1-end] {
+		end++
+	}
+	d := Difference{IsCoarse: true}
+	d.add(Equal, begin)
+	d.add(Delete, len(from)-begin-end)
+	d.add(Insert, len(to)-begin-end)
+	d.add(Equal, end)
+	return d
+}
+
+// String writes a difference for storage: ~ if it is coarse, then the steps, such as =120-3+5=400.
+func (d Difference) String() string {
+	var text strings.Builder
+	if d.IsCoarse {
+		text.WriteByte('~')
+	}
+	for _, step := range d.Steps {
+		text.WriteByte(byte(step.Op))
+		text.WriteString(strconv.Itoa(step.Length))
+	}
+	return text.String()
+}
+
+// ParseDifference reads what String wrote.
+func ParseDifference(text string) (d Difference, err error) {
+	text, d.IsCoarse = strings.CutPrefix(text, "~")
+	for text != "" {
+		end := strings.IndexAny(text[1:], "=-+") + 1
+		if end == 0 {
+			end = len(text)
+		}
+		length, err := strconv.Atoi(text[1:end])
+		if err != nil || length < 1 || !strings.ContainsRune("=-+", rune(text[0])) {
+			return Difference{}, fmt.Errorf("%q is no difference", text)
+		}
+		d.Steps = append(d.Steps, Step{Op(text[0]), length})
+		text = text[end:]
+	}
+	return d, nil
+}
+
+// Piece is a stretch of two texts.
+type Piece struct {
+	Op   Op
+	Text string
+}
+
+// Pieces cuts texts as a difference says, as far as both go: what is deleted is the first one's, the rest the second's.
+func (d Difference) Pieces(a, b string) (pieces []Piece) {
+	for _, step := range d.Steps {
+		text, from := "", &b
+		if step.Op == Delete {
+			from = &a
+		}
+		text, *from = split(*from, step.Length)
+		if step.Op == Equal {
+			_, a = split(a, step.Length)
+		}
+		if text != "" {
+			pieces = append(pieces, Piece{step.Op, text})
+		}
+	}
+	return pieces
+}
+
+// split cuts a text after n characters, or at its end.
+func split(text string, n int) (head, rest string) {
+	end := 0
+	for ; n > 0 && end < len(text); n-- {
+		_, size := utf8.DecodeRuneInString(text[end:])
+		end += size
+	}
+	return text[:end], text[end:]
+}

@@ -1,0 +1,47 @@
+package measure
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// table is the Levenshtein distance as its definition says.
+func table(a, b []rune) int {
+	row := make([]int, len(b)+1)
+	for n := range row {
+		row[n] = n
+	}
+	for i, r := range a {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j, s := range b {
+			cost := 1
+			if r == s {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// The distance by bits is that of the definition, also over the borders of words.
+func TestTheDistanceIsThatOfTheDefinition(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, length := range []int{3, 20, 63, 64, 65, 127, 128, 129, 300} {
+		for range 300 {
+			text := func() []rune {
+				made := make([]rune, r.IntN(length+1))
+				for n := range made {
+					made[n] = rune('a' + r.IntN(1+r.IntN(8)))
+				}
+				return made
+			}
+			a, b := text(), text()
+			require.Equal(t, table(a, b), distance(a, b), "%q, %q", string(a), string(b))
+		}
+	}
+}

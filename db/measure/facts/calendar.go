@@ -1,0 +1,332 @@
+package facts
+
+import (
+	"fmt"
+	"strings"
+)
+
+// date is a day of the calendar; what is not stated is 0.
+type date struct {
+	year, month, day int
+	isEither         bool // day and month may be the other way round: 03/11/2024
+}
+
+func (x date) String() string {
+	switch {
+	case x.year > 0 && x.month > 0 && x.day > 0:
+		return fmt.Sprintf("%04d-%02d-%02d", x.year, x.month, x.day)
+	case x.year > 0 && x.month > 0:
+		return fmt.Sprintf("%04d-%02d", x.year, x.month)
+	case x.year > 0:
+		return fmt.Sprintf("%04d", x.year)
+	case x.day > 0:
+		return fmt.Sprintf("%02d-%02d", x.month, x.day)
+	}
+	return fmt.Sprintf("%02d-", x.month)
+}
+
+// agrees reports whether two dates may be the same day.
+func (x date) agrees(y date) bool {
+	if x.isEither && x.day == y.month && x.month == y.day {
+		return x.year == y.year
+	}
+	if y.isEither && x.day == y.month && x.month == y.day {
+		return x.year == y.year
+	}
+	agree := func(a, b int) bool { return a == 0 || b == 0 || a == b }
+	return agree(x.year, y.year) && agree(x.month, y.month) && agree(x.day, y.day) &&
+		(x.year > 0 && y.year > 0 || x.month > 0 && y.month > 0 || x.day > 0 && y.day > 0)
+}
+
+var months = map[string]int{
+	"january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7, "august": 8, "september": 9,
+	"october": 10, "november": 11, "december": 12, "jan": 1, "feb": 2, "mar": 3, "apr": 4, "jun": 6, "jul": 7, "aug": 8,
+	"sep": 9, "sept": 9, "oct": 10, "nov": 11, "dec": 12,
+}
+
+func (d *document) addDate(from, to int, x date) int {
+	d.add(fact{span: span{from, to}, kind: Date, class: classDate, key: x.String(), value: x.String(), date: x})
+	return to
+}
+
+// calendar reads a date that begins with a number.
+func (d *document) calendar(i int, n number, to int) int {
+	value := int(n.value)
+	if n.value != float64(value) || value < 0 || value > 9999 {
+		return i
+	}
+	next := d.blanks(n.to)
+	switch r := d.at(next); {
+	case r == '年' && (value >= 1000 || n.isHan && n.to-i == 4):
+		return d.yearFirst(i, value, next+1, to)
+	case r == '月' && value >= 1 && value <= 12 && d.at(next+1) != '龄':
+		day, after, ok := d.dayOfMonth(next+1, to)
+		if ok {
+			return d.addDate(i, after, date{month: value, day: day})
+		}
+		if !n.isHan || d.at(next+1) == '份' {
+			return d.addDate(i, next+1, date{month: value})
+		}
+	case (r == '日' || r == '号') && value >= 1 && value <= 31 && d.isDayOfMonth(i, r):
+		x := date{day: value}
+		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && i-d.facts[k].to <= 3 {
+			x.month, x.year = d.facts[k].date.month, d.facts[k].date.year
+		}
+		return d.addDate(i, next+1, x)
+	case n.isHan:
+		return i
+	case (r == '-' || r == '/' || r == '.') && next == n.to && value >= 1900 && value <= 2200:
+		month, after := d.smallNumber(next + 1)
+		if month >= 1 && month <= 12 && d.at(after) == r {
+			if day, end := d.smallNumber(after + 1); day >= 1 && day <= 31 && !isDigit(d.at(end)) {
+				return d.addDate(i, end, date{year: value, month: month, day: day})
+			}
+		}
+	case r == '/' && next == n.to && value >= 1 && value <= 31:
+		second, after := d.smallNumber(next + 1)
+		if second < 1 || second > 31 || d.at(after) != '/' {
+			break
+		}
+		year, end := d.year(after + 1)
+		if year == 0 {
+			break
+		}
+		x := date{year: year, day: value, month: second, isEither: value <= 12 && second <= 12}
+		if second > 12 {
+			x.day, x.month = second, value
+		}
+		return d.addDate(i, end, x)
+	case isLatin(r) && value >= 1 && value <= 31:
+		word, end := d.word(next, to)
+		if word == "st" || word == "nd" || word == "rd" || word == "th" {
+			next = d.blanks(end)
+			if d.has(next, "of ") {
+				next += 3
+			}
+			word, end = d.word(next, to)
+		}
+		if month := months[word]; month > 0 {
+			x := date{month: month, day: value}
+			if d.at(end) == '.' {
+				end++
+			}
+			if year, after := d.year(d.blanks(d.comma(end))); year > 0 {
+				x.year, end = year, after
+			}
+			return d.addDate(i, end, x)
+		}
+	}
+	return i
+}
+
+func (d *document) comma(i int) int {
+	if d.at(i) == ',' {
+		return i + 1
+	}
+	return i
+}
+
+// isDayOfMonth reports whether 1 日 is a day of the calendar, not a duration.
+func (d *document) isDayOfMonth(i int, unit rune) bool {
+	before := i - 1
+	for before > 0 && d.runes[before] == ' ' {
+		before--
+	}
+	if d.at(before) == '月' && strings.ContainsRune("每当次本该上下", d.at(before-1)) {
+		return true
+	}
+	if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && d.facts[k].date.day > 0 && i-d.facts[k].to <= 3 {
+		return strings.ContainsRune("至到-–~", d.at(before))
+	}
+	return unit == '号' && d.at(before) != '第'
+}
+
+func (d *document) smallNumber(i int) (int, int) {
+	value, end := 0, i
+	for end < i+2 && isDigit(d.at(end)) {
+		value = value*10 + int(d.at(end)-'0')
+		end++
+	}
+	return value, end
+}
+
+func (d *document) year(i int) (int, int) {
+	value, end := 0, i
+	for end < i+4 && isDigit(d.at(end)) {
+		value = value*10 + int(d.at(end)-'0')
+		end++
+	}
+	if value < 1900 || value > 2200 || isDigit(d.at(end)) {
+		return 0, i
+	}
+	return value, end
+}
+
+// dayOfMonth reads the 3日 of 11月3日.
+func (d *document) dayOfMonth(i, to int) (int, int, bool) {
+	n, isNumber := d.anyNumber(d.blanks(i), to)
+	if !isNumber || n.value < 1 || n.value > 31 {
+		return 0, i, false
+	}
+	next := d.blanks(n.to)
+	if d.at(next) != '日' && d.at(next) != '号' {
+		return 0, i, false
+	}
+	return int(n.value), next + 1, true
+}
+
+// yearFirst reads what follows 2024年.
+func (d *document) yearFirst(i, year, next, to int) int {
+	x := date{year: year}
+	end := next
+	if year < 1000 {
+		x.year = 0
+		for _, r := range d.runes[i : i+4] {
+			x.year = x.year*10 + max(chineseDigit(r), 0)
+		}
+	}
+	if n, isNumber := d.anyNumber(d.blanks(next), to); isNumber && n.value >= 1 && n.value <= 12 && d.at(d.blanks(n.to)) == '月' {
+		x.month = int(n.value)
+		end = d.blanks(n.to) + 1
+		if day, after, ok := d.dayOfMonth(end, to); ok {
+			x.day, end = day, after
+		}
+	}
+	return d.addDate(i, end, x)
+}
+
+// monthFirst reads June 30, 2026.
+func (d *document) monthFirst(i, next, to, month int) int {
+	if d.at(next) == '.' {
+		next++
+	}
+	from := d.blanks(next)
+	day, end := d.smallNumber(from)
+	if day < 1 || day > 31 || isDigit(d.at(end)) || from == next {
+		if year, after := d.year(from); year > 0 && from > next {
+			return d.addDate(i, after, date{year: year, month: month})
+		}
+		return i
+	}
+	if word, after := d.word(end, to); word == "st" || word == "nd" || word == "rd" || word == "th" {
+		end = after
+	}
+	x := date{month: month, day: day}
+	if year, after := d.year(d.blanks(d.comma(end))); year > 0 {
+		x.year, end = year, after
+	}
+	return d.addDate(i, end, x)
+}
+
+// partOfDay reads 上午 and the like before a number: 'a' before noon, 'n' noon, 'p' after it.
+func (d *document) partOfDay(i, to int) (byte, int) {
+	var part byte
+	switch d.runes[i] {
+	case '上', '凌', '早', '清':
+		if d.has(i, "上午") || d.has(i, "凌晨") || d.has(i, "早上") || d.has(i, "早晨") || d.has(i, "清晨") {
+			part = 'a'
+		}
+	case '中':
+		if d.has(i, "中午") {
+			part = 'n'
+		}
+	case '下', '晚', '傍', '夜', '当':
+		if d.has(i, "下午") || d.has(i, "晚上") || d.has(i, "傍晚") || d.has(i, "夜里") || d.has(i, "夜间") || d.has(i, "晚间") {
+			part = 'p'
+		}
+	}
+	if part == 0 || i+2 >= to {
+		return 0, i
+	}
+	return part, d.blanks(i + 2)
+}
+
+// clock reads a time of day whose hour is n.
+func (d *document) clock(i int, n number, to int, part byte) int {
+	hour := int(n.value)
+	if n.value != float64(hour) || hour < 0 || hour > 24 || n.to-i > 8 {
+		return i
+	}
+	minute, end, isTime := 0, n.to, false
+	next := d.blanks(n.to)
+	switch r := d.at(next); {
+	case r == ':' && next == n.to && isDigit(d.at(next+1)) && isDigit(d.at(next+2)) && !isDigit(d.at(next+3)):
+		minute, end = d.smallNumber(next + 1)
+		isTime = minute < 60
+		if isTime && d.at(end) == ':' && isDigit(d.at(end+1)) && isDigit(d.at(end+2)) {
+			end += 3
+		}
+	case r == '点' || r == '时' && d.at(next+1) != '间' && d.at(next+1) != '候':
+		minute, end, isTime = d.minutes(next+1, to)
+		before := len(d.facts) - 1
+		follows := before >= 0 && d.facts[before].class == classTime && i-d.facts[before].to <= 4
+		isTime = isTime || part != 0 || follows && r == '点' || !n.isHan && !n.isWord && r == '点'
+	}
+	if suffix, after := d.meridiem(d.blanks(end)); suffix != 0 && !n.isHan {
+		part, end, isTime = suffix, after, true
+	}
+	if !isTime {
+		return i
+	}
+	if part == 0 {
+		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classTime && d.facts[k].per == "p" && i-d.facts[k].to <= 2 && hour < 12 {
+			part = 'p'
+		}
+	}
+	switch {
+	case part == 'p' && hour < 12, part == 'n' && hour < 6:
+		hour += 12
+	case part == 'p' && hour == 12 && isHan(d.at(i-1)) && !d.has(i-2, "下午"):
+		hour = 24
+	case part == 'a' && hour == 12:
+		hour = 0
+	}
+	start := i
+	if before := i - 1; part != 0 && isHan(d.at(before)) {
+		start = i - 2
+	}
+	value := fmt.Sprintf("%02d:%02d", hour, minute)
+	f := fact{span: span{start, end}, kind: Time, class: classTime, key: strings.Replace(value, "24:", "00:", 1), value: value}
+	if part == 'p' {
+		f.per = "p"
+	}
+	f.bound = d.boundOf(&f, start)
+	d.add(f)
+	return end
+}
+
+// minutes reads what follows 九点: 半, 三十分, 整.
+func (d *document) minutes(i, to int) (minute, end int, isTime bool) {
+	switch {
+	case d.at(i) == '半':
+		return 30, i + 1, true
+	case d.at(i) == '整' || d.at(i) == '钟':
+		return 0, i + 1, true
+	case d.has(i, "一刻"):
+		return 15, i + 2, true
+	}
+	if n, isNumber := d.anyNumber(d.blanks(i), to); isNumber && n.value < 60 && d.at(d.blanks(n.to)) == '分' {
+		return int(n.value), d.blanks(n.to) + 1, true
+	}
+	return 0, i, false
+}
+
+// meridiem reads a.m., pm.
+func (d *document) meridiem(i int) (byte, int) {
+	r := lower(d.at(i))
+	if r != 'a' && r != 'p' {
+		return 0, i
+	}
+	end := i + 1
+	if d.at(end) == '.' {
+		end++
+	}
+	if lower(d.at(end)) != 'm' || isLatin(d.at(end+1)) {
+		return 0, i
+	}
+	end++
+	if d.at(end) == '.' {
+		end++
+	}
+	return byte(r), end //nolint:gosec // a or p
+}

@@ -1,0 +1,63 @@
+// Package facts finds what a reader of two answers would check – numbers with their units, money, percentages, dates,
+// times, citations, codes, choices, negations, who bears a duty – and where two answers contradict each other in it. It
+// is deterministic, offline, and reads Chinese and English mixed. What counts as the same is written in
+// testdata/README.md, how well it is found in testdata/floors.json.
+package facts
+
+// Kind is what sort of thing a fact states.
+type Kind string
+
+// The kinds of facts.
+const (
+	Number     Kind = "number"
+	Percent    Kind = "percent"
+	Money      Kind = "money"
+	Duration   Kind = "duration"
+	Date       Kind = "date"
+	Time       Kind = "time"
+	Range      Kind = "range"
+	Bound      Kind = "bound"
+	Citation   Kind = "citation"
+	Code       Kind = "code"
+	Choice     Kind = "choice"
+	Entity     Kind = "entity"
+	Quantifier Kind = "quantifier"
+	Polarity   Kind = "polarity"
+)
+
+// A Fact is one statement of an answer that a reader would check.
+type Fact struct {
+	Kind  Kind
+	Value string // canonical, with its unit: two facts that say the same have the same value
+	Unit  string // canonical; empty where there is none
+	Text  string // as written
+	About string // the words around it
+	Start int    // its first byte in the answer
+	End   int    // the byte after its last one
+}
+
+// A Difference is a fact in which two answers contradict each other, or which only one of them has.
+type Difference struct {
+	Kind       Kind
+	IsConflict bool
+	Label      string // the words around it
+	A, B       *Fact  // nil where the answer does not have it
+}
+
+// Read returns the facts of an answer in the order of their places.
+func Read(answer string) []Fact {
+	d := read(answer)
+	list := make([]Fact, 0, len(d.facts))
+	for i := range d.facts {
+		list = append(list, d.export(&d.facts[i]))
+	}
+	return list
+}
+
+// Compare returns the facts in which two answers differ, conflicts first.
+func Compare(a, b string) []Difference {
+	if a == b {
+		return nil
+	}
+	return compare(read(a), read(b))
+}

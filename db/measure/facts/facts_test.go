@@ -1,0 +1,232 @@
+package facts_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/measure/facts"
+)
+
+// pair is two answers whose agreement is labelled.
+type pair struct {
+	id, a, b, kind, source string
+	isSame                 bool
+}
+
+type change struct{ In, Old, New, Kind string }
+
+type base struct {
+	ID, Text, Paraphrase1, Paraphrase2 string
+	Edits, Decoys                      []change
+	HeldOut                            bool `json:"held_out"`
+}
+
+func (b base) text(name string) string {
+	return map[string]string{"text": b.Text, "paraphrase1": b.Paraphrase1, "paraphrase2": b.Paraphrase2}[name]
+}
+
+func (b base) names() []string {
+	if b.Paraphrase2 == "" {
+		return []string{"text", "paraphrase1"}
+	}
+	return []string{"text", "paraphrase1", "paraphrase2"}
+}
+
+// pairs expands a base as testdata/README.md says.
+func (b base) pairs() []pair {
+	var all []pair
+	names := b.names()
+	next := map[string]string{}
+	for i, name := range names {
+		next[name] = names[(i+1)%len(names)]
+		for _, other := range names[i+1:] {
+			all = append(all, pair{id: b.ID + "/" + name + "~" + other, a: b.text(name), b: b.text(other), kind: "paraphrase", source: "X~Y", isSame: true})
+		}
+	}
+	for n, c := range b.Decoys {
+		changed := strings.Replace(b.text(c.In), c.Old, c.New, 1)
+		for _, other := range names {
+			p := pair{id: fmt.Sprintf("%s/decoy%d:%s~%s", b.ID, n+1, c.In, other), a: changed, b: b.text(other), kind: "decoy+paraphrase", source: "X~Y", isSame: true}
+			if other == c.In {
+				p.kind, p.source = "decoy", "X~X"
+			}
+			all = append(all, p)
+		}
+	}
+	for n, c := range b.Edits {
+		changed := strings.Replace(b.text(c.In), c.Old, c.New, 1)
+		all = append(all,
+			pair{id: fmt.Sprintf("%s/edit%d:%s~%s", b.ID, n+1, c.In, c.In), a: changed, b: b.text(c.In), kind: c.Kind, source: "X~X"},
+			pair{id: fmt.Sprintf("%s/edit%d:%s~%s", b.ID, n+1, c.In, next[c.In]), a: changed, b: b.text(next[c.In]), kind: c.Kind, source: "X~Y"})
+	}
+	return all
+}
+
+func readLines[T any](t testing.TB, name string) []T {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", name))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	var rows []T
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var row T
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &row))
+		rows = append(rows, row)
+	}
+	require.NoError(t, lines.Err())
+	return rows
+}
+
+// corpora returns the labelled pairs by where they come from.
+func corpora(t testing.TB) map[string][]pair {
+	t.Helper()
+	all := map[string][]pair{}
+	for _, name := range []string{"bases.jsonl", "own_bases.jsonl"} {
+		for _, b := range readLines[base](t, name) {
+			corpus := strings.TrimSuffix(name, ".jsonl")
+			if b.HeldOut {
+				corpus += " (held out)"
+			}
+			all[corpus] = append(all[corpus], b.pairs()...)
+		}
+	}
+	for _, name := range []string{"short.jsonl", "own_short.jsonl"} {
+		for _, s := range readLines[struct {
+			ID, Question, A, B, Kind string
+			Same                     bool `json:"same_facts"`
+			Debatable                bool
+			HeldOut                  bool `json:"held_out"`
+		}](t, name) {
+			corpus := strings.TrimSuffix(name, ".jsonl")
+			switch {
+			case s.Debatable:
+				corpus += " (debatable)"
+			case s.HeldOut:
+				corpus += " (held out)"
+			}
+			all[corpus] = append(all[corpus], pair{id: s.ID, a: s.A, b: s.B, kind: s.Kind, source: "short", isSame: s.Same})
+		}
+	}
+	return all
+}
+
+// score counts pairs and those of them that are called a conflict.
+type score struct{ pairs, called int }
+
+func (s score) rate() float64 {
+	if s.pairs == 0 {
+		return 0
+	}
+	return float64(s.called) / float64(s.pairs)
+}
+
+func isConflict(a, b string) bool {
+	for _, d := range facts.Compare(a, b) {
+		if d.IsConflict {
+			return true
+		}
+	}
+	return false
+}
+
+// The labelled pairs are told apart as well as written in testdata/floors.json; -v prints the table.
+func TestLabelledPairs(t *testing.T) {
+	t.Parallel()
+	var floors map[string]map[string]float64
+	content, err := os.ReadFile(filepath.Join("testdata", "floors.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(content, &floors))
+	show := os.Getenv("WENDING_FACTS")
+	all := corpora(t)
+	names := make([]string, 0, len(all))
+	for corpus := range all {
+		names = append(names, corpus)
+	}
+	sort.Strings(names)
+	for _, corpus := range names {
+		scores := map[string]*score{}
+		count := func(key string, called bool) {
+			if scores[key] == nil {
+				scores[key] = &score{}
+			}
+			scores[key].pairs++
+			if called {
+				scores[key].called++
+			}
+		}
+		right := 0
+		for _, p := range all[corpus] {
+			called := isConflict(p.a, p.b)
+			if called != p.isSame {
+				right++
+			}
+			if called == p.isSame && show != "" && strings.Contains(corpus, "held out") == strings.Contains(show, "held") {
+				t.Log(explain(p))
+			}
+			group := "found"
+			if p.isSame {
+				group = "false"
+			}
+			count(group+" "+p.source, called)
+			if p.source != "short" {
+				count(group+" "+p.source+" "+p.kind, called)
+			}
+		}
+		t.Logf("%s: %d of %d right", corpus, right, len(all[corpus]))
+		keys := make([]string, 0, len(scores))
+		for key := range scores {
+			keys = append(keys, key)
+		}
+		sort.Strings(keys)
+		for _, key := range keys {
+			t.Logf("  %-30s %3d of %3d  %5.1f %%", key, scores[key].called, scores[key].pairs, 100*scores[key].rate())
+		}
+		for key, floor := range floors[corpus] {
+			switch {
+			case key == "right":
+				require.GreaterOrEqual(t, float64(right)/float64(len(all[corpus])), floor, "%s: right", corpus)
+			case scores[key] == nil:
+				t.Errorf("%s has no pairs %q", corpus, key)
+			case strings.HasPrefix(key, "false"):
+				require.LessOrEqual(t, scores[key].rate(), floor, "%s: %s", corpus, key)
+			default:
+				require.GreaterOrEqual(t, scores[key].rate(), floor, "%s: %s", corpus, key)
+			}
+		}
+	}
+}
+
+// explain shows what was read in a pair that was judged wrongly.
+func explain(p pair) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s same=%v kind=%s\n", p.id, p.isSame, p.kind)
+	for _, d := range facts.Compare(p.a, p.b) {
+		word := "omission"
+		if d.IsConflict {
+			word = "CONFLICT"
+		}
+		if p.isSame && !d.IsConflict {
+			continue
+		}
+		fmt.Fprintf(&b, "   %s %s %q", word, d.Kind, d.Label)
+		for _, f := range []*facts.Fact{d.A, d.B} {
+			if f == nil {
+				b.WriteString(" –")
+				continue
+			}
+			fmt.Fprintf(&b, " | %s (%s) @%q", f.Value, f.Text, f.About)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

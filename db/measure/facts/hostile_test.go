@@ -1,0 +1,49 @@
+package facts_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/measure/facts"
+)
+
+// hostile answers are the beginnings of what the fuzzer tries.
+var hostile = []string{
+	"", " ", "\x00\xff\xfe", "第", "第条", "百分之", "¥", "$-", "1,", "1.2.", "1-2-", "半", "| | |\n|---|", "{\"a\": [1, {\"b\": \"c\"}]}",
+	"{\"a\": \"”}\"}", "[[[[[[", "<td", "<table><tr><td>1 元<td>2 元</table>", "<script>alert('30 日')</script>", "&nbsp;&amp;&", "**", "****",
+	"不不不不不", "可以不不可以", "12:", "12:60", "25:00", "0 点", "31/31/2024", "2024-13-40", "Section", "Section (((", "option", "答案", "选",
+	"99999999999999999999999999999999999999 元", "1e999 %", "九十九万亿亿亿亿", "零零零零点零", "half a", "a week", "- - - 1", "① ② ③", "\u0301\u0301",
+}
+
+func FuzzRead(f *testing.F) {
+	for _, answer := range hostile {
+		f.Add(answer, "不得超过 30 天，每次 5–10 mg/kg。")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if len(a)+len(b) > 20_000 {
+			t.Skip()
+		}
+		for _, fact := range facts.Read(a) {
+			require.True(t, fact.Start >= 0 && fact.Start < fact.End && fact.End <= len(a), "%+v", fact)
+			if utf8.ValidString(a) {
+				require.True(t, utf8.ValidString(a[fact.Start:fact.End]), "%+v", fact)
+			}
+		}
+		require.Equal(t, facts.Compare(a, b), facts.Compare(a, b))
+		require.Empty(t, facts.Compare(a, a))
+	})
+}
+
+// Bytes that are no characters, and HTML, are read past; the places of facts are those of the answer.
+func TestHostileTextIsRead(t *testing.T) {
+	t.Parallel()
+	answer := "\xff<table><tr><th>渠道<th>限额</tr><tr><td>柜台</td><td>５０万元</td></tr></table>\xfe"
+	list := facts.Read(answer)
+	require.Len(t, list, 1)
+	require.Equal(t, "500000 CNY", list[0].Value)
+	require.Equal(t, "５０万元", answer[list[0].Start:list[0].End])
+	require.Empty(t, facts.Compare(answer, strings.ReplaceAll(answer, "５０万元", "500,000 元")))
+}

@@ -1,0 +1,619 @@
+package facts
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// number is a number as it stands in the text.
+type number struct {
+	span
+	value   float64
+	isHan   bool // written in Chinese characters
+	isWord  bool // written in English words
+	isLight bool // one Chinese character: a number only before a unit
+}
+
+func chineseDigit(r rune) int {
+	switch r {
+	case '一', '壹':
+		return 1
+	case '二', '两', '贰':
+		return 2
+	case '三', '叁':
+		return 3
+	case '四', '肆':
+		return 4
+	case '五', '伍':
+		return 5
+	case '六', '陆':
+		return 6
+	case '七', '柒':
+		return 7
+	case '八', '捌':
+		return 8
+	case '九', '玖':
+		return 9
+	case '零', '〇':
+		return 0
+	}
+	return -1
+}
+
+func chineseScale(r rune) float64 {
+	switch r {
+	case '十', '拾':
+		return 10
+	case '百', '佰':
+		return 100
+	case '千', '仟':
+		return 1000
+	case '万', '萬':
+		return 1e4
+	case '亿':
+		return 1e8
+	}
+	return 0
+}
+
+// han reads a number in Chinese characters.
+func (d *document) han(i, to int) (number, bool) {
+	n := number{span: span{i, i}, isHan: true}
+	total, section, digit := 0.0, 0.0, -1
+	digits := 0
+	for ; n.to < to; n.to++ {
+		r := d.runes[n.to]
+		if value := chineseDigit(r); value >= 0 {
+			if digit > 0 && digits > 0 && section == 0 {
+				digit = digit*10 + value
+			} else {
+				digit = value
+			}
+			digits++
+			continue
+		}
+		scale := chineseScale(r)
+		if scale == 0 || n.to == i && scale != 10 {
+			break
+		}
+		if r == '千' && (d.at(n.to+1) == '克' || d.at(n.to+1) == '米' || d.at(n.to+1) == '卡') && digit >= 0 {
+			break
+		}
+		if scale < 1e4 {
+			section += math.Max(float64(digit), boolean(digit < 0)) * scale
+		} else {
+			if digit > 0 {
+				section += float64(digit)
+			}
+			total = (total + section) * scale
+			section = 0
+		}
+		digit, digits = -1, 0
+	}
+	if n.to == i {
+		return n, false
+	}
+	if digit > 0 {
+		section += float64(digit)
+	}
+	n.value = total + section
+	n.isLight = n.to == i+1
+	if d.at(n.to) == '点' && chineseDigit(d.at(n.to+1)) >= 0 && n.to+1 < to {
+		end, fraction, scale := n.to+1, 0.0, 0.1
+		for ; end < to && chineseDigit(d.at(end)) >= 0; end++ {
+			fraction += float64(chineseDigit(d.at(end))) * scale
+			scale /= 10
+		}
+		if d.at(end) != '分' && d.at(end) != '十' {
+			n.value, n.to, n.isLight = n.value+fraction, end, false
+		}
+	}
+	return n, true
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// integer reads a whole number in digits or Chinese characters.
+func (d *document) integer(i int) (string, int) {
+	end := i
+	for end < i+9 && isDigit(d.at(end)) {
+		end++
+	}
+	if end > i {
+		return strings.TrimLeft(string(d.runes[i:end-1]), "0") + string(d.runes[end-1]), end
+	}
+	if n, isNumber := d.han(i, min(i+12, len(d.runes))); isNumber {
+		return decimal(n.value), n.to
+	}
+	return "", i
+}
+
+func decimal(v float64) string {
+	return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'f', -1, 64)
+}
+
+// digits reads 1,200.50.
+func (d *document) digits(i, to int) (number, bool) {
+	var small [32]byte
+	n := number{span: span{i, i}}
+	length := 0
+	hasPoint := false
+	for n.to < to && length < len(small) {
+		r := d.runes[n.to]
+		switch {
+		case isDigit(r):
+			small[length] = byte(r)
+			length++
+		case r == ',' && length > 0 && length <= 30 && !hasPoint && isDigit(d.at(n.to+1)) && isDigit(d.at(n.to+2)) && isDigit(d.at(n.to+3)) && !isDigit(d.at(n.to+4)):
+		case r == '.' && !hasPoint && length > 0 && isDigit(d.at(n.to+1)):
+			small[length] = '.'
+			length++
+			hasPoint = true
+		default:
+			goto done
+		}
+		n.to++
+	}
+done:
+	if length == 0 {
+		return n, false
+	}
+	value, err := strconv.ParseFloat(string(small[:length]), 64)
+	n.value = value
+	return n, err == nil
+}
+
+// english reads a number in words: thirty, twenty-one, two hundred.
+func (d *document) english(i, to int) (number, bool) {
+	n := number{span: span{i, i}, isWord: true}
+	total := 0.0
+	for found := 0; found < 6; found++ {
+		from := n.to
+		if found > 0 {
+			if d.at(from) == '-' {
+				from++
+			} else {
+				from = d.blanks(from)
+			}
+		}
+		word, end := d.word(from, to)
+		value, isNumber := numbers[word]
+		if !isNumber || word == "" || isLatin(d.at(end)) {
+			break
+		}
+		switch {
+		case value < 100 && total > 0 && (int(total)%10 != 0 || total < 20 || value >= 10) && total < 100:
+			n.value = total
+			return n, true
+		case value >= 100:
+			total = math.Max(total, 1) * value
+		default:
+			total += value
+		}
+		n.to = end
+	}
+	n.value = total
+	return n, n.to > i
+}
+
+var numbers = map[string]float64{
+	"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
+	"twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19,
+	"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+	"hundred": 100, "thousand": 1000, "million": 1e6, "billion": 1e9, "zero": 0,
+}
+
+// anyNumber reads a number that begins at i.
+func (d *document) anyNumber(i, to int) (number, bool) {
+	if i >= to {
+		return number{}, false
+	}
+	r := d.runes[i]
+	switch {
+	case isDigit(r):
+		n, isNumber := d.digits(i, to)
+		if isNumber {
+			d.scale(&n, to)
+		}
+		return n, isNumber
+	case chineseDigit(r) >= 0 || r == '十':
+		return d.han(i, to)
+	case isLatin(r) && !isLatin(d.at(i-1)):
+		return d.english(i, to)
+	}
+	return number{}, false
+}
+
+// scale reads 万 or million after digits.
+func (d *document) scale(n *number, to int) {
+	i := d.blanks(n.to)
+	if i >= to {
+		return
+	}
+	switch r := d.runes[i]; r {
+	case '万', '亿':
+		n.value *= chineseScale(r)
+		n.to = i + 1
+		if d.at(n.to) == '亿' {
+			n.value *= 1e8
+			n.to++
+		}
+	case '千', '百':
+		if next := d.at(i + 1); next != '克' && next != '米' && next != '卡' && next != '分' && next != '瓦' {
+			n.value *= chineseScale(r)
+			n.to = i + 1
+		}
+	default:
+		if word, end := d.word(i, to); word == "million" || word == "billion" || word == "thousand" || word == "hundred" {
+			n.value *= numbers[word]
+			n.to = end
+		}
+	}
+}
+
+// quantity reads what begins with a number, or with what says its sort.
+func (d *document) quantity(i, to, clause int) int {
+	switch r := d.runes[i]; {
+	case r == '¥' || r == '$' || r == '€' || r == '£':
+		return d.money(i, d.blanks(i+1), to, clause, symbols[r])
+	case d.has(i, "百分之"):
+		return d.partOf(i, i+3, to, clause, 1)
+	case d.has(i, "千分之"):
+		return d.partOf(i, i+3, to, clause, 0.1)
+	case d.has(i, "万分之"):
+		return d.partOf(i, i+3, to, clause, 0.01)
+	case r == '下' && d.at(i+1) == '个':
+		u, end := d.unit(i+1, to)
+		if u.class != classDuration {
+			return i
+		}
+		f := fact{span: span{i, end}, kind: Duration, class: u.class, unit: u.base}
+		d.finish(&f, u.factor, clause)
+		return end
+	case r == '半' || r == 'h' && d.has(i, "half a"):
+		return d.half(i, to, clause)
+	case r == '双' && d.has(i, "双倍"), r == 't' && d.has(i, "twice") && !isLatin(d.at(i-1)):
+		end := i + 2
+		if r == 't' {
+			end = i + 5
+		}
+		d.add(fact{span: span{i, end}, kind: Number, class: classPercent, key: "200%", value: "200%", unit: "%"})
+		return end
+	}
+	if part, next := d.partOfDay(i, to); part != 0 {
+		if n, isNumber := d.anyNumber(next, to); isNumber {
+			if end := d.clock(i, n, to, part); end > i {
+				return end
+			}
+		}
+		return i
+	}
+	n, isNumber := d.anyNumber(i, to)
+	if !isNumber {
+		if r := lower(d.runes[i]); r == 'a' && !isLatin(d.at(i-1)) && d.has(i, "a week") && (d.has(i-4, "for ") || d.has(i-7, "within ")) {
+			n = number{span: span{i, i + 1}, value: 1, isWord: true}
+		} else {
+			return i
+		}
+	}
+	start := i
+	if d.at(i-1) == '-' && !isDigit(d.at(i-2)) && !isLetter(d.at(i-2)) && d.at(i-2) != ')' && d.at(i-2) != '%' && !n.isWord {
+		start, n.value = i-1, -n.value
+	}
+	if !n.isHan && !n.isWord {
+		if end := d.calendar(i, n, to); end > i {
+			return end
+		}
+		if end := d.digitsCode(i, n, to); end > i {
+			return end
+		}
+	} else if n.isHan {
+		if end := d.calendar(i, n, to); end > i {
+			return end
+		}
+	}
+	if end := d.clock(i, n, to, 0); end > i {
+		return end
+	}
+	return d.measured(start, n, to, clause)
+}
+
+// digitsCode reads 400-600-1873, 3.8.2, 192.168.31.1, 2.x, 21H2.
+func (d *document) digitsCode(i int, n number, to int) int {
+	end, groups, dots := i, 1, 0
+	longest, current := 0, 0
+loop:
+	for ; end < to; end++ {
+		r := d.runes[end]
+		switch {
+		case isDigit(r):
+			current++
+			longest = max(longest, current)
+		case r == '-' && isDigit(d.at(end+1)) && end > i:
+			groups++
+			current = 0
+		case r == '.' && end > i && (isDigit(d.at(end+1)) || d.at(end+1) == 'x' && !isLatin(d.at(end+2))):
+			dots++
+		case r == 'x' && d.at(end-1) == '.':
+		default:
+			break loop
+		}
+	}
+	isPhone := groups >= 3 || groups == 2 && dots == 0 && (longest >= 5 || d.at(end) != '年' && longest >= 4 && d.isCue(i))
+	switch {
+	case isPhone && dots == 0:
+		key := string(d.runes[i:end])
+		d.add(fact{span: span{i, end}, kind: Code, class: classCode, key: key, value: key})
+		return end
+	case groups == 1 && (dots >= 2 || dots == 1 && d.at(end-1) == 'x'):
+		key := string(d.runes[i:end])
+		d.add(fact{span: span{i, end}, kind: Code, class: classVersion, key: trimVersion(key), value: key})
+		return end
+	}
+	if isLatin(d.at(n.to)) && n.to == d.blanks(n.to) {
+		word := n.to
+		hasDigit := false
+		for word < to && (isLatin(d.runes[word]) || isDigit(d.runes[word])) {
+			hasDigit = hasDigit || isDigit(d.runes[word])
+			word++
+		}
+		if hasDigit {
+			key := string(d.runes[i:word])
+			d.add(fact{span: span{i, word}, kind: Code, class: classCode, key: strings.ToLower(key), value: key})
+			return word
+		}
+	}
+	return i
+}
+
+// isCue reports whether a telephone number is announced.
+func (d *document) isCue(i int) bool {
+	for from := max(0, i-8); from < i; from++ {
+		if d.has(from, "电话") || d.has(from, "热线") || d.has(from, "拨打") || d.has(from, "专线") || d.has(from, "call") {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *document) money(i, from, to, clause int, currency string) int {
+	n, isNumber := d.anyNumber(from, to)
+	if !isNumber || n.isWord {
+		return i
+	}
+	end := n.to
+	if word, after := d.word(d.blanks(end), to); units[word].class == classMoney {
+		end = after
+	} else if d.at(end) == '元' {
+		end++
+	}
+	f := fact{span: span{i, end}, kind: Money, class: classMoney, unit: currency}
+	d.finish(&f, n.value, clause)
+	return end
+}
+
+// partOf reads 百分之三十.
+func (d *document) partOf(i, from, to, clause int, factor float64) int {
+	n, isNumber := d.anyNumber(from, to)
+	if !isNumber {
+		return i
+	}
+	f := fact{span: span{i, n.to}, kind: Percent, class: classPercent, unit: "%"}
+	d.finish(&f, n.value*factor, clause)
+	return n.to
+}
+
+func (d *document) half(i, to, clause int) int {
+	from := i + 1
+	if d.runes[i] == 'h' {
+		from = i + 6
+		if d.at(from) == 'n' {
+			from++
+		}
+		from = d.blanks(from)
+	}
+	if d.at(from) == '个' {
+		from++
+	}
+	u, end := d.unit(from, to)
+	if u.class != classDuration {
+		return i
+	}
+	f := fact{span: span{i, end}, kind: Duration, class: u.class, unit: u.base}
+	d.finish(&f, u.factor/2, clause)
+	return end
+}
+
+// measured reads a number with its unit, and the one before it that shares the unit: 5–10 mg/kg.
+func (d *document) measured(start int, n number, to, clause int) int {
+	u, end := d.unit(n.to, to)
+	if u.class == classCount && u.base == "" {
+		if second, from, isRange := d.rangeTo(n.to, to); isRange {
+			return d.ranged(start, n, second, from, to, clause)
+		}
+	}
+	isKnown := u.base != "" || u.class != classCount
+	if n.isLight && !isKnown || n.isWord && n.value == 1 && !isKnown || u.isIgnored && (n.isHan || n.value < 13) {
+		return start
+	}
+	if u.isIgnored {
+		u, end = unit{factor: 1}, n.to
+	}
+	f := fact{span: span{start, end}, kind: kindOf(u.class), class: u.class, unit: u.base, raw: decimal(n.value)}
+	if u.class != classMoney && u.class != classPercent {
+		f.per, f.to = d.denominator(end, to, start, clause)
+	}
+	value := n.value * u.factor
+	if u.base == "折" {
+		f.unit = "折"
+		for value < 10 && value > 0 {
+			value *= 10
+		}
+	}
+	if u.class == classMoney && d.at(f.to) == '/' {
+		_, after := d.unit(f.to+1, to)
+		f.to = max(f.to, after)
+	}
+	if u.class == classDuration {
+		var rest float64
+		rest, f.to = d.restOfDuration(u, f.to, to)
+		value += rest
+	}
+	if d.at(f.to) == '+' {
+		f.bound = atLeast
+		f.to++
+	}
+	d.finish(&f, value, clause)
+	return f.to
+}
+
+// restOfDuration reads the 20 分钟 of 1 小时 20 分钟.
+func (d *document) restOfDuration(u unit, i, to int) (float64, int) {
+	if u.factor < 60 && u.base == "s" {
+		return 0, i
+	}
+	from := d.blanks(i)
+	if d.has(from, "and ") {
+		from += 4
+	}
+	n, isNumber := d.anyNumber(from, to)
+	if !isNumber {
+		return 0, i
+	}
+	smaller, end := d.unit(n.to, to)
+	if smaller.class != classDuration || smaller.base != u.base || smaller.factor >= u.factor {
+		return 0, i
+	}
+	return n.value * smaller.factor, end
+}
+
+// ranged reads 5–10片: two facts that share a unit.
+func (d *document) ranged(start int, first, second number, from, to, clause int) int {
+	before := len(d.facts)
+	end := d.measured(from, second, to, clause)
+	if end == from || len(d.facts) == before {
+		f := fact{span: span{start, first.to}, kind: Number, class: classCount}
+		d.finish(&f, first.value, clause)
+		return first.to
+	}
+	d.facts[len(d.facts)-1].kind = Range
+	f := d.facts[len(d.facts)-1]
+	u, _ := d.unit(second.to, to)
+	f.span, f.raw = span{start, first.to}, decimal(first.value)
+	f.bound = exact
+	factor := u.factor
+	if factor == 0 {
+		factor = 1
+	}
+	d.finish(&f, first.value*factor, clause)
+	d.facts[len(d.facts)-1].kind = Range
+	return end
+}
+
+// rangeTo reports whether another number follows after a dash, 至, 到 or to.
+func (d *document) rangeTo(i, to int) (number, int, bool) {
+	from := d.blanks(i)
+	switch r := d.at(from); {
+	case r == '-' || r == '–' || r == '~' || r == '至' || r == '到':
+		from++
+	case r == 't' && d.has(from, "to "):
+		from += 3
+	default:
+		return number{}, 0, false
+	}
+	from = d.blanks(from)
+	n, isNumber := d.anyNumber(from, to)
+	return n, from, isNumber && !n.isLight
+}
+
+func kindOf(c class) Kind {
+	switch c {
+	case classMoney:
+		return Money
+	case classPercent:
+		return Percent
+	case classDuration:
+		return Duration
+	}
+	return Number
+}
+
+// denominator reads /kg after a unit, or 每公斤 before the number.
+func (d *document) denominator(end, to, start, clause int) (string, int) {
+	if d.at(end) == '/' || d.has(end, "每") {
+		if u, after := d.unit(end+1, to); u.class == classMass || u.class == classVolume || u.class == classDuration {
+			if u.class == classDuration {
+				return "", after
+			}
+			return u.name, after
+		}
+	}
+	if d.has(end, " per kg") {
+		return "kg", end + 7
+	}
+	if d.has(end, " per ml") {
+		return "ml", end + 7
+	}
+	for i := start - 1; i >= clause && i >= start-10; i-- {
+		if d.runes[i] == '每' {
+			if u, _ := d.unit(i+1, to); u.name == "kg" || u.name == "ml" {
+				return u.name, end
+			}
+		}
+		if isDigit(d.runes[i]) {
+			break
+		}
+	}
+	return "", end
+}
+
+// finish gives a number its key, its value and what limits it.
+func (d *document) finish(f *fact, value float64, clause int) {
+	text := decimal(value)
+	f.key = text + "|" + f.per
+	switch f.class {
+	case classDuration:
+		f.key = text + f.unit
+		f.value = durationValue(value, f.unit)
+	case classMoney:
+		f.key = text + f.unit
+		f.value = text + " " + f.unit
+	case classPercent:
+		f.key = text + f.unit
+		f.value = text + f.unit
+	default:
+		f.value = text
+		if f.unit != "" {
+			f.value += " " + f.unit
+		}
+		if f.per != "" {
+			f.value += "/" + f.per
+		}
+	}
+	if f.bound == exact {
+		f.bound = d.boundOf(f, clause)
+	}
+	d.add(*f)
+}
+
+// durationValue writes a duration in the largest unit that divides it.
+func durationValue(value float64, base string) string {
+	if base != "s" {
+		return decimal(value) + " " + base
+	}
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{86400, " day"}, {3600, " h"}, {60, " min"}, {1, " s"}} {
+		if value >= u.size && math.Mod(value, u.size) == 0 {
+			return decimal(value/u.size) + u.name
+		}
+	}
+	return decimal(value*1000) + " ms"
+}

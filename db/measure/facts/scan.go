@@ -1,0 +1,449 @@
+package facts
+
+import (
+	"strings"
+)
+
+// class groups facts that can contradict each other.
+type class uint8
+
+const (
+	classCount class = iota
+	classMass
+	classVolume
+	classLength
+	classArea
+	classSpeed
+	classBytes
+	classFrequency
+	classTemperature
+	classElectric
+	classEnergy
+	classDuration
+	classMoney
+	classPercent
+	classDate
+	classTime
+	classCitation
+	classWork
+	classOrdinal
+	classVersion
+	classCode
+	classURL
+	classChoice
+	classVerdict
+	classPolarity
+	classSet // and those after it: one for each set of words that exclude each other
+)
+
+// bound is how a number limits.
+type bound uint8
+
+const (
+	exact bound = iota
+	atLeast
+	moreThan
+	atMost
+	lessThan
+	after
+	before
+)
+
+func (b bound) isLower() bool { return b == atLeast || b == moreThan }
+func (b bound) isUpper() bool { return b == atMost || b == lessThan }
+
+// contradicts reports whether two limits cannot both be meant.
+func (b bound) contradicts(o bound) bool {
+	switch {
+	case b == exact || o == exact:
+		return false
+	case b.isLower() && o.isUpper(), b.isUpper() && o.isLower():
+		return true
+	case b == after && (o == before || o.isUpper()), o == after && (b == before || b.isUpper()):
+		return true
+	}
+	return false
+}
+
+// fact is a Fact with what comparing needs.
+type fact struct {
+	span
+	kind     Kind
+	class    class
+	key      string // equal facts of a class have equal keys
+	value    string
+	unit     string
+	per      string
+	raw      string // the number as written, without its unit
+	bound    bound
+	polarity polarity
+	sentence int
+	clause   span
+	date     date
+}
+
+// document is an answer that has been read.
+type document struct {
+	*text
+	sentences []sentence
+	facts     []fact
+	taken     []bool // characters that belong to a fact
+	turnedAt  int    // where the last 并不等于 ended
+}
+
+func read(answer string) *document {
+	t := normalise(answer)
+	d := &document{text: t, sentences: sentencesOf(t), taken: make([]bool, len(t.runes))}
+	for i := range d.sentences {
+		d.scan(i)
+	}
+	return d
+}
+
+// scan reads the facts of a sentence.
+func (d *document) scan(n int) {
+	s := d.sentences[n]
+	first := len(d.facts)
+	clause := s.from
+	for i := s.from; i < s.to; {
+		if d.isClauseEnd(i) {
+			d.close(first, span{clause, i})
+			first, clause = len(d.facts), i+1
+			i++
+			continue
+		}
+		before := len(d.facts)
+		next := d.one(i, s.to, clause)
+		if next <= i {
+			i = d.step(i, s.to)
+			continue
+		}
+		for k := before; k < len(d.facts); k++ {
+			d.facts[k].sentence = n
+		}
+		for k := i; k < next && k < s.to; k++ {
+			d.taken[k] = true
+		}
+		i = next
+	}
+	d.close(first, span{clause, s.to})
+	d.verdict(n)
+}
+
+// step goes on by a character, or behind a Latin word.
+func (d *document) step(i, to int) int {
+	if !isLatin(d.runes[i]) {
+		return i + 1
+	}
+	for i < to && (isLatin(d.runes[i]) || isDigit(d.runes[i])) {
+		i++
+	}
+	return i
+}
+
+func (d *document) isClauseEnd(i int) bool {
+	switch d.runes[i] {
+	case '，', ':', '(', ')', '|', '–':
+		return true
+	case ',':
+		return !isDigit(d.at(i+1)) || !isDigit(d.at(i-1))
+	}
+	return false
+}
+
+// close gives the facts since first their clause.
+func (d *document) close(first int, clause span) {
+	for k := first; k < len(d.facts); k++ {
+		d.facts[k].clause = clause
+	}
+}
+
+// one reads the fact that begins at i, if one does, and returns where it ends.
+func (d *document) one(i, to, clause int) int {
+	r := d.runes[i]
+	isWordStart := !isLatin(d.at(i-1)) && !isDigit(d.at(i-1))
+	switch {
+	case r == '《':
+		return d.work(i, to)
+	case r == '第':
+		return d.ordinal(i, to)
+	case r == '§':
+		return d.section(i+1, i, to)
+	case r == '/' && isLatin(d.at(i+1)) && !isLatin(d.at(i-1)) && !isDigit(d.at(i-1)) && !isHan(d.at(i-1)):
+		return d.path(i, to)
+	}
+	if isWordStart && isLatin(r) {
+		if next := d.latin(i, to, clause); next > i {
+			return next
+		}
+	}
+	if next := d.quantity(i, to, clause); next > i {
+		return next
+	}
+	if next := d.words(i, to, isWordStart); next > i {
+		return next
+	}
+	return i
+}
+
+// add notes a fact.
+func (d *document) add(f fact) { d.facts = append(d.facts, f) }
+
+// work reads 《…》.
+func (d *document) work(i, to int) int {
+	for end := i + 1; end < to && end < i+60; end++ {
+		if d.runes[end] == '》' {
+			name := strings.ReplaceAll(string(d.runes[i+1:end]), " ", "")
+			name = strings.TrimPrefix(name, "中华人民共和国")
+			d.add(fact{span: span{i, end + 1}, kind: Citation, class: classWork, key: name, value: "《" + name + "》"})
+			return end + 1
+		}
+	}
+	return i
+}
+
+// ordinal reads 第五百八十五条第二款, 第3步.
+func (d *document) ordinal(i, to int) int {
+	var key strings.Builder
+	end := i
+	for _, level := range []rune{'条', '款', '项'} {
+		if d.at(end) != '第' {
+			break
+		}
+		from := d.blanks(end + 1)
+		if d.at(from) == '(' || d.at(from) == '（' {
+			from++
+		}
+		value, next := d.integer(from)
+		if next == from {
+			break
+		}
+		if d.at(next) == ')' {
+			next++
+		}
+		next = d.blanks(next)
+		if level == '条' && d.at(next) != '条' {
+			return d.step2(i, next, to, value)
+		}
+		if d.at(next) != level && (level != '款' || d.at(next) != '项') {
+			break
+		}
+		if key.Len() > 0 {
+			key.WriteByte('-')
+		}
+		key.WriteString(value)
+		end = next + 1
+		if level == '条' && d.at(end) == '之' && chineseDigit(d.at(end+1)) > 0 {
+			key.WriteByte('.')
+			key.WriteRune('0' + rune(chineseDigit(d.at(end+1)))) //nolint:gosec // one digit
+			end += 2
+		}
+	}
+	if end == i {
+		return i
+	}
+	d.add(fact{span: span{i, end}, kind: Citation, class: classCitation, key: key.String(), value: "§ " + key.String()})
+	return end
+}
+
+// step2 reads an ordinal that is not of a law: 第3步, 第二章.
+func (d *document) step2(i, next, to int, value string) int {
+	if next >= to || !isHan(d.at(next)) {
+		return i
+	}
+	measure := string(d.at(next))
+	if after := d.at(next + 1); measure == "步" && (after == '，' || after == ',' || after == ':' || after == '、') {
+		return next + 1
+	}
+	if !isOrdinalNoun(d.at(next)) {
+		return i
+	}
+	d.add(fact{
+		span: span{i, next + 1}, kind: Number, class: classOrdinal,
+		key: value + measure, value: "第" + value + measure, unit: measure,
+	})
+	return next + 1
+}
+
+// section reads what follows Section, Article, Clause or §: 12(b), 21.4.
+func (d *document) section(i, from, to int) int {
+	i = d.blanks(i)
+	end := i
+	for end < to && (isDigit(d.at(end)) || d.at(end) == '.' && isDigit(d.at(end+1))) {
+		end++
+	}
+	if end == i {
+		return from
+	}
+	for d.at(end) == '(' && end+2 < to {
+		closing := end + 1
+		for closing < to && closing < end+5 && (isLatin(d.at(closing)) || isDigit(d.at(closing))) {
+			closing++
+		}
+		if d.at(closing) != ')' || closing == end+1 {
+			break
+		}
+		end = closing + 1
+	}
+	key := strings.ToLower(strings.NewReplacer("(", "-", ")", "").Replace(string(d.runes[i:end])))
+	d.add(fact{span: span{from, end}, kind: Citation, class: classCitation, key: key, value: "§ " + key})
+	return end
+}
+
+// path reads /api/v2.
+func (d *document) path(i, to int) int {
+	end := i
+	for end < to && (isLatin(d.at(end)) || isDigit(d.at(end)) || strings.ContainsRune("/-_.", d.at(end))) {
+		end++
+	}
+	for end > i && d.at(end-1) == '.' {
+		end--
+	}
+	if end-i < 3 {
+		return i
+	}
+	key := string(d.runes[i:end])
+	d.add(fact{span: span{i, end}, kind: Code, class: classCode, key: key, value: key})
+	return end
+}
+
+// latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
+func (d *document) latin(i, to, clause int) int {
+	end := i
+	for end < to && (isLatin(d.at(end)) || isDigit(d.at(end)) || strings.ContainsRune("-_./:@?=&%+#~", d.at(end)) && d.at(end) != ' ') {
+		end++
+	}
+	for end > i && strings.ContainsRune(".:-?/~", d.at(end-1)) {
+		end--
+	}
+	token := string(d.runes[i:end])
+	switch {
+	case strings.Contains(token, "://") || strings.HasPrefix(token, "www."):
+		key := strings.ToLower(strings.TrimSuffix(token, "/"))
+		d.add(fact{span: span{i, end}, kind: Code, class: classURL, key: key, value: token})
+		return end
+	case strings.Contains(token, "@") && strings.Contains(token, "."):
+		d.add(fact{span: span{i, end}, kind: Code, class: classURL, key: strings.ToLower(token), value: token})
+		return end
+	}
+	word, next := d.word(i, to)
+	switch word {
+	case "section", "sections", "article", "clause", "art", "sec":
+		if d.at(next) == '.' {
+			next++
+		}
+		return d.section(next, i, to)
+	case "option", "answer", "choice":
+		return d.choice(i, next, to)
+	}
+	if month := months[word]; month > 0 {
+		if end := d.monthFirst(i, next, to, month); end > i {
+			return end
+		}
+	}
+	if currency := currencies[word]; currency != "" {
+		from := d.blanks(next)
+		if d.at(from) == '$' || d.at(from) == '¥' {
+			from++
+		}
+		if isDigit(d.at(from)) {
+			if end := d.money(i, from, to, clause, currency); end > i {
+				return end
+			}
+		}
+	}
+	return d.identifier(i, end, to, token)
+}
+
+// identifier reads a name with digits: CA8T6K, TW-2031, v1.2, Galaxy S24 Ultra.
+func (d *document) identifier(i, end, to int, token string) int {
+	if cut := strings.IndexAny(token, ":=?@&%+#~"); cut >= 0 {
+		token = token[:cut]
+		end = i + len([]rune(token))
+	}
+	hasDigit := strings.ContainsAny(token, "0123456789")
+	isDotted := strings.ContainsAny(token, "_") || strings.Contains(token, ".") && len(token) > 5 && !strings.Contains(token, "..")
+	if !hasDigit && !isDotted || len(token) < 2 {
+		return i
+	}
+	if version := strings.TrimLeft(strings.ToLower(token), "v"); len(version) == len(token)-1 && isVersion(version) {
+		d.add(fact{span: span{i, end}, kind: Code, class: classVersion, key: trimVersion(version), value: version})
+		return end
+	}
+	key := strings.ToLower(token)
+	next := d.blanks(end)
+	if word, after := d.word(next, to); models[word] {
+		key += " " + word
+		end = after
+	}
+	d.add(fact{span: span{i, end}, kind: Code, class: classCode, key: key, value: string(d.runes[i:end])})
+	return end
+}
+
+var models = set("ultra pro max plus mini air lite se fe")
+
+// isVersion reports whether s is digits with dots between them.
+func isVersion(s string) bool {
+	if s == "" || s[0] == '.' || s[len(s)-1] == '.' {
+		return false
+	}
+	for _, r := range s {
+		if r != '.' && !isDigit(r) && r != 'x' {
+			return false
+		}
+	}
+	return true
+}
+
+func trimVersion(s string) string {
+	for strings.HasSuffix(s, ".0") && strings.Count(s, ".") > 1 {
+		s = strings.TrimSuffix(s, ".0")
+	}
+	return s
+}
+
+// word returns the Latin word at i in small letters and where it ends.
+func (d *document) word(i, to int) (string, int) {
+	var small [24]byte
+	n := 0
+	for i < to && n < len(small) && isLatin(d.runes[i]) && d.runes[i] < 0x80 {
+		small[n] = byte(lower(d.runes[i]))
+		n++
+		i++
+	}
+	return string(small[:n]), i
+}
+
+// choice reads A in 选 A, 答案是 (A), option A.
+func (d *document) choice(from, i, to int) int {
+	for range 3 {
+		i = d.blanks(i)
+		switch {
+		case d.has(i, "应为"), d.has(i, "应选"), d.has(i, "选项"), d.has(i, "is"):
+			i += 2
+		case d.at(i) == ':' || d.at(i) == '是' || d.at(i) == '为' || d.at(i) == '选' || d.at(i) == '(':
+			i++
+		}
+	}
+	i = d.blanks(i)
+	r := d.at(i)
+	if i >= to || r < 'A' || r > 'H' || isLatin(d.at(i+1)) || isDigit(d.at(i+1)) {
+		return from
+	}
+	end := i + 1
+	d.add(fact{span: span{i, end}, kind: Choice, class: classChoice, key: string(r), value: string(r)})
+	return end
+}
+
+func set(words string) map[string]bool {
+	all := map[string]bool{}
+	for _, word := range strings.Fields(words) {
+		all[word] = true
+	}
+	return all
+}
+
+// isOrdinalNoun reports whether r is what 第 and a number count: 第三章, 第二周.
+func isOrdinalNoun(r rune) bool {
+	return strings.ContainsRune("步章节页次届名位期级类版学年季周天阶", r)
+}

@@ -1,0 +1,256 @@
+package facts
+
+import (
+	"slices"
+	"strings"
+)
+
+// Sentences that are equal but for one place: what was replaced there is a fact, unless both words mean the same.
+const (
+	nearlyEqual  = 0.75 // of the words of a sentence are in the other one
+	shortReplace = 6    // characters or words
+)
+
+// word is a word, a Chinese character or a fact of a sentence.
+type word struct {
+	span
+	key        string
+	isFact     bool
+	isFunction bool
+	isNegative bool
+}
+
+// wordings pairs the sentences that only one answer has and compares them word by word.
+func (c *comparison) wordings() {
+	index := map[uint32][]int{}
+	for n, x := range c.b.sentences {
+		if c.b.isSettled[n] {
+			continue
+		}
+		for i := x.from; i < x.to; i++ {
+			token := c.b.bigram[i]
+			if token == 0 {
+				continue
+			}
+			list := index[token]
+			if len(list) < mostCandidates && (len(list) == 0 || list[len(list)-1] != n) {
+				index[token] = append(list, n)
+			}
+		}
+	}
+	isUsed := make([]bool, len(c.b.sentences))
+	for n := range c.a.sentences {
+		if c.a.isSettled[n] {
+			continue
+		}
+		v := c.sentenceTokens(c.a, n)
+		best, place := float32(0), -1
+		for _, m := range sentencesNear(v, index) {
+			if isUsed[m] {
+				continue
+			}
+			w := c.sentenceTokens(c.b, m)
+			if score := overlap(v, w) / max(total(v), total(w), 0.01); score > best {
+				best, place = score, m
+			}
+		}
+		if place < 0 || best < 0.3 {
+			continue
+		}
+		if c.wording(n, place) {
+			isUsed[place] = true
+		}
+	}
+}
+
+// wording compares two sentences and reports whether they are nearly equal.
+func (c *comparison) wording(n, m int) bool {
+	x, y := c.a.wordsOf(n), c.b.wordsOf(m)
+	if len(x) > 300 || len(y) > 300 {
+		return false
+	}
+	head := 0
+	for head < len(x) && head < len(y) && x[head].key == y[head].key {
+		head++
+	}
+	tail := 0
+	for tail < len(x)-head && tail < len(y)-head && x[len(x)-1-tail].key == y[len(y)-1-tail].key {
+		tail++
+	}
+	length := max(len(x), len(y))
+	left, right := content(x[head:len(x)-tail]), content(y[head:len(y)-tail])
+	if isNegative(left) != isNegative(right) && 2*(head+tail) >= length && max(len(left), len(right)) <= 2 {
+		c.turnedRound(n, m, left, right)
+		return true
+	}
+	isName := len(left) == len(right) && len(left) >= 2 && head > 0 && tail > 0 && isHan(c.a.at(left[0].from)) && 3*(head+tail) >= 2*length
+	if !isName && float64(head+tail) < nearlyEqual*float64(length) || head+tail < 4 {
+		return head+tail >= 8
+	}
+	isLead := head == 0 && tail > 0 && c.a.at(x[len(x)-tail-1+boolean01(tail == len(x))].to) == ':'
+	x, y = content(x[head:len(x)-tail]), content(y[head:len(y)-tail])
+	if len(x) > shortReplace || len(y) > shortReplace || isLead {
+		return true
+	}
+	if hasFact(x) || hasFact(y) || areSynonyms(x, y) {
+		return true
+	}
+	c.replaced(n, m, x, y)
+	return true
+}
+
+func boolean01(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// content leaves out the function words.
+func content(words []word) []word {
+	return slices.DeleteFunc(slices.Clone(words), func(w word) bool { return w.isFunction })
+}
+
+func hasFact(words []word) bool {
+	return slices.ContainsFunc(words, func(w word) bool { return w.isFact })
+}
+
+func isNegative(words []word) bool {
+	negative := false
+	for _, w := range words {
+		if w.isNegative {
+			negative = !negative
+		}
+	}
+	return negative
+}
+
+// turnedRound notes a negation that only one of two nearly equal sentences has.
+func (c *comparison) turnedRound(n, m int, x, y []word) {
+	for _, d := range c.found {
+		if d.IsConflict && d.Kind == Polarity && d.A.Start >= int(c.a.start[c.a.sentences[n].from]) &&
+			d.A.End <= int(c.a.end[c.a.sentences[n].to-1]) {
+			return
+		}
+	}
+	a, b := c.a.statement(n), c.b.statement(m)
+	if len(x) > 0 {
+		a = c.a.wordFact(n, x)
+	}
+	if len(y) > 0 {
+		b = c.b.wordFact(m, y)
+	}
+	a.Kind, b.Kind = Polarity, Polarity
+	c.found = append(c.found, Difference{Kind: Polarity, IsConflict: true, Label: a.About, A: &a, B: &b})
+}
+
+// replaced notes a word that stands for another one.
+func (c *comparison) replaced(n, m int, x, y []word) {
+	if len(x) == 0 || len(y) == 0 {
+		return
+	}
+	a, b := c.a.wordFact(n, x), c.b.wordFact(m, y)
+	c.found = append(c.found, Difference{Kind: Entity, IsConflict: true, Label: a.About, A: &a, B: &b})
+}
+
+func (s *side) wordFact(n int, words []word) Fact {
+	f := fact{span: span{words[0].from, words[len(words)-1].to}, kind: Entity, sentence: n, clause: s.sentences[n].span}
+	f.value = strings.TrimSpace(string(s.runes[f.from:f.to]))
+	return s.export(&f)
+}
+
+// wordsOf cuts a sentence into words, characters and facts; function words and marks are left out.
+func (s *side) wordsOf(n int) []word {
+	x := s.sentences[n]
+	var words []word
+	k := 0
+	for k < len(s.facts) && s.facts[k].sentence < n {
+		k++
+	}
+	for i := x.from; i < x.to; {
+		for k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].to <= i {
+			k++
+		}
+		if k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].from <= i {
+			f := &s.facts[k]
+			words = append(words, word{f.span, "\x00" + f.key + f.unit, f.class != classPolarity || f.polarity.isNegative(), false, f.polarity.isNegative()})
+			i = f.to
+			continue
+		}
+		r := s.runes[i]
+		switch {
+		case s.taken[i]: // says how a number limits
+			i++
+		case isHan(r):
+			words = append(words, word{span{i, i + 1}, string(r), false, functionSet[r], false})
+			i++
+		case isLatin(r) || isDigit(r):
+			end := s.step(i, x.to)
+			end = max(end, i+1)
+			key := strings.ToLower(string(s.runes[i:end]))
+			words = append(words, word{span{i, end}, key, false, functionWords[key], false})
+			i = end
+		default:
+			i++
+		}
+	}
+	return words
+}
+
+// synonyms are characters and words that stand for each other without changing a fact.
+var synonyms = func() map[string]int {
+	all := map[string]int{}
+	for i, line := range strings.Split(synonymLines, "\n") {
+		for _, w := range strings.Fields(line) {
+			all[w] = i + 1
+		}
+	}
+	return all
+}()
+
+const synonymLines = `意味着 代表 表示 说明 表明 意味
+拨打 致电 联系 打 拨
+一般 通常 往往 一般情况下
+立即 立刻 马上 尽快 及时
+出现 发生 遇到
+提醒 提示 留意 注意 说明 下面
+去 到 前往
+规定 约定
+如果 若 要是 假如
+allowed permitted
+begin start commence begins starts
+end finish terminate ends
+sufficient enough suffices
+about roughly approximately around
+help assistance
+further more additional
+points notes
+shall must
+get receive obtain
+天 日
+cap limit ceiling maximum
+空间 剩余 容量
+合 共 合计 共计 总计
+算 参与 参加 计`
+
+func areSynonyms(x, y []word) bool {
+	join := func(words []word) string {
+		var b strings.Builder
+		for _, w := range words {
+			b.WriteString(w.key)
+		}
+		return b.String()
+	}
+	a, b := join(x), join(y)
+	if len(x) == len(y) {
+		letters := func(s string) string {
+			runes := []rune(s)
+			slices.Sort(runes)
+			return string(runes)
+		}
+		if letters(a) == letters(b) {
+			return true
+		}
+	}
+	return a == b || synonyms[a] != 0 && synonyms[a] == synonyms[b]
+}

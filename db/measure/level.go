@@ -1,0 +1,197 @@
+package measure
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// Level says how alike the answers to one question are.
+type Level string
+
+// The levels, from equal to different; Empty and Unknown say nothing about likeness.
+const (
+	// Identical means that all answers are equal.
+	Identical Level = "identical"
+	// FormatOnly means that they differ in nothing but white space, case, punctuation, Markdown or the layout of JSON.
+	FormatOnly Level = "format_only"
+	// Wording means that they are alike: their mean similarity is at least sameWording.
+	Wording Level = "wording"
+	// Different means that they are not.
+	Different Level = "different"
+	// Empty means that all answers are empty.
+	Empty Level = "empty"
+	// Unknown means that fewer than two runs have an answer.
+	Unknown Level = "unknown"
+)
+
+// Levels are all levels, as reports list them.
+var Levels = []Level{Identical, FormatOnly, Wording, Different, Empty, Unknown}
+
+// IsStable reports whether the answers say the same.
+func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
+
+// IsKnown reports whether the level says how alike answers are: there are several, and they are not all empty.
+func (l Level) IsKnown() bool { return l != "" && l != Unknown && l != Empty }
+
+// sameWording is the least mean similarity of answers that differ in their wording only.
+const sameWording = 0.8
+
+// MaxCompared is up to how many characters answers are compared by more than their beginnings and ends.
+const MaxCompared = 400_000
+
+// levelOf finds the first level that fits answers. distinct holds each distinct one once, similarity is the mean over all
+// pairs.
+func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64) Level {
+	switch {
+	case answered < 2:
+		return Unknown
+	case areEmpty:
+		return Empty
+	case len(distinct) == 1:
+		return Identical
+	case haveOneContent(distinct):
+		return FormatOnly
+	case similarity != nil && *similarity >= sameWording:
+		return Wording
+	}
+	return Different
+}
+
+// haveOneContent reports whether texts are equal but for their format.
+func haveOneContent(texts []string) bool {
+	for _, text := range texts {
+		if utf8.RuneCountInString(text) > MaxCompared {
+			return false
+		}
+	}
+	return areEqual(texts, plain) || areEqual(texts, CanonicalJSON)
+}
+
+// areEqual reports whether reduce makes the same of all texts; of a text that it does not take, it makes "".
+func areEqual(texts []string, reduce func(string) string) bool {
+	first := reduce(texts[0])
+	if first == "" {
+		return false
+	}
+	for _, text := range texts[1:] {
+		if reduce(text) != first {
+			return false
+		}
+	}
+	return true
+}
+
+var fold = cases.Fold()
+
+// plain is a text without what is format: compatibility forms (NFKC), case, white space, punctuation and the marks of
+// Markdown. What belongs to a number stays – 1.5 is not 15, -5 not 5, and 1 2 not 12 – but for the commas between its
+// thousands.
+func plain(text string) string {
+	runes := []rune(fold.String(norm.NFKC.String(text)))
+	var kept strings.Builder
+	last := func() rune { // the last rune kept
+		r, _ := utf8.DecodeLastRuneInString(kept.String())
+		return r
+	}
+	digitAt := func(n int) bool { return n >= 0 && n < len(runes) && unicode.IsDigit(runes[n]) }
+	for n, r := range runes {
+		switch {
+		case unicode.IsSpace(r):
+			if digitAt(n+1) && unicode.IsDigit(last()) {
+				kept.WriteByte(' ')
+			}
+		case isThousands(runes, n):
+		case strings.ContainsRune(".,:/", r) && digitAt(n-1) && digitAt(n+1), r == '%' && digitAt(n-1):
+			kept.WriteRune(r)
+		case strings.ContainsRune("-−", r) && digitAt(n+1) && isSign(runes, n):
+			kept.WriteByte('-')
+		case unicode.IsPunct(r), strings.ContainsRune("`~|", r), strings.ContainsRune(">+", r) && isAtLineStart(runes, n):
+		default:
+			kept.WriteRune(r)
+		}
+	}
+	return kept.String()
+}
+
+// isThousands reports whether the rune is a comma between groups of three digits.
+func isThousands(runes []rune, n int) bool {
+	isDigit := func(at int) bool { return at >= 0 && at < len(runes) && unicode.IsDigit(runes[at]) }
+	return runes[n] == ',' && isDigit(n-1) && isDigit(n+1) && isDigit(n+2) && isDigit(n+3) && !isDigit(n+4)
+}
+
+// isSign reports whether a minus stands before a number rather than between two words or at the beginning of a list's
+// entry, where white space follows.
+func isSign(runes []rune, n int) bool {
+	return n == 0 || !unicode.IsLetter(runes[n-1]) && !unicode.IsDigit(runes[n-1])
+}
+
+// isAtLineStart reports whether only white space and marks stand before the rune in its line.
+func isAtLineStart(runes []rune, n int) bool {
+	for n--; n >= 0 && runes[n] != '\n'; n-- {
+		if !unicode.IsSpace(runes[n]) && !strings.ContainsRune(">+-*", runes[n]) {
+			return false
+		}
+	}
+	return true
+}
+
+// CanonicalJSON writes an object or a list with its members in order and without white space, also one in a fence of
+// Markdown; "" if the text is neither.
+func CanonicalJSON(text string) string {
+	text = strings.TrimSpace(text)
+	if rest, isFenced := strings.CutPrefix(text, "```"); isFenced {
+		rest, isFenced = strings.CutSuffix(rest, "```")
+		_, body, hasLine := strings.Cut(rest, "\n")
+		if !isFenced || !hasLine {
+			return ""
+		}
+		text = strings.TrimSpace(body)
+	}
+	if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
+		return ""
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return ""
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return ""
+	}
+	var canonical bytes.Buffer
+	encoder := json.NewEncoder(&canonical) // members of a map are written in the order of their names
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(withPlainNumbers(value)) != nil {
+		return ""
+	}
+	return canonical.String()
+}
+
+// withPlainNumbers gives numbers that are equal one spelling. Numbers that float64 cannot hold exactly keep theirs.
+func withPlainNumbers(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, member := range value {
+			value[name] = withPlainNumbers(member)
+		}
+	case []any:
+		for n, entry := range value {
+			value[n] = withPlainNumbers(entry)
+		}
+	case json.Number:
+		const exact = 15 // decimal digits that a float64 keeps
+		if number, err := strconv.ParseFloat(value.String(), 64); err == nil && len(value) <= exact {
+			return json.Number(strconv.FormatFloat(number, 'g', -1, 64))
+		}
+	}
+	return value
+}

@@ -1,0 +1,189 @@
+package measure
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/combin"
+)
+
+const (
+	// Significance is the adjusted p-value up to which a statement is made; the limits of its families are in metrics.md.
+	Significance = 0.05
+	// ListedShare is the share of a list of changed questions that may be there by chance (family e of metrics.md).
+	ListedShare = 0.10
+)
+
+// Adjust returns p-values of one family adjusted by Benjamini and Hochberg (1995), in their order. Those that are nil stay nil
+// and do not count.
+func Adjust(p []*float64) []*float64 {
+	adjusted := make([]*float64, len(p))
+	var order []int
+	for n, one := range p {
+		if one != nil {
+			order = append(order, n)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if *p[a] < *p[b] {
+			return -1
+		}
+		if *p[a] > *p[b] {
+			return 1
+		}
+		return 0
+	})
+	least := 1.0
+	for rank := len(order); rank > 0; rank-- {
+		place := order[rank-1]
+		least = min(least, *p[place]*float64(len(order))/float64(rank))
+		value := least
+		adjusted[place] = &value
+	}
+	return adjusted
+}
+
+// within is by how much of itself a probability or statistic may exceed another that it equals but for rounding.
+const within = 1e-9
+
+// Fisher is the two-sided p-value of Fisher's exact test: how likely passes of two groups of runs are to be divided at least as
+// unevenly as they are, if both groups pass equally often. It is the sum over all tables that are no more likely than this one.
+func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
+	passes := passesA + passesB
+	logOf := func(a int) float64 {
+		return combin.LogGeneralizedBinomial(float64(runsA), float64(a)) + combin.LogGeneralizedBinomial(float64(runsB), float64(passes-a)) -
+			combin.LogGeneralizedBinomial(float64(runsA+runsB), float64(passes))
+	}
+	own := logOf(passesA)
+	for a := max(0, passes-runsB); a <= min(runsA, passes); a++ {
+		if one := logOf(a); one <= own+within {
+			p += math.Exp(one)
+		}
+	}
+	return min(1, p)
+}
+
+// What Shift counts: all relabelings up to mostRelabelings, otherwise that many drawn with a fixed seed, so that the same answers
+// always have the same p-value.
+const (
+	mostRelabelings = 20_000
+	seed            = 20_000
+)
+
+// Shift is the p-value of a permutation test of whether two groups of runs answer alike. Equal answers have equal keys; a run
+// without an answer has an empty one and agrees with none. The statistic is the agreement between the groups minus the mean
+// agreement within them; the p-value is the share of the ways to divide the runs into groups of these sizes in which it is at
+// most what it is. nil means that a group has fewer than two runs.
+func Shift(a, b []string) *float64 {
+	if len(a) < 2 || len(b) < 2 {
+		return nil
+	}
+	d := newDivision(a, b)
+	var p float64
+	switch relabelings := combin.LogGeneralizedBinomial(float64(len(a)+len(b)), float64(len(a))); {
+	case len(d.totals) == 0 || len(d.totals) == 1 && d.alone == 0: // no division differs from another
+		p = 1
+	case relabelings <= math.Log(mostRelabelings)+within:
+		d.enumerate(0, len(a), 0, 1)
+		p = d.hits / d.all
+	default:
+		d.draw()
+		p = (d.hits + 1) / (d.all + 1)
+	}
+	return &p
+}
+
+// division are the runs of two groups, and how their answers are divided between them.
+type division struct {
+	sizeA, sizeB int
+	// totals are how often each answer was given that several runs gave; alone is how many runs agree with no other: it does
+	// not matter where those are.
+	totals []int
+	alone  int
+	// observed is the statistic of the groups as they are. hits are the divisions, of all, in which it is at most that.
+	observed, hits, all float64
+}
+
+func newDivision(a, b []string) *division {
+	d := &division{sizeA: len(a), sizeB: len(b)}
+	inA, inAll := map[string]int{}, map[string]int{}
+	for n, key := range slices.Concat(a, b) {
+		switch {
+		case key == "":
+			d.alone++
+		case n < len(a):
+			inA[key]++
+			inAll[key]++
+		default:
+			inAll[key]++
+		}
+	}
+	for key, total := range inAll {
+		if total == 1 {
+			d.alone++
+			continue
+		}
+		d.totals = append(d.totals, total)
+		d.observed += d.term(total, inA[key])
+	}
+	slices.Sort(d.totals) // maps have no order, and sums depend on it
+	return d
+}
+
+// term is what an answer adds to the statistic that total runs gave, inA of them in the first group.
+func (d *division) term(total, inA int) float64 {
+	of, other, sizeA, sizeB := float64(inA), float64(total-inA), float64(d.sizeA), float64(d.sizeB)
+	return of*other/(sizeA*sizeB) - (of*(of-1)/(sizeA*(sizeA-1))+other*(other-1)/(sizeB*(sizeB-1)))/2
+}
+
+func (d *division) count(statistic, ways float64) {
+	d.all += ways
+	if statistic <= d.observed+within {
+		d.hits += ways
+	}
+}
+
+// enumerate counts all divisions in which the answers from place on fill what is left of the first group.
+func (d *division) enumerate(place, left int, statistic, ways float64) {
+	if place == len(d.totals) {
+		if left <= d.alone {
+			d.count(statistic, ways*float64(combin.Binomial(d.alone, left)))
+		}
+		return
+	}
+	total := d.totals[place]
+	for inA := 0; inA <= min(total, left); inA++ {
+		d.enumerate(place+1, left-inA, statistic+d.term(total, inA), ways*float64(combin.Binomial(total, inA)))
+	}
+}
+
+// draw counts divisions that are drawn at random.
+func (d *division) draw() {
+	runs := make([]int, 0, d.sizeA+d.sizeB) // the answer of each run
+	for answer, total := range d.totals {
+		for range total {
+			runs = append(runs, answer)
+		}
+	}
+	for range d.alone {
+		runs = append(runs, -1)
+	}
+	random := rand.New(rand.NewPCG(seed, seed))
+	inA := make([]int, len(d.totals))
+	for range mostRelabelings {
+		clear(inA)
+		for n := range d.sizeA {
+			other := n + random.IntN(len(runs)-n)
+			runs[n], runs[other] = runs[other], runs[n]
+			if runs[n] >= 0 {
+				inA[runs[n]]++
+			}
+		}
+		statistic := 0.0
+		for answer, total := range d.totals {
+			statistic += d.term(total, inA[answer])
+		}
+		d.count(statistic, 1)
+	}
+}

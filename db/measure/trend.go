@@ -1,0 +1,210 @@
+package measure
+
+import (
+	"strconv"
+
+	"github.com/google/uuid"
+	"gonum.org/v1/gonum/stat"
+)
+
+// Metric is a number that is followed.
+type Metric string
+
+// The metrics. Latency is the mean of the questions' means in milliseconds, Cost that of the whole firing.
+const (
+	MetricAgreement   Metric = "agreement"
+	MetricPassRate    Metric = "pass_rate"
+	MetricSuccessRate Metric = "success_rate"
+	MetricLatency     Metric = "latency_ms"
+	MetricCost        Metric = "cost"
+)
+
+// Metrics are all metrics, in the order of pages.
+var Metrics = []Metric{MetricAgreement, MetricPassRate, MetricSuccessRate, MetricLatency, MetricCost}
+
+// IsShare reports whether a metric lies between 0 and 1; more of it is better, of the others less.
+func (m Metric) IsShare() bool { return m != MetricLatency && m != MetricCost }
+
+// of is what a question says of the metric; nil while it is unknown.
+func (m Metric) of(q ComparedQuestion) *float64 {
+	switch m {
+	case MetricAgreement:
+		return q.Agreement
+	case MetricPassRate:
+		return q.PassShare
+	case MetricSuccessRate:
+		return q.SuccessRate
+	case MetricLatency:
+		return q.LatencyMS
+	}
+	return q.Cost
+}
+
+// Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil where there is none.
+type Point struct {
+	Value float64  `json:"value" example:"0.82"`
+	Low   *float64 `json:"low" doc:"Ends of the 95 % interval over the questions; null with fewer than two, or where all are equal"`
+	High  *float64 `json:"high"`
+}
+
+// VariantPoints are what one variant did at a firing.
+type VariantPoints struct {
+	Number   int              `json:"number" example:"1"`
+	Name     string           `json:"name"`
+	Currency *string          `json:"currency" example:"USD"`
+	Points   map[Metric]Point `json:"points" doc:"agreement, pass_rate, success_rate, latency_ms, cost; what is unknown is left out"`
+}
+
+// FiringSummary is what a firing did.
+type FiringSummary struct {
+	Variants []VariantPoints `json:"variants"`
+	// Alerts are what was reason for an alert; none if nothing was watched.
+	Alerts []Finding `json:"alerts,omitempty"`
+}
+
+// PointsOf are the metrics of the questions of one variant; cost is the sum of what is known, a decimal number, or nil.
+func PointsOf(questions []ComparedQuestion, cost *string) map[Metric]Point {
+	points := map[Metric]Point{}
+	for _, metric := range Metrics {
+		var values []float64
+		for _, question := range questions {
+			if value := metric.of(question); value != nil {
+				values = append(values, *value)
+			}
+		}
+		if len(values) == 0 {
+			continue
+		}
+		point, interval := Point{Value: stat.Mean(values, nil)}, AnyInterval(values)
+		if metric.IsShare() {
+			interval = MeanInterval(values)
+		}
+		scale := 1.0
+		if metric == MetricCost {
+			total, err := strconv.ParseFloat(textOf(cost), 64)
+			if err != nil || point.Value == 0 {
+				continue
+			}
+			scale = total / point.Value
+		}
+		point.Value *= scale
+		if interval != nil {
+			low, high := max(0, interval[0]*scale), interval[1]*scale
+			point.Low, point.High = &low, &high
+		}
+		points[metric] = point
+	}
+	return points
+}
+
+func textOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// Watch is what an alert follows.
+type Watch struct {
+	Metric Metric
+	// Below is the limit; nil for none. IfWorse asks for an alert if the metric is significantly worse than before.
+	Below   *float64
+	IfWorse bool
+}
+
+// Finding is a reason for an alert: the metric of a variant is below the limit, significantly worse than before, or both.
+type Finding struct {
+	// Variant is the name of one of several; empty for a plain task.
+	Variant string  `json:"variant,omitempty"`
+	Value   float64 `json:"value"`
+	// Below is the limit that Value is below; nil if it is not.
+	Below *float64 `json:"below,omitempty"`
+	// Baseline is the mean over the Firings before that Value is significantly worse than; nil if it is not. Adjusted is the
+	// p-value of the difference, adjusted for all variants of the firing (metrics.md, family d).
+	Baseline *float64 `json:"baseline,omitempty"`
+	Firings  int      `json:"firings,omitempty"`
+	Adjusted *float64 `json:"p_adjusted,omitempty"`
+}
+
+// Alert is what one firing is reason for: one message, whatever was found.
+type Alert struct {
+	ScheduleID   uuid.UUID `json:"schedule_id"`
+	ScheduleName string    `json:"schedule_name"`
+	Metric       Metric    `json:"metric"`
+	// Finding is the first of Findings, for receivers that read one.
+	Finding
+	Findings []Finding `json:"findings"`
+}
+
+// Watched is what a variant did at a firing, and at the firings before.
+type Watched struct {
+	VariantPoints
+	Now    []ComparedQuestion
+	Before [][]ComparedQuestion
+}
+
+// Look compares what the variants of a firing did with the limit and with what they did at the firings before.
+func (w Watch) Look(variants []Watched) (found []Finding) {
+	changes, p := make([]Change, len(variants)), make([]*float64, len(variants))
+	for n, variant := range variants {
+		if w.IfWorse && len(variant.Before) > 0 {
+			changes[n] = CompareTasks(w.mean(variant.Before), variant.Now).Change(w.Metric.of)
+			p[n] = changes[n].P
+		}
+	}
+	for n, adjusted := range Adjust(p) {
+		variant, change := variants[n], changes[n]
+		point, isKnown := variant.Points[w.Metric]
+		if !isKnown {
+			continue
+		}
+		finding := Finding{Variant: variant.Name, Value: point.Value}
+		if adjusted != nil && *adjusted <= Significance && w.Metric.IsShare() == (*change.Mean < 0) {
+			finding.Value, finding.Baseline, finding.Firings, finding.Adjusted = *change.MeanB, change.MeanA, len(variant.Before), adjusted
+		}
+		if w.Below != nil && point.Value < *w.Below {
+			finding.Value, finding.Below = point.Value, w.Below
+		}
+		if finding.Below != nil || finding.Baseline != nil {
+			found = append(found, finding)
+		}
+	}
+	return found
+}
+
+// mean joins firings: of each question the mean of the metric over those that know it.
+func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
+	places, values := map[string]int{}, [][]float64{}
+	for _, questions := range firings {
+		for _, question := range questions {
+			place, isThere := places[question.QuestionID]
+			if !isThere {
+				place = len(joined)
+				places[question.QuestionID] = place
+				joined, values = append(joined, ComparedQuestion{ID: int64(place), QuestionID: question.QuestionID, Text: question.Text}), append(values, nil)
+			}
+			if value := w.Metric.of(question); value != nil {
+				values[place] = append(values[place], *value)
+			}
+		}
+	}
+	for place := range joined {
+		if len(values[place]) == 0 {
+			continue
+		}
+		mean := stat.Mean(values[place], nil)
+		switch question := &joined[place]; w.Metric {
+		case MetricAgreement:
+			question.Agreement = &mean
+		case MetricPassRate:
+			question.PassShare = &mean
+		case MetricSuccessRate:
+			question.SuccessRate = &mean
+		case MetricLatency:
+			question.LatencyMS = &mean
+		case MetricCost:
+			question.Cost = &mean
+		}
+	}
+	return joined
+}

@@ -1,0 +1,256 @@
+package people
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/engine"
+	"wending/db/pg"
+)
+
+// What may run out.
+const (
+	QuotaUploads = "uploads"
+	QuotaDisk    = "disk"
+	QuotaCalls   = "calls"
+	QuotaCost    = "cost"
+)
+
+// QuotaExceededError means that a project may not use more of something.
+type QuotaExceededError struct {
+	// What is Uploads, Disk or Calls.
+	What string
+	// Most is the quota, Used what is used of it; both as people read them.
+	Most, Used string
+}
+
+func (e *QuotaExceededError) Error() string {
+	return fmt.Sprintf("the project's quota of %s is used up: %s of %s", e.What, e.Used, e.Most)
+}
+
+// QuotaUsed is what a project uses: today and this month are those of Beijing.
+type QuotaUsed struct {
+	Uploads int   `db:"uploads"`
+	Bytes   int64 `db:"used_bytes"`
+	// MeasuredAt is when Bytes were measured; nil means never.
+	MeasuredAt *time.Time `db:"measured_at"`
+	// Calls are those of the launches that were begun today.
+	Calls int64 `db:"calls"`
+	// Lanes are those at work now.
+	Lanes int `db:"lanes"`
+	// Cost is what was spent this month, by currency.
+	Cost []engine.Sum `db:"-"`
+}
+
+// nearly is from how many percent on a quota is nearly used up.
+const nearly = 80
+
+// QuotaNear is a quota that is nearly used up, or is.
+type QuotaNear struct {
+	// What is Calls, Uploads, Disk or Cost.
+	What string
+	// Percent is how much of it is used, rounded down.
+	Percent int
+}
+
+// Near returns the quotas that are nearly used up: work will soon be refused, or at the cost's ceiling stopped.
+func (u QuotaUsed) Near(most Quota) (near []QuotaNear) {
+	add := func(what string, used, most float64) {
+		if percent := int(used / most * 100); most > 0 && percent >= nearly {
+			near = append(near, QuotaNear{what, percent})
+		}
+	}
+	if most.CallsPerDay != nil {
+		add(QuotaCalls, float64(u.Calls), float64(*most.CallsPerDay))
+	}
+	if most.UploadsPerDay != nil {
+		add(QuotaUploads, float64(u.Uploads), float64(*most.UploadsPerDay))
+	}
+	if most.DiskBytes != nil {
+		add(QuotaDisk, float64(u.Bytes), float64(*most.DiskBytes))
+	}
+	if most.CostPerMonth != nil {
+		ceiling, highest := amount(*most.CostPerMonth), 0.0
+		for _, sum := range u.Cost { // it holds in each currency
+			highest = max(highest, amount(sum.Cost))
+		}
+		add(QuotaCost, highest, ceiling)
+	}
+	return near
+}
+
+// amount is a decimal number of the database.
+func amount(text string) float64 {
+	number, _ := strconv.ParseFloat(text, 64)
+	return number
+}
+
+// Near returns which quotas of a project are nearly used up. Without quotas nothing is counted.
+func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, error) {
+	project, err := New(q.store).Project(ctx, projectID)
+	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil && project.CostPerMonth == nil {
+		return nil, err
+	}
+	used, err := q.Used(ctx, projectID)
+	return used.Near(project.Quota), err
+}
+
+// Quotas reads and counts what projects use.
+type Quotas struct{ store *db.Store }
+
+// NewQuotas returns the quotas of a store.
+func NewQuotas(store *db.Store) Quotas { return Quotas{store} }
+
+const today = `date_trunc('day', now(), 'Asia/Shanghai')`
+
+const readUsed = `
+	SELECT p.used_bytes, p.measured_at,
+		coalesce((SELECT uploads FROM project_uploads WHERE project_id = p.id AND day = CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date)), 0) AS uploads,
+		(SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN t.total_items * t.runs_per_item * t.total_variants ELSE l.total_units END), 0)
+			FROM launches l
+			JOIN evaluation_tasks t ON t.id = l.task_id
+			WHERE l.created_at >= ` + today + ` AND t.project_id = p.id) AS calls,
+		(SELECT count(*)
+			FROM lanes
+			JOIN launches l ON l.id = lanes.launch_id
+			JOIN evaluation_tasks t ON t.id = l.task_id
+			WHERE t.project_id = p.id) AS lanes
+	FROM projects p
+	WHERE p.id = $1`
+
+// Used returns what a project uses, or db.ErrNotFound.
+func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, err error) {
+	if err := q.store.Pool().GetContext(ctx, &used, readUsed, projectID); err != nil {
+		return used, db.NotFound(KindProject, pg.Classify("read what a project uses", err))
+	}
+	used.Cost, err = engine.New(q.store).ThisMonthOf(ctx, projectID)
+	return used, err
+}
+
+// Admits returns an ExceededError unless a project may make as many calls more as it is told, and take more space. Without quotas
+// nothing is counted.
+func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (calls int, err error)) error {
+	project, err := New(q.store).Project(ctx, projectID)
+	if err != nil || project.DiskBytes == nil && project.CallsPerDay == nil {
+		return err
+	}
+	used, err := q.Used(ctx, projectID)
+	if err != nil {
+		return err
+	}
+	if most := project.DiskBytes; most != nil && used.Bytes >= *most {
+		return &QuotaExceededError{QuotaDisk, fmt.Sprint(*most>>20, " MB"), fmt.Sprint(used.Bytes>>20, " MB")}
+	}
+	if project.CallsPerDay == nil {
+		return nil
+	}
+	calls, err := count()
+	if err != nil {
+		return err
+	}
+	if most := project.CallsPerDay; calls > 0 && used.Calls+int64(calls) > *most {
+		return &QuotaExceededError{QuotaCalls, fmt.Sprint(*most), fmt.Sprint(used.Calls, " + ", calls)}
+	}
+	return nil
+}
+
+// TakeUpload counts a file that a project takes, or returns an ExceededError.
+func (q Quotas) TakeUpload(ctx context.Context, projectID uuid.UUID) error {
+	const take = `
+		WITH taken AS (
+			INSERT INTO project_uploads AS u (project_id, day, uploads)
+			SELECT id, CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date), 1 FROM projects WHERE id = $1
+			ON CONFLICT (project_id, day) DO UPDATE SET uploads = u.uploads + 1
+			WHERE u.uploads < coalesce((SELECT uploads_per_day FROM projects WHERE id = $1), 2147483646)
+			RETURNING uploads)
+		SELECT (SELECT uploads FROM taken) IS NOT NULL AS is_taken, p.uploads_per_day, p.disk_bytes, p.used_bytes
+		FROM projects p
+		WHERE p.id = $1`
+	var found struct {
+		IsTaken       bool   `db:"is_taken"`
+		UploadsPerDay *int   `db:"uploads_per_day"`
+		DiskBytes     *int64 `db:"disk_bytes"`
+		UsedBytes     int64  `db:"used_bytes"`
+	}
+	if err := q.store.Pool().GetContext(ctx, &found, take, projectID); err != nil {
+		return pg.Classify("count an upload", err)
+	}
+	if !found.IsTaken && found.UploadsPerDay != nil {
+		return &QuotaExceededError{QuotaUploads, fmt.Sprint(*found.UploadsPerDay), fmt.Sprint(*found.UploadsPerDay)}
+	}
+	if most := found.DiskBytes; most != nil && found.UsedBytes >= *most {
+		return &QuotaExceededError{QuotaDisk, fmt.Sprint(*most>>20, " MB"), fmt.Sprint(found.UsedBytes>>20, " MB")}
+	}
+	return nil
+}
+
+// TakeDisk counts bytes that a project is about to store, or returns an ExceededError; a negative number returns what was counted. The
+// next measurement corrects the sum.
+func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) error {
+	const take = `
+		WITH taken AS (
+			UPDATE projects
+			SET used_bytes = greatest(0, used_bytes + $2)
+			WHERE id = $1 AND ($2 < 0 OR disk_bytes IS NULL OR used_bytes + $2 <= disk_bytes)
+			RETURNING id)
+		SELECT (SELECT id FROM taken) IS NOT NULL AS is_taken, disk_bytes, used_bytes
+		FROM projects
+		WHERE id = $1`
+	var found struct {
+		IsTaken   bool   `db:"is_taken"`
+		DiskBytes *int64 `db:"disk_bytes"`
+		UsedBytes int64  `db:"used_bytes"`
+	}
+	if err := q.store.Pool().GetContext(ctx, &found, take, projectID, bytes); err != nil {
+		return pg.Classify("count what a project stores", err)
+	}
+	if !found.IsTaken && found.DiskBytes != nil {
+		return &QuotaExceededError{QuotaDisk, fmt.Sprint(*found.DiskBytes>>20, " MB"), fmt.Sprint(found.UsedBytes>>20, " + ", bytes>>20, " MB")}
+	}
+	return nil
+}
+
+// measureAge is how old a measurement gets before it is made again.
+const measureAge = 10 * time.Minute
+
+// Measure measures what the project takes that was measured longest ago, and reports whether there may be another to measure. It reads
+// every row of its runs, though not their texts.
+func (q Quotas) Measure(ctx context.Context) (found bool, err error) {
+	const measure = `
+		WITH p AS (
+			SELECT id FROM projects
+			WHERE coalesce(measured_at < now() - $1 * interval '1 second', true)
+			ORDER BY measured_at NULLS FIRST LIMIT 1),
+		sizes AS (
+			SELECT
+				(SELECT coalesce(sum(coalesce(pg_column_size(r.response_body), 0) + coalesce(pg_column_size(r.reasoning), 0) + coalesce(pg_column_size(r.response_bytes), 0) + 250), 0)
+					FROM evaluation_runs r WHERE r.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
+				+ (SELECT coalesce(sum(pg_column_size(i.question) + pg_column_size(i.standard_answer) + 250), 0)
+					FROM evaluation_items i WHERE i.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
+				+ (SELECT coalesce(sum(pg_column_size(e.events)), 0)
+					FROM run_events e WHERE e.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
+				+ (SELECT coalesce(sum(size), 0) FROM (
+					SELECT a.storage_key, max(a.size) AS size FROM assets a
+					WHERE a.state = 'STORED' AND a.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id)
+					GROUP BY a.task_id, a.storage_key) files)
+				+ (SELECT coalesce(sum(v.size), 0) FROM dataset_versions v JOIN datasets d ON d.id = v.entry_id WHERE d.project_id = p.id) AS bytes
+			FROM p)
+		UPDATE projects SET used_bytes = (SELECT bytes FROM sizes), measured_at = now() WHERE id = (SELECT id FROM p)`
+	result, err := q.store.Pool().ExecContext(ctx, measure, measureAge.Seconds())
+	changed, err := pg.Affected("measure what a project takes", result, err)
+	return changed > 0, err
+}
+
+// MeasureAll measures all projects whose measurements are old.
+func (q Quotas) MeasureAll(ctx context.Context) error {
+	for {
+		if found, err := q.Measure(ctx); err != nil || !found {
+			return err
+		}
+	}
+}

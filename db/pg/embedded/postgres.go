@@ -1,0 +1,264 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"wending/db/pg"
+)
+
+// ErrNoPostgres means that the machine has no PostgreSQL server binaries.
+var ErrNoPostgres = errors.New("no PostgreSQL server found on this machine; install one (Debian, Ubuntu: apt-get install postgresql) or set DATABASE_URL")
+
+// Postgres is a running private server.
+type Postgres struct {
+	child   *child
+	sockets string
+	log     string
+}
+
+// StartPostgres starts the server whose data is in dir, making it on the first start, and returns when it
+// answers. The settings, each name=value, are added to the server's own.
+func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgres, error) {
+	binaries, err := FindPostgres()
+	if err != nil {
+		return nil, err
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	credential, err := serverCredential()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, fmt.Errorf("make the database's folder: %w", err)
+	}
+	// One folder has one name, by which a server that outlived its program is recognised.
+	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
+	if err != nil {
+		return nil, fmt.Errorf("find the database's folder: %w", err)
+	}
+	dir = filepath.Join(parent, filepath.Base(dir))
+	if credential != nil {
+		if err := makeTraversable(dir); err != nil {
+			return nil, err
+		}
+	}
+	if err := initialise(ctx, binaries, dir, credential); err != nil {
+		return nil, err
+	}
+	if err := checkVersion(ctx, binaries, dir); err != nil {
+		return nil, err
+	}
+	if err := removeStalePID(dir); err != nil {
+		return nil, err
+	}
+	sockets, err := socketDir(dir+".sockets", credential)
+	if err != nil {
+		return nil, err
+	}
+	p := &Postgres{sockets: sockets, log: filepath.Join(filepath.Dir(dir), "postgres.log")}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the database's log: %w", err)
+	}
+	defer log.Close() //nolint:errcheck // the server has its own handle
+	cmd := exec.Command(filepath.Join(binaries, "postgres"), "-D", dir, "-k", quotedFolder(sockets),
+		"-c", "jit=off", // compiling the statements of a page takes longer than running them
+		"-c", "listen_addresses=", "-c", "unix_socket_permissions=0700", "-c", "log_timezone=UTC", "-c", "timezone=UTC")
+	for _, setting := range settings {
+		cmd.Args = append(cmd.Args, "-c", setting)
+	}
+	cmd.Dir = "/" // the working folder may be closed to the server's account
+	cmd.Env = []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
+	cmd.Stdout, cmd.Stderr = log, log
+	// SIGINT is PostgreSQL's fast shutdown: a killed program leaves a clean database behind.
+	p.child, err = startChild(cmd, syscall.SIGINT, credential)
+	if err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	if err := p.awaitReady(ctx); err != nil {
+		p.Stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// URL is the address for db.Open. As root the program connects as the cluster's superuser all the same:
+// the socket's folder keeps everybody else out.
+func (p *Postgres) URL() string { return urlOf(p.sockets) }
+
+// socketsLine is the line of postmaster.pid that has the folder of the sockets (PostgreSQL: src/include/utils/pidfile.h).
+const socketsLine = 4
+
+// RunningURL is the address of the server whose data is in dir, which another process runs.
+func RunningURL(dir string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
+	if err != nil {
+		return "", fmt.Errorf("find the running database: %w", err)
+	}
+	lines := strings.Split(string(content), "\n")
+	if len(lines) <= socketsLine || lines[socketsLine] == "" {
+		return "", errors.New("find the running database: it has not started yet")
+	}
+	return urlOf(strings.TrimSpace(lines[socketsLine])), nil
+}
+
+func urlOf(sockets string) string {
+	quoted := strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(sockets)
+	return fmt.Sprintf("host='%s' user=wending dbname=postgres sslmode=disable", quoted)
+}
+
+// quotedFolder is a folder as PostgreSQL's list of socket folders takes it: in that list blanks and quotes
+// have a meaning of their own.
+func quotedFolder(dir string) string {
+	return `"` + strings.ReplaceAll(dir, `"`, `""`) + `"`
+}
+
+// Exited is closed when the server has ended for any reason.
+func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
+
+// Stop ends the server: transactions are rolled back, data is safe on disk.
+func (p *Postgres) Stop() {
+	p.child.stop(20*time.Second, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL)
+	_ = os.RemoveAll(p.sockets)
+}
+
+func (p *Postgres) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if pool, err := pg.Open(ctx, p.URL(), 1); err == nil {
+			return pool.Close()
+		}
+		select {
+		case <-p.child.exited:
+			return fmt.Errorf("PostgreSQL exited during startup: %s", p.lastLogLines())
+		case <-ctx.Done():
+			return fmt.Errorf("PostgreSQL did not answer in time: %s", p.lastLogLines())
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Postgres) lastLogLines() string {
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], " | ")
+}
+
+// FindPostgres returns the folder of initdb and postgres: on PATH, or the newest of Debian's.
+func FindPostgres() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(resolved), "postgres")); err == nil {
+				return filepath.Dir(resolved), nil
+			}
+		}
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if err != nil || len(found) == 0 {
+		return "", ErrNoPostgres
+	}
+	newest := slices.MaxFunc(found, func(a, b string) int {
+		if len(a) != len(b) { // 9 before 15
+			return len(a) - len(b)
+		}
+		return strings.Compare(a, b)
+	})
+	return filepath.Dir(newest), nil
+}
+
+// initialise makes the cluster in a temporary folder and renames it, so that a start cut short leaves
+// nothing that looks like a database.
+func initialise(ctx context.Context, binaries, dir string, credential *syscall.Credential) error {
+	if _, err := os.Stat(filepath.Join(dir, "PG_VERSION")); err == nil {
+		return nil
+	}
+	fresh := dir + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("clear the folder of an unfinished start: %w", err)
+	}
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return fmt.Errorf("make the database's folder: %w", err)
+	}
+	if err := giveTo(fresh, credential); err != nil {
+		return fmt.Errorf("give the database's folder to its account: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "initdb"), "-D", fresh, "-U", "wending", "-A", "trust",
+		"-E", "UTF8", "--locale=C.UTF-8")
+	cmd.Dir = "/"
+	cmd.Env = []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, strings.TrimSpace(string(output)))
+	}
+	return os.Rename(fresh, dir)
+}
+
+// checkVersion refuses, without touching it, a database that another major version made.
+func checkVersion(ctx context.Context, binaries, dir string) error {
+	made, err := os.ReadFile(filepath.Join(dir, "PG_VERSION"))
+	if err != nil {
+		return fmt.Errorf("read the database's version: %w", err)
+	}
+	output, err := exec.CommandContext(ctx, filepath.Join(binaries, "postgres"), "--version").Output()
+	if err != nil {
+		return fmt.Errorf("ask PostgreSQL for its version: %w", err)
+	}
+	want := strings.TrimSpace(string(made))
+	if fields := strings.Fields(string(output)); len(fields) < 3 || strings.Split(fields[2], ".")[0] != want {
+		return fmt.Errorf("the database in %s was made by PostgreSQL %s, this machine has %s; install PostgreSQL %s or move the data with pg_upgrade",
+			dir, want, strings.TrimSpace(string(output)), want)
+	}
+	return nil
+}
+
+// removeStalePID removes postmaster.pid unless the process it names still works on this folder. The
+// caller holds the lock of the data folder, so such a process is an orphan that is shutting down: it is
+// waited for. A zombie, or a stranger that was given the same number, blocks nothing.
+func removeStalePID(dir string) error {
+	path := filepath.Join(dir, "postmaster.pid")
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		content, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read postmaster.pid: %w", err)
+		}
+		pid, _, _ := strings.Cut(string(content), "\n")
+		if !servesFolder(strings.TrimSpace(pid), dir) {
+			return os.Remove(path)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %s still serves %s; stop it first", pid, dir)
+		}
+		time.Sleep(50 * time.Millisecond) // the file of another process: nothing to wait on
+	}
+}
+
+// servesFolder reports whether the process runs PostgreSQL on dir, by its command line, which is empty for a zombie.
+func servesFolder(pid, dir string) bool {
+	line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+	if err != nil || pid == "" {
+		return false
+	}
+	return slices.Contains(strings.Split(string(line), "\x00"), dir)
+}

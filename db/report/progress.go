@@ -1,0 +1,130 @@
+package report
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Progress is a snapshot of how far a task has got.
+type Progress struct {
+	TaskID     uuid.UUID     `db:"task_id"`
+	TaskStatus db.TaskStatus `db:"task_status"`
+	// FailureCode is the internal fault; nil unless the task FAILED.
+	FailureCode *string `db:"failure_code"`
+	// LaunchNumber is that of the newest launch; 0 means the task was never started.
+	LaunchNumber int  `db:"launch_number"`
+	IsStopping   bool `db:"is_stopping"`
+	// Total is how many runs the task is to have. Completed have ended, Failed of them without success; Running are
+	// claimed by a worker, Queued wait. Stopped runs are in none of these but Total.
+	Total     int `db:"total"`
+	Completed int `db:"completed"`
+	Failed    int `db:"failed"`
+	Running   int `db:"running"`
+	Queued    int `db:"queued"`
+	// Judged of JudgeTotal calls to judges have ended, JudgeFailed of them without a rating.
+	JudgeTotal  int `db:"judge_total"`
+	Judged      int `db:"judged"`
+	JudgeFailed int `db:"judge_failed"`
+	// Prepared is how many of the newest launch's units are made, while they are.
+	Prepared int `db:"prepared"`
+	// CallsPerSecond is the rate of the last ten seconds.
+	CallsPerSecond float64 `db:"calls_per_second"`
+}
+
+// Open is how many runs have yet to end.
+func (p Progress) Open() int { return p.Running + p.Queued }
+
+// TimeLeft is the time until the task's last run at the rate of the last seconds; unknown while nothing
+// completes.
+func (p Progress) TimeLeft() (left time.Duration, isKnown bool) {
+	if !p.TaskStatus.IsActive() || p.CallsPerSecond <= 0 {
+		return 0, false
+	}
+	return time.Duration(float64(p.Open()) / p.CallsPerSecond * float64(time.Second)), true
+}
+
+// recentRuns is how many of the newest runs the rate of calls is computed from, at most.
+const recentRuns = 1000
+
+const readProgress = `
+	SELECT t.id AS task_id, t.status AS task_status, t.failure_code,
+		coalesce(l.number, 0) AS launch_number,
+		coalesce(l.status = 'STOPPING', false) AS is_stopping,
+		t.total_items * t.runs_per_item * t.total_variants AS total,
+		CASE WHEN is_working THEN l.kept_succeeded + l.kept_failed + u.done ELSE r.runs END AS completed,
+		CASE WHEN is_working THEN l.kept_failed + u.failed ELSE r.failed END AS failed,
+		u.running, u.judge_total, u.judged, u.judge_failed,
+		CASE
+			WHEN l.status <> 'PENDING' THEN u.queued
+			ELSE t.runs_per_item
+				* CASE WHEN l.item_id IS NULL THEN t.total_items ELSE 1 END
+				* CASE WHEN l.variant IS NULL THEN t.total_variants ELSE 1 END
+				- r.of_scope
+		END AS queued,
+		coalesce(CASE WHEN l.status = 'PENDING' THEN l.total_units END, 0) AS prepared,
+		coalesce(recent.runs / recent.seconds, 0) AS calls_per_second
+	FROM evaluation_tasks t
+	LEFT JOIN LATERAL ( -- the newest launch
+		SELECT *, status IN ('RUNNING', 'STOPPING') AND started_at IS NOT NULL AS is_working
+		FROM launches
+		WHERE task_id = t.id
+		ORDER BY number DESC
+		LIMIT 1) l ON true
+	LEFT JOIN LATERAL ( -- its units, from the thin table
+		SELECT coalesce(sum(CASE WHEN state = 'DONE' THEN turns ELSE turns_done END) FILTER (WHERE evaluator = 0), 0) AS done,
+			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed ELSE CAST(outcome <> 'SUCCEEDED' AS int) END) FILTER (WHERE evaluator = 0), 0) AS failed,
+			count(*) FILTER (WHERE state = 'RUNNING' AND evaluator = 0) AS running,
+			coalesce(sum(turns - turns_done) FILTER (WHERE state IN ('QUEUED', 'RUNNING') AND evaluator = 0), 0)
+				- count(*) FILTER (WHERE state = 'RUNNING' AND evaluator = 0) AS queued,
+			count(*) FILTER (WHERE evaluator > 0) AS judge_total,
+			count(*) FILTER (WHERE evaluator > 0 AND state = 'DONE') AS judged,
+			count(*) FILTER (WHERE evaluator > 0 AND outcome <> 'SUCCEEDED') AS judge_failed
+		FROM units
+		WHERE launch_id = l.id) u ON true
+	LEFT JOIN LATERAL ( -- current runs, while no launch works; without those that a waiting retry will repeat
+		SELECT count(*) AS runs,
+			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failed,
+			count(*) FILTER (WHERE coalesce(item_id = l.item_id, true) AND coalesce(variant = l.variant, true)) AS of_scope
+		FROM evaluation_runs
+		WHERE task_id = t.id AND is_current AND NOT coalesce(is_working, false)
+		  AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED' OR item_id <> l.item_id OR variant <> l.variant)) r ON true
+	LEFT JOIN LATERAL ( -- the last ten seconds; fewer if the newest $2 runs are younger
+		SELECT count(*) AS runs,
+			greatest(0.5, extract(epoch FROM now() - greatest(
+				now() - interval '10 seconds',
+				l.started_at,
+				CASE WHEN count(*) = $2 THEN min(created_at) END))) AS seconds
+		FROM (
+			SELECT created_at
+			FROM evaluation_runs
+			WHERE launch_id = l.id AND is_working
+			ORDER BY id DESC
+			LIMIT $2) newest
+		WHERE created_at > now() - interval '10 seconds') recent ON true
+	WHERE t.id = $1`
+
+// TaskProgress returns how far a task is. While a launch of it works, the counts are the launch's own and those
+// of earlier runs that it does not repeat; before and after, those of the current runs.
+func (m Monitor) TaskProgress(ctx context.Context, taskID uuid.UUID) (progress Progress, err error) {
+	if err := m.db.GetContext(ctx, &progress, readProgress, taskID, recentRuns); pg.IsNoRows(err) {
+		return progress, &db.NotFoundError{Kind: db.KindTask}
+	} else if err != nil {
+		return progress, pg.Classify("read the progress", err)
+	}
+	return progress, nil
+}
+
+// ListenForChanges calls changed with the id of every task whose state changes, in any process, until ctx ends;
+// with uuid.Nil when listening has begun and after every reconnect, because changes may have been missed. url
+// must lead to the server itself and not to a pooler.
+func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.UUID)) error {
+	return pg.Listen(ctx, url, db.ChangesChannel, func(payload string) {
+		id, _ := uuid.Parse(payload) // Nil if it is empty
+		changed(id)
+	})
+}

@@ -1,0 +1,153 @@
+package report
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+	"wending/db/project"
+)
+
+// TaskList reads the list of tasks.
+type TaskList struct{ store *db.Store }
+
+// NewTaskList returns the list of a store.
+func NewTaskList(store *db.Store) TaskList { return TaskList{store} }
+
+// TaskFilter narrows a list of tasks; its zero value matches all.
+type TaskFilter struct {
+	Statuses []db.TaskStatus
+	// Drafts adds drafts; WithoutDrafts keeps them out of PENDING.
+	Drafts, WithoutDrafts bool
+	// NameContains is matched anywhere in the name, without regard to case.
+	NameContains string
+	// WithoutCopies leaves out what schedules made; CopiesOf takes what one made, uuid.Nil all.
+	WithoutCopies bool
+	// Newest takes of the copies of each schedule the newest alone.
+	Newest   bool
+	CopiesOf uuid.UUID
+	// Except is a task that does not match; uuid.Nil excludes none.
+	Except uuid.UUID
+}
+
+// IsZero reports whether the filter takes all tasks.
+func (f TaskFilter) IsZero() bool {
+	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil
+}
+
+// where returns the condition for tasks that match, of the table t, in one project or in all; its parameters are :project,
+// :statuses, :name, :schedule and :except.
+func (f TaskFilter) where(isOneProject bool) string {
+	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
+	var kinds []string
+	if len(f.Statuses) > 0 {
+		kind := `t.status = ANY (:statuses)`
+		if f.WithoutDrafts {
+			kind += ` AND (t.status <> 'PENDING' OR ` + isLaunched + `)`
+		}
+		kinds = append(kinds, kind)
+	}
+	if f.Drafts {
+		kinds = append(kinds, `t.status = 'PENDING' AND NOT `+isLaunched)
+	}
+	condition := "true"
+	if len(kinds) > 0 {
+		condition = "(" + strings.Join(kinds, " OR ") + ")"
+	}
+	if isOneProject {
+		condition += ` AND t.project_id = :project`
+	}
+	if f.NameContains != "" {
+		condition += ` AND t.task_name ILIKE :name`
+	}
+	if f.WithoutCopies {
+		condition += ` AND t.schedule_id IS NULL`
+	}
+	if f.Newest {
+		condition += ` AND (t.schedule_id IS NULL OR NOT EXISTS (
+			SELECT FROM evaluation_tasks later WHERE later.schedule_id = t.schedule_id AND (later.created_at, later.id) > (t.created_at, t.id)))`
+	}
+	if f.CopiesOf != uuid.Nil {
+		condition += ` AND t.schedule_id = :schedule`
+	}
+	if f.Except != uuid.Nil {
+		condition += ` AND t.id <> :except`
+	}
+	return condition
+}
+
+// Tasks returns one page of the tasks that match, newest first, and how many match in all.
+func (l TaskList) Tasks(ctx context.Context, filter TaskFilter, page db.Page) (tasks []db.Task, total int, err error) {
+	only := project.Only(ctx)
+	// Searching names reads every task, so it is done once; without a search indexes serve count and page apart.
+	once := "NOT MATERIALIZED"
+	if filter.NameContains != "" {
+		once = "MATERIALIZED"
+	}
+	// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
+	list := `
+		WITH found AS ` + once + ` (
+			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where(only.Valid) + `)
+		SELECT (SELECT count(*) FROM found) AS total,
+			ARRAY(SELECT id FROM found ORDER BY created_at DESC, id DESC LIMIT :size OFFSET :offset) AS ids`
+	var found struct {
+		Total int
+		IDs   pq.StringArray
+	}
+	err = pg.GetNamed(ctx, l.store.Pool(), &found, list, map[string]any{
+		"project": only, "statuses": pq.Array(filter.Statuses), "name": pg.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
+	})
+	if err != nil {
+		return nil, 0, pg.Classify("list the tasks", err)
+	}
+	ids := make([]uuid.UUID, len(found.IDs))
+	for n, id := range found.IDs {
+		ids[n] = uuid.MustParse(id) // of a column of uuids
+	}
+	tasks, err = l.store.TasksByID(ctx, ids)
+	return tasks, found.Total, err
+}
+
+// HasTasks reports whether any task exists.
+func (l TaskList) HasTasks(ctx context.Context) (bool, error) {
+	var has bool
+	err := l.store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE CAST($1 AS uuid) IS NULL OR project_id = $1)`, project.Only(ctx))
+	return has, pg.Classify("look for tasks", err)
+}
+
+// TaskSeries is a schedule with the copies that it made.
+type TaskSeries struct {
+	ID     uuid.UUID `db:"id"`
+	Name   string    `db:"name"`
+	Copies int       `db:"copies"`
+}
+
+// SeriesOf returns the schedules that made tasks, by their ids.
+func (l TaskList) SeriesOf(ctx context.Context, tasks []db.Task) (map[uuid.UUID]TaskSeries, error) {
+	const list = `
+		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies
+		FROM schedules s
+		WHERE s.id = ANY ($1)`
+	var ids []uuid.UUID
+	for _, task := range tasks {
+		if task.ScheduleID != nil {
+			ids = append(ids, *task.ScheduleID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var found []TaskSeries
+	if err := l.store.Pool().SelectContext(ctx, &found, list, pq.Array(ids)); err != nil {
+		return nil, pg.Classify("read the schedules of tasks", err)
+	}
+	series := make(map[uuid.UUID]TaskSeries, len(found))
+	for _, one := range found {
+		series[one.ID] = one
+	}
+	return series, nil
+}

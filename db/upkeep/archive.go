@@ -1,0 +1,241 @@
+package upkeep
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/pg"
+	"wending/db/report"
+)
+
+// Archives reads and stores whole tasks.
+type Archives struct{ db *pg.Pool }
+
+// NewArchives returns the archives of a store.
+func NewArchives(store *db.Store) Archives { return Archives{store.Pool()} }
+
+// EachRun calls yield with the current runs of a task as JSON objects, one at a time: with the question_id of their questions and
+// what evaluators say of them, without ids.
+func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json.RawMessage) error) error {
+	const read = `
+		SELECT row_to_json(line) AS line
+		FROM (
+			SELECT i.question_id, r.variant, r.run_index, r.status, r.response_body, encode(r.response_bytes, 'base64') AS response_bytes, r.reasoning,
+				encode(r.answer_key, 'hex') AS answer_key, r.latency_ms, r.attempts, r.error_code, r.error_message, r.finish_reason, r.created_at,
+				r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, CAST(r.cost AS text) AS cost, r.first_token_ms, r.passed, r.score,
+				r.conversation_id,
+				(SELECT json_agg(json_build_object('evaluator', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed, 'reason', e.reason,
+						'error_code', e.error_code, 'error_message', e.error_message, 'ratings', e.ratings, 'is_default', e.is_default, 'raw', e.raw,
+						'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens, 'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens,
+						'cost', CAST(e.cost AS text), 'version', e.version) ORDER BY e.evaluator)
+				FROM evaluations e
+				WHERE e.run_id = r.id) AS evaluations
+			FROM evaluation_runs r
+			JOIN evaluation_items i ON i.id = r.item_id
+			WHERE r.task_id = $1 AND r.is_current
+			ORDER BY r.item_id, r.variant, r.run_index) line`
+	return pg.EachRow(ctx, a.db, "read a task's runs", read, []any{taskID}, func(row struct {
+		Line json.RawMessage `db:"line"`
+	},
+	) error {
+		return yield(row.Line)
+	})
+}
+
+// ArchivedRun is one that an archive has, with every value within its bounds.
+type ArchivedRun struct {
+	QuestionID    string       `json:"question_id"`
+	Variant       int          `json:"variant"`
+	RunIndex      int          `json:"run_index"`
+	Status        db.RunStatus `json:"status"`
+	ResponseBody  *string      `json:"response_body"`
+	ResponseBytes []byte       `json:"response_bytes"`
+	Reasoning     *string      `json:"reasoning"`
+	// AnswerKey is in hexadecimal.
+	AnswerKey       *string              `json:"answer_key"`
+	LatencyMS       *int                 `json:"latency_ms"`
+	Attempts        *int                 `json:"attempts"`
+	ErrorCode       *string              `json:"error_code"`
+	ErrorMessage    *string              `json:"error_message"`
+	FinishReason    *string              `json:"finish_reason"`
+	CreatedAt       *time.Time           `json:"created_at"`
+	InputTokens     *int                 `json:"input_tokens"`
+	OutputTokens    *int                 `json:"output_tokens"`
+	ReasoningTokens *int                 `json:"reasoning_tokens"`
+	TotalTokens     *int                 `json:"total_tokens"`
+	Cost            *string              `json:"cost"`
+	FirstTokenMS    *int                 `json:"first_token_ms"`
+	Passed          *bool                `json:"passed"`
+	Score           *float64             `json:"score"`
+	ConversationID  *string              `json:"conversation_id"`
+	Evaluations     []ArchivedEvaluation `json:"evaluations"`
+}
+
+// ArchivedEvaluation is what an evaluator says of a run of an archive.
+type ArchivedEvaluation struct {
+	Evaluator    int                `json:"evaluator"`
+	Status       string             `json:"status"`
+	Score        *float64           `json:"score"`
+	Passed       *bool              `json:"passed"`
+	Reason       *string            `json:"reason"`
+	ErrorCode    *string            `json:"error_code"`
+	ErrorMessage *string            `json:"error_message"`
+	Ratings      map[string]float64 `json:"ratings"`
+	IsDefault    *bool              `json:"is_default"`
+	Raw          *string            `json:"raw"`
+	LatencyMS    *int               `json:"latency_ms"`
+	InputTokens  *int               `json:"input_tokens"`
+	OutputTokens *int               `json:"output_tokens"`
+	TotalTokens  *int               `json:"total_tokens"`
+	Cost         *string            `json:"cost"`
+	Version      *int               `json:"version"`
+}
+
+// batch is how many runs one statement stores, batchBytes about how much.
+const (
+	archivedAtOnce = 500
+	batchBytes     = 8 << 20
+)
+
+const insertRuns = `
+	WITH line AS (
+		SELECT *
+		FROM json_to_recordset($1) AS line (
+			question_id text, variant int, run_index int, status text, response_body text, response_bytes text, reasoning text, answer_key text, latency_ms int,
+			attempts int, error_code text, error_message text, finish_reason text, created_at timestamptz, input_tokens int, output_tokens int, reasoning_tokens int,
+			total_tokens int, cost numeric, first_token_ms int, passed bool, score float8, conversation_id text, evaluations json)),
+	stored AS (
+		INSERT INTO evaluation_runs (
+			unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning, answer_key, latency_ms, attempts,
+			error_code, error_message, finish_reason, created_at, input_tokens, output_tokens, reasoning_tokens, total_tokens, cost, first_token_ms, passed, score, conversation_id)
+		SELECT nextval(pg_get_serial_sequence('units', 'id')), 1, t.id, $3, i.id, line.variant, line.run_index, line.status, line.response_body,
+			decode(line.response_bytes, 'base64'), line.reasoning, decode(line.answer_key, 'hex'), line.latency_ms, coalesce(line.attempts, 1),
+			line.error_code, line.error_message, line.finish_reason, coalesce(line.created_at, now()), line.input_tokens, line.output_tokens, line.reasoning_tokens,
+			line.total_tokens, line.cost, line.first_token_ms, line.passed, line.score, line.conversation_id
+		FROM line
+		JOIN evaluation_tasks t ON t.id = $2
+		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = line.question_id
+		WHERE line.variant BETWEEN 1 AND t.total_variants AND line.run_index BETWEEN 1 AND t.runs_per_item
+		RETURNING id, item_id, variant, run_index),
+	judged AS (
+		INSERT INTO evaluations (
+			run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, ratings, is_default, raw, latency_ms, input_tokens, output_tokens,
+			total_tokens, cost, version)
+		SELECT stored.id, e.evaluator, $2, e.status, e.score, e.passed, e.reason, e.error_code, e.error_message, e.ratings, coalesce(e.is_default, false), e.raw,
+			e.latency_ms, e.input_tokens, e.output_tokens, e.total_tokens, e.cost, e.version
+		FROM line
+		JOIN evaluation_items i ON i.task_id = $2 AND i.question_id = line.question_id
+		JOIN stored ON stored.item_id = i.id AND stored.variant = line.variant AND stored.run_index = line.run_index
+		CROSS JOIN json_to_recordset(coalesce(line.evaluations, '[]')) AS e (
+			evaluator int, status text, score float8, passed bool, reason text, error_code text, error_message text, ratings json, is_default bool, raw text,
+			latency_ms int, input_tokens int, output_tokens int, total_tokens int, cost numeric, version int)
+		JOIN task_evaluators known ON known.task_id = $2 AND known.number = e.evaluator)
+	SELECT count(*) FROM stored`
+
+// Imported is a task that has ended elsewhere.
+type Imported struct {
+	Task   db.NewTask
+	Status db.TaskStatus
+	// CreatedAt and the others are nil where they are not known.
+	CreatedAt, StartedAt, CompletedAt *time.Time
+	// Next returns the next run and about how many bytes it has, and nil after the last. Its runs belong to questions and variants of
+	// the task, each once.
+	Next func() (run *ArchivedRun, size int, err error)
+	// Assess assesses items of the task, by their ids.
+	Assess func(ctx context.Context, results report.Assessor, itemIDs []int64) error
+}
+
+// Import stores a task with its results and statistics, all or nothing.
+func (a Archives) Import(ctx context.Context, imported Imported) error {
+	const insertLaunch = `
+		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via, created_at, started_at, finished_at, is_settled)
+		SELECT $1, id, 1, 'SUBMIT', $3, concurrency, $4, $5, $6,
+			created_at, started_at, completed_at, true
+		FROM evaluation_tasks
+		WHERE id = $2`
+	const end = `
+		UPDATE evaluation_tasks
+		SET status = $2, created_at = coalesce($3, created_at), started_at = coalesce($4, $3, now()), completed_at = coalesce($5, now()), is_assessed = true
+		WHERE id = $1`
+	n, task, launchID := imported.Task, imported.Task.Task, uuid.New()
+	return a.db.InTx(ctx, "import a task", func(tx *sqlx.Tx) error {
+		if _, err := db.CreateTaskIn(ctx, tx, n); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, end, task.ID, imported.Status, imported.CreatedAt, imported.StartedAt, imported.CompletedAt); err != nil {
+			return pg.Classify("end the task", err)
+		}
+		total := len(n.Items) * task.RunsPerItem * len(task.Variants)
+		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, imported.Status, total, n.By.Who(), n.By.Via); err != nil {
+			return pg.Classify("store the launch", err)
+		}
+		if err := storeAll(ctx, tx, task.ID, launchID, imported.Next); err != nil {
+			return err
+		}
+		if err := assess(ctx, tx, task.ID, imported.Assess); err != nil {
+			return err
+		}
+		if err := db.StoreStatistics(ctx, tx, launchID, task.ID); err != nil {
+			return err
+		}
+		return db.Notify(ctx, tx, task.ID)
+	})
+}
+
+func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID, next func() (*ArchivedRun, int, error)) error {
+	for isDone := false; !isDone; {
+		runs := []*ArchivedRun{}
+		for size := 0; len(runs) < archivedAtOnce && size < batchBytes; {
+			run, bytes, err := next()
+			if err != nil {
+				return err
+			}
+			if isDone = run == nil; isDone {
+				break
+			}
+			runs, size = append(runs, run), size+bytes
+		}
+		if len(runs) == 0 {
+			return nil
+		}
+		text, err := json.Marshal(runs)
+		if err != nil {
+			return fmt.Errorf("write the runs: %w", err)
+		}
+		if _, err := tx.ExecContext(ctx, insertRuns, text, taskID, launchID); err != nil {
+			return pg.Classify("store runs", err)
+		}
+	}
+	return nil
+}
+
+// assessedAtOnce is how many questions are assessed between two statements: the server ends transactions that are idle for long.
+const assessedAtOnce = 10
+
+func assess(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, work func(context.Context, report.Assessor, []int64) error) error {
+	const find = `
+		SELECT id
+		FROM evaluation_items i
+		WHERE task_id = $1 AND EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current)
+		ORDER BY id`
+	var ids []int64
+	if err := pg.PreferIndexes(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.SelectContext(ctx, &ids, find, taskID); err != nil {
+		return pg.Classify("find the questions", err)
+	}
+	for some := range slices.Chunk(ids, assessedAtOnce) {
+		if err := work(ctx, report.AssessorIn(tx), some); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package upkeep
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Storage measures one database.
+type Storage struct{ db *pg.Pool }
+
+// NewStorage returns the storage of a store.
+func NewStorage(store *db.Store) Storage { return Storage{store.Pool()} }
+
+// TableSize is a table with its indexes.
+type TableSize struct {
+	Name  string `db:"name"`
+	Bytes int64  `db:"bytes"`
+	// Rows is about how many there are.
+	Rows int64 `db:"rows"`
+}
+
+// TaskSize is what a task takes: its answers as they are stored, without the indexes.
+type TaskSize struct {
+	ID        uuid.UUID     `db:"id"`
+	Name      string        `db:"task_name"`
+	Status    db.TaskStatus `db:"status"`
+	CreatedAt time.Time     `db:"created_at"`
+	Runs      int64         `db:"runs"`
+	Bytes     int64         `db:"bytes"`
+}
+
+// SpaceUsage is what takes space.
+type SpaceUsage struct {
+	// Database is all of it, Tables are the largest tables.
+	Database int64
+	Tables   []TableSize
+	// Tasks are those with the most answers, TaskCount is how many tasks there are.
+	Tasks     []TaskSize
+	TaskCount int
+}
+
+// rowBytes is about what a run takes beside its texts.
+const rowBytes = 250
+
+// Measure measures everything, with up to so many tables and tasks. It reads every run's row, though not its texts.
+func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsage, err error) {
+	const listTables = `
+		SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes, greatest(0, c.reltuples)::bigint AS rows
+		FROM pg_class c
+		WHERE c.relkind = 'r' AND c.relnamespace = CAST(current_schema() AS regnamespace)
+		ORDER BY bytes DESC
+		LIMIT $1`
+	const listTasks = `
+		SELECT t.id, t.task_name, t.status, t.created_at, r.runs, r.bytes
+		FROM (
+			SELECT task_id, count(*) AS runs,
+				sum($2 + coalesce(pg_column_size(response_body), 0) + coalesce(pg_column_size(reasoning), 0) + coalesce(pg_column_size(response_bytes), 0))::bigint AS bytes
+			FROM evaluation_runs
+			GROUP BY task_id) r
+		JOIN evaluation_tasks t ON t.id = r.task_id
+		ORDER BY r.bytes DESC
+		LIMIT $1`
+	if err := s.db.GetContext(ctx, &usage.Database, `SELECT pg_database_size(current_database())`); err != nil {
+		return usage, pg.Classify("measure the database", err)
+	}
+	if err := s.db.SelectContext(ctx, &usage.Tables, listTables, tables); err != nil {
+		return usage, pg.Classify("measure the tables", err)
+	}
+	if err := s.db.GetContext(ctx, &usage.TaskCount, `SELECT count(*) FROM evaluation_tasks`); err != nil {
+		return usage, pg.Classify("count the tasks", err)
+	}
+	err = s.db.SelectContext(ctx, &usage.Tasks, listTasks, tasks, rowBytes)
+	return usage, pg.Classify("measure the tasks", err)
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/entries"
+	"wending/db/outbox"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/courier/notify"
+	"wending/views/notice"
+	"wending/views/paths"
+)
+
+// Channel is where people and programs are told what became of a task. Its secrets are never returned.
+type Channel struct {
+	EntryHead
+	Kind      notify.Kind `json:"kind"`
+	URL       *string     `json:"url" doc:"What is no secret of it: a webhook's without its query, of chat programs the host; null: e-mail" example:"https://oapi.dingtalk.com/…"`
+	To        []string    `json:"to" doc:"Addresses of an e-mail"`
+	HasSecret bool        `json:"has_secret"`
+	Events    []string    `json:"events" values:"subscriptions"`
+	Lang      string      `json:"lang" values:"languages"`
+	IsDefault bool        `json:"is_default" doc:"Told of every task that names no channels"`
+	LastTest
+}
+
+func (h *libraryHandler) viewChannel(row entries.Channel) (Channel, error) {
+	c := Channel{
+		EntryHead: headOf(row.Entry), Kind: notify.Kind(row.Kind), To: []string{}, HasSecret: row.SealedSecret != nil, Events: slices.Clone([]string(row.Events)),
+		Lang: row.Lang, IsDefault: row.IsDefault, LastTest: lastTest(row.Test),
+	}
+	if row.URL != "" {
+		c.URL = &row.URL
+	}
+	c.To = append(c.To, entries.Recipients(row)...)
+	return c, nil
+}
+
+type channelFields struct {
+	Name      string      `json:"name" maxLength:"64" example:"评测群"`
+	Kind      notify.Kind `json:"kind"`
+	URL       string      `json:"url,omitempty" format:"uri" doc:"Stored encrypted; of all kinds but email"`
+	To        []string    `json:"to,omitempty" doc:"Addresses of an e-mail"`
+	Secret    string      `json:"secret,omitempty" doc:"Signs messages to webhook (whsec_…, Standard Webhooks), dingtalk and feishu; stored encrypted, never returned"`
+	Events    []string    `json:"events,omitempty" values:"subscriptions" doc:"The default is finished, failed, stopped, alert"`
+	Lang      string      `json:"lang,omitempty" values:"languages" doc:"Of the messages" default:"zh-CN"`
+	IsDefault bool        `json:"is_default,omitempty"`
+}
+
+// Delivery is what a channel was told, or is to be told.
+type Delivery struct {
+	ID             int64        `json:"id" example:"17"`
+	WebhookID      string       `json:"webhook_id" doc:"The same at every attempt" example:"msg_6f0d3c1e2b7a4c559a600f4b8f6a1d21"`
+	Event          outbox.Event `json:"event"`
+	Sequence       int          `json:"sequence" doc:"25, 50, 75 of progress; the batch of results, from 1"`
+	Status         outbox.State `json:"status"`
+	TaskID         *uuid.UUID   `json:"task_id" doc:"null: a test"`
+	TaskName       *string      `json:"task_name"`
+	LaunchID       *uuid.UUID   `json:"launch_id"`
+	Attempts       int          `json:"attempts" example:"1"`
+	NextAttemptAt  *rest.Moment `json:"next_attempt_at" doc:"null unless PENDING"`
+	ResponseStatus *int         `json:"response_status" doc:"HTTP status of the last attempt; null: there was no answer" example:"200"`
+	Error          *string      `json:"error" doc:"How the last attempt failed"`
+	CreatedAt      rest.Moment  `json:"created_at"`
+	EndedAt        *rest.Moment `json:"ended_at"`
+}
+
+func newDelivery(d outbox.Delivery) Delivery {
+	described := Delivery{
+		ID: d.ID, WebhookID: notify.WebhookID(d.MessageID), Event: d.Event, Sequence: d.Sequence, Status: d.State, TaskID: d.TaskID, TaskName: d.TaskName,
+		LaunchID: d.LaunchID, Attempts: d.Attempts, ResponseStatus: d.ResponseStatus, Error: d.Error, CreatedAt: rest.Moment(d.CreatedAt),
+		EndedAt: rest.MomentOf(d.EndedAt),
+	}
+	if d.State == outbox.Pending {
+		next := rest.Moment(d.NextAt)
+		described.NextAttemptAt = &next
+	}
+	return described
+}
+
+type sentOutput struct {
+	Body struct {
+		Status         outbox.State `json:"status" enum:"SENT,FAILED" example:"SENT"`
+		ResponseStatus *int         `json:"response_status" doc:"null: there was no answer" example:"200"`
+		Error          *string      `json:"error" example:"HTTP 500"`
+	}
+}
+
+type deliveriesInput struct {
+	EntryPath
+	rest.PageQuery
+}
+
+type deliveryInput struct {
+	EntryPath
+	Delivery string `path:"delivery_id" doc:"Id of the delivery" example:"17"`
+}
+
+// registerChannels adds the endpoints that channels have beside those of all kinds.
+func (h *libraryHandler) registerChannels(api huma.API) {
+	saved := h.Library.Entries.Channels
+	path := paths.API + "/channels/{id}"
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library", Summary: "Send a channel a test message",
+		Description: "The answer is 200 also when the channel does not take it: `error` says why.", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *entryInput) (*sentOutput, error) {
+		_, row, err := find(ctx, input.EntryPath, saved)
+		if err != nil {
+			return nil, err
+		}
+		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		outcome, err := h.Library.TestChannel(ctx, row, notice.Test(request.From(ctx).Locale.In(row.Lang), row))
+		if err != nil {
+			return nil, err
+		}
+		output := &sentOutput{}
+		output.Body.Status = outbox.Sent
+		if outcome.Error != "" {
+			output.Body.Status, output.Body.Error = outbox.GivenUp, &outcome.Error
+		}
+		if outcome.Status != 0 {
+			output.Body.ResponseStatus = &outcome.Status
+		}
+		return output, nil
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library", Summary: "List what a channel was told, newest first",
+		Description: "A delivery that has ended is listed for 30 days.", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
+		id, _, err := find(ctx, input.EntryPath, saved)
+		if err != nil {
+			return nil, err
+		}
+		page := input.Window()
+		found, total, err := h.Library.Outbox.List(ctx, id, page.Offset(), page.Size)
+		return pageOf(page, found, total, newDelivery), err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library", Status: http.StatusAccepted,
+		Summary: "Send a delivery again", Description: "Under the webhook-id that it has. 409 while it is being sent, and for tests.", Faults: []string{"NOT_FOUND", "TASK_STATE_CONFLICT"},
+	}, func(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
+		id, _, err := find(ctx, input.EntryPath, saved)
+		if err != nil {
+			return nil, err
+		}
+		number, err := strconv.ParseInt(input.Delivery, 10, 64)
+		if err != nil {
+			return nil, &db.NotFoundError{Kind: entries.KindEntry}
+		}
+		if _, err := h.Library.Outbox.Get(ctx, id, number); err != nil {
+			return nil, err
+		}
+		if err := h.Library.Outbox.SendAgain(ctx, id, number); err != nil {
+			return nil, err
+		}
+		d, err := h.Library.Outbox.Get(ctx, id, number)
+		return &entryOutput[Delivery]{newDelivery(d)}, err
+	})
+}

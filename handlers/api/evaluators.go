@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/evaluate"
+	"wending/jobs/export"
+	"wending/views/paths"
+)
+
+type verdictOutput struct{ Body export.Evaluation }
+
+// registerEvaluators adds the endpoints that evaluators have beside those of all kinds.
+func (h *libraryHandler) registerEvaluators(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	saved := h.Library.Entries
+	path := paths.API + "/evaluators"
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer", Description: "Nothing is stored. A judge's model is asked once.",
+		Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[judgeFields](schemas),
+	}, func(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
+		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		rule, config, faults := form.Rule(input.Form)
+		if err := faulty(faults); err != nil {
+			return nil, err
+		}
+		subject, err := subjectOf(input.Form)
+		if err != nil {
+			return nil, err
+		}
+		if rule == nil {
+			values := subject.Values
+			values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
+			values["history"] = input.Form.Values["history"]
+			tried, err := h.Library.TryJudge(ctx, config, values)
+			if err != nil {
+				return nil, faulty([]form.FieldFault{form.JudgeFault(input.Form, err)})
+			}
+			return &verdictOutput{rest.NewJudgement(request.From(ctx).Locale, tried)}, nil
+		}
+		return &verdictOutput{rest.NewEvaluation(request.From(ctx).Locale, evaluate.Kind(input.Form.Value("kind")), rule.Evaluate(subject))}, nil
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library", Summary: "List the versions of an evaluator, newest first",
+		Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
+		id, row, err := find(ctx, input.EntryPath, saved.Evaluators)
+		if err != nil {
+			return nil, err
+		}
+		versions, err := saved.EvaluatorVersions(ctx, id, input.Window())
+		return pageOf(input.Window(), versions, row.Version, newEvaluatorVersion), err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: path + "/{id}/versions/{number}", ID: "get-evaluator-version", Tag: "library", Summary: "Get a version of an evaluator",
+		Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *versionInput) (*entryOutput[EvaluatorVersion], error) {
+		id, number, err := input.read()
+		if err != nil {
+			return nil, err
+		}
+		version, err := saved.EvaluatorVersion(ctx, id, number)
+		return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
+	})
+}
+
+// maxJudged is how many characters of an answer that is tried out are judged.
+const maxJudged = 1 << 20
+
+// subjectOf is the answer of a form, to be judged.
+func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
+	if subject.Values, err = variablesOf(submitted); err != nil {
+		return subject, err
+	}
+	for _, name := range []string{"question", "standard_answer"} {
+		subject.Values[name] = submitted.Values[name]
+	}
+	if subject.Answer = submitted.Values["answer"]; len(subject.Answer) > maxJudged {
+		return subject, fault.Field("answer", fault.LongTextUpTo(maxJudged))
+	}
+	if subject.LatencyMS, err = form.Whole(submitted, "latency_ms"); err != nil {
+		return subject, err
+	}
+	if submitted.Value("tokens") != "" {
+		tokens, err := form.Whole(submitted, "tokens")
+		if err != nil {
+			return subject, err
+		}
+		subject.Tokens = &tokens
+	}
+	return subject, nil
+}

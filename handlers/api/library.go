@@ -1,0 +1,864 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/entries"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/dataset"
+	"wending/jobs/dataset/prompt"
+	"wending/jobs/evaluate"
+	"wending/jobs/library"
+	"wending/jobs/tasks"
+	"wending/views/paths"
+)
+
+// EntryHead is what all entries of the library have.
+type EntryHead struct {
+	ID         uuid.UUID    `json:"id"`
+	Name       string       `json:"name" doc:"Of no other entry of the kind that is not archived" example:"GPT-4.1"`
+	CreatedAt  rest.Moment  `json:"created_at"`
+	UpdatedAt  rest.Moment  `json:"updated_at"`
+	ArchivedAt *rest.Moment `json:"archived_at" doc:"Set for an entry that tasks used and that is no longer offered"`
+}
+
+func headOf(e entries.Entry) EntryHead {
+	return EntryHead{e.ID, e.Name, rest.Moment(e.CreatedAt), rest.Moment(e.UpdatedAt), rest.MomentOf(e.ArchivedAt)}
+}
+
+// Provider is an account at which models are called. Its secrets are never returned.
+type Provider struct {
+	EntryHead
+	Protocol    string   `json:"protocol" values:"model protocols"`
+	BaseURL     string   `json:"base_url" doc:"The protocol's path follows it" example:"https://api.openai.com/v1"`
+	HasAPIKey   bool     `json:"has_api_key"`
+	HeaderNames []string `json:"header_names"`
+	RateLimit   *string  `json:"rate_limit" doc:"N/s, N/m or unlimited; null: the default" example:"5/s"`
+	RetryOn     []string `json:"retry_on" doc:"timeout, network, 429, 5xx"`
+}
+
+// Model is a model of a provider.
+type Model struct {
+	EntryHead
+	ProviderID uuid.UUID       `json:"provider_id"`
+	ModelID    string          `json:"model_id" doc:"What the provider calls it" example:"gpt-4.1"`
+	Parameters json.RawMessage `json:"parameters" doc:"JSON object merged into every request; null: none"`
+	Prices
+	LastTest
+}
+
+// Prices are what a target's tokens cost.
+type Prices struct {
+	InputPrice  *string `json:"input_price" doc:"Decimal number, per million tokens; null: unknown" example:"2.5"`
+	OutputPrice *string `json:"output_price" example:"10"`
+	Currency    *string `json:"currency" example:"USD"`
+}
+
+// Agent is a saved agent. Its headers and the query of its URL are never returned.
+type Agent struct {
+	EntryHead
+	Protocol     string          `json:"protocol" example:"dify-chat"`
+	URL          string          `json:"url" doc:"Without its query" example:"https://api.dify.ai/v1/chat-messages"`
+	HasQuery     bool            `json:"has_query"`
+	HeaderNames  []string        `json:"header_names"`
+	ExtraPayload json.RawMessage `json:"extra_payload" doc:"JSON object merged into the body; null: none"`
+	BodyTemplate json.RawMessage `json:"body_template" doc:"JSON object in place of the protocol's body; its strings may hold {{question}}, {{session_id}} and others; null: none"`
+	Poll         *protocol.Poll  `json:"poll" doc:"How it is polled if it accepts jobs; null: it answers at once"`
+	RateLimit    *string         `json:"rate_limit"`
+	RetryOn      []string        `json:"retry_on"`
+	Prices
+	LastTest
+}
+
+// LastTest is how the last test of a target ended.
+type LastTest struct {
+	TestedAt *rest.Moment `json:"tested_at"`
+	TestCode *string      `json:"test_error_code" doc:"null: the last test succeeded, or there was none"`
+}
+
+func lastTest(t entries.Test) LastTest { return LastTest{rest.MomentOf(t.TestedAt), t.TestCode} }
+
+// Prompt is a prompt with its newest version.
+type Prompt struct {
+	EntryHead
+	Description string `json:"description"`
+	Version     int    `json:"version" doc:"Number of the newest version" example:"3"`
+	System      string `json:"system" doc:"Template of the system message; the row's system_prompt if empty"`
+	User        string `json:"user" doc:"Template of the question; the question itself if empty" example:"请用一句话回答：{{question}}"`
+}
+
+// PromptVersion is one version of a prompt.
+type PromptVersion struct {
+	Version   int         `json:"version" example:"1"`
+	System    string      `json:"system"`
+	User      string      `json:"user"`
+	Note      string      `json:"note"`
+	CreatedAt rest.Moment `json:"created_at"`
+}
+
+// Dataset is a dataset with its newest version.
+type Dataset struct {
+	EntryHead
+	Description string `json:"description"`
+	DatasetContent
+}
+
+// Evaluator is an evaluator with its newest version.
+type Evaluator struct {
+	EntryHead
+	Version int             `json:"version" doc:"Number of the newest version" example:"1"`
+	Kind    evaluate.Kind   `json:"kind" example:"exact"`
+	Config  json.RawMessage `json:"config"`
+}
+
+// EvaluatorVersion is one version of an evaluator.
+type EvaluatorVersion struct {
+	Version   int             `json:"version" example:"1"`
+	Kind      evaluate.Kind   `json:"kind" example:"exact"`
+	Config    json.RawMessage `json:"config"`
+	CreatedAt rest.Moment     `json:"created_at"`
+}
+
+// DatasetContent is what one version of a dataset holds.
+type DatasetContent struct {
+	Version    int      `json:"version" example:"1"`
+	FileName   string   `json:"file_name" example:"questions.csv"`
+	Size       int      `json:"size" doc:"Bytes"`
+	SHA256     string   `json:"sha256" doc:"Of the file, hexadecimal"`
+	Columns    []string `json:"columns" doc:"Of the file, in its order"`
+	TotalItems int      `json:"total_items" doc:"Questions" example:"100"`
+	Note       string   `json:"note"`
+}
+
+// DatasetVersion is one version of a dataset.
+type DatasetVersion struct {
+	DatasetContent
+	CreatedAt rest.Moment `json:"created_at"`
+}
+
+func contentOf(v entries.DatasetVersion) DatasetContent {
+	return DatasetContent{v.Version, v.FileName, v.Size, hex.EncodeToString(v.SHA256), slices.Clone([]string(v.Columns)), v.TotalItems, v.Note}
+}
+
+func (h *libraryHandler) viewProvider(row entries.Provider) (Provider, error) {
+	p, err := form.Opened(h.Library.OpenProvider(row))
+	return Provider{
+		headOf(row.Entry), p.Protocol, p.BaseURL, row.SealedKey != nil, namesOf(p.Headers), row.RateLimit, append([]string{}, row.RetryOn...),
+	}, err
+}
+
+func namesOf(headers map[string]string) []string {
+	return append([]string{}, slices.Sorted(maps.Keys(headers))...)
+}
+
+func (h *libraryHandler) viewModel(row entries.Model) (Model, error) {
+	m, err := form.Opened(h.Library.OpenModel(row))
+	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
+}
+
+// nullable writes JSON that is not there as null.
+func nullable(text json.RawMessage) json.RawMessage {
+	if text == nil {
+		return json.RawMessage("null")
+	}
+	return text
+}
+
+func (h *libraryHandler) viewAgent(row entries.Agent) (Agent, error) {
+	a, err := form.Opened(h.Library.OpenAgent(row))
+	return Agent{
+		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload), nullable(a.Template), a.Poll, row.RateLimit,
+		append([]string{}, row.RetryOn...), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test),
+	}, err
+}
+
+func (h *libraryHandler) viewPrompt(row entries.Prompt) (Prompt, error) {
+	return Prompt{headOf(row.Entry), row.Description, row.Version, row.System, row.User}, nil
+}
+
+func (h *libraryHandler) viewDataset(row entries.Dataset) (Dataset, error) {
+	return Dataset{headOf(row.Entry), row.Description, contentOf(row.DatasetVersion)}, nil
+}
+
+func (h *libraryHandler) viewEvaluator(row entries.Evaluator) (Evaluator, error) {
+	return Evaluator{headOf(row.Entry), row.Version, evaluate.Kind(row.Rule), row.Config}, nil
+}
+
+// EntryPath is the id of an entry in a path.
+type EntryPath struct {
+	ID string `path:"id" doc:"Id of the entry" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+}
+
+func (p EntryPath) id() (uuid.UUID, error) { return request.ID(p.ID, entries.KindEntry) }
+
+// find returns the entry that a path names.
+func find[T any](ctx context.Context, path EntryPath, kind entries.Kind[T]) (id uuid.UUID, row T, err error) {
+	if id, err = path.id(); err != nil {
+		return id, row, err
+	}
+	row, err = kind.Get(ctx, id)
+	return id, row, err
+}
+
+type libraryListInput struct {
+	rest.PageQuery
+	Query    string `query:"query" doc:"Only entries whose name contains this text, without regard to case"`
+	Archived bool   `query:"archived" doc:"The archived ones instead of those that are offered" default:"false"`
+}
+
+type entriesOutput[B any] struct {
+	Body struct {
+		Items      []B             `json:"items"`
+		Pagination rest.Pagination `json:"pagination"`
+	}
+}
+
+type entryOutput[B any] struct{ Body B }
+
+type entryInput struct{ EntryPath }
+
+type entryFormInput struct {
+	EntryPath
+	rest.FormInput
+}
+
+// resource is one kind of entry as the API has it.
+type resource[T, B any] struct {
+	// name is its collection's, singular what one of it is called.
+	name, singular string
+	kind           entries.Kind[T]
+	view           func(T) (B, error)
+	// save stores what a form says: of the entry row, or of a new one if that is nil.
+	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
+	remove func(ctx context.Context, id uuid.UUID) error
+	body   *huma.RequestBody
+	// faults are the codes that creating one may answer, besides those of all kinds.
+	faults []string
+}
+
+func (r resource[T, B]) path() string { return paths.API + "/" + r.name }
+
+// register adds the endpoints that all kinds have.
+func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first", Faults: []string{"PARAMETER_INVALID"},
+	}, func(ctx context.Context, input *libraryListInput) (*entriesOutput[B], error) {
+		found, total, err := r.kind.List(ctx, entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
+		if err != nil {
+			return nil, err
+		}
+		output := &entriesOutput[B]{}
+		output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(input.Window(), total)
+		for _, row := range found {
+			one, err := r.view(row)
+			if err != nil {
+				return nil, err
+			}
+			output.Body.Items = append(output.Body.Items, one)
+		}
+		return output, nil
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated, Summary: "Save a " + r.singular,
+		Faults: r.faults, Body: r.body,
+	}, func(ctx context.Context, input *rest.FormInput) (*entryOutput[B], error) {
+		if err := rest.Admit(ctx, input.Form); err != nil {
+			return nil, err
+		}
+		return r.store(ctx, nil, input.Form)
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular, Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *entryInput) (*entryOutput[B], error) {
+		id, err := input.id()
+		if err != nil {
+			return nil, err
+		}
+		return r.get(ctx, id)
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change what is sent of a " + r.singular,
+		Description: "Tasks that exist keep what they had.", Faults: []string{"NOT_FOUND", "PARAMETER_INVALID", "REQUEST_INVALID"}, Body: r.body,
+	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[B], error) {
+		_, row, err := find(ctx, input.EntryPath, r.kind)
+		if err != nil {
+			return nil, err
+		}
+		return r.store(ctx, &row, input.Form)
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library", Status: http.StatusNoContent,
+		Summary: "Remove a " + r.singular, Description: "One that was used is archived: it can still be read, and is no longer offered.", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *entryInput) (*struct{}, error) {
+		id, err := input.id()
+		if err != nil {
+			return nil, err
+		}
+		return nil, r.remove(ctx, id)
+	})
+}
+
+// store saves an entry and returns it.
+func (r resource[T, B]) store(ctx context.Context, row *T, form *form.Upload) (*entryOutput[B], error) {
+	id, faults, err := r.save(ctx, row, form)
+	if err == nil {
+		err = faulty(faults)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.get(ctx, id)
+}
+
+func (r resource[T, B]) get(ctx context.Context, id uuid.UUID) (*entryOutput[B], error) {
+	row, err := r.kind.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	one, err := r.view(row)
+	return &entryOutput[B]{one}, err
+}
+
+// removing is Remove of a kind whose entries have nothing beside their rows.
+func removing[T any](kind entries.Kind[T]) func(context.Context, uuid.UUID) error {
+	return func(ctx context.Context, id uuid.UUID) error {
+		_, err := kind.Remove(ctx, id)
+		return err
+	}
+}
+
+// faulty returns the faults of a form as one error; nil if there are none.
+func faulty(faults []form.FieldFault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	all := make([]*fault.Fault, len(faults))
+	for n, one := range faults {
+		all[n] = one.Fault
+	}
+	return fault.Join(all...)
+}
+
+// entryFields are the fields of entries of the library; each kind takes its own.
+type providerFields struct {
+	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
+	Protocol  string            `json:"protocol" values:"model protocols"`
+	BaseURL   string            `json:"base_url" format:"uri" example:"https://api.openai.com/v1"`
+	APIKey    string            `json:"api_key,omitempty" doc:"Stored encrypted, never returned"`
+	Headers   map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
+	RateLimit string            `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited" example:"5/s"`
+	RetryOn   []string          `json:"retry_on,omitempty" doc:"timeout, network, 429, 5xx; the default is all of them"`
+}
+
+type modelFields struct {
+	ProviderID string         `json:"provider_id"`
+	Name       string         `json:"name,omitempty" maxLength:"64" doc:"model_id unless it is given"`
+	ModelID    string         `json:"model_id" example:"gpt-4.1"`
+	Parameters map[string]any `json:"parameters,omitempty" doc:"Merged into every request"`
+	PriceFields
+}
+
+// PriceFields are what a target's tokens cost, as they are given.
+type PriceFields struct {
+	InputPrice  string `json:"input_price,omitempty" doc:"Decimal number, per million tokens" example:"2.5"`
+	OutputPrice string `json:"output_price,omitempty" example:"10"`
+	Currency    string `json:"currency,omitempty" example:"USD"`
+}
+
+type agentFields struct {
+	Name         string            `json:"name" maxLength:"64" example:"客服智能体"`
+	Protocol     string            `json:"protocol" example:"dify-chat"`
+	URL          string            `json:"url" format:"uri"`
+	Headers      map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
+	ExtraPayload map[string]any    `json:"extra_payload,omitempty" doc:"Merged into the body"`
+	BodyTemplate map[string]any    `json:"body_template,omitempty" doc:"Takes the place of the protocol's body; its strings may hold {{question}}, {{session_id}} and others"`
+	Poll         *protocol.Poll    `json:"poll,omitempty" null:"true" doc:"How it is polled if it accepts jobs; null: it answers at once"`
+	RateLimit    string            `json:"rate_limit,omitempty"`
+	RetryOn      []string          `json:"retry_on,omitempty"`
+	PriceFields
+}
+
+type promptFields struct {
+	Name        string `json:"name" maxLength:"64" example:"简短回答"`
+	Description string `json:"description,omitempty"`
+	System      string `json:"system,omitempty" doc:"Template"`
+	User        string `json:"user,omitempty" doc:"Template" example:"{{user_context}} 请用一句话回答：{{question}}"`
+	Note        string `json:"note,omitempty" doc:"What the version is for"`
+}
+
+type promptVersionFields struct {
+	System string `json:"system,omitempty" doc:"Template"`
+	User   string `json:"user,omitempty" doc:"Template" example:"{{user_context}} 请用一句话回答：{{question}}"`
+	Note   string `json:"note,omitempty" doc:"What the version is for"`
+}
+
+type evaluatorFields struct {
+	Name   string         `json:"name" maxLength:"64" example:"答案一致"`
+	Kind   evaluate.Kind  `json:"kind"`
+	Config map[string]any `json:"config,omitempty" doc:"Members by kind: exact {ignore_case, ignore_whitespace, ignore_punctuation}; contains {values, mode, ignore_case}; regex {pattern}; number {tolerance, relative}; json_schema {schema}; json_path {path, equals}; similarity {threshold}; expression {expression, threshold}; latency {max_ms}; judge {model_id (of a saved model), prompt (a template with {{answer}}, {{expected}}, {{question}}, {{history}} and the question's columns), dimensions (overall decides), threshold (0–100), votes (odd, 1–9), temperature}. Texts are compared with standard_answer unless expected, a template, is given"`
+}
+
+type judgeFields struct {
+	Kind           evaluate.Kind  `json:"kind"`
+	Config         map[string]any `json:"config,omitempty"`
+	Question       string         `json:"question,omitempty"`
+	StandardAnswer string         `json:"standard_answer,omitempty"`
+	Answer         string         `json:"answer,omitempty"`
+	Variables      map[string]any `json:"variables,omitempty" doc:"Further columns of the question"`
+	LatencyMS      int            `json:"latency_ms,omitempty"`
+	Tokens         int            `json:"tokens,omitempty"`
+	History        string         `json:"history,omitempty" doc:"The conversation before the question, for a judge"`
+}
+
+type datasetFields struct {
+	Name        string `json:"name" maxLength:"64" example:"法律问答"`
+	Description string `json:"description,omitempty"`
+	File        string `json:"file" doc:"As dataset_file of a task" format:"binary"`
+	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
+	ID          string `json:"column_question_id,omitempty"`
+	Question    string `json:"column_question,omitempty"`
+	Answer      string `json:"column_standard_answer,omitempty"`
+	Note        string `json:"note,omitempty" doc:"What the version is for"`
+}
+
+type datasetVersionFields struct {
+	File     string `json:"file" doc:"As dataset_file of a task" format:"binary"`
+	Encoding string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
+	ID       string `json:"column_question_id,omitempty"`
+	Question string `json:"column_question,omitempty"`
+	Answer   string `json:"column_standard_answer,omitempty"`
+	Note     string `json:"note,omitempty" doc:"What the version is for"`
+}
+
+// LibraryConfig is what the endpoints need.
+type LibraryConfig struct {
+	Library *library.Service
+	Check   form.Check
+	Failed  rest.Failed
+}
+
+type libraryHandler struct {
+	LibraryConfig
+	saver form.Saver
+}
+
+// RegisterLibrary adds the endpoints: most to whole, files to stream.
+func RegisterLibrary(whole, stream huma.API, config LibraryConfig) {
+	h := &libraryHandler{config, form.Saver{Library: config.Library, Check: config.Check}}
+	h.registerEntries(whole)
+	h.registerTests(whole)
+	h.registerVersions(whole)
+	h.registerEvaluators(whole)
+	h.registerChannels(whole)
+	h.registerSchedules(whole)
+	h.registerFiles(stream)
+}
+
+func (h *libraryHandler) registerEntries(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	saved := h.Library.Entries
+	resource[entries.Provider, Provider]{
+		name: "providers", singular: "provider", kind: saved.Providers, view: h.viewProvider, body: rest.JSONBody[providerFields](schemas),
+		save: h.saver.Provider, remove: removing(saved.Providers),
+	}.register(api, h)
+	resource[entries.Model, Model]{
+		name: "models", singular: "model", kind: saved.Models, view: h.viewModel, body: rest.JSONBody[modelFields](schemas),
+		save: h.saver.Model, remove: removing(saved.Models),
+	}.register(api, h)
+	resource[entries.Agent, Agent]{
+		name: "agents", singular: "agent", kind: saved.Agents, view: h.viewAgent, body: rest.JSONBody[agentFields](schemas),
+		save: h.saver.Agent, remove: removing(saved.Agents),
+	}.register(api, h)
+	resource[entries.Prompt, Prompt]{
+		name: "prompts", singular: "prompt", kind: saved.Prompts, view: h.viewPrompt, body: rest.JSONBody[promptFields](schemas),
+		save: h.saver.Prompt, remove: removing(saved.Prompts),
+	}.register(api, h)
+	resource[entries.Dataset, Dataset]{
+		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
+		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{"DATASET_REQUIRED"}, dataset.Codes...),
+	}.register(api, h)
+	resource[entries.Evaluator, Evaluator]{
+		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
+		save: h.saver.Evaluator, remove: removing(saved.Evaluators),
+	}.register(api, h)
+	resource[entries.Channel, Channel]{
+		name: "channels", singular: "channel", kind: saved.Channels, view: h.viewChannel, body: rest.JSONBody[channelFields](schemas),
+		save: h.saver.Channel, remove: removing(saved.Channels),
+	}.register(api, h)
+	resource[entries.Schedule, Schedule]{
+		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule, body: rest.JSONBody[scheduleFields](schemas),
+		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{"QUOTA_EXCEEDED"},
+	}.register(api, h)
+}
+
+// testResult is how a test call ended.
+type testResult struct {
+	Status       protocol.Status `json:"status"`
+	Output       string          `json:"output" example:"巴黎"`
+	Reasoning    string          `json:"reasoning"`
+	LatencyMS    int64           `json:"latency_ms"`
+	FirstTokenMS *int64          `json:"first_token_ms" doc:"null unless the answer was streamed"`
+	InputTokens  *int            `json:"input_tokens" doc:"null: unknown"`
+	OutputTokens *int            `json:"output_tokens"`
+	TotalTokens  *int            `json:"total_tokens"`
+	Protocol     string          `json:"protocol" doc:"The one that was spoken; of a detection the one that was recognised, empty if none was"`
+	ErrorCode    *string         `json:"error_code"`
+	ErrorMessage *string         `json:"error_message"`
+}
+
+func newTestResult(t library.Tested) testResult {
+	result := testResult{
+		Status: t.Status, Output: request.StorableText(string(t.Text)), Reasoning: request.StorableText(string(t.Reasoning)),
+		LatencyMS: t.Latency.Milliseconds(), InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output, TotalTokens: t.Usage.Total, Protocol: t.Protocol,
+	}
+	if t.FirstToken > 0 {
+		first := t.FirstToken.Milliseconds()
+		result.FirstTokenMS = &first
+	}
+	if t.ErrorCode != "" {
+		result.ErrorCode, result.ErrorMessage = &t.ErrorCode, &t.ErrorMessage
+	}
+	return result
+}
+
+type testOutput struct{ Body testResult }
+
+type questionFields struct {
+	Question string `json:"question,omitempty" example:"法国的首都是哪里？"`
+}
+
+type detectFields struct {
+	URL          string            `json:"url" format:"uri"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	ExtraPayload map[string]any    `json:"extra_payload,omitempty"`
+	Question     string            `json:"question,omitempty"`
+}
+
+type previewFields struct {
+	System    string         `json:"system,omitempty"`
+	User      string         `json:"user,omitempty"`
+	Variables map[string]any `json:"variables,omitempty" doc:"Values by their names"`
+}
+
+type previewOutput struct {
+	Body struct {
+		System  string   `json:"system" example:"你是律师"`
+		User    string   `json:"user"`
+		Missing []string `json:"missing" doc:"Names that have no value"`
+	}
+}
+
+// registerTests adds the endpoints that try something out.
+func (h *libraryHandler) registerTests(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	saved := h.Library.Entries
+	const describe = "The answer is 200 also when the call fails: `error_code` says how."
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library", Summary: "Ask a model a question", Description: describe,
+		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
+	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+		return try(ctx, input, saved.Models, func(row entries.Model, question string) (library.Tested, error) {
+			return h.Library.TestModel(ctx, row, question)
+		})
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library", Summary: "Ask an agent a question", Description: describe,
+		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
+	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+		return try(ctx, input, saved.Agents, func(row entries.Agent, question string) (library.Tested, error) {
+			return h.Library.TestAgent(ctx, row, question)
+		})
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Recognise the protocol at an address",
+		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe, Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[detectFields](schemas),
+	}, func(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
+		address, faults := form.Address(input.Form, library.Agent{}, h.Check.URL)
+		if err := faulty(faults); err != nil {
+			return nil, err
+		}
+		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, form.TestQuestion(input.Form, request.From(ctx).Locale))
+		return &testOutput{newTestResult(tested)}, err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library", Summary: "Render templates with values",
+		Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[previewFields](schemas),
+	}, func(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
+		values, err := variablesOf(input.Form)
+		if err != nil {
+			return nil, err
+		}
+		system, user := input.Form.Values["system"], input.Form.Values["user"]
+		for field, template := range map[string]string{"system": system, "user": user} {
+			if utf8.RuneCountInString(template) > tasks.MaxTemplate {
+				return nil, fault.Field(field, fault.LongTextUpTo(tasks.MaxTemplate))
+			}
+		}
+		output := &previewOutput{}
+		output.Body.System, output.Body.User = prompt.Render(system, values), prompt.Render(user, values)
+		output.Body.Missing = append([]string{}, prompt.Missing(values, system, user)...)
+		return output, nil
+	})
+}
+
+// variablesOf are the variables that a form has, by their names.
+func variablesOf(submitted *form.Upload) (map[string]string, error) {
+	values := map[string]string{}
+	text := submitted.Value("variables")
+	if text == "" {
+		return values, nil
+	}
+	var given map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return nil, fault.Field("variables", fault.JSONObject())
+	}
+	for name, value := range given {
+		values[name] = string(value)
+		var text string
+		if json.Unmarshal(value, &text) == nil {
+			values[name] = text
+		}
+	}
+	return values, nil
+}
+
+// try finds an entry and asks it a question.
+func try[T any](ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(T, string) (library.Tested, error)) (*testOutput, error) {
+	_, row, err := find(ctx, input.EntryPath, kind)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	tested, err := ask(row, form.TestQuestion(input.Form, request.From(ctx).Locale))
+	return &testOutput{newTestResult(tested)}, err
+}
+
+// VersionPath is a version of an entry in a path.
+type VersionPath struct {
+	EntryPath
+	Number string `path:"number" doc:"Number of the version" example:"1"`
+}
+
+// read returns the entry's id and the version's number; anything else is not a version.
+func (p VersionPath) read() (id uuid.UUID, number int, err error) {
+	if id, err = p.id(); err != nil {
+		return id, 0, err
+	}
+	number, err = strconv.Atoi(p.Number)
+	if err != nil || number < 1 {
+		return id, 0, &db.NotFoundError{Kind: entries.KindEntry}
+	}
+	return id, number, nil
+}
+
+type versionsInput struct {
+	EntryPath
+	rest.PageQuery
+}
+
+type versionInput struct{ VersionPath }
+
+type rowsInput struct {
+	VersionPath
+	rest.PageQuery
+}
+
+// DatasetRow is a row of a dataset.
+type DatasetRow struct {
+	Row            int               `json:"row" doc:"Row number as a spreadsheet shows it" example:"2"`
+	QuestionID     string            `json:"question_id"`
+	Question       string            `json:"question"`
+	StandardAnswer string            `json:"standard_answer"`
+	SystemPrompt   *string           `json:"system_prompt"`
+	UserContext    *string           `json:"user_context"`
+	Variables      map[string]string `json:"variables" doc:"The dataset's further columns"`
+}
+
+// registerVersions adds the endpoints of versions of prompts and datasets.
+func (h *libraryHandler) registerVersions(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	saved := h.Library.Entries
+	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a prompt",
+		Faults: []string{"NOT_FOUND"}, Body: rest.JSONBody[promptVersionFields](schemas),
+	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
+		_, row, err := find(ctx, input.EntryPath, saved.Prompts)
+		if err != nil {
+			return nil, err
+		}
+		next, faults := form.PromptVersion(input.Form, row)
+		if err := faulty(faults); err != nil {
+			return nil, err
+		}
+		row, err = saved.AddPromptVersion(ctx, next)
+		return &entryOutput[PromptVersion]{newPromptVersion(row.PromptVersion)}, err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library", Summary: "List the versions of a prompt, newest first", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
+		id, row, err := find(ctx, input.EntryPath, saved.Prompts)
+		if err != nil {
+			return nil, err
+		}
+		versions, err := saved.PromptVersions(ctx, id, input.Window())
+		return pageOf(input.Window(), versions, row.Version, newPromptVersion), err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library", Summary: "Get a version of a prompt", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
+		id, number, err := input.read()
+		if err != nil {
+			return nil, err
+		}
+		version, err := saved.PromptVersion(ctx, id, number)
+		return &entryOutput[PromptVersion]{newPromptVersion(version)}, err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
+		Faults: append([]string{"NOT_FOUND", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "PARAMETER_INVALID"}, dataset.Codes...), Body: rest.Multipart[datasetVersionFields](schemas, true),
+	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
+		_, row, err := find(ctx, input.EntryPath, saved.Datasets)
+		if err != nil {
+			return nil, err
+		}
+		if err := rest.Admit(ctx, input.Form); err != nil {
+			return nil, err
+		}
+		next, faults, err := h.saver.DatasetVersion(ctx, row, input.Form)
+		if err == nil {
+			err = faulty(faults)
+		}
+		return &entryOutput[DatasetVersion]{newDatasetVersion(next.DatasetVersion)}, err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[DatasetVersion], error) {
+		id, row, err := find(ctx, input.EntryPath, saved.Datasets)
+		if err != nil {
+			return nil, err
+		}
+		versions, err := saved.DatasetVersions(ctx, id, input.Window())
+		return pageOf(input.Window(), versions, row.Version, newDatasetVersion), err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get what a version of a dataset holds", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *versionInput) (*entryOutput[DatasetVersion], error) {
+		_, version, err := h.datasetVersion(ctx, input.VersionPath)
+		return &entryOutput[DatasetVersion]{newDatasetVersion(version)}, err
+	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library", Summary: "List the rows of a version, in the file's order", Faults: []string{"NOT_FOUND"},
+	}, func(ctx context.Context, input *rowsInput) (*entriesOutput[DatasetRow], error) {
+		id, version, err := h.datasetVersion(ctx, input.VersionPath)
+		if err != nil {
+			return nil, err
+		}
+		leave, err := request.From(ctx).Gates.Files.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		_, set, err := h.Library.ReadDataset(ctx, id, version)
+		if err != nil {
+			return nil, err
+		}
+		output := &entriesOutput[DatasetRow]{}
+		output.Body.Items, output.Body.Pagination = []DatasetRow{}, rest.NewPagination(input.Window(), len(set.Rows))
+		first := min(input.Window().Offset(), len(set.Rows))
+		for _, row := range set.Rows[first:min(first+input.PageSize, len(set.Rows))] {
+			one := DatasetRow{row.Number, row.QuestionID, row.Question, row.StandardAnswer, row.SystemPrompt, row.UserContext, map[string]string{}}
+			for n, name := range set.VariableNames {
+				one.Variables[name] = row.Variables[n]
+			}
+			output.Body.Items = append(output.Body.Items, one)
+		}
+		return output, nil
+	})
+}
+
+// registerFiles adds the endpoint of datasets' files.
+func (h *libraryHandler) registerFiles(api huma.API) {
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file", Tag: "library", Summary: "Download the file of a version",
+		Faults: []string{"NOT_FOUND"}, Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded", map[string]string{"application/octet-stream": ""})},
+	}, func(ctx context.Context, input *versionInput) (*huma.StreamResponse, error) {
+		id, version, err := h.datasetVersion(ctx, input.VersionPath)
+		if err != nil {
+			return nil, err
+		}
+		file, err := h.Library.DatasetFile(ctx, id, version)
+		if err != nil {
+			return nil, err
+		}
+		return rest.Stream(h.Failed, func(ctx huma.Context) error {
+			defer file.Close() //nolint:errcheck // only read
+			response := humaecho.Unwrap(ctx).Response()
+			header := response.Header()
+			header.Set("Content-Type", "application/octet-stream")
+			header.Set("Content-Length", strconv.Itoa(version.Size))
+			header.Set("Content-Disposition", `attachment; filename="dataset.`+version.Extension+`"; filename*=UTF-8''`+url.PathEscape(version.FileName))
+			response.WriteHeader(http.StatusOK)
+			_, err := io.Copy(response, file)
+			return err
+		}), nil
+	})
+}
+
+func (h *libraryHandler) datasetVersion(ctx context.Context, path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
+	id, number, err := path.read()
+	if err != nil {
+		return id, version, err
+	}
+	version, err = h.Library.Entries.DatasetVersion(ctx, id, number)
+	return id, version, err
+}
+
+func newEvaluatorVersion(v entries.EvaluatorVersion) EvaluatorVersion {
+	return EvaluatorVersion{v.Version, evaluate.Kind(v.Rule), v.Config, rest.Moment(v.SavedAt)}
+}
+
+func newPromptVersion(v entries.PromptVersion) PromptVersion {
+	return PromptVersion{v.Version, v.System, v.User, v.Note, rest.Moment(v.SavedAt)}
+}
+
+func newDatasetVersion(v entries.DatasetVersion) DatasetVersion {
+	return DatasetVersion{contentOf(v), rest.Moment(v.SavedAt)}
+}
+
+// pageOf is a page of a list of so many rows.
+func pageOf[T, B any](page db.Page, rows []T, total int, view func(T) B) *entriesOutput[B] {
+	output := &entriesOutput[B]{}
+	output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(page, total)
+	for _, row := range rows {
+		output.Body.Items = append(output.Body.Items, view(row))
+	}
+	return output
+}

@@ -1,0 +1,98 @@
+package request
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"wending/db/audit"
+)
+
+// AuditEntry is what is recorded of a request.
+type AuditEntry = audit.Entry
+
+// AuditRecord is what is recorded of a request.
+type AuditRecord struct {
+	AuditEntry
+	// Begin stores the entry before anything is done, so that it is not lost whatever happens.
+	Begin func(context.Context) error
+}
+
+type auditKey struct{}
+
+// WithAudit returns a context in which Note changes the record's entry.
+func WithAudit(ctx context.Context, record *AuditRecord) context.Context {
+	return context.WithValue(ctx, auditKey{}, record)
+}
+
+// Note says more of what a request does. It is called by the goroutine that answers the request, before the answer begins.
+func Note(ctx context.Context, say func(*AuditEntry)) {
+	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
+		say(&record.AuditEntry)
+	}
+}
+
+// Intend notes what a request is about to do where its route does not say so already, and stores that. Nothing is to be done after an
+// error.
+func Intend(ctx context.Context, say func(*AuditEntry)) error {
+	Note(ctx, say)
+	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
+		return record.Begin(ctx)
+	}
+	return nil
+}
+
+// Made says what a request has made.
+func Made(ctx context.Context, id, name string) {
+	Note(ctx, func(e *AuditEntry) { e.ObjectID, e.ObjectName = id, name })
+}
+
+// Changed says which settings a request has changed. Neither value may have secrets.
+func Changed(ctx context.Context, before, after any) {
+	Note(ctx, func(e *AuditEntry) { e.Before, e.After = asJSON(before), asJSON(after) })
+}
+
+// maxSettings bounds how much of settings an entry has: templates may be long.
+const maxSettings = 20_000
+
+func asJSON(settings any) string {
+	if settings == nil {
+		return ""
+	}
+	text, err := json.Marshal(settings)
+	if err != nil || len(text) > maxSettings {
+		return `"too long"`
+	}
+	return string(text)
+}
+
+// AuditFields are the columns of a row as the audit has them: without times, and without what is encrypted. row is a pointer to a struct
+// with db tags; of nil there are none.
+func AuditFields(row any) map[string]any {
+	fields, value := map[string]any{}, reflect.ValueOf(row)
+	if value.Kind() == reflect.Pointer && !value.IsNil() {
+		addFields(fields, value.Elem())
+	}
+	return fields
+}
+
+func addFields(fields map[string]any, row reflect.Value) {
+	for n := range row.NumField() {
+		field := row.Type().Field(n)
+		name, value := field.Tag.Get("db"), row.Field(n)
+		switch value.Interface().(type) {
+		case time.Time, *time.Time, []byte:
+			continue
+		}
+		switch {
+		case field.Anonymous && value.Kind() == reflect.Struct:
+			addFields(fields, value)
+		case name != "" && name != "-" && field.IsExported():
+			fields[name] = value.Interface()
+		}
+	}
+}
+
+// Same reports whether two values of fields are the same to the audit.
+func Same(a, b any) bool { return reflect.DeepEqual(a, b) }

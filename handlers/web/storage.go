@@ -1,0 +1,78 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/upkeep"
+	"wending/handlers/pages"
+	"wending/jobs/blob"
+	"wending/views/paths"
+	"wending/views/system"
+	"wending/views/ui"
+)
+
+// StorageConfig is what the page needs.
+type StorageConfig struct {
+	Store *db.Store
+	Files *blob.Disk
+	// HistoryDays and UploadDays are how long replaced runs and files are kept; 0 means for good.
+	HistoryDays, UploadDays int
+	Version                 string
+}
+
+type storagePage struct {
+	StorageConfig
+	mu sync.Mutex
+	// measured is the last measurement, which is shown for a while: it reads every run.
+	measured system.Storage
+}
+
+// fresh is how long a measurement is shown.
+const storageIsFresh = time.Minute
+
+// So many tables and tasks are listed.
+const (
+	tablesShown = 8
+	tasksShown  = 50
+)
+
+// RegisterStorage adds the route.
+func RegisterStorage(group *echo.Group, config StorageConfig) {
+	h := &storagePage{StorageConfig: config}
+	group.Match([]string{http.MethodGet, http.MethodHead}, paths.Storage, h.show)
+}
+
+func (h *storagePage) show(c echo.Context) error {
+	measured, err := h.measure(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("storage.title"), ui.SectionWorkers)
+	frame.Styles = []string{"list.css"}
+	return pages.Render(c, http.StatusOK, system.StoragePage(frame, measured))
+}
+
+// measure measures, once at a time.
+func (h *storagePage) measure(ctx context.Context) (system.Storage, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.measured.MeasuredAt) < storageIsFresh {
+		return h.measured, nil
+	}
+	usage, err := upkeep.NewStorage(h.Store).Measure(ctx, tablesShown, tasksShown)
+	if err != nil {
+		return system.Storage{}, err
+	}
+	files, err := h.Files.Usage(ctx)
+	if err != nil {
+		return system.Storage{}, err
+	}
+	h.measured = system.Storage{SpaceUsage: usage, Files: files, MeasuredAt: time.Now(), HistoryDays: h.HistoryDays, UploadDays: h.UploadDays}
+	return h.measured, nil
+}

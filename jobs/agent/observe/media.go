@@ -1,0 +1,78 @@
+package observe
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+
+	"wending/db/event"
+)
+
+// mediaTypes are those of the files that agents make, by their extensions.
+var mediaTypes = map[string]string{
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".bmp": "image/bmp",
+	".avif": "image/avif", ".svg": "image/svg+xml",
+	".mp3": "audio/mpeg", ".wav": "audio/wav", ".ogg": "audio/ogg", ".m4a": "audio/mp4", ".flac": "audio/flac",
+	".mp4": "video/mp4", ".webm": "video/webm", ".mov": "video/quicktime",
+	".pdf": "application/pdf", ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation", ".zip": "application/zip",
+}
+
+// extensionOf is the usual one of files of a media type, with its dot; empty if none is known.
+func extensionOf(mediaType string) string {
+	if mediaType == "image/jpeg" {
+		return ".jpg"
+	}
+	for extension, known := range mediaTypes {
+		if known == mediaType {
+			return extension
+		}
+	}
+	return ""
+}
+
+// KindOf is the kind of asset that a media type makes a file.
+func KindOf(mediaType string) string {
+	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
+	case event.Image, event.Audio, event.Video:
+		return kind
+	}
+	return event.File
+}
+
+// kindOf is the kind that a file seems to be: its media type says it, or else its URL.
+func kindOf(mediaType, address string) string {
+	if mediaType != "" {
+		return KindOf(mediaType)
+	}
+	return KindOf(mediaTypeOf(address))
+}
+
+// mediaTypeOf is what a URL's path says; empty if it says nothing.
+func mediaTypeOf(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return mediaTypes[strings.ToLower(path.Ext(parsed.Path))]
+}
+
+// Markdown's images, and lines that are nothing but a URL – bare, in angle brackets or as a Markdown link.
+var (
+	markdownImage = regexp.MustCompile(`!\[[^\]\n]{0,1000}\]\(\s*<?((?:https?://|data:)[^\s)>]+)>?[^)\n]{0,300}\)`)
+	lonelyURL     = regexp.MustCompile(`(?m)^[ \t]*(?:[-*+][ \t]+)?(?:\[[^\]\n]{0,1000}\]\()?<?(https?://[^\s<>)"']+)>?\)?[ \t]*\r?$`)
+)
+
+// Answer tells of the files that an answer's text names: pictures in Markdown, and URLs of media that stand alone on a line.
+func (w *Watcher) Answer(text []byte) {
+	for _, found := range markdownImage.FindAllSubmatch(text, maxAssets) {
+		w.file(false, event.Data{Kind: event.Image, URL: string(found[1])})
+	}
+	for _, found := range lonelyURL.FindAllSubmatch(text, maxAssets) {
+		if address := string(found[1]); mediaTypeOf(address) != "" {
+			w.file(false, event.Data{URL: address})
+		}
+	}
+}

@@ -1,0 +1,291 @@
+// Package observe tells what agents report on the way to an answer, in the words of package event. It never decides what the answer is.
+package observe
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"wending/db/event"
+	"wending/jobs/agent/wire"
+)
+
+// Watcher follows one attempt of a call. It implements protocol.Tap.
+type Watcher struct {
+	sink event.Sink
+	read func(*Watcher, string, wire.Value)
+	// mask blacks out the request's secrets.
+	mask func(string) string
+	// made are the URLs and contents of the files so far, previews how many previews came.
+	made     map[string]bool
+	assets   int
+	previews int
+	// tools are the names of tools by the ids of their calls.
+	tools map[string]string
+	// calls are the tools whose input is still coming, by what the protocol tells them apart.
+	calls map[string]*call
+	// stage is the last state or node that was told, where a protocol repeats it.
+	stage string
+	// events counts those of agents that name them as they like; step is where the agent is, unless it says so itself.
+	events int
+	step   string
+	// polled is what the status of an accepted job last said.
+	polled string
+	// countsToOne reports that progress has been told as a share of 1.
+	countsToOne bool
+}
+
+// call is a tool's call whose input comes in pieces.
+type call struct {
+	id, name string
+	input    strings.Builder
+}
+
+// At most so many files and previews of one attempt are told of.
+const (
+	maxAssets   = 200
+	maxPreviews = 500
+)
+
+// New returns a watcher of an answer in the named protocol.
+func New(protocol string, sink event.Sink, mask func(string) string) *Watcher {
+	read := readers[protocol]
+	if read == nil {
+		read = (*Watcher).custom
+	}
+	return &Watcher{sink: sink, read: read, mask: mask, made: map[string]bool{}, tools: map[string]string{}, calls: map[string]*call{}}
+}
+
+// Text takes the next piece of the answer.
+func (w *Watcher) Text(piece []byte) { w.sink.Emit(event.Text, event.Data{Text: string(piece)}) }
+
+// Reasoning takes the next piece of the reasoning.
+func (w *Watcher) Reasoning(piece []byte) {
+	w.sink.Emit(event.Reasoning, event.Data{Text: string(piece)})
+}
+
+// Rewrite takes a text that stands for all of the answer that came before.
+func (w *Watcher) Rewrite(text []byte) {
+	w.sink.Emit(event.Text, event.Data{Text: string(text), Replaces: true})
+}
+
+// Value takes a value as it came, after the reader of the answer has taken it.
+func (w *Watcher) Value(e wire.Event) {
+	if e.IsDone {
+		return
+	}
+	name := e.Name
+	for _, member := range []string{"event", "type"} {
+		if text := e.Value.TextOf(member); text != "" && name == "" {
+			name = text
+		}
+	}
+	w.read(w, name, e.Value)
+}
+
+// maxName is how many bytes of a name are kept.
+const maxName = 200
+
+// emit tells of an event, with its texts cut and its progress brought between 0 and 100.
+func (w *Watcher) emit(kind event.Type, data event.Data) {
+	for _, text := range []*string{&data.Name, &data.ID, &data.Provider, &data.Kind, &data.MediaType} {
+		*text = wire.Cut(*text, maxName)
+	}
+	data.Message = wire.Cut(w.mask(data.Message), event.MaxRaw)
+	if data.Progress != nil {
+		progress := min(max(*data.Progress, 0), 100)
+		data.Progress = &progress
+	}
+	w.sink.Emit(kind, data)
+}
+
+func (w *Watcher) node(name, id, status string) {
+	if name != "" {
+		w.emit(event.Node, event.Data{Name: name, ID: id, Status: status})
+	}
+}
+
+// other keeps an event that there is no word for.
+func (w *Watcher) other(name string, v wire.Value) {
+	if name != "" {
+		w.emit(event.Other, event.Data{Name: name, Raw: w.raw(v)})
+	}
+}
+
+// raw is a value as JSON; of one that is too long, its beginning as a text.
+func (w *Watcher) raw(v wire.Value) json.RawMessage {
+	if v.Kind == wire.Null {
+		return nil
+	}
+	source := string(v.Text)
+	var text []byte
+	if v.Kind != wire.String && len(source) <= event.MaxRaw && json.Valid(v.Text) {
+		text = []byte(w.mask(source))
+		if json.Valid(text) {
+			return text
+		}
+	}
+	text, err := json.Marshal(w.mask(wire.Cut(source, event.MaxRaw)))
+	if err != nil {
+		return nil // a text can always be written
+	}
+	return text
+}
+
+// jsonOf is a text as JSON: itself if it is some, otherwise a string.
+func (w *Watcher) jsonOf(text string) json.RawMessage {
+	if v, isJSON := wire.Parse([]byte(text)); isJSON && v.Kind != wire.String {
+		return w.raw(v)
+	}
+	if text == "" {
+		return nil
+	}
+	return w.raw(wire.Value{Kind: wire.String, Text: []byte(text)})
+}
+
+// begin notes a tool's call and tells of its start.
+func (w *Watcher) begin(key, id, name string) {
+	if w.calls[key] != nil || len(w.calls) >= maxAssets || name == "" {
+		return
+	}
+	w.calls[key] = &call{id: id, name: name}
+	w.emit(event.Tool, event.Data{Name: name, ID: id, Status: event.Started})
+}
+
+// more adds a piece of a tool's input.
+func (w *Watcher) more(key, piece string) {
+	if known := w.calls[key]; known != nil && known.input.Len() <= event.MaxRaw {
+		known.input.WriteString(piece)
+	}
+}
+
+// end tells that a tool's call is complete, with its output where it is known.
+func (w *Watcher) end(key, status string, output json.RawMessage) {
+	known := w.calls[key]
+	if known == nil {
+		return
+	}
+	delete(w.calls, key)
+	w.emit(event.Tool, event.Data{Name: known.name, ID: known.id, Status: status, Input: w.jsonOf(known.input.String()), Output: output})
+}
+
+// file tells of a file or a preview: url leads to it, or it is a data URL; content is what came inline. What was told of before is not
+// told again; a preview at the same address is another one at another step.
+func (w *Watcher) file(isPreview bool, data event.Data) {
+	kind := event.Asset
+	if isPreview {
+		kind = event.ImagePreview
+	}
+	if mediaType, content, isInline := inline(data.URL); isInline {
+		data.URL, data.Content = "", content
+		if data.MediaType == "" {
+			data.MediaType = mediaType
+		}
+	}
+	isWeb := strings.HasPrefix(data.URL, "http://") || strings.HasPrefix(data.URL, "https://")
+	if !isWeb && len(data.Content) == 0 || len(data.URL) > 8<<10 {
+		return
+	}
+	count, most := &w.assets, maxAssets
+	if isPreview {
+		count, most = &w.previews, maxPreviews
+	}
+	key := string(kind) + " " + data.URL
+	if data.URL == "" { // a status that is asked for again brings the same again
+		sum := sha256.Sum256(data.Content)
+		key += string(sum[:])
+	} else if isPreview { // an agent may write each step's picture to the same address
+		key += " " + w.stepOf(data.Progress)
+	}
+	if w.made[key] || *count >= most {
+		return
+	}
+	w.made[key] = true
+	*count++
+	if data.Kind == "" {
+		data.Kind = kindOf(data.MediaType, data.URL)
+	}
+	data.Path = w.path(isPreview, data, *count)
+	w.emit(kind, data)
+}
+
+// stepOf tells the steps of a call apart: by their progress, where it is known.
+func (w *Watcher) stepOf(progress *float64) string {
+	if progress != nil {
+		return strconv.FormatFloat(*progress, 'f', -1, 64)
+	}
+	return w.step
+}
+
+// path is by which a file is known within its run: what the agent calls it, the last part of its URL, or a name of our own. It stays
+// within a folder.
+func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
+	if isPreview {
+		return "previews/" + strconv.Itoa(number) + extensionOf(data.MediaType)
+	}
+	given := data.Path
+	if given == "" {
+		given = data.Name
+	}
+	if address, err := url.Parse(data.URL); given == "" && err == nil {
+		given = path.Base(address.Path)
+	}
+	if clean := CleanPath(given); clean != "" {
+		return clean
+	}
+	return data.Kind + "-" + strconv.Itoa(number) + extensionOf(data.MediaType)
+}
+
+// maxPath is how many bytes a path may have.
+const maxPath = 200
+
+// CleanPath is a path that stays within its folder and can be shown and written anywhere; empty if nothing of it is left.
+func CleanPath(given string) string {
+	given = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`:*?"<>|`, r) || r == unicode.ReplacementChar {
+			return -1
+		}
+		if r == '\\' {
+			return '/'
+		}
+		return r
+	}, strings.ToValidUTF8(given, ""))
+	clean := strings.TrimPrefix(path.Clean("/"+given), "/")
+	extension := path.Ext(clean)
+	if len(clean) > maxPath && len(extension) < 12 {
+		clean = wire.Cut(strings.TrimSuffix(clean, extension), maxPath-len(extension)) + extension
+	}
+	return wire.Cut(clean, maxPath)
+}
+
+// inline reads a data URL.
+func inline(address string) (mediaType string, content []byte, isInline bool) {
+	rest, isData := strings.CutPrefix(address, "data:")
+	head, body, hasBody := strings.Cut(rest, ",")
+	if !isData || !hasBody {
+		return "", nil, false
+	}
+	mediaType, _, _ = strings.Cut(head, ";")
+	if strings.HasSuffix(head, ";base64") {
+		content = fromBase64(body)
+	} else if text, err := url.PathUnescape(body); err == nil {
+		content = []byte(text)
+	}
+	return mediaType, content, true
+}
+
+// fromBase64 decodes either alphabet, padded or not; nil if it is no base64.
+func fromBase64(text string) []byte {
+	text = strings.TrimRight(strings.TrimSpace(text), "=")
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if content, err := encoding.DecodeString(text); err == nil {
+			return content
+		}
+	}
+	return nil
+}

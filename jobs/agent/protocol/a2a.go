@@ -1,0 +1,150 @@
+package protocol
+
+import (
+	"encoding/json"
+	"strings"
+
+	"wending/jobs/agent/wire"
+)
+
+// a2a is the Agent2Agent protocol over JSON-RPC, in the words of version 0.3 – or of 1.0 where the extra payload names a
+// method of it (SendMessage, SendStreamingMessage). Source: a2a-protocol.org, specification.
+var a2a = Protocol{
+	Name: "a2a", Label: "A2A", paths: []string{"/a2a"},
+	body: func(q Request) map[string]any {
+		var given struct{ Method string }
+		_ = json.Unmarshal(q.ExtraPayload, &given) // merging it reports what is wrong with it
+		part := map[string]any{"text": q.whole()}
+		message := map[string]any{"messageId": q.IdempotencyKey, "role": "ROLE_USER", "parts": []any{part}}
+		if q.ConversationID != "" {
+			message["contextId"] = q.ConversationID
+		}
+		method := given.Method
+		if !strings.HasPrefix(method, "Send") {
+			part["kind"], message["kind"], message["role"] = "text", "message", "user"
+			if method = "message/send"; q.Stream {
+				method = "message/stream"
+			}
+		}
+		return map[string]any{"jsonrpc": "2.0", "id": q.IdempotencyKey, "method": method, "params": map[string]any{"message": message}}
+	},
+	reader: func(t *transcript) reader {
+		return &a2aReader{strict: strict{transcript: t, end: "its terminal state"}}
+	},
+}
+
+type a2aReader struct {
+	strict
+	// artifacts are the texts of the artifacts, in the order in which they came; said is the text of the last status.
+	artifacts []artifact
+	said      []byte
+}
+
+type artifact struct {
+	id   string
+	text []byte
+}
+
+func (r *a2aReader) take(e wire.Event) {
+	v := e.Value
+	if failure, ok := v.Get("error"); ok && failure.Kind == wire.Object {
+		r.isOwn = true
+		r.fail(v)
+		return
+	}
+	result, ok := v.Get("result")
+	if !ok {
+		return
+	}
+	r.isOwn = true
+	for _, of := range []wire.Value{result, result.At("task"), result.At("message"), result.At("statusUpdate")} {
+		r.inConversation(of, "contextId")
+	}
+	kind := result.TextOf("kind")
+	if message, ok := result.Get("message"); ok && kind == "" { // 1.0
+		r.replace(partsText(message))
+		r.close()
+		return
+	}
+	if kind == "message" {
+		r.replace(partsText(result))
+		r.close()
+		return
+	}
+	task := result
+	for _, name := range []string{"task", "statusUpdate"} {
+		if member, ok := result.Get(name); ok {
+			task = member
+		}
+	}
+	for _, one := range task.At("artifacts").Items {
+		r.artifact(one, false)
+	}
+	if update, ok := result.Get("artifactUpdate"); ok {
+		r.artifact(update.At("artifact"), update.At("append").IsTrue())
+	}
+	if one, ok := result.Get("artifact"); ok {
+		r.artifact(one, result.At("append").IsTrue() || one.At("append").IsTrue())
+	}
+	r.state(task.At("status"), result.At("final").IsTrue() || task.At("final").IsTrue())
+}
+
+// artifact takes the text of an artifact, or of a further piece of one.
+func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
+	id, text := v.TextOf("artifactId")+v.TextOf("name"), partsText(v)
+	for n := range r.artifacts {
+		if r.artifacts[n].id == id {
+			if !isAppended {
+				r.artifacts[n].text = nil
+			}
+			r.add(&r.artifacts[n].text, text)
+			return
+		}
+	}
+	r.artifacts = append(r.artifacts, artifact{id: id})
+	r.add(&r.artifacts[len(r.artifacts)-1].text, text)
+}
+
+// state takes a task's state: of one that is terminal the artifacts are the answer, or else what it says.
+func (r *a2aReader) state(status wire.Value, isFinal bool) {
+	if text := partsText(status.At("message")); len(text) > 0 {
+		r.said = append([]byte{}, r.whole(text)...)
+	}
+	state := strings.ToLower(strings.TrimPrefix(status.TextOf("state"), "TASK_STATE_"))
+	switch strings.ReplaceAll(state, "_", "-") {
+	case "completed":
+		text := r.said
+		if len(r.artifacts) > 0 {
+			text = nil
+			for _, one := range r.artifacts {
+				text = append(text, one.text...)
+			}
+		}
+		r.replace(text)
+		r.finishAs(state)
+		r.close()
+	case "rejected": // the agent decided not to do it: what it says is why
+		r.replace(r.said)
+		r.finishAs("refusal")
+		r.close()
+	case "failed", "canceled", "cancelled", "auth-required":
+		if len(r.said) > 0 {
+			r.failWith(Excerpt(r.said))
+		} else {
+			r.failWith("The task ended as " + state)
+		}
+	case "input-required":
+		if isFinal || len(r.said) > 0 { // it asks back: that is its answer
+			r.replace(r.said)
+			r.close()
+		}
+	}
+}
+
+// partsText joins the texts of a message's or an artifact's parts.
+func partsText(v wire.Value) (text []byte) {
+	for _, part := range v.At("parts").Items {
+		text = append(text, bytesOf(part, "text")...)
+	}
+	return text
+}

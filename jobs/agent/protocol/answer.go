@@ -1,0 +1,157 @@
+package protocol
+
+import (
+	"encoding/json"
+	"time"
+
+	"wending/db/event"
+)
+
+// Status is how a call ended.
+type Status string
+
+// The possible outcomes of a call.
+const (
+	Succeeded Status = "SUCCEEDED"
+	Failed    Status = "FAILED"
+	TimedOut  Status = "TIMEOUT"
+)
+
+// Statuses are all of them.
+var Statuses = []Status{Succeeded, Failed, TimedOut}
+
+// Error codes of calls that did not succeed; beside them HTTP_<status>.
+const (
+	CodeTimeout           = "TIMEOUT"
+	CodeNetwork           = "NETWORK_ERROR"
+	CodeAddressNotAllowed = "ADDRESS_NOT_ALLOWED"
+	CodeAgent             = "AGENT_ERROR"
+	CodeParse             = "PARSE_ERROR"
+	CodeIncomplete        = "INCOMPLETE_RESPONSE"
+	CodeTooLarge          = "RESPONSE_TOO_LARGE"
+	CodeRefused           = "REFUSED"
+	CodeFiltered          = "CONTENT_FILTERED"
+	CodeNoAnswer          = "NO_ANSWER"
+	// CodeInterrupted is of a call that another worker continues: it has no outcome.
+	CodeInterrupted = "CALL_INTERRUPTED"
+)
+
+// Request is one question to one agent.
+type Request struct {
+	// Protocol is the name of one.
+	Protocol string
+	URL      string
+	Headers  map[string]string
+	// Question and the texts that go with it; nil pointers mean that there is none.
+	Question       string
+	StandardAnswer string
+	SystemPrompt   *string
+	UserContext    *string
+	// Variables are the row's other values, for Template.
+	Variables map[string]string
+	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation, History is what
+	// was said before, oldest first, and ConversationID is the agent's own id for the conversation, empty until it is known.
+	// BegunIn is the session in which the agent's conversation began: another one if an earlier launch asked the first turns.
+	IsTurn         bool
+	SessionID      string
+	ConversationID string
+	BegunIn        string
+	History        []Message
+	Stream         bool
+	// Model is the name of the model, for protocols that have one.
+	Model string
+	// Template is a JSON object that takes the place of the protocol's body: its strings may hold {{question}}, {{session_id}}
+	// and other names; nil means there is none.
+	Template json.RawMessage
+	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil means there are none.
+	ExtraPayload json.RawMessage
+	// IsTooLong reports that a prompt became too long with its variables: there is no request.
+	IsTooLong bool
+	// IdempotencyKey is new for each call and the same for each of its attempts, so that the agent can recognise a retry.
+	IdempotencyKey string
+	// Timeout is the time from the call's start to the answer's last byte.
+	Timeout time.Duration
+	// Poll is how to wait for an agent that accepts jobs; nil means that it answers at once. Accepted is told of the job, which Job
+	// continues: nil means that none was accepted. Leaving ends the waiting when it is closed; nil means never.
+	Poll     *Poll
+	Accepted func(Job)
+	Job      *Job
+	Leaving  <-chan struct{}
+	// Events takes what happens during the call; nil means that nobody wants to know.
+	Events event.Sink
+	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
+	RawLimit int
+}
+
+// Poll is how an agent that accepts jobs is asked for their results. Paths lead into JSON: data.url, items[0].status.
+type Poll struct {
+	// URLPath is where the response to the question has the status's URL, or header:NAME.
+	URLPath         string `json:"url_path"`
+	IntervalSeconds int    `json:"interval_seconds"`
+	// DonePath is where a status says how far the job is: one of DoneValues, FailedValues or anything else; ResultPath has the answer.
+	DonePath     string   `json:"done_path"`
+	DoneValues   []string `json:"done_values"`
+	FailedValues []string `json:"failed_values"`
+	ResultPath   string   `json:"result_path"`
+	// CancelURLPath is where the response has a URL that is posted to when the answer is not wanted any more; empty
+	// means that there is none.
+	CancelURLPath string `json:"cancel_url_path,omitempty"`
+}
+
+// Job is what an agent has accepted.
+type Job struct {
+	StatusURL string `json:"status_url"`
+	// CancelURL is empty if there is none.
+	CancelURL string    `json:"cancel_url,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// Message is what one side of a conversation said.
+type Message struct {
+	// Role is user or assistant.
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Answer is the outcome of a call.
+type Answer struct {
+	Status Status
+	// Text is the answer byte for byte, or the part that had arrived when the call failed; nil means nothing had arrived.
+	Text []byte
+	// Reasoning is the agent's reasoning text, kept separate from the answer.
+	Reasoning []byte
+	// ErrorCode and ErrorMessage are empty when Status is Succeeded.
+	ErrorCode, ErrorMessage string
+	Latency                 time.Duration
+	// Finish is why the answer ended, as the agent says.
+	Finish Finish
+	// FirstToken is when the first piece of a streamed answer came, its reasoning not counted; zero means that the answer was
+	// not streamed.
+	FirstToken time.Duration
+	Usage      Usage
+	// ConversationID is the agent's own id for the conversation from now on; empty means that it returned none.
+	ConversationID string
+	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
+	RetryAfter time.Duration
+	// RefusesStream reports that the agent does not stream, and said so instead of answering.
+	RefusesStream bool
+	// HTTPStatus is zero when no response came.
+	HTTPStatus  int
+	ContentType string
+	// LooksLike is the label of the protocol that an answer belongs to which was not read; empty means that none is known.
+	LooksLike string
+	// IsSilent reports that the connection broke before anything came.
+	IsSilent bool
+	// Raw is the beginning of the body, as far as the request's RawLimit goes.
+	Raw []byte
+}
+
+// IsRead reports whether the answer came whole and was understood, also where the agent did not answer the question.
+func (a Answer) IsRead() bool {
+	return a.Status == Succeeded || a.ErrorCode == CodeRefused || a.ErrorCode == CodeFiltered || a.ErrorCode == CodeNoAnswer
+}
+
+// Failure is the answer of a call that failed.
+func Failure(code, message string) Answer {
+	return Answer{Status: Failed, ErrorCode: code, ErrorMessage: message}
+}

@@ -1,0 +1,327 @@
+package protocol
+
+import (
+	"bytes"
+	"strings"
+
+	"wending/jobs/agent/wire"
+)
+
+// defaultReader reads the default protocol (spec/004 2, contract "Talking to an agent"), whose answers have many shapes.
+type defaultReader struct {
+	*transcript
+
+	sawChunk bool
+
+	sawFinal     bool   // a node_finished came
+	final        []byte // the text of the last one that carried any
+	isFinalBlank bool   // the very last one carried none: the chunks are the answer, where there are any
+
+	sawEnvelope bool   // a bare JSON value that is not an event but holds an answer
+	envelope    []byte // its text
+}
+
+func (d *defaultReader) take(e wire.Event) {
+	if e.IsDone {
+		d.isOver = true
+		return
+	}
+	v, eventName := e.Value, e.Name
+	if named, ok := v.Get("event"); ok && named.Kind == wire.String {
+		eventName = string(named.Text)
+	}
+	eventName = strings.ToLower(eventName)
+	switch {
+	case isErrorEvent(eventName):
+		d.fail(v)
+	case v.Kind != wire.Object:
+		d.takeEnvelope(v, e.IsPrefixed)
+	case eventName == "llm_chunk":
+		d.sawChunk = true
+		d.add(&d.chunks, chunkText(v))
+		d.takeMeta(v)
+	case eventName == "reasoning_chunk":
+		d.sawChunk = true
+		d.add(&d.reasoning, chunkText(v))
+	case eventName == "node_finished":
+		text := finalText(v)
+		d.takeMeta(v)
+		if len(text) == 0 && d.IsPassedOver() { // it may be in what was not kept
+			d.TooLarge = true
+			return
+		}
+		if len(text) == 0 && holdsOutputs(v) {
+			return // another protocol's event of the same name: where its text is would be a guess
+		}
+		d.sawFinal = true
+		d.isFinalBlank = len(text) == 0
+		if !d.isFinalBlank {
+			d.final = d.whole(text)
+		}
+	case eventName == "" || eventName == "message":
+		d.takeEnvelope(v, e.IsPrefixed)
+	}
+}
+
+// holdsOutputs recognises the node_finished of workflow engines, which holds named "outputs".
+func holdsOutputs(v wire.Value) bool {
+	data, _ := v.Get("data")
+	return holdsAny(v, "outputs") || holdsAny(data, "outputs")
+}
+
+// isErrorEvent recognises error, llm_error, node_error, workflow_failed and their like.
+func isErrorEvent(name string) bool {
+	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
+}
+
+// takeEnvelope looks at a value that is not one of our events: an answer as one JSON, or {code, msg} of a
+// failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
+func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
+	d.takeMeta(v)
+	if text, ok := envelopeText(v, 0); ok && (!isFailureCode(v) || !isOnlyData(v)) {
+		if !isPrefixed {
+			d.sawEnvelope = true
+			d.envelope = d.whole(text)
+		}
+		return
+	}
+	if isFailureCode(v) {
+		d.fail(v)
+		return
+	}
+	d.TooLarge = d.TooLarge || d.IsPassedOver()
+}
+
+// takeMeta takes what an event or a body says beside its text: why the answer ended, and what it took. Both stand at the
+// top, under data, or under the output.
+func (d *defaultReader) takeMeta(v wire.Value) {
+	for _, of := range []wire.Value{v, v.At("data"), v.At("output"), v.At("data", "output"), v.At("data", "data")} {
+		d.finishIn(of, "finish_reason")
+		if choice, ok := firstChoice(of); ok {
+			d.finishIn(choice, "finish_reason")
+			for _, said := range []wire.Value{choice.At("delta"), choice.At("message")} {
+				d.called(said)
+				if refusal := bytesOf(said, "refusal"); len(refusal) > 0 {
+					d.add(&d.chunks, refusal)
+					d.finish = FinishRefusal
+				}
+			}
+		}
+		usage := of.At("usage")
+		d.usage.set(usage, "input_tokens", "output_tokens", "total_tokens")
+		d.usage.set(usage, "prompt_tokens", "completion_tokens", "")
+	}
+}
+
+// chunkText returns the text of an llm_chunk or reasoning_chunk: in content, text, delta, output or
+// choices[0].delta.content, at the top or under data.
+func chunkText(v wire.Value) []byte {
+	if text := flatChunkText(v); text != nil {
+		return text
+	}
+	data, _ := v.Get("data")
+	if data.Kind == wire.String {
+		return data.Text
+	}
+	return flatChunkText(data)
+}
+
+func flatChunkText(v wire.Value) []byte {
+	for _, name := range []string{"content", "text", "delta", "output"} {
+		if member, ok := v.Get(name); ok && member.Kind == wire.String {
+			return member.Text
+		}
+	}
+	delta, _ := v.Get("delta")
+	if content, ok := delta.Get("content"); ok && content.Kind == wire.String {
+		return content.Text
+	}
+	choice, ok := firstChoice(v)
+	if !ok {
+		return nil
+	}
+	delta, _ = choice.Get("delta")
+	if content, ok := delta.Get("content"); ok && content.Kind == wire.String {
+		return content.Text
+	}
+	return nil
+}
+
+func firstChoice(v wire.Value) (wire.Value, bool) {
+	choices, ok := v.Get("choices")
+	if !ok || choices.Kind != wire.Array || len(choices.Items) == 0 {
+		return wire.Value{}, false
+	}
+	return choices.Items[0], true
+}
+
+// finalText returns what a node_finished carries in output or content, at the top or under data; nil
+// when it carries nothing.
+func finalText(v wire.Value) []byte {
+	if text, ok := namedText(v, 0, "output", "content"); ok {
+		return text
+	}
+	data, _ := v.Get("data")
+	if data.Kind == wire.String && len(data.Text) > 0 {
+		return data.Text
+	}
+	text, _ := namedText(data, 0, "output", "content")
+	return text
+}
+
+// namedText returns the text of the first member of v with one of the names that has any: a string, a
+// list of strings (joined by LF), an object that holds such a member itself, or other JSON as it stands.
+func namedText(v wire.Value, depth int, names ...string) ([]byte, bool) {
+	for _, name := range names {
+		member, ok := v.Get(name)
+		if !ok {
+			continue
+		}
+		switch member.Kind {
+		case wire.Null:
+		case wire.String:
+			if len(member.Text) > 0 {
+				return member.Text, true
+			}
+		case wire.Object:
+			if depth < 4 {
+				if text, ok := namedText(member, depth+1, names...); ok {
+					return text, true
+				}
+			}
+			if len(member.Fields) > 0 && !holdsAny(member, names...) {
+				return member.Text, true
+			}
+		case wire.Array:
+			if text, ok := joined(member); ok {
+				return text, true
+			}
+			if len(member.Items) > 0 {
+				return member.Text, true
+			}
+		default:
+			return member.Text, true
+		}
+	}
+	return nil, false
+}
+
+// joined joins a list of strings by LF; false when it holds anything else.
+func joined(list wire.Value) ([]byte, bool) {
+	lines := make([][]byte, len(list.Items))
+	for n, item := range list.Items {
+		if item.Kind != wire.String {
+			return nil, false
+		}
+		lines[n] = item.Text
+	}
+	text := bytes.Join(lines, []byte("\n"))
+	return text, len(text) > 0
+}
+
+// holdsAny reports whether v has a member of that name: {"output": ""} means "no text", not "this object".
+func holdsAny(v wire.Value, names ...string) bool {
+	for _, name := range names {
+		if _, ok := v.Get(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// envelopeNames are the members in which an envelope may hold its answer.
+var envelopeNames = []string{"output", "content", "text", "answer"}
+
+// envelopeText finds the answer in one JSON value: a bare string, the only one of a list, a named member,
+// the same under data, or the message of a chat completion. A member that lists objects is another
+// protocol's parts, not an answer.
+func envelopeText(v wire.Value, depth int) ([]byte, bool) {
+	if depth > 4 {
+		return nil, false
+	}
+	switch v.Kind {
+	case wire.String:
+		return v.Text, len(v.Text) > 0
+	case wire.Array:
+		if len(v.Items) == 1 {
+			return envelopeText(v.Items[0], depth+1)
+		}
+	case wire.Object:
+		if text, ok := namedText(v, 0, envelopeNames...); ok {
+			return text, !listsObjects(v, envelopeNames)
+		}
+		if choice, ok := firstChoice(v); ok {
+			message, _ := choice.Get("message")
+			if text, ok := namedText(message, 0, "content", "refusal"); ok {
+				return text, true
+			}
+		}
+		if data, ok := v.Get("data"); ok {
+			return envelopeText(data, depth+1)
+		}
+	}
+	return nil, false
+}
+
+// isOnlyData reports whether the only text of an envelope is its data, which of a failure is no answer but the reason.
+func isOnlyData(v wire.Value) bool {
+	data, _ := v.Get("data")
+	_, isNamed := namedText(v, 0, envelopeNames...)
+	return data.Kind == wire.String && !isNamed
+}
+
+// listsObjects reports whether one of the named members is a list of anything but strings.
+func listsObjects(v wire.Value, names []string) bool {
+	for _, name := range names {
+		member, _ := v.Get(name)
+		if member.Kind == wire.Array && len(member.Items) > 0 {
+			if _, ok := joined(member); !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (d *defaultReader) answer(broken error) Answer {
+	text := d.chunks
+	if len(text) == 0 {
+		text = d.Partial
+	}
+	if d.final != nil && (!d.isFinalBlank || len(d.chunks) == 0) {
+		text = d.final
+	} else if !d.sawFinal && !d.sawChunk && d.isOneEnvelope() {
+		text = d.envelope
+	}
+	if answer, isCut := d.cutShort(text, broken); isCut {
+		return answer
+	}
+	switch {
+	case d.sawFinal:
+		if text == nil {
+			text = []byte{}
+		}
+		return Answer{Status: Succeeded, Text: text}
+	case d.sawChunk:
+		return d.withoutEnd(text, "its final event")
+	case d.isOneEnvelope():
+		return Answer{Status: Succeeded, Text: text}
+	case d.endedWithoutText():
+		return Answer{Status: Succeeded, Text: []byte{}} // its reason makes a failure of it
+	case d.sawEnvelope && d.looksLike == "":
+		return Failure(CodeParse, "The response holds several values, none of which is marked as the whole answer: "+Excerpt(d.Begin()))
+	}
+	return d.unread()
+}
+
+// endedWithoutText reports whether the body is one JSON value that holds no text, but says why there is none.
+func (d *defaultReader) endedWithoutText() bool {
+	hasReason := d.finish != "" && d.finish != FinishStop || d.calledTools
+	return hasReason && !d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.foreign() == ""
+}
+
+// isOneEnvelope reports whether the body is one JSON value that holds an answer, and of no other protocol. If the body
+// has anything else, such a value may be a fragment.
+func (d *defaultReader) isOneEnvelope() bool {
+	return d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.looksLike == ""
+}

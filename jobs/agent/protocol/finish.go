@@ -1,0 +1,97 @@
+package protocol
+
+import (
+	"bytes"
+	"strings"
+
+	"wending/jobs/agent/wire"
+)
+
+// Finish is why an answer ended, as the agent says; empty means that it does not say, or in a word that is not known.
+type Finish string
+
+// The reasons that are told apart.
+const (
+	FinishStop    Finish = "stop"
+	FinishLength  Finish = "length"
+	FinishFilter  Finish = "content_filter"
+	FinishRefusal Finish = "refusal"
+	FinishTools   Finish = "tool_calls"
+)
+
+// Finishes are all reasons.
+var Finishes = []string{string(FinishStop), string(FinishLength), string(FinishFilter), string(FinishRefusal), string(FinishTools)}
+
+// finishes are the agents' words for the reasons, in lower case. Sources: the descriptions that the protocols name, and
+// those of the models behind them (DeepSeek, Gemini, Mistral, Qwen, vLLM, Zhipu).
+var finishes = map[string]Finish{
+	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "eos": FinishStop, "completed": FinishStop,
+	"length": FinishLength, "max_tokens": FinishLength, "max_output_tokens": FinishLength, "model_length": FinishLength,
+	"model_context_window_exceeded": FinishLength,
+	"pause_turn":                    FinishLength, // the server stopped a long turn: what came is its beginning
+	"content_filter":                FinishFilter, "content_filtered": FinishFilter, "safety": FinishFilter, "sensitive": FinishFilter,
+	"recitation": FinishFilter, "blocklist": FinishFilter, "prohibited_content": FinishFilter, "spii": FinishFilter,
+	"guardrail_intervened": FinishFilter,
+	"refusal":              FinishRefusal,
+	"tool_calls":           FinishTools, "tool_use": FinishTools, "function_call": FinishTools,
+}
+
+// interruptions are the words of agents that could not end their answer: it is not one.
+var interruptions = map[string]bool{
+	"error": true, "insufficient_system_resource": true, "network_error": true, "abort": true, "aborted": true,
+}
+
+// finishIn takes the reason that v holds under a name.
+func (t *transcript) finishIn(v wire.Value, name string) { t.finishAs(v.TextOf(name)) }
+
+// finishAs takes an agent's word for why its answer ended. The last one counts, but a refusal stays one.
+func (t *transcript) finishAs(word string) {
+	word = strings.ToLower(word)
+	if interruptions[word] {
+		t.failWith("The agent could not end its answer: " + word)
+	}
+	if reason, isKnown := finishes[word]; isKnown && t.finish != FinishRefusal {
+		t.finish = reason
+	}
+}
+
+// finishLangChain takes the reason that a message of LangChain has of the model behind it.
+func (t *transcript) finishLangChain(message wire.Value) {
+	for _, name := range []string{"finish_reason", "stop_reason", "done_reason"} {
+		t.finishIn(message.At("response_metadata"), name)
+	}
+	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0
+	if message.At("additional_kwargs").TextOf("refusal") != "" {
+		t.finish = FinishRefusal
+	}
+}
+
+// concluded is an answer that has come whole, with what its reason to end makes of it.
+func (t *transcript) concluded(answer Answer) Answer {
+	hasText := len(bytes.TrimSpace(answer.Text)) > 0
+	if answer.Status == Succeeded && !hasText && t.calledTools && t.finish != FinishLength {
+		t.finishAs("tool_calls")
+	}
+	answer.Finish = t.finish
+	if answer.Status != Succeeded {
+		return answer
+	}
+	code, message := "", ""
+	switch {
+	case t.finish == FinishRefusal:
+		code, message = CodeRefused, "The agent refused to answer"
+	case t.finish == FinishFilter:
+		code, message = CodeFiltered, "A content filter stopped the answer"
+	case t.finish == FinishTools && !hasText:
+		code, message = CodeNoAnswer, "The agent called tools and gave no answer"
+	case t.finish == FinishLength && !hasText:
+		code, message = CodeNoAnswer, "The answer's length was used up before any of its text came"
+	}
+	if code != "" {
+		answer.Status, answer.ErrorCode, answer.ErrorMessage = Failed, code, message
+		if len(answer.Text) == 0 {
+			answer.Text = nil
+		}
+	}
+	return answer
+}

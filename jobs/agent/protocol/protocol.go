@@ -1,0 +1,539 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"wending/jobs/agent/wire"
+	"wending/jobs/dataset/prompt"
+)
+
+// Default is the name of the protocol of spec/004.
+const Default = "default"
+
+// Protocol is one way of talking to an agent or a model.
+type Protocol struct {
+	// Name is what the API and the database call it, Label what people do.
+	Name, Label string
+	// path follows the base URL of a provider of models, such as exampleBase; empty means that providers cannot have the
+	// protocol.
+	path, exampleBase string
+	// paths are what URLs of the protocol contain, for recognising it.
+	paths []string
+	// body returns the members of the request's JSON, headers those that every request has.
+	body    func(Request) map[string]any
+	headers map[string]string
+	// keyHeader takes a provider's API key; empty means Authorization: Bearer.
+	keyHeader string
+	// namesContext reports that the row's context has a place of its own; otherwise it stands before the question.
+	namesContext bool
+	// takesSession reports that the caller names the conversation: the agent knows it by the session's id from the first turn
+	// on.
+	takesSession bool
+	// query returns what is added to the URL's query; nil means nothing.
+	query func(Request) url.Values
+	// reader reads an answer.
+	reader func(*transcript) reader
+}
+
+// All are all protocols, in the order in which they are offered.
+var All = []Protocol{
+	{Name: Default, Label: "Wending", body: defaultBody, namesContext: true, reader: func(t *transcript) reader { return &defaultReader{transcript: t} }},
+	openAI, responses, anthropic, ollama,
+	difyChat, difyWorkflow, coze, cozeWorkflow, fastGPT, ragflowChat, ragflowAgent,
+	langServe, langGraph, a2a, agUI,
+}
+
+// Of returns a protocol by its name.
+func Of(name string) (protocol Protocol, isKnown bool) {
+	n := slices.IndexFunc(All, func(p Protocol) bool { return p.Name == name })
+	if n < 0 {
+		return Protocol{}, false
+	}
+	return All[n], true
+}
+
+// LabelOf is what people call the protocol of a name; the name itself if there is none.
+func LabelOf(name string) string {
+	if one, isKnown := Of(name); isKnown {
+		return one.Label
+	}
+	return name
+}
+
+// IsOfModels reports whether providers of models can have the protocol.
+func (p Protocol) IsOfModels() bool { return p.path != "" }
+
+// ExampleBase is the base URL that a provider's documents give, as an example; empty if providers cannot have the protocol.
+func (p Protocol) ExampleBase() string { return p.exampleBase }
+
+// NamesContext reports whether the row's context has a place of its own beside the question.
+func (p Protocol) NamesContext() bool { return p.namesContext }
+
+// ModelURL is the address of a model at a provider's base URL. A base that ends with the path's version says it already.
+func (p Protocol) ModelURL(base string) string {
+	base, path := strings.TrimSuffix(base, "/"), p.path
+	if version, rest, isVersioned := strings.Cut(strings.TrimPrefix(path, "/"), "/"); isVersioned && version == "v1" && strings.HasSuffix(base, "/v1") {
+		path = "/" + rest
+	}
+	return base + path
+}
+
+// SetKey puts a provider's API key where the protocol has it, unless the headers say otherwise.
+func (p Protocol) SetKey(headers map[string]string, key string) {
+	name, value := p.keyHeader, key
+	if name == "" {
+		name, value = "Authorization", "Bearer "+key
+	}
+	for given := range headers {
+		if http.CanonicalHeaderKey(given) == http.CanonicalHeaderKey(name) {
+			return
+		}
+	}
+	headers[name] = value
+}
+
+// Usage is how many tokens a call took, as the agent says; nil means that it does not say.
+type Usage struct {
+	Input, Output, Reasoning, Total *int
+}
+
+// set takes the numbers that v holds under these names; empty names take none.
+func (u *Usage) set(v wire.Value, input, output, total string) {
+	for name, into := range map[string]**int{input: &u.Input, output: &u.Output, total: &u.Total} {
+		if number := numberOf(v, name); number != nil {
+			*into = number
+		}
+	}
+}
+
+// setLangChain takes the usage of a message of LangChain.
+func (u *Usage) setLangChain(message wire.Value) {
+	u.set(message.At("usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
+	if reasoning := numberOf(message.At("usage_metadata", "output_token_details"), "reasoning"); reasoning != nil {
+		u.Reasoning = reasoning
+	}
+}
+
+// sum is the usage with the total that follows where none was given.
+func (u Usage) sum() Usage {
+	if u.Total == nil && u.Input != nil && u.Output != nil {
+		total := *u.Input + *u.Output
+		u.Total = &total
+	}
+	return u
+}
+
+// maxTokens is more than any call takes: what lies above is no count.
+const maxTokens = 1_000_000_000
+
+// numberOf returns the count that v holds under a name; nil if it holds none.
+func numberOf(v wire.Value, name string) *int {
+	member, _ := v.Get(name)
+	if name == "" || member.Kind != wire.Number {
+		return nil
+	}
+	var number float64
+	if json.Unmarshal(member.Text, &number) != nil || number < 0 || number > maxTokens {
+		return nil
+	}
+	count := int(number)
+	return &count
+}
+
+// User is the text of the user's turn where context and question are one text.
+func (q Request) User() string {
+	if stringOf(q.UserContext) == "" {
+		return q.Question
+	}
+	return *q.UserContext + "\n\n" + q.Question
+}
+
+// system is the system prompt; empty means that there is none.
+func (q Request) system() string { return stringOf(q.SystemPrompt) }
+
+// whole is the text where there is no place for a system prompt either.
+func (q Request) whole() string {
+	if q.system() == "" {
+		return q.User()
+	}
+	return q.system() + "\n\n" + q.User()
+}
+
+// messages are those of the chat protocols, which call user and assistant by their roles.
+func (q Request) messages(user, assistant string) (messages []map[string]string) {
+	if q.system() != "" {
+		messages = append(messages, map[string]string{"role": "system", "content": q.system()})
+	}
+	for _, said := range q.History {
+		role := user
+		if said.Role == RoleAssistant {
+			role = assistant
+		}
+		messages = append(messages, map[string]string{"role": role, "content": said.Content})
+	}
+	return append(messages, map[string]string{"role": user, "content": q.User()})
+}
+
+// chat are the messages under the roles that most protocols know.
+func (q Request) chat() []map[string]string { return q.messages(RoleUser, RoleAssistant) }
+
+// The roles of messages.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+)
+
+// turns is the conversation as one text, for agents that take no more than one.
+func (q Request) turns() string {
+	var text strings.Builder
+	for _, said := range q.History {
+		text.WriteString(said.Role + ": " + said.Content + "\n\n")
+	}
+	return text.String() + q.whole()
+}
+
+// said is the history as JSON.
+func (q Request) said() string {
+	text, err := json.Marshal(append([]Message{}, q.History...))
+	if err != nil {
+		return "[]" // texts can always be written
+	}
+	return string(text)
+}
+
+// inputs are the texts beside the question for platforms that have named inputs.
+func (q Request) inputs() map[string]string {
+	inputs := map[string]string{}
+	for name, text := range map[string]string{"system_prompt": q.system(), "user_context": stringOf(q.UserContext)} {
+		if text != "" {
+			inputs[name] = text
+		}
+	}
+	return inputs
+}
+
+// conversation returns the agent's own id for the conversation; a single question has the given name.
+func (q Request) conversation(single string) string {
+	if q.IsTurn {
+		return q.ConversationID
+	}
+	return single
+}
+
+// statelessInputs are the inputs of platforms that remember nothing of a conversation.
+func (q Request) statelessInputs() map[string]string {
+	inputs := q.inputs()
+	if q.IsTurn {
+		inputs["history"], inputs["session_id"] = q.said(), q.SessionID
+	}
+	return inputs
+}
+
+func stringOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// withModel adds the model's name to a body if there is one.
+func (q Request) withModel(body map[string]any) map[string]any {
+	if q.Model != "" {
+		body["model"] = q.Model
+	}
+	return body
+}
+
+// Body is the JSON that is sent: the protocol's, or the template in its place, with the extra payload merged into it.
+func (q Request) Body() ([]byte, error) {
+	protocol, isKnown := Of(q.Protocol)
+	if !isKnown {
+		return nil, fmt.Errorf("no such protocol: %s", q.Protocol)
+	}
+	if q.IsTooLong {
+		return nil, errTooLong
+	}
+	var members map[string]any
+	if len(q.Template) > 0 {
+		var template any
+		decoder := json.NewDecoder(bytes.NewReader(q.Template))
+		decoder.UseNumber()
+		if err := decoder.Decode(&template); err != nil {
+			return nil, err
+		}
+		room := prompt.MaxRendered
+		rendered, isObject := render(template, q.values(), &room).(map[string]any)
+		if room < 0 {
+			return nil, errTooLong
+		}
+		if !isObject {
+			return nil, errors.New("the template is not a JSON object")
+		}
+		members = rendered
+	} else {
+		members = protocol.body(q)
+	}
+	if len(q.ExtraPayload) > 0 {
+		var extra map[string]json.RawMessage
+		if err := json.Unmarshal(q.ExtraPayload, &extra); err != nil {
+			return nil, err
+		}
+		for name, member := range extra {
+			members[name] = member
+		}
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(members)
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
+}
+
+// values are what a template may hold: the request's texts over the row's variables.
+func (q Request) values() map[string]string {
+	values := map[string]string{}
+	maps.Copy(values, q.Variables)
+	values["question"], values["standard_answer"], values["session_id"], values["model"] = q.Question, q.StandardAnswer, q.SessionID, q.Model
+	values["system_prompt"], values["user_context"] = q.system(), stringOf(q.UserContext)
+	values["history"], values["conversation_id"] = q.said(), q.ConversationID
+	return values
+}
+
+// errTooLong means that a template makes more of its values than any agent takes.
+var errTooLong = fmt.Errorf("with its variables the prompt is longer than %d bytes", prompt.MaxRendered)
+
+// render puts values into the strings of a JSON value. room is how many bytes they may become altogether; it is below zero
+// if they became more.
+func render(template any, values map[string]string, room *int) any {
+	switch v := template.(type) {
+	case string:
+		if *room < 0 {
+			return v
+		}
+		if v == "{{history}}" { // alone it is the list itself
+			*room -= len(values["history"])
+			return json.RawMessage(values["history"])
+		}
+		rendered := prompt.Render(v, values)
+		*room -= len(rendered)
+		return rendered
+	case []any:
+		for n := range v {
+			v[n] = render(v[n], values, room)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = render(v[name], values, room)
+		}
+	}
+	return template
+}
+
+// strict is what all protocols but the default one share: an answer is what came before the protocol's own end.
+type strict struct {
+	*transcript
+	// end is what the protocol's end is called in messages.
+	end string
+	// isOwn reports that something of the protocol came.
+	isOwn bool
+	// hasEnded reports that the protocol's own end came: of what follows only usage counts.
+	hasEnded bool
+	// final replaces the pieces of the answer; nil means that they are it.
+	final []byte
+	// isBody reports that the first value was no part of a stream.
+	isBody bool
+}
+
+// text adds a piece to the answer.
+func (s *strict) text(piece []byte) {
+	s.isOwn = true
+	if !s.hasEnded {
+		s.add(&s.chunks, piece)
+	}
+}
+
+// think adds a piece to the reasoning.
+func (s *strict) think(piece []byte) {
+	s.isOwn = true
+	if !s.hasEnded {
+		s.add(&s.transcript.reasoning, piece)
+	}
+}
+
+// replace makes text the whole answer.
+func (s *strict) replace(text []byte) {
+	s.isOwn = true
+	if !s.hasEnded {
+		s.final = append([]byte{}, s.transcript.whole(text)...)
+		s.tellWhole(s.final)
+	}
+}
+
+// replaceReasoning makes text the whole reasoning.
+func (s *strict) replaceReasoning(text []byte) {
+	if !s.hasEnded {
+		s.transcript.reasoning = s.transcript.whole(text)
+	}
+}
+
+// done takes [DONE], which is the protocol's own end once something of the protocol came.
+func (s *strict) done() {
+	if s.isOwn {
+		s.close()
+	}
+}
+
+// close notes the protocol's own end.
+func (s *strict) close() {
+	s.isOwn, s.hasEnded = true, true
+	s.transcript.ended()
+}
+
+// body reports whether a value may be the whole answer, as one JSON: it is if nothing else comes.
+func (s *strict) body(e wire.Event) bool {
+	isBody := !e.IsPrefixed && s.Values == 1
+	s.isBody = s.isBody || isBody
+	return isBody
+}
+
+func (s *strict) answer(broken error) Answer {
+	text := s.chunks
+	if s.final != nil {
+		text = s.final
+	}
+	if s.hasEnded && s.isBody && !s.hasFailed && (s.Values > 1 || len(s.Excerpt) > 0) {
+		return Failure(CodeParse, "The response holds more than one value: "+Excerpt(s.Begin()))
+	}
+	if s.hasEnded && !s.TooLarge && !s.hasFailed {
+		if text == nil {
+			text = []byte{}
+		}
+		return Answer{Status: Succeeded, Text: text}
+	}
+	if answer, isCut := s.cutShort(text, broken); isCut {
+		return answer
+	}
+	if s.isOwn {
+		return s.withoutEnd(text, s.end)
+	}
+	return s.unread()
+}
+
+// Text of parts: a string, or a list of objects each of which may hold text, as chat protocols write content.
+func contentText(v wire.Value) []byte {
+	if v.Kind == wire.String {
+		return v.Text
+	}
+	var all []byte
+	for _, part := range v.Items {
+		switch kind := part.TextOf("type"); kind {
+		case "", "text", "output_text":
+			if text, ok := part.Get("text"); ok && text.Kind == wire.String {
+				all = append(all, text.Text...)
+			}
+		}
+	}
+	return all
+}
+
+// bytesOf returns the string that v holds under a name; nil if it holds none.
+func bytesOf(v wire.Value, name string) []byte {
+	member, _ := v.Get(name)
+	if member.Kind != wire.String {
+		return nil
+	}
+	return member.Text
+}
+
+// defaultBody is that of spec/004. Turns of a conversation have what was said before and the session's id, too.
+func defaultBody(q Request) map[string]any {
+	body := map[string]any{
+		"question": q.Question, "standard_answer": q.StandardAnswer,
+		"system_prompt": q.SystemPrompt, "user_context": q.UserContext, "stream": q.Stream,
+	}
+	if q.IsTurn {
+		body["history"], body["session_id"] = append([]Message{}, q.History...), q.SessionID
+	}
+	return body
+}
+
+// TakesSession reports whether the agent knows a conversation by the session's id from the first turn on.
+func (p Protocol) TakesSession() bool { return p.takesSession }
+
+// Address is the URL to call: the request's, with what the protocol adds to its query.
+func (p Protocol) Address(q Request) (*url.URL, error) {
+	address, err := url.Parse(q.URL)
+	if err != nil || p.query == nil {
+		return address, err
+	}
+	query := address.Query()
+	for name, values := range p.query(q) {
+		query[name] = values
+	}
+	address.RawQuery = query.Encode()
+	return address, nil
+}
+
+// Headers are those that every request of the protocol has.
+func (p Protocol) Headers() map[string]string { return p.headers }
+
+// Suggests returns how telling it is for the protocol that a URL has this path; 0 means not at all.
+func (p Protocol) Suggests(path string) (length int) {
+	for _, mark := range p.paths {
+		if strings.Contains(path+"/", mark) {
+			length = max(length, len(mark))
+		}
+	}
+	return length
+}
+
+// Read reads the body of an answer. onEnd is called when the protocol's own end has come: what follows it is read too, for
+// a while. reason says in words what broke the connection, where something did. tap may be nil.
+func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string, tap Tap) Answer {
+	t := newTranscript(p)
+	t.onEnd, t.tap = onEnd, tap
+	var broken error
+	if err := t.Read(body, t); err != nil {
+		broken = errors.New(reason(err))
+	}
+	answer := t.reader.answer(broken)
+	answer.IsSilent = broken != nil && t.Length() == 0
+	answer.Reasoning = t.reasoning
+	if answer.Status == Succeeded {
+		t.tellWhole(answer.Text)
+	}
+	if tap != nil && !t.toldReasoning && len(t.reasoning) > 0 {
+		tap.Reasoning(t.reasoning)
+	}
+	answer = t.concluded(answer)
+	answer.Usage, answer.ConversationID = t.usage.sum(), t.conversationID
+	if answer.Status != Succeeded {
+		answer.LooksLike = t.looksLike
+	}
+	if !t.endedAt.IsZero() {
+		answer.Latency = t.endedAt.Sub(start)
+	}
+	if !t.firstAt.IsZero() && t.Values > 1 {
+		answer.FirstToken = t.firstAt.Sub(start)
+	}
+	return answer
+}
+
+// FailureIn returns the message of a failure that a body tells of, in whatever protocol; empty means that it tells of none.
+func FailureIn(body io.Reader) string {
+	t := newTranscript(All[0])
+	if t.Read(body, t) != nil || !t.hasFailed {
+		return ""
+	}
+	return t.failure
+}

@@ -1,0 +1,258 @@
+// Package protocol knows the protocols of agents and models: what a request's body is, and what in an answer is the answer.
+package protocol
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"wending/jobs/agent/wire"
+)
+
+// MaxText is how much text of one answer is kept, in bytes; more makes the answer RESPONSE_TOO_LARGE.
+const MaxText = wire.MaxText
+
+// BrokenBefore begins the message of an answer that a broken connection cut.
+const BrokenBefore = "The connection broke before the answer's end: "
+
+// reader makes an answer of what an agent sends in one protocol.
+type reader interface {
+	// take processes what came next.
+	take(wire.Event)
+	// answer decides what the whole amounts to. broken is the transport's error, if any.
+	answer(broken error) Answer
+}
+
+// Tap is told what comes, as it comes. What it is given is valid during the call only.
+type Tap interface {
+	// Text and Reasoning take the next pieces; Rewrite takes a text that stands for all of the answer that came before.
+	Text(piece []byte)
+	Reasoning(piece []byte)
+	Rewrite(text []byte)
+	// Value takes each value of the body.
+	Value(e wire.Event)
+}
+
+// told is what a Tap knows of the answer: its length and its hash.
+type told struct {
+	length int
+	hash   maphash.Hash
+}
+
+// transcript is what the protocols share: the framing, and what has come of the answer so far.
+type transcript struct {
+	wire.Stream
+	protocol Protocol
+	reader   reader
+
+	chunks    []byte    // pieces of the answer
+	reasoning []byte    // pieces of the reasoning
+	firstAt   time.Time // when the first piece of the answer came
+	usage     Usage
+	// conversationID is the agent's own id for the conversation.
+	conversationID string
+
+	tap  Tap // nil means that nobody wants to know
+	told told
+	// toldReasoning reports that the tap was told of pieces of the reasoning.
+	toldReasoning bool
+
+	isOver bool // nothing that follows is read
+
+	// endedAt is when the protocol's own end came, and onEnd is called then, where the protocol has one.
+	endedAt time.Time
+	onEnd   func()
+
+	// isEnvelope reports that the last value is a JSON object with an answer, as agents without a protocol send it.
+	isEnvelope bool
+	looksLike  string // the protocol that the values belong to; "" means none that we know of
+
+	// finish is why the answer ended; calledTools reports that the agent called tools on the way.
+	finish      Finish
+	calledTools bool
+
+	failure   string // the agent's own error message
+	hasFailed bool
+	// failureCode is that of the failure.
+	failureCode string
+}
+
+// newTranscript returns an empty transcript of an answer in a protocol.
+func newTranscript(protocol Protocol) *transcript {
+	t := &transcript{protocol: protocol, onEnd: func() {}}
+	t.reader = protocol.reader(t)
+	return t
+}
+
+// ended notes that the protocol's own end has come.
+func (t *transcript) ended() {
+	if t.endedAt.IsZero() {
+		t.endedAt = time.Now()
+		t.onEnd()
+	}
+}
+
+// inConversation takes the id of the conversation that a value holds under a name.
+func (t *transcript) inConversation(v wire.Value, name string) {
+	if id := v.TextOf(name); id != "" {
+		t.conversationID = id
+	}
+}
+
+// Open implements wire.Handler.
+func (t *transcript) Open(name string) {
+	if opener, ok := t.reader.(interface{ open(name string) }); ok {
+		opener.open(name)
+	}
+}
+
+// Take implements wire.Handler.
+func (t *transcript) Take(e wire.Event) (more bool) {
+	if t.looksLike == "" && !e.IsDone {
+		t.looksLike = foreignProtocol(e.Name, e.Value)
+		_, t.isEnvelope = envelopeText(e.Value, 0)
+	}
+	t.reader.take(e)
+	if t.tap != nil {
+		t.tap.Value(e)
+	}
+	return !t.isOver
+}
+
+// TakeText implements wire.Handler: the message of an error event may be plain text.
+func (t *transcript) TakeText(event string, text []byte) {
+	if isErrorEvent(strings.ToLower(event)) {
+		t.fail(wire.Value{Kind: wire.String, Text: text})
+	}
+}
+
+func (t *transcript) fail(v wire.Value) { t.failWith(failureMessage(v)) }
+
+// failWith and failAs note a failure; the first one counts.
+func (t *transcript) failWith(message string) { t.failAs(CodeAgent, message) }
+
+func (t *transcript) failAs(code, message string) {
+	if !t.hasFailed {
+		t.failureCode, t.failure = code, message
+	}
+	t.hasFailed = true
+}
+
+// add appends text to chunks or reasoning as far as MaxText goes for both, never cutting a character.
+func (t *transcript) add(to *[]byte, text []byte) {
+	if len(text) > 0 && t.firstAt.IsZero() && to != &t.reasoning {
+		t.firstAt = time.Now()
+	}
+	switch {
+	case t.tap == nil || len(text) == 0 || t.TooLarge:
+	case to == &t.reasoning:
+		t.toldReasoning = true
+		t.tap.Reasoning(text)
+	default:
+		t.tellPiece(text)
+	}
+	*to = t.fit(*to, text, MaxText-len(t.chunks)-len(t.reasoning))
+}
+
+// tellPiece tells the tap of the next piece of the answer.
+func (t *transcript) tellPiece(text []byte) {
+	t.told.length += len(text)
+	_, _ = t.told.hash.Write(text)
+	t.tap.Text(text)
+}
+
+// tellWhole tells the tap what the answer is up to now: where it continues what was told, only the rest.
+func (t *transcript) tellWhole(text []byte) {
+	if t.tap == nil {
+		return
+	}
+	if length := t.told.length; length <= len(text) {
+		var same maphash.Hash
+		same.SetSeed(t.told.hash.Seed())
+		_, _ = same.Write(text[:length])
+		if same.Sum64() == t.told.hash.Sum64() {
+			if length < len(text) {
+				t.tellPiece(text[length:])
+			}
+			return
+		}
+	}
+	t.told.length = len(text)
+	t.told.hash.Reset()
+	_, _ = t.told.hash.Write(text)
+	t.tap.Rewrite(text)
+}
+
+// whole copies a complete text, up to MaxText bytes.
+func (t *transcript) whole(text []byte) []byte { return t.fit(nil, text, MaxText) }
+
+func (t *transcript) fit(to, text []byte, room int) []byte {
+	kept := wire.Cut(text, room)
+	t.TooLarge = t.TooLarge || len(kept) < len(text)
+	return append(to, kept...)
+}
+
+// cutShort is the answer where the text that came is not the whole, for a reason that no protocol knows; ok is false if
+// there is none.
+func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool) {
+	switch {
+	case t.TooLarge:
+		text = append(slices.Clip(wire.Cut(text, MaxText)), "…[cut at 8 MiB]"...)
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
+	case broken != nil:
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
+			ErrorMessage: BrokenBefore + broken.Error()}, true
+	case t.hasFailed:
+		return Answer{Status: Failed, Text: text, ErrorCode: t.failureCode, ErrorMessage: t.failure}, true
+	case t.Incomplete:
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: "The answer ends inside a JSON value"}, true
+	}
+	return Answer{}, false
+}
+
+// withoutEnd is the answer of a stream whose protocol's own end did not come.
+func (t *transcript) withoutEnd(text []byte, end string) Answer {
+	message := "The stream ended without " + end
+	if len(t.Excerpt) > 0 {
+		message += "; it contains: " + Excerpt(t.Excerpt)
+	}
+	if foreign := t.foreign(); foreign != "" {
+		message += ". The response looks like " + foreign + "; choose " + foreign + " as the agent's protocol"
+	}
+	return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: message}
+}
+
+// unread is the answer where nothing of the protocol came.
+func (t *transcript) unread() Answer {
+	switch {
+	case t.Length() == 0:
+		return Failure(CodeParse, "The agent answered with an empty body")
+	case t.foreign() != "":
+		return Failure(CodeParse, "The response looks like "+t.foreign()+"; choose "+t.foreign()+" as the agent's protocol: "+Excerpt(t.Begin()))
+	}
+	return Failure(CodeParse, "No answer can be read from: "+Excerpt(t.Begin()))
+}
+
+// foreign is the label of the protocol that was spoken where it is another; "" if it cannot be identified.
+func (t *transcript) foreign() string {
+	label := t.looksLike
+	if label == "" && t.isEnvelope && t.Values == 1 {
+		label = All[0].Label
+	}
+	if label == t.protocol.Label {
+		return ""
+	}
+	return label
+}
+
+// Excerpt returns the beginning of text in one line that can be shown.
+func Excerpt(text []byte) string {
+	beginning := wire.Cut(text, wire.ExcerptBytes)
+	shown := strings.ToValidUTF8(string(bytes.TrimSpace(beginning)), "\uFFFD")
+	if len(beginning) < len(text) {
+		shown += "…"
+	}
+	return shown
+}

@@ -1,0 +1,112 @@
+package jobs
+
+import (
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"wending/db/engine"
+)
+
+// purse is what one ceiling has left in one currency.
+type purse struct {
+	reason   string
+	owner    uuid.UUID
+	currency string
+}
+
+// state is what Allow knows of a purse.
+type state struct {
+	// free is what is left when each call in flight has cost what calls cost on average.
+	free     decimal.Decimal
+	inFlight int
+	// sharers are the launches that have not been given their part.
+	sharers int64
+}
+
+// Allow says how many units each launch may claim in all, and which ceilings are reached, one of a launch. Each call in flight is
+// reserved at the mean cost of a unit of its task's dearest target. Until a call has told its cost there is one at a time. Launches
+// that share a ceiling get equal parts of it. Of what is left a launch gets half at once, so that calls that cost more than those
+// before are noticed before they have all begun.
+func Allow(standings []engine.Standing) (allowed map[uuid.UUID]int64, reached map[uuid.UUID]engine.Standing) {
+	allowed, reached = map[uuid.UUID]int64{}, map[uuid.UUID]engine.Standing{}
+	purses := map[purse]*state{}
+	for _, one := range standings {
+		key := purse{one.Reason, one.Owner, one.Currency}
+		if purses[key] == nil {
+			purses[key] = &state{free: one.Left}
+		}
+		of := purses[key]
+		of.free = of.free.Sub(one.PerUnit.Mul(decimal.NewFromInt(int64(one.InFlight))))
+		of.inFlight += one.InFlight
+		of.sharers++
+	}
+	for first := 0; first < len(standings); {
+		end := first + 1
+		for end < len(standings) && *standings[end].LaunchID == *standings[first].LaunchID {
+			end++
+		}
+		own := standings[first:end]
+		first = end
+		id := *own[0].LaunchID
+		if spent := spentOf(own, purses); spent != nil {
+			reached[id] = *spent
+		}
+		allowed[id] = own[0].Claimed + grant(own, purses)
+	}
+	return allowed, reached
+}
+
+// spentOf is a ceiling of a launch that is reached before all its calls have begun; nil if there is none. While calls are in flight that may cost less than is
+// reserved for them, it is reached only if it is spent already.
+func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
+	for n, one := range own {
+		if !one.IsWaiting {
+			continue
+		}
+		if !one.Left.IsPositive() || one.IsSpent() && purses[purse{one.Reason, one.Owner, one.Currency}].inFlight == 0 {
+			return &own[n]
+		}
+	}
+	return nil
+}
+
+// many is more units than any launch has.
+const many = 1 << 40
+
+// unitsIn is how many units of a cost fit into an amount, at most many; below 0 if the amount is.
+func unitsIn(amount, perUnit decimal.Decimal) int64 {
+	fits, most := amount.Div(perUnit).Floor(), decimal.NewFromInt(many)
+	switch {
+	case fits.GreaterThan(most): // and perhaps than an int64
+		return many
+	case fits.LessThan(most.Neg()):
+		return -many
+	}
+	return fits.IntPart()
+}
+
+// grant is how many more units a launch may claim, and takes them from its purses.
+func grant(own []engine.Standing, purses map[purse]*state) int64 {
+	units := int64(many)
+	for _, one := range own {
+		of := purses[purse{one.Reason, one.Owner, one.Currency}]
+		switch {
+		case !one.Left.IsPositive() || one.IsUnknown && one.InFlight > 0:
+			units = 0
+		case one.IsUnknown:
+			units = min(units, 1)
+		}
+		if !one.PerUnit.IsPositive() {
+			continue
+		}
+		fits := unitsIn(of.free, one.PerUnit)
+		part := max(fits/of.sharers, min(1, fits))
+		units = min(units, (max(0, part)+1)/2)
+	}
+	for _, one := range own {
+		of := purses[purse{one.Reason, one.Owner, one.Currency}]
+		of.sharers--
+		of.free = of.free.Sub(one.PerUnit.Mul(decimal.NewFromInt(units)))
+	}
+	return max(0, units)
+}

@@ -1,0 +1,98 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	_ "image/gif" // formats that are read
+	"image/jpeg"
+	_ "image/png"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/image/draw"
+	_ "golang.org/x/image/webp"
+)
+
+const (
+	// Side is how many pixels a thumbnail has at most in each direction.
+	Side = 480
+	// maxSide and maxMemory bound what is decoded: pixels in each direction, and the bytes that all of them take.
+	maxSide   = 20_000
+	maxMemory = 192 << 20
+	quality   = 82
+)
+
+// ErrPictureTooLarge means that a picture has more pixels than are decoded.
+var ErrPictureTooLarge = errors.New("the picture has too many pixels")
+
+// decoding lets one picture be decoded at a time: it takes up to maxMemory.
+var decoding sync.Mutex
+
+// decodeFor is how long decoding may take: a small file can hold work for hours.
+const decodeFor = 10 * time.Second
+
+// impatient is a source that ends when the context does.
+type impatient struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (i impatient) Read(p []byte) (int, error) {
+	if err := i.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return i.Reader.Read(p[:min(len(p), 4<<10)])
+}
+
+// Thumbnail returns a JPEG of a PNG, JPEG, GIF (its first frame) or WebP, on white where that is transparent.
+func Thumbnail(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
+	config, format, err := image.DecodeConfig(picture)
+	if err != nil {
+		return nil, fmt.Errorf("read a picture's head: %w", err)
+	}
+	perPixel := int64(4)
+	if format == "jpeg" {
+		perPixel = 16 // a progressive one keeps its coefficients
+	}
+	switch config.ColorModel {
+	case color.RGBA64Model, color.NRGBA64Model:
+		perPixel = 8
+	case color.Gray16Model:
+		perPixel = 2
+	}
+	if config.Width < 1 || config.Height < 1 || config.Width > maxSide || config.Height > maxSide || int64(config.Width)*int64(config.Height)*perPixel > maxMemory {
+		return nil, ErrPictureTooLarge
+	}
+	if _, err := picture.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	decoding.Lock()
+	defer decoding.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, decodeFor)
+	defer cancel()
+	whole, _, err := image.Decode(impatient{ctx, picture})
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("decode a picture: %w", ctx.Err())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode a picture: %w", err)
+	}
+	size := whole.Bounds().Size()
+	width, height := size.X, size.Y
+	if longest := max(width, height); longest > Side {
+		width, height = max(1, width*Side/longest), max(1, height*Side/longest)
+	}
+	small := image.NewRGBA(image.Rect(0, 0, width, height))
+	draw.Draw(small, small.Bounds(), image.White, image.Point{}, draw.Src)
+	draw.ApproxBiLinear.Scale(small, small.Bounds(), whole, whole.Bounds(), draw.Over, nil)
+	var made bytes.Buffer
+	if err := jpeg.Encode(&made, small, &jpeg.Options{Quality: quality}); err != nil {
+		return nil, fmt.Errorf("write a thumbnail: %w", err)
+	}
+	return made.Bytes(), nil
+}

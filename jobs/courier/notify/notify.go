@@ -1,0 +1,162 @@
+// Package notify writes messages in the formats of chat programs, webhooks and e-mail, signs them, and sends them.
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/jobs/cron"
+)
+
+// Kind is what a channel leads to.
+type Kind string
+
+// The kinds of channels. Slack stands for everything that takes Slack's incoming webhooks, such as Mattermost.
+const (
+	Webhook  Kind = "webhook"
+	DingTalk Kind = "dingtalk"
+	Feishu   Kind = "feishu"
+	WeCom    Kind = "wecom"
+	Slack    Kind = "slack"
+	Email    Kind = "email"
+)
+
+// Kinds are all kinds, in the order of forms.
+var Kinds = []Kind{Webhook, DingTalk, Feishu, WeCom, Slack, Email}
+
+// TakesSecret reports whether messages of the kind can be signed.
+func (k Kind) TakesSecret() bool { return k == Webhook || k == DingTalk || k == Feishu }
+
+// Tone is whether news is good.
+type Tone string
+
+// The tones.
+const (
+	Good    Tone = "good"
+	Bad     Tone = "bad"
+	Neutral Tone = "neutral"
+)
+
+// Fact is a line of a message.
+type Fact struct{ Name, Value string }
+
+// Message is what a channel is told, in the channel's language.
+type Message struct {
+	// Type is that of a webhook: task.finished.
+	Type string
+	// At is when it happened.
+	At    time.Time
+	Title string
+	Tone  Tone
+	Facts []Fact
+	// Worse says what got worse, a sentence each, under the heading WorseTitle.
+	WorseTitle string
+	Worse      []string
+	// Link leads to the report; empty if PUBLIC_URL is not set. LinkText is what it is called.
+	Link, LinkText string
+	// Colon stands between a fact's name and its value.
+	Colon string
+	// Data is what a webhook is sent: written as JSON.
+	Data any
+}
+
+// Body writes a message as a channel of the kind takes it. What Send adds is the signature.
+func Body(kind Kind, m Message) ([]byte, error) {
+	switch kind {
+	case Webhook:
+		return json.Marshal(map[string]any{"type": m.Type, "timestamp": cron.BeijingRFC3339(m.At), "data": m.Data})
+	case DingTalk: // https://open.dingtalk.com/document/robots/custom-robot-access
+		return json.Marshal(map[string]any{
+			"msgtype": "markdown", "markdown": map[string]any{"title": plain(m.Title), "text": "#### " + plain(m.Title) + "\n\n" + m.list("- ", plain, markdownLink)},
+		})
+	case WeCom: // https://developer.work.weixin.qq.com/document/path/91770: at most 4,096 bytes
+		return json.Marshal(map[string]any{
+			"msgtype": "markdown", "markdown": map[string]any{"content": cut("**"+plain(m.Title)+"**\n"+m.list("> ", plain, markdownLink), 4096)},
+		})
+	case Feishu: // https://open.feishu.cn/document/client-docs/bot-v3/add-custom-bot
+		elements := []any{map[string]any{"tag": "markdown", "content": m.list("- ", plain, nil)}}
+		if m.Link != "" {
+			elements = append(elements, map[string]any{"tag": "action", "actions": []any{map[string]any{
+				"tag": "button", "type": "primary", "text": map[string]any{"tag": "plain_text", "content": m.LinkText}, "url": m.Link,
+			}}})
+		}
+		return json.Marshal(map[string]any{"msg_type": "interactive", "card": map[string]any{
+			"header":   map[string]any{"title": map[string]any{"tag": "plain_text", "content": m.Title}, "template": feishuColours[m.Tone]},
+			"elements": elements,
+		}})
+	case Slack: // https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+		return json.Marshal(map[string]any{"text": "*" + slackText(m.Title) + "*\n" + m.list("• ", slackText, func(text, address string) string {
+			return "<" + slackText(address) + "|" + slackText(text) + ">"
+		})})
+	case Email:
+		return json.Marshal(letter{Subject: oneLine(m.Title), Text: m.list("", oneLine, func(text, address string) string { return text + m.Colon + address })})
+	}
+	return nil, fmt.Errorf("there is no channel of the kind %q", kind)
+}
+
+var feishuColours = map[Tone]string{Good: "green", Bad: "red", Neutral: "blue"}
+
+// letter is the body of an e-mail, as it is kept until it is sent.
+type letter struct {
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+}
+
+// list writes a message's facts, what got worse, and its link, a line each; a link is written by link, or left out.
+func (m Message) list(bullet string, escape func(string) string, link func(text, address string) string) string {
+	var text strings.Builder
+	for _, fact := range m.Facts {
+		text.WriteString(bullet + escape(fact.Name) + m.Colon + escape(fact.Value) + "\n")
+	}
+	if len(m.Worse) > 0 {
+		text.WriteString("\n" + escape(m.WorseTitle) + "\n\n")
+		for _, line := range m.Worse {
+			text.WriteString(bullet + escape(line) + "\n")
+		}
+	}
+	if link != nil && m.Link != "" {
+		text.WriteString("\n" + link(m.LinkText, m.Link) + "\n")
+	}
+	return text.String()
+}
+
+func markdownLink(text, address string) string { return "[" + plain(text) + "](" + address + ")" }
+
+// plain keeps names from being read as markup: chat programs know different parts of Markdown, and none has an escape that all
+// of them know.
+func plain(text string) string { return markup.Replace(oneLine(text)) }
+
+var markup = strings.NewReplacer("<", "＜", ">", "＞", "[", "［", "]", "］", "*", "＊", "`", "｀")
+
+func slackText(text string) string {
+	return slackMarkup.Replace(oneLine(text))
+}
+
+var slackMarkup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*", "＊", "`", "｀")
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// cut shortens a text to so many bytes, visibly.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
+}
+
+// Delay is how long after a failed attempt, counted from 1, the next one follows.
+func Delay(attempt int) time.Duration {
+	first := []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
+	if attempt <= len(first) {
+		return first[max(attempt, 1)-1]
+	}
+	return min(time.Hour, time.Minute<<min(attempt-len(first)-1, 10))
+}
+
+// WebhookID is the id of a message as receivers see it.
+func WebhookID(id uuid.UUID) string { return "msg_" + strings.ReplaceAll(id.String(), "-", "") }

@@ -1,0 +1,48 @@
+package prompt_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/dataset/prompt"
+)
+
+func TestValuesTakeThePlacesOfTheirNames(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{"question": "{{answer}}", "answer": "42", "级别": "高", "a_1": ""}
+	for template, want := range map[string]string{
+		"Q: {{question}}":             "Q: {{answer}}",
+		"{{ answer }}/{{级别}}/{{a_1}}": "42/高/",
+		"{{unknown}} {{not a name}}":  "{{unknown}} {{not a name}}",
+		"{{answer}":                   "{{answer}",
+		"{{{answer}}}":                "{42}",
+		"{{}} {{a-1}} $1 \\":          "{{}} {{a-1}} $1 \\",
+		"":                            "",
+	} {
+		require.Equal(t, want, prompt.Render(template, values), template)
+		var all strings.Builder
+		for _, piece := range prompt.Pieces(template) {
+			all.WriteString(piece.Text)
+		}
+		require.Equal(t, template, all.String(), "the pieces are the whole")
+	}
+	require.Equal(t, []string{"b", "级别"}, prompt.Names("{{b}} {{级别}} {{b}}"))
+	require.Equal(t, []string{"b", "c"}, prompt.Missing(values, "{{b}} {{answer}}", "{{c}}{{b}}"))
+}
+
+// A template cannot make any number of bytes of its values, nor take long to look for its names.
+func TestATemplateIsBounded(t *testing.T) {
+	t.Parallel()
+	value := strings.Repeat("x", 40_000)
+	rendered := prompt.Render(strings.Repeat("{{c}}", 20_000), map[string]string{"c": value})
+	require.Greater(t, len(rendered), prompt.MaxRendered)
+	require.LessOrEqual(t, len(rendered), prompt.MaxRendered+len(value))
+	var many strings.Builder
+	for n := range 50_000 {
+		fmt.Fprintf(&many, "{{v%d}}", n)
+	}
+	require.Len(t, prompt.Missing(nil, many.String()), 1000)
+}

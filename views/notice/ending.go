@@ -1,0 +1,285 @@
+package notice
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wending/db"
+	"wending/db/engine"
+	"wending/db/entries"
+	"wending/db/measure"
+	"wending/db/outbox"
+	"wending/db/report"
+	"wending/jobs/courier/notify"
+	"wending/jobs/schedules"
+	"wending/views/text"
+)
+
+// stats are the statistics of a task as a webhook has them.
+type stats struct {
+	db.TaskStatistics
+	// Statistics are the verdicts of a task with one variant and evaluators.
+	*measure.Statistics
+	// PassRate and ScoreMean are in both.
+	PassRate  *float64       `json:"pass_rate,omitempty"`
+	ScoreMean *float64       `json:"score_mean,omitempty"`
+	Variants  []variantStats `json:"variants,omitempty"`
+}
+
+type variantStats struct {
+	Number      int      `json:"number"`
+	Name        string   `json:"name"`
+	SuccessRate *float64 `json:"success_rate"`
+	Agreement   *float64 `json:"agreement"`
+	PassRate    *float64 `json:"pass_rate"`
+	ScoreMean   *float64 `json:"score_mean"`
+	LatencyP50  *float64 `json:"latency_p50_ms"`
+	Cost        *string  `json:"cost"`
+	Currency    *string  `json:"currency"`
+}
+
+// winner is the variant of a comparison that is better than every other, as a webhook has it.
+type winner struct {
+	Variant    int       `json:"variant"`
+	Name       string    `json:"name"`
+	RunnerUp   int       `json:"runner_up"`
+	Metric     string    `json:"metric"`
+	Value      float64   `json:"value"`
+	Difference float64   `json:"difference"`
+	Interval   []float64 `json:"interval"`
+	Adjusted   float64   `json:"p_adjusted"`
+}
+
+// ended is what there is to say of a launch that has ended.
+type ended struct {
+	task       db.Task
+	launch     engine.PastLaunch
+	statistics db.TaskStatistics
+	variants   []report.VariantStatistics
+	verdicts   map[int]measure.Statistics
+	// winner is nil if the task has one variant, or the data show no winner by the metric.
+	winner *winner
+	metric string
+	// worse are the questions that got worse since the task before.
+	worse  []schedules.Change
+	before string
+}
+
+// ending tells how a launch ended: what ran, its headline numbers, which variant won, what got worse.
+func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
+	e, err := w.ended(ctx, d, task)
+	if err != nil {
+		return err
+	}
+	m.Title = l.Text("notify."+string(d.Event), "Name", task.Name)
+	m.Tone = map[outbox.Event]notify.Tone{outbox.Finished: notify.Good, outbox.Failed: notify.Bad, outbox.Stopped: notify.Neutral}[d.Event]
+	if e.statistics.Succeeded == 0 || e.statistics.Failed+e.statistics.TimedOut > 0 && m.Tone == notify.Good {
+		m.Tone = notify.Neutral
+	}
+	m.Facts = e.facts(l, d.Event)
+	if m.Worse = e.worseLines(l); len(m.Worse) > 0 {
+		m.WorseTitle, m.Tone = l.Text("notify.worse", "Name", e.before), notify.Bad
+	}
+	data.Kind, data.Status = e.launch.Kind, e.launch.Status
+	m.Data = struct {
+		taskData
+		Stats  stats    `json:"stats"`
+		Winner *winner  `json:"winner,omitempty"`
+		Worse  []string `json:"worse"`
+	}{data, e.stats(), e.winner, append([]string{}, m.Worse...)}
+	return nil
+}
+
+// ended reads what there is to say.
+func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e ended, err error) {
+	e.task, e.metric = task, "agreement"
+	if e.launch, err = engine.NewHistory(w.Store).Launch(ctx, task.ID, *d.LaunchID); err != nil {
+		return e, err
+	}
+	if e.statistics, err = w.Store.TaskStatistics(ctx, task); err != nil {
+		return e, err
+	}
+	if e.variants, err = report.New(w.Store).VariantStatistics(ctx, task.ID); err != nil {
+		return e, err
+	}
+	if len(task.Evaluators) > 0 {
+		e.metric = "pass"
+		if e.verdicts, err = report.New(w.Store).PassStatistics(ctx, task, false); err != nil {
+			return e, err
+		}
+	}
+	if len(e.variants) > 1 {
+		matrix, err := report.New(w.Store).Matrix(ctx, task)
+		if err != nil {
+			return e, err
+		}
+		e.winner = winnerOf(e.metric, e.variants, matrix)
+	}
+	e.worse, e.before, err = w.worse(ctx, task)
+	return e, err
+}
+
+// metricsOf are the numbers that a winner is found by, with the names of the API.
+var metricsOf = map[string]struct {
+	name string
+	of   func(measure.ComparedQuestion) *float64
+}{
+	"agreement": {"agreement", func(q measure.ComparedQuestion) *float64 { return q.Agreement }},
+	"pass":      {"pass_rate", func(q measure.ComparedQuestion) *float64 { return q.PassShare }},
+}
+
+func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]measure.ComparedQuestion) *winner {
+	won := measure.Win(matrix, metricsOf[metric].of)
+	if won == nil {
+		return nil
+	}
+	return &winner{
+		Variant: variants[won.Leader].Number, Name: variants[won.Leader].Name, RunnerUp: variants[won.RunnerUp].Number, Metric: metricsOf[metric].name,
+		Value: *won.Change.MeanB, Difference: *won.Change.Mean, Interval: []float64{*won.Change.Low, *won.Change.High}, Adjusted: won.Adjusted,
+	}
+}
+
+// variantsShown is how many variants a message has.
+const variantsShown = 6
+
+// facts are the lines of the message; what is not known is left out.
+func (e ended) facts(l text.Locale, event outbox.Event) (facts []notify.Fact) {
+	add := func(key, value string) {
+		if value != "" && value != "–" {
+			facts = append(facts, notify.Fact{Name: l.Text(key), Value: value})
+		}
+	}
+	if e.launch.Kind != db.LaunchSubmit {
+		add("notify.launch", l.Text("launch.kind."+string(e.launch.Kind)))
+	}
+	if e.task.FailureCode != nil && event == outbox.Failed {
+		add("notify.reason", l.Text("failure."+*e.task.FailureCode))
+	}
+	add("notify.runs", l.Text("notify.runs.of", "Succeeded", e.statistics.Succeeded, "Expected", e.statistics.RunsExpected))
+	if len(e.variants) > 1 {
+		add("notify.winner", e.winnerText(l))
+		for _, one := range e.variants[:min(len(e.variants), variantsShown)] {
+			add("notify.variant", e.variantText(l, one))
+		}
+	} else {
+		add("notify.pass", text.Percent(e.statistics.PassRate))
+		add("notify.score", scoreText(e.statistics.ScoreMean))
+		add("notify.agreement", text.Percent(e.statistics.Agreement))
+		add("notify.latency", text.Millis(e.statistics.LatencyP50))
+	}
+	add("notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency))
+	add("notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency))
+	if e.launch.Statistics.Duration != nil {
+		add("notify.duration", text.Duration(l, time.Duration(*e.launch.Statistics.Duration*float64(time.Second))))
+	}
+	return facts
+}
+
+// scoreText writes a mean score between 0 and 1.
+func scoreText(score *float64) string {
+	if score == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*score, 'f', 3, 64)
+}
+
+// variantText is the line of one variant: its name and its numbers.
+func (e ended) variantText(l text.Locale, one report.VariantStatistics) string {
+	verdict := e.verdicts[one.Number]
+	parts := []string{one.Name}
+	for _, part := range []struct{ key, value string }{
+		{"notify.pass", text.Percent(verdict.PassRate)},
+		{"notify.score", scoreText(verdict.ScoreMean)},
+		{"notify.agreement", text.Percent(one.Agreement)},
+		{"notify.cost", text.Cost(one.Cost, one.Currency)},
+	} {
+		if part.value != "" && part.value != "–" {
+			parts = append(parts, l.Text(part.key)+" "+part.value)
+		}
+	}
+	return strings.Join(parts, l.Text("notify.comma"))
+}
+
+// winnerText says which variant won and by how much, or that the data do not show it.
+func (e ended) winnerText(l text.Locale) string {
+	metric := l.Text("notify." + e.metric)
+	if e.winner == nil {
+		return l.Text("notify.winner.none", "Metric", metric)
+	}
+	points := func(share float64) string { return text.Signed(100*share, 1) }
+	return l.Text("notify.winner.by", "Name", e.winner.Name, "Metric", metric, "Value", text.Percent(&e.winner.Value), "RunnerUp", e.nameOf(e.winner.RunnerUp),
+		"Points", points(e.winner.Difference), "Low", points(e.winner.Interval[0]), "High", points(e.winner.Interval[1]))
+}
+
+func (e ended) nameOf(number int) string {
+	for _, one := range e.variants {
+		if one.Number == number {
+			return one.Name
+		}
+	}
+	return ""
+}
+
+// stats are the statistics as a webhook has them.
+func (e ended) stats() stats {
+	own := stats{TaskStatistics: e.statistics, PassRate: e.statistics.PassRate, ScoreMean: e.statistics.ScoreMean}
+	for _, one := range e.variants {
+		verdict, isJudged := e.verdicts[one.Number]
+		if len(e.variants) == 1 {
+			if isJudged {
+				own.Statistics = &verdict
+			}
+			break
+		}
+		own.Variants = append(own.Variants, variantStats{
+			one.Number, one.Name, one.SuccessRate, one.Agreement, verdict.PassRate, verdict.ScoreMean, one.LatencyP50, one.Cost, one.Currency,
+		})
+	}
+	return own
+}
+
+// worse returns which questions of a task that a schedule made got worse since the firing before, whose task has the name before:
+// those that the schedule's page shows as worse.
+func (w Writer) worse(ctx context.Context, task db.Task) (worse []schedules.Change, before string, err error) {
+	earlier, err := entries.NewSchedules(w.Store).Before(ctx, task.ID, 1)
+	if err != nil || len(earlier) == 0 {
+		return nil, "", err
+	}
+	previous, err := w.Store.Task(ctx, *earlier[0].TaskID)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	changes, err := schedules.Changed(ctx, w.Store, previous, task)
+	worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
+	return worse, previous.Name, err
+}
+
+// worseShown is how many questions that got worse a message names.
+const worseShown = 5
+
+// worseLines are the questions that got worse, a line each.
+func (e ended) worseLines(l text.Locale) (lines []string) {
+	for _, one := range e.worse[:min(len(e.worse), worseShown)] {
+		key := "notify.worse.agreement"
+		if one.IsVerdict {
+			key = "notify.worse.pass"
+		}
+		question := one.Now.QuestionID
+		if len(e.variants) > 1 {
+			question = l.Text("notify.of", "Question", question, "Name", one.Name)
+		}
+		from, to := one.Shares()
+		lines = append(lines, l.Text(key, "Question", question, "From", text.Percent(from), "To", text.Percent(to)))
+	}
+	if more := len(e.worse) - worseShown; more > 0 {
+		lines = append(lines, l.Text("notify.worse.more", "Count", more))
+	}
+	return lines
+}
