@@ -346,7 +346,14 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	// Where the provider has ended the session, ours ends.
 	provider.QueueError(&mockoidc.ServerError{Code: http.StatusBadRequest, Error: "invalid_grant"})
 	s.age(t, "55 min")
-	dbtest.Await(t, 30*time.Second, "the end of the session", func() bool { return b.get(t, "/tasks").StatusCode == http.StatusSeeOther })
+	dbtest.Await(t, 30*time.Second, "the end of the session", func() bool {
+		// The page under way when the session ends is cut: its body is not read.
+		answer, err := b.client.Get(b.URL + "/tasks")
+		if err != nil {
+			return false
+		}
+		return answer.Body.Close() == nil && answer.StatusCode == http.StatusSeeOther
+	})
 	b.throughProvider(t, provider, claiming{user, func(jwt.MapClaims) {}}, "/tasks")
 	b.send(t, "/logout", nil)
 	require.Equal(t, http.StatusOK, b.get(t, "/login").StatusCode, "whoever leaves stays out")
