@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -40,7 +41,8 @@ func TestPictures(t *testing.T) {
 	demo := startDemo(t, program, "/demo")
 	comparison := startDemo(t, program, "/demo/comparison")
 	b := openBrowser(t, program.url)
-	b.do(chromedp.EmulateViewport(1180, 780))
+	still := []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}} // bars are drawn at their length at once
+	b.do(chromedp.EmulateViewport(1180, 780), emulation.SetEmulatedMedia().WithFeatures(still))
 	for _, lang := range text.Languages {
 		b.open("/tasks")
 		b.evaluate(fmt.Sprintf("document.cookie = 'lang=%s; path=/'", lang), nil)

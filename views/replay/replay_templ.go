@@ -1020,7 +1020,7 @@ func logs(view View) templ.Component {
 			}
 			if isFollowed {
 				made.Tail.Tools = len(one.Tools)
-				templ_7745c5c3_Err = following(view, one.ItemID, made.Tail, false, nil).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = following(view, one, made.Tail, false, nil).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1079,9 +1079,9 @@ func logs(view View) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var50 string
-			templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(linesID(one.ItemID))
+			templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(linesID(one))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 235, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 235, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 			if templ_7745c5c3_Err != nil {
@@ -1114,8 +1114,8 @@ func logs(view View) templ.Component {
 	})
 }
 
-func linesID(item int64) string { return fmt.Sprintf("lines-%d", item) }
-func toolsID(item int64) string { return fmt.Sprintf("tools-%d", item) }
+func linesID(track Track) string { return fmt.Sprintf("lines-%d-%d", track.UnitID, track.ItemID) }
+func toolsID(track Track) string { return fmt.Sprintf("tools-%d-%d", track.UnitID, track.ItemID) }
 
 func logLines(made log) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -1230,7 +1230,7 @@ func logLines(made log) templ.Component {
 
 // following says how many events the log of a call under way has, and asks for those that come next. It is replaced with
 // each piece, so that a piece that was lost is asked for again, and no other one twice.
-func following(view View, item int64, tail Tail, isMore bool, attributes templ.Attributes) templ.Component {
+func following(view View, track Track, tail Tail, isMore bool, attributes templ.Attributes) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1256,9 +1256,9 @@ func following(view View, item int64, tail Tail, isMore bool, attributes templ.A
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var59 string
-		templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(paths.UnitLog(view.Task.ID, view.Unit.ID) + "?" + tail.query(item))
+		templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(paths.UnitLog(view.Task.ID, view.Unit.ID) + "?" + tail.query(track.ItemID))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 264, Col: 77}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 264, Col: 85}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 		if templ_7745c5c3_Err != nil {
@@ -1282,9 +1282,9 @@ func following(view View, item int64, tail Tail, isMore bool, attributes templ.A
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var61 string
-		templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs("#" + linesID(item))
+		templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs("#" + linesID(track))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 266, Col: 33}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 266, Col: 34}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 		if templ_7745c5c3_Err != nil {
@@ -1396,9 +1396,9 @@ func Piece(view View, tail Tail, isMore bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var66 string
-			templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs("beforeend:#" + linesID(track.ItemID) + " > li:last-child > .text")
+			templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs("beforeend:#" + linesID(track) + " > li:last-child > .text")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 300, Col: 88}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 300, Col: 81}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 			if templ_7745c5c3_Err != nil {
@@ -1411,7 +1411,7 @@ func Piece(view View, tail Tail, isMore bool) templ.Component {
 			var templ_7745c5c3_Var67 string
 			templ_7745c5c3_Var67, templ_7745c5c3_Err = templ.JoinStringErrs(made.Continued)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 300, Col: 107}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 300, Col: 100}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var67))
 			if templ_7745c5c3_Err != nil {
@@ -1444,9 +1444,9 @@ func Piece(view View, tail Tail, isMore bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var68 string
-			templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs("beforeend:#" + toolsID(track.ItemID))
+			templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs("beforeend:#" + toolsID(track))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 311, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 311, Col: 54}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
 			if templ_7745c5c3_Err != nil {
@@ -1467,7 +1467,7 @@ func Piece(view View, tail Tail, isMore bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = following(view, track.ItemID, made.Tail, isMore, templ.Attributes{"hx-swap-oob": "true"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = following(view, track, made.Tail, isMore, templ.Attributes{"hx-swap-oob": "true"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1596,9 +1596,9 @@ func toolTable(track Track) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var77 string
-		templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(toolsID(track.ItemID))
+		templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(toolsID(track))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 328, Col: 36}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/replay.templ`, Line: 328, Col: 29}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
 		if templ_7745c5c3_Err != nil {
