@@ -85,8 +85,9 @@ type Config struct {
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays; empty means none runs.
-	DemoURL, DemoModelsURL string
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket what its tasks
+	// carry to be let through to them; empty means none runs.
+	DemoURL, DemoModelsURL, DemoTicket string
 	// Hosts are the names this site is known by, besides local ones and IP addresses. If empty, requests
 	// that do not come over loopback may use any name.
 	Hosts []string
@@ -223,7 +224,7 @@ func (s *Server) addressOf() echo.IPExtractor {
 func (s *Server) mount(e *echo.Echo) {
 	plain := e.Group("")
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
-	check := form.Check{URL: s.Guard.CheckURL, Model: s.ModelGuard.CheckURL, Channel: s.NotifyGuard.CheckURL}
+	check := form.Check{URL: s.Guard.CheckURL, Task: s.Guard.CheckRequest, Model: s.ModelGuard.CheckURL, Channel: s.NotifyGuard.CheckURL}
 
 	plain.Match([]string{http.MethodGet, http.MethodHead}, paths.Health, s.health)
 	if s.Registry != nil {
@@ -232,7 +233,7 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.Match([]string{http.MethodGet, http.MethodHead}, static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	s.pages = web.Register(compressed, plain, web.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
-		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, Version: s.Version, Failed: s.failed, Log: s.Log,
+		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Version: s.Version, Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	secure "crypto/rand"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -25,6 +27,8 @@ type demoAgentCommand struct {
 type demoAgent struct {
 	listener net.Listener
 	server   *http.Server
+	// ticket is what its tasks carry to be let through to it.
+	ticket string
 }
 
 func startDemoAgent(listen string) (*demoAgent, error) {
@@ -36,26 +40,33 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	mux.HandleFunc("POST /agent/run", answerDemo)
 	mux.HandleFunc("GET /pictures/{seed}/{name}", servePicture)
 	mux.HandleFunc("POST /v1/chat/completions", answerDemoChat)
-	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}
+	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ticket: secure.Text()}
 	go func() { _ = d.server.Serve(listener) }() // ends with Close
 	return d, nil
 }
 
-// startDemoAgentAgain starts the demo agent at the address of the last start, which is kept in file, so that its
-// tasks can be retried; at another one if that is taken.
-func startDemoAgentAgain(file string) (*demoAgent, error) {
-	if last, err := os.ReadFile(file); err == nil {
-		if d, err := startDemoAgent(strings.TrimSpace(string(last))); err == nil {
-			return d, nil
+// startDemoAgentAgain starts the demo agent at the address and with the ticket of the last start, which are kept in folder, so
+// that its tasks can be retried; at another address if that is taken.
+func startDemoAgentAgain(folder string) (*demoAgent, error) {
+	place, pass := filepath.Join(folder, "demo.address"), filepath.Join(folder, "demo.ticket")
+	address := "127.0.0.1:0"
+	if last, err := os.ReadFile(place); err == nil {
+		address = strings.TrimSpace(string(last))
+	}
+	d, err := startDemoAgent(address)
+	if err != nil {
+		if d, err = startDemoAgent("127.0.0.1:0"); err != nil {
+			return nil, err
 		}
 	}
-	d, err := startDemoAgent("127.0.0.1:0")
-	if err != nil {
-		return nil, err
+	if last, err := os.ReadFile(pass); err == nil && len(last) > 0 {
+		d.ticket = string(last)
 	}
-	if err := os.WriteFile(file, []byte(d.address()+"\n"), 0o600); err != nil {
-		_ = d.Close()
-		return nil, fmt.Errorf("store the demo agent's address: %w", err)
+	for file, text := range map[string]string{place: d.address() + "\n", pass: d.ticket} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			_ = d.Close()
+			return nil, fmt.Errorf("store where the demo agent is: %w", err)
+		}
 	}
 	return d, nil
 }

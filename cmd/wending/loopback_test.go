@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
+	"wending/jobs/agent/guard"
 )
 
-// Where people sign in, no guard allows loopback that its allowlist does not name, whatever it is called; the demo is the exception,
-// which channels have no use for.
+// Where people sign in, no guard allows loopback that its allowlist does not name, whatever it is called: the demo agent's address
+// neither, unless a request carries the ticket of the demo's tasks, for which channels have no use.
 func TestAccountsDoNotReachLoopback(t *testing.T) {
 	t.Parallel()
 	demo, err := startDemoAgent("127.0.0.1:0")
@@ -51,23 +54,31 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 		}}
 		require.NoError(t, p.connectAgents(endpoints{listener: listener, demo: demo}))
 		t.Cleanup(p.close)
-		fetches := func(address string) bool {
-			_, err := p.fetcher.Fetch(t.Context(), address, "", nil, 1<<20, io.Discard)
+		origin := "http://" + demo.address()
+		fetches := func(address string, ticket string) bool {
+			_, err := p.fetcher.Fetch(t.Context(), address, origin, guard.Ticket(ticket), 1<<20, io.Discard)
 			return err == nil
 		}
-		for variable, guard := range map[string]interface {
+		for variable, allowed := range map[string]interface {
 			CheckURL(*url.URL) error
+			CheckRequest(*url.URL, map[string]string) error
 			Client(int, ...func(*http.Transport)) *http.Client
 		}{"AGENT_API_ALLOWLIST": p.guard, "MODEL_API_ALLOWLIST": p.modelGuard, "NOTIFY_ALLOWLIST": p.notifyGuard} {
-			client := guard.Client(0)
-			reaches := func(address string) error {
-				answer, err := client.Get(address)
+			client := allowed.Client(4)
+			asks := func(address, ticket string) error {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+				require.NoError(t, err)
+				request.Header.Set(guard.TicketHeader, ticket)
+				answer, err := client.Do(request)
 				if err == nil {
+					_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is kept
 					require.NoError(t, answer.Body.Close())
 				}
 				return err
 			}
+			reaches := func(address string) error { return asks(address, "") }
 			if test.isAllowed {
+				require.NoError(t, reaches(demo.url()), name)
 				require.NoError(t, reaches(inner.URL), name)
 				require.NoError(t, reaches("http://localhost:"+port), name)
 				continue
@@ -77,17 +88,28 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 			}
 			require.ErrorContains(t, reaches(inner.URL), variable, name)
 			own, _ := url.Parse(demo.url())
-			require.Equal(t, variable != "NOTIFY_ALLOWLIST", guard.CheckURL(own) == nil, name)
+			isCalled := variable != "NOTIFY_ALLOWLIST"
+			require.Error(t, allowed.CheckURL(own), name)
+			require.Error(t, allowed.CheckRequest(own, guard.Ticket("another")), name)
+			require.Equal(t, isCalled, allowed.CheckRequest(own, guard.Ticket(demo.ticket)) == nil, name)
+			require.ErrorContains(t, asks(demo.url(), "another"), variable, name)
+			require.Equal(t, isCalled, asks(demo.url(), demo.ticket) == nil, name)
+			require.ErrorContains(t, reaches(demo.url()), variable, "the connection that was let through is not for others")
+			_, demoPort, _ := net.SplitHostPort(demo.address())
+			require.Error(t, asks("http://localhost:"+demoPort+"/agent/run", demo.ticket), "a name is not the demo's address")
+			require.Error(t, asks(inner.URL, demo.ticket), "the ticket is for the demo alone")
 		}
-		require.Equal(t, test.isAllowed, fetches(inner.URL), name)
+		require.Equal(t, test.isAllowed, fetches(inner.URL, ""), name)
 		for _, address := range spellings {
-			require.False(t, !test.isAllowed && fetches(address), "%s %s", name, address)
+			require.False(t, !test.isAllowed && fetches(address, demo.ticket), "%s %s", name, address)
 		}
-		require.True(t, fetches("http://"+demo.address()+"/pictures/1/50.png"), name)
+		require.True(t, fetches(origin+"/pictures/1/50.png", demo.ticket), name)
+		require.Equal(t, test.isAllowed, fetches(origin+"/pictures/1/50.png", ""), name)
 	}
 }
 
-// With accounts the demos run from end to end, and everything else on the server's loopback is refused with the setting that allows it.
+// With accounts the demos and their copies run from end to end, and everything else on the server's loopback is refused with the
+// setting that allows it: the demo agent's own address too, if anybody but the demo names it.
 func TestTheDemosRunWithAccounts(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
@@ -127,24 +149,74 @@ func TestTheDemosRunWithAccounts(t *testing.T) {
 		Status     string
 		Statistics struct{ Succeeded int }
 	}
-	var ids []string
-	dbtest.Await(t, time.Minute, "both demos", func() bool {
-		_, said := ask(http.MethodGet, "/api/v1/evaluation-tasks", "", "")
-		var list struct{ Items []task }
-		require.NoError(t, json.Unmarshal(said, &list))
-		ids = ids[:0]
-		for _, one := range list.Items {
-			if one.Status == "SUCCEEDED" {
-				ids = append(ids, one.TaskID)
+	const tasks = "/api/v1/evaluation-tasks"
+	ended := func(count int) (ids []string) {
+		t.Helper()
+		dbtest.Await(t, time.Minute, "the tasks", func() bool {
+			_, said := ask(http.MethodGet, tasks, "", "")
+			var list struct{ Items []task }
+			require.NoError(t, json.Unmarshal(said, &list))
+			ids = nil
+			for _, one := range list.Items {
+				if one.Status == "SUCCEEDED" {
+					ids = append(ids, one.TaskID)
+				}
 			}
+			return len(ids) == count
+		})
+		return ids
+	}
+	form := func(path string, fields ...string) (int, []byte) {
+		t.Helper()
+		var body bytes.Buffer
+		writer := multipart.NewWriter(&body)
+		for n := 0; n < len(fields); n += 2 {
+			require.NoError(t, writer.WriteField(fields[n], fields[n+1]))
 		}
-		return len(ids) == 2
-	})
-	for _, id := range ids {
-		_, said := ask(http.MethodGet, "/api/v1/evaluation-tasks/"+id, "", "")
+		require.NoError(t, writer.Close())
+		return ask(http.MethodPost, path, writer.FormDataContentType(), body.String())
+	}
+	demos := ended(2)
+	for _, id := range demos {
+		status, said := form(tasks + "/" + id + "/clone")
+		require.Equal(t, http.StatusCreated, status, "%s", said)
+	}
+	for _, id := range ended(4) {
+		_, said := ask(http.MethodGet, tasks+"/"+id, "", "")
 		var one task
 		require.NoError(t, json.Unmarshal(said, &one))
 		require.Positive(t, one.Statistics.Succeeded)
 		require.NotContains(t, string(said), "ADDRESS_NOT_ALLOWED")
 	}
+	address, err := os.ReadFile(filepath.Join(folder, "demo.address"))
+	require.NoError(t, err)
+	own := "http://" + strings.TrimSpace(string(address))
+	for path, body := range map[string]string{
+		"agents":    `{"name": "a", "protocol": "default", "url": "` + own + `/agent/run"}`,
+		"providers": `{"name": "p", "protocol": "openai", "base_url": "` + own + `/v1"}`,
+		"channels":  `{"name": "c", "kind": "webhook", "url": "` + own + `/agent/run", "events": ["finished"]}`,
+	} {
+		status, said := ask(http.MethodPost, "/api/v1/"+path, "application/json", body)
+		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", path, said)
+		require.Contains(t, string(said), "_ALLOWLIST", path)
+	}
+	status, said := form(tasks, "task_name", "typed", "agent_api_url", own+"/agent/run", "dataset_file", "question\nq\n")
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	require.Contains(t, string(said), "AGENT_URL_NOT_ALLOWED")
+	// The demo's saved models and its agent, saved, are no longer the demo.
+	var models struct{ Items []struct{ ID, Name string } }
+	_, said = ask(http.MethodGet, "/api/v1/models", "", "")
+	require.NoError(t, json.Unmarshal(said, &models))
+	require.NotEmpty(t, models.Items)
+	_, said = ask(http.MethodPost, "/api/v1/models/"+models.Items[0].ID+"/test", "application/json", "{}")
+	require.Contains(t, string(said), "ADDRESS_NOT_ALLOWED")
+	for _, id := range demos {
+		_, _ = ask(http.MethodPost, "/tasks/"+id+"/agent", "application/x-www-form-urlencoded", "")
+	}
+	var agents struct{ Items []struct{ ID string } }
+	_, said = ask(http.MethodGet, "/api/v1/agents", "", "")
+	require.NoError(t, json.Unmarshal(said, &agents))
+	require.Len(t, agents.Items, 1)
+	_, said = ask(http.MethodPost, "/api/v1/agents/"+agents.Items[0].ID+"/test", "application/json", "{}")
+	require.Contains(t, string(said), "ADDRESS_NOT_ALLOWED")
 }

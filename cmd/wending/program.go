@@ -74,7 +74,9 @@ type program struct {
 	demoURL     string
 	// demoModelsURL is the base URL of the demo's models.
 	demoModelsURL string
-	log           *slog.Logger
+	// demoTicket is what the demo's tasks carry to be let through to it.
+	demoTicket string
+	log        *slog.Logger
 }
 
 // endpoints are the servers and sockets that a process uses.
@@ -196,7 +198,8 @@ func limitMemory() int64 {
 
 // connectAgents sets up the guards and the clients for agents and models. Loopback is allowed by default only in a process that
 // itself serves on loopback, where nobody signs in: elsewhere loopback may be another machine's, and people with accounts have no
-// business with what else runs on the server. The demo's own address is always allowed.
+// business with what else runs on the server. The demo's own address is
+// allowed to the demo's tasks.
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
 	config := guard.Config{AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr) && s.Auth == "off"}
@@ -209,8 +212,8 @@ func (p *program) connectAgents(e endpoints) (err error) {
 	}
 	config.Own = append(config.Own, s.blobAddresses()...)
 	if e.demo != nil {
-		config.Always = []string{e.demo.address()}
-		p.demoURL, p.demoModelsURL = e.demo.url(), e.demo.modelsURL()
+		config.Demo, config.Ticket = e.demo.address(), e.demo.ticket
+		p.demoURL, p.demoModelsURL, p.demoTicket = e.demo.url(), e.demo.modelsURL(), e.demo.ticket
 	}
 	config.Variable, config.Allowlist = "AGENT_API_ALLOWLIST", s.Allowlist
 	if p.guard, err = guard.New(config); err != nil {
@@ -228,7 +231,7 @@ func (p *program) connectAgents(e endpoints) (err error) {
 		return err
 	}
 	p.fetcher = collector.NewClient(assets)
-	config.Variable, config.Allowlist, config.Always = "NOTIFY_ALLOWLIST", s.NotifyList, nil
+	config.Variable, config.Allowlist, config.Demo = "NOTIFY_ALLOWLIST", s.NotifyList, ""
 	if p.notifyGuard, err = guard.New(config); err != nil {
 		return err
 	}
@@ -346,7 +349,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
-		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost, HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, Hosts: p.settings.names(), Access: access,
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost, HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: reportError, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {

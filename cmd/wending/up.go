@@ -43,7 +43,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 			log.Info("redis-server is not installed, running the queue in this process; results do not depend on it")
 		}
 	}
-	if e.demo, err = startDemoAgentAgain(filepath.Join(s.DataDir, "demo.address")); err != nil {
+	if e.demo, err = startDemoAgentAgain(s.DataDir); err != nil {
 		return err
 	}
 	defer e.demo.Close() //nolint:errcheck // nothing is kept there

@@ -131,7 +131,7 @@ func (h *handler) read(ctx context.Context, submitted *form.Upload, base tasks.N
 	if err := rest.Admit(ctx, submitted); err != nil {
 		return base, err
 	}
-	n, faults := form.Task(ctx, submitted, base, form.Rules{CheckURL: h.Check.URL, Library: h.Library})
+	n, faults := form.Task(ctx, submitted, base, form.Rules{CheckURL: h.Check.Task, Library: h.Library})
 	if len(faults) > 0 {
 		return n, faults[0].Fault
 	}

@@ -18,6 +18,8 @@ import (
 type Check struct {
 	// URL refuses those of agents, Model of models, Channel of channels.
 	URL, Model, Channel func(*url.URL) error
+	// Task refuses those of a task's agent, which may be a copy of the demo's: its headers say so.
+	Task func(u *url.URL, headers map[string]string) error
 }
 
 // Saver checks forms for entries of the library and stores what they say. row is the entry that a form changes, nil for a

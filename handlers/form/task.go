@@ -45,8 +45,8 @@ type Library interface {
 type Rules struct {
 	// Library is what the task's references name.
 	Library Library
-	// CheckURL refuses agents that may not be called.
-	CheckURL func(*url.URL) error
+	// CheckURL refuses agents that may not be called with the headers of the task that the form is a copy of.
+	CheckURL func(u *url.URL, headers map[string]string) error
 	// SealedHeaders are the headers that came back sealed with the form, now opened; they are used if none were typed.
 	SealedHeaders map[string]string
 }
@@ -133,11 +133,16 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 		c.fail("agent_api_url", fault.New("AGENT_URL_INVALID"))
 		return ""
 	}
-	if err := rules.CheckURL(u); err != nil {
+	origin = tasks.Origin(u)
+	var headers map[string]string
+	if origin == tasks.OriginOf(base.AgentURL) {
+		headers = base.Headers
+	}
+	if err := rules.CheckURL(u, headers); err != nil {
 		c.fail("agent_api_url", fault.New("AGENT_URL_NOT_ALLOWED").WithCause(err))
 		return ""
 	}
-	return tasks.Origin(u)
+	return origin
 }
 
 // parseAddress reads an address that may be called; nil if it is none.
@@ -319,6 +324,19 @@ func (c *checker) turnFailure() {
 	}
 }
 
+// ofDemo is a target with the demo's ticket, where the task that the form is a copy of has it for the same entry at the same address.
+func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
+	for _, one := range before {
+		ticket := guard.Ticket(one.Secrets.Headers[guard.TicketHeader])
+		isSame := one.LibraryID != nil && target.LibraryID != nil && *one.LibraryID == *target.LibraryID && one.Secrets.URL == target.Secrets.URL
+		if isSame && ticket != nil {
+			target.AddHeaders(ticket)
+			break
+		}
+	}
+	return target
+}
+
 // references resolves what the form names of the library.
 func (c *checker) references(ctx context.Context, saved Library) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants, "agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
@@ -360,7 +378,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			if hasFailed {
 				c.n.Untested = append(c.n.Untested, target.Name)
 			}
-			c.n.Targets = append(c.n.Targets, target)
+			c.n.Targets = append(c.n.Targets, ofDemo(target, before))
 		}
 	}
 	if c.form.Has("prompts") {
@@ -379,7 +397,18 @@ func (c *checker) references(ctx context.Context, saved Library) {
 		c.n.Prompts = append(c.n.Prompts, prompt)
 	}
 	if c.form.Has("evaluators") {
+		var judges []tasks.NewTarget
+		for _, one := range c.n.Evaluators {
+			if one.Model != nil {
+				judges = append(judges, *one.Model)
+			}
+		}
 		c.n.Evaluators = c.evaluators(ctx, saved)
+		for _, one := range c.n.Evaluators {
+			if one.Model != nil {
+				*one.Model = ofDemo(*one.Model, judges)
+			}
+		}
 	}
 	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
 		reference, err := library.ParseReference(text)

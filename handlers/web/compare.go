@@ -18,6 +18,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/evaluate/judge"
 	"wending/jobs/library"
@@ -381,7 +382,7 @@ func (p *Pages) startDemoComparison(c echo.Context) error {
 	const name = "sample.csv"
 	l := pages.Locale(c)
 	id, err := p.Library.CreateDemo(c.Request().Context(), pages.Actor(c), library.Demo{
-		BaseURL: p.DemoModelsURL, Questions: tasks.File{Name: name, Content: static.Content(name)},
+		BaseURL: p.DemoModelsURL, Headers: guard.Ticket(p.DemoTicket), Questions: tasks.File{Name: name, Content: static.Content(name)},
 		TaskName: l.Text("demo.task"), ProviderName: l.Text("demo.provider"), Currency: "CNY",
 		Models: []library.DemoModel{
 			{Name: l.Text("demo.large"), ID: "demo-large", InputPrice: "8", OutputPrice: "24"},

@@ -21,6 +21,7 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/agent"
+	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -161,7 +162,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	}
 	if submitted.Refused != nil {
 		s.system = submitted.Refused
-		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.Check.URL, Library: p.Library})
+		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.Check.Task, Library: p.Library})
 		return s, nil
 	}
 	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
@@ -191,7 +192,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 			defer func() { submitted.File = nil }() // it is staged already
 		}
 	}
-	rules := form.Rules{CheckURL: p.Check.URL, Library: p.Library, SealedHeaders: p.openHeaders(c, submitted)}
+	rules := form.Rules{CheckURL: p.Check.Task, Library: p.Library, SealedHeaders: p.openHeaders(c, submitted)}
 	s.task, s.faults = form.Task(ctx, submitted, base, rules)
 	return s, nil
 }
@@ -507,7 +508,9 @@ func (p *Pages) startDemo(c echo.Context) error {
 	}
 	const name = "demo.csv"
 	questions := tasks.File{Name: name, Content: static.Content(name)}
-	id, err := p.Tasks.CreateDemo(c.Request().Context(), pages.Actor(c), pages.Locale(c).Text("tasks.demo.name"), p.DemoURL, questions)
+	id, err := p.Tasks.CreateDemo(c.Request().Context(), pages.Actor(c), tasks.Demo{
+		Name: pages.Locale(c).Text("tasks.demo.name"), AgentURL: p.DemoURL, Headers: guard.Ticket(p.DemoTicket), Questions: questions,
+	})
 	if err != nil {
 		return err
 	}

@@ -40,9 +40,10 @@ type Config struct {
 	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays; empty means none runs.
-	DemoURL, DemoModelsURL string
-	Version                string
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket what its tasks
+	// carry to be let through to them; empty means none runs.
+	DemoURL, DemoModelsURL, DemoTicket string
+	Version                            string
 	// Failed logs and reports an internal error.
 	Failed func(ctx context.Context, err error)
 	Log    *slog.Logger

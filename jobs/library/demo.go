@@ -20,6 +20,9 @@ import (
 type Demo struct {
 	// BaseURL is where the demo's models are.
 	BaseURL string
+	// Headers let the task through to them. They are the task's, not the saved provider's: what others make of the saved models
+	// is not the demo.
+	Headers map[string]string
 	// Questions is the file of questions.
 	Questions tasks.File
 	// The names of what is saved, in the user's language.
@@ -77,6 +80,7 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		if err != nil {
 			return uuid.Nil, err
 		}
+		target.AddHeaders(demo.Headers)
 		n.Targets = append(n.Targets, target)
 	}
 	for _, one := range demo.Prompts {
@@ -113,6 +117,9 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		evaluator, err := s.Evaluator(ctx, Reference{ID: saved.ID})
 		if err != nil {
 			return uuid.Nil, err
+		}
+		if evaluator.Model != nil {
+			evaluator.Model.AddHeaders(demo.Headers)
 		}
 		n.Evaluators = append(n.Evaluators, evaluator)
 	}

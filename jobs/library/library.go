@@ -629,7 +629,8 @@ func agentName(address string) string {
 
 // SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns it.
 func (s *Service) SaveTyped(ctx context.Context, n tasks.New) (entries.Agent, error) {
-	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: n.Headers, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
+	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: maps.Clone(n.Headers), RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
+	delete(a.Headers, guard.TicketHeader) // what is saved is no longer the demo
 	members := map[string]json.RawMessage{}
 	if n.Payload != nil {
 		if err := json.Unmarshal(*n.Payload, &members); err != nil {

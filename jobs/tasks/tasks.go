@@ -665,14 +665,23 @@ func (s *Service) Channels(ctx context.Context, taskID uuid.UUID) ([]uuid.UUID, 
 	return outbox.New(s.Store.Pool()).ChannelsOf(ctx, taskID)
 }
 
-// CreateDemo creates a task of the given questions for the demo agent, whose answers vary.
-func (s *Service) CreateDemo(ctx context.Context, by db.Actor, name, agentURL string, questions File) (uuid.UUID, error) {
-	set, err := dataset.Read(ctx, questions.Name, questions.Content, dataset.Layout{})
+// Demo is the task that shows what the product does.
+type Demo struct {
+	Name, AgentURL string
+	// Headers let the task through to the demo agent.
+	Headers map[string]string
+	// Questions is the file of questions.
+	Questions File
+}
+
+// CreateDemo creates a task for the demo agent, whose answers vary.
+func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.UUID, error) {
+	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {
 		return uuid.Nil, err
 	}
 	return s.Create(ctx, by, New{
-		Name: name, AgentURL: agentURL, AgentModel: "demo-agent", File: questions, Dataset: set,
+		Name: demo.Name, AgentURL: demo.AgentURL, Headers: demo.Headers, AgentModel: "demo-agent", File: demo.Questions, Dataset: set,
 		Settings: Settings{RunsPerItem: 5, TimeoutSeconds: 20, Concurrency: 5, UseStream: true, RateLimit: "unlimited"},
 	})
 }

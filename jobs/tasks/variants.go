@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 
@@ -36,6 +37,16 @@ const (
 type NewTarget struct {
 	db.Target
 	Secrets Target
+}
+
+// AddHeaders adds headers to the target's own.
+func (t *NewTarget) AddHeaders(headers map[string]string) {
+	all := maps.Clone(t.Secrets.Headers)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, headers)
+	t.Secrets.Headers = all
 }
 
 // NewPrompt is a version of a prompt that a new task puts its questions into.

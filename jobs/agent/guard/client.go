@@ -22,7 +22,7 @@ func (g *Guard) Client(idlePerHost int, adjust ...func(*http.Transport)) *http.C
 		change(transport)
 	}
 	return &http.Client{
-		Transport:     transport,
+		Transport:     doorkeeper{transport, g},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -32,8 +32,9 @@ type Guard struct {
 	ownPorts []uint16
 	// local are the addresses of this machine.
 	local []netip.Addr
-	// always are addresses of this program that agents may be called at: the demo agent.
-	always []netip.AddrPort
+	// demo is the demo agent's address, which requests with its ticket may be sent to; not valid means there is none.
+	demo   netip.AddrPort
+	ticket string
 }
 
 // Config is what a Guard is made from.
@@ -47,8 +48,9 @@ type Config struct {
 	// Own are host:port addresses of this program's own servers, which are never called. A host that is
 	// empty or unspecified stands for every address of this machine.
 	Own []string
-	// Always are IP:port addresses that are always allowed.
-	Always []string
+	// Demo is the IP:port address of the demo agent, and Ticket the value of TicketHeader in the requests of its tasks: only
+	// these are allowed whatever the rules are. Empty means that there is no demo agent.
+	Demo, Ticket string
 }
 
 // rule is one entry of the allowlist.
@@ -109,12 +111,11 @@ func New(config Config) (*Guard, error) {
 		}
 		guard.own = append(guard.own, own...)
 	}
-	for _, address := range config.Always {
-		always, err := netip.ParseAddrPort(address)
-		if err != nil {
+	if config.Demo != "" {
+		if guard.demo, err = netip.ParseAddrPort(config.Demo); err != nil {
 			return nil, err
 		}
-		guard.always = append(guard.always, always)
+		guard.ticket = config.Ticket
 	}
 	return guard, nil
 }
@@ -242,7 +243,7 @@ func (g *Guard) CheckURL(u *url.URL) error {
 		host = "127.0.0.1"
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		if g.allows(netip.AddrPortFrom(ip.Unmap(), port), g.Names(u)) {
+		if g.allows(context.Background(), netip.AddrPortFrom(ip.Unmap(), port), g.Names(u)) {
 			return nil
 		}
 		return &NotAllowedError{u.Host, g.variable}
@@ -280,7 +281,7 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 		KeepAlive: 15 * time.Second,
 		Control: func(_, resolved string, _ syscall.RawConn) error {
 			target, err := netip.ParseAddrPort(resolved)
-			if err != nil || !g.allows(netip.AddrPortFrom(target.Addr().Unmap().WithZone(""), target.Port()), isNamed) {
+			if err != nil || !g.allows(ctx, netip.AddrPortFrom(target.Addr().Unmap().WithZone(""), target.Port()), isNamed) {
 				return &NotAllowedError{address, g.variable}
 			}
 			return nil
@@ -289,9 +290,10 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return dialer.DialContext(ctx, network, address)
 }
 
-// allows decides about one address. isNamed means that the allowlist names the host it came from.
-func (g *Guard) allows(target netip.AddrPort, isNamed bool) bool {
-	if slices.Contains(g.always, target) {
+// allows decides about one address. isNamed means that the allowlist names the host it came from; ctx is that of a request with
+// the demo's ticket, or of any other.
+func (g *Guard) allows(ctx context.Context, target netip.AddrPort, isNamed bool) bool {
+	if g.demo.IsValid() && target == g.demo && isOfDemo(ctx) {
 		return true
 	}
 	addresses := append(embeddedIPv4(target.Addr()), target.Addr())

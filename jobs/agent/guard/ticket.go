@@ -1,0 +1,67 @@
+package guard
+
+import (
+	"context"
+	"crypto/subtle"
+	"net/http"
+	"net/netip"
+	"net/url"
+)
+
+// TicketHeader is the header in which the tasks of the demo carry its ticket. Nobody is shown headers, and copies of a task
+// keep them at the same origin only: so the demo's tasks and their copies reach the demo agent, and no address that somebody
+// typed does.
+const TicketHeader = "Wending-Demo"
+
+// Ticket returns the headers of the demo's tasks; nil means that there is no ticket.
+func Ticket(ticket string) map[string]string {
+	if ticket == "" {
+		return nil
+	}
+	return map[string]string{TicketHeader: ticket}
+}
+
+// ticketKey marks the context of a request that carries the demo's ticket.
+type ticketKey struct{}
+
+func isOfDemo(ctx context.Context) bool { return ctx.Value(ticketKey{}) != nil }
+
+// isDemo reports whether a URL is written with the demo agent's own address; a name for it has no ticket.
+func (g *Guard) isDemo(u *url.URL) bool {
+	host, port := hostPort(u)
+	ip, err := netip.ParseAddr(host)
+	return err == nil && g.demo.IsValid() && netip.AddrPortFrom(ip, port) == g.demo
+}
+
+func (g *Guard) isTicket(ticket string) bool {
+	return g.ticket != "" && subtle.ConstantTimeCompare([]byte(ticket), []byte(g.ticket)) == 1
+}
+
+// CheckRequest is CheckURL for a request with these headers, which may carry the demo's ticket.
+func (g *Guard) CheckRequest(u *url.URL, headers map[string]string) error {
+	if g.isDemo(u) && g.isTicket(headers[TicketHeader]) {
+		return nil
+	}
+	return g.CheckURL(u)
+}
+
+// doorkeeper is a transport that looks at the tickets of requests to the demo agent. A connection does not know whose it is, and is
+// kept for the next request: so each request to that address is checked, not only those that connect.
+type doorkeeper struct {
+	*http.Transport
+	guard *Guard
+}
+
+func (d doorkeeper) RoundTrip(request *http.Request) (*http.Response, error) {
+	if d.guard.isDemo(request.URL) {
+		if d.guard.isTicket(request.Header.Get(TicketHeader)) {
+			request = request.WithContext(context.WithValue(request.Context(), ticketKey{}, true))
+		} else if err := d.guard.CheckURL(request.URL); err != nil {
+			if request.Body != nil {
+				_ = request.Body.Close()
+			}
+			return nil, err
+		}
+	}
+	return d.Transport.RoundTrip(request)
+}
