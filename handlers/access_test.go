@@ -181,6 +181,33 @@ func need(method, path string) string {
 
 var parameter = regexp.MustCompile(`:[A-Za-z_]+`)
 
+// pathOf puts ids in the place of a path's parameters, those of everything that there is where they fit.
+func pathOf(path string, ids map[string]string) (of string, hasObject bool) {
+	collection := strings.Split(strings.TrimPrefix(strings.TrimPrefix(path, "/api/v1/"), "/"), "/")
+	name := collection[0]
+	if name == "library" && len(collection) > 1 {
+		name = collection[1]
+	}
+	if name == "tasks" {
+		name = "evaluation-tasks"
+	}
+	id := ids[name]
+	if name == "projects" {
+		id = project.Default.String()
+	}
+	of = parameter.ReplaceAllStringFunc(path, func(parameter string) string {
+		switch {
+		case slices.Contains([]string{":taskId", ":task_id", ":id"}, parameter) && id != "":
+			hasObject = true
+			return id
+		case strings.Contains(parameter, "umber"), strings.Contains(parameter, "delivery"), strings.Contains(parameter, "un"):
+			return "1"
+		}
+		return uuid.NewString()
+	})
+	return strings.TrimSuffix(of, "*"), hasObject
+}
+
 // Every route is asked by nobody, by each role, and by the administrators of another project: who may not learns nothing, and changes
 // nothing. The list of routes is the router's own.
 func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
@@ -202,31 +229,6 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	homeless := s.user(t, "homeless", "", other)
 	nowhere := s.token(t, people.Admin, other, &homeless.ID)
 
-	fill := func(path string) (filled string, hasObject bool) {
-		collection := strings.Split(strings.TrimPrefix(strings.TrimPrefix(path, "/api/v1/"), "/"), "/")
-		name := collection[0]
-		if name == "library" && len(collection) > 1 {
-			name = collection[1]
-		}
-		if name == "tasks" {
-			name = "evaluation-tasks"
-		}
-		id := ids[name]
-		if name == "projects" {
-			id = project.Default.String()
-		}
-		filled = parameter.ReplaceAllStringFunc(path, func(parameter string) string {
-			switch {
-			case slices.Contains([]string{":taskId", ":task_id", ":id"}, parameter) && id != "":
-				hasObject = true
-				return id
-			case strings.Contains(parameter, "umber"), strings.Contains(parameter, "delivery"), strings.Contains(parameter, "un"):
-				return "1"
-			}
-			return uuid.NewString()
-		})
-		return strings.TrimSuffix(filled, "*"), hasObject
-	}
 	before := s.tablesNow(t)
 	routes := slices.Clone(s.routes)
 	slices.SortFunc(routes, func(a, b *echo.Route) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
@@ -237,7 +239,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 		}
 		count++
 		needs := need(route.Method, route.Path)
-		path, hasObject := fill(route.Path)
+		path, hasObject := pathOf(route.Path, ids)
 		what := route.Method + " " + route.Path
 		isPage := !strings.HasPrefix(route.Path, "/api/")
 		body := any(nil)
@@ -305,7 +307,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 			case "signed in":
 				token = foreign
 			}
-			path, _ := fill(route.Path)
+			path, _ := pathOf(route.Path, ids)
 			if strings.HasSuffix(path, "/progress") || strings.HasSuffix(path, "/events") { // they do not end
 				continue
 			}

@@ -53,7 +53,7 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 			level = slog.LevelDebug // polling would drown the rest
 		}
 		attributes := []any{
-			"method", r.Method, "path", loggedPath(c), "status", response.Status, "bytes", response.Size,
+			"method", methodOf(r), "path", loggedPath(c), "status", response.Status, "bytes", response.Size,
 			"duration_ms", time.Since(start).Milliseconds(), "request_id", request.From(r.Context()).ID,
 		}
 		if id := c.Param("taskId") + c.Param("task_id"); id != "" {
@@ -146,8 +146,8 @@ func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// keepPrivate keeps responses out of caches, out of other sites' pages, and a site with HTTPS at that. Files that are compiled in, with their
-// version in the address, may be cached.
+// keepPrivate keeps responses out of caches, out of other sites' pages, and a site with HTTPS at that. What is compiled in,
+// with its version in the address, says otherwise itself.
 func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
@@ -160,9 +160,7 @@ func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !strings.HasPrefix(c.Request().URL.Path, static.Prefix) {
-			header.Set(echo.HeaderCacheControl, "no-store")
-		}
+		header.Set(echo.HeaderCacheControl, "no-store")
 		return next(c)
 	}
 }
@@ -170,14 +168,14 @@ func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 // measureRequests counts requests by route. What a client may make up – unknown paths, methods and hosts – has one
 // label: every further one would stay in memory.
 func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
-	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	known := append([]string{http.MethodHead, http.MethodOptions}, methods...)
 	return echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{
 		Subsystem: "wending", Registerer: registry,
 		Skipper: func(c echo.Context) bool { return strings.HasPrefix(c.Path(), static.Prefix) },
 		LabelFuncs: map[string]echoprometheus.LabelValueFunc{
 			"host": func(echo.Context, error) string { return "" },
 			"method": func(c echo.Context, _ error) string {
-				if method := c.Request().Method; slices.Contains(methods, method) {
+				if method := methodOf(c.Request()); slices.Contains(known, method) {
 					return method
 				}
 				return "other"

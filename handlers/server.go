@@ -160,6 +160,8 @@ type Server struct {
 	library   *library.Service
 	guard     *access.Guard
 	signIns   signin.Config
+	// routes are all methods with the path that they are for.
+	routes map[string]bool
 	// document returns the OpenAPI document, made once.
 	document func() ([]byte, error)
 }
@@ -175,7 +177,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(report.NewMonitor(config.Store).TaskProgress), gates: admission.NewGates(config.Registry)}
+	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(report.NewMonitor(config.Store).TaskProgress), gates: admission.NewGates(config.Registry), routes: map[string]bool{}}
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, MonthCost: s.MonthCost, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
@@ -192,16 +194,18 @@ func New(config Config) (*Server, error) {
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = s.addressOf()
-	e.Pre(endStuckReaders, middleware.RemoveTrailingSlashWithConfig(middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
-	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.logRequests, middleware.Recover())
-	e.Use(middleware.SecureWithConfig(middleware.SecureConfig{
+	e.Pre(endStuckReaders, middleware.SecureWithConfig(middleware.SecureConfig{
 		ContentTypeNosniff: "nosniff", XFrameOptions: "DENY", ReferrerPolicy: "same-origin", ContentSecurityPolicy: contentSecurityPolicy,
-	}), s.keepPrivate, s.refuseOtherSites)
+	}), middleware.RemoveTrailingSlashWithConfig(middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
+	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.findMethods, s.logRequests, middleware.Recover(), s.keepPrivate, refuseLargeHeaders, s.refuseOtherSites)
 	if config.Registry != nil {
 		e.Use(measureRequests(config.Registry))
 	}
-	e.Use(s.guard.Check)
+	e.Use(s.guard.Check, nameMethods)
 	s.mount(e)
+	for _, route := range e.Routes() {
+		s.routes[route.Method+" "+route.Path] = true
+	}
 	return s, s.guard.Require(e.Routes())
 }
 
@@ -226,11 +230,11 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
 	check := form.Check{URL: s.Guard.CheckURL, Task: s.Guard.CheckRequest, Model: s.ModelGuard.CheckURL, Channel: s.NotifyGuard.CheckURL}
 
-	plain.Match([]string{http.MethodGet, http.MethodHead}, paths.Health, s.health)
+	plain.GET(paths.Health, s.health)
 	if s.Registry != nil {
 		plain.GET(paths.Metrics, echo.WrapHandler(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})))
 	}
-	compressed.Match([]string{http.MethodGet, http.MethodHead}, static.Prefix+"*", echo.WrapHandler(static.Handler()))
+	compressed.GET(static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	s.pages = web.Register(compressed, plain, web.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket, Version: s.Version, Failed: s.failed, Log: s.Log,
@@ -346,13 +350,10 @@ func (s *Server) answerError(err error, c echo.Context) {
 		c.Response().Header().Set(echo.HeaderRetryAfter, fault.RetryAfter)
 	}
 	var failure error
-	switch {
-	case r.Method == http.MethodHead:
-		failure = c.NoContent(f.Status())
-	case request.IsAPI(r):
+	if request.IsAPI(r) {
 		status, body := rest.Failure(r.Context(), err)
 		failure = c.JSON(status, body)
-	default:
+	} else {
 		failure = s.pages.ShowError(c, f)
 	}
 	if failure != nil {

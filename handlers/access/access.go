@@ -53,6 +53,8 @@ type Config struct {
 type Guard struct {
 	Config
 	routes map[string]bool
+	// publicPaths are those that have a method for everybody: which methods there are is no secret then.
+	publicPaths map[string]bool
 
 	mu   sync.Mutex
 	open map[*admitted]struct{}
@@ -70,7 +72,7 @@ type admitted struct {
 
 // NewGuard returns a guard of no routes.
 func NewGuard(config Config) *Guard {
-	return &Guard{Config: config, routes: map[string]bool{}, open: map[*admitted]struct{}{}, begun: map[uuid.UUID]struct{}{}}
+	return &Guard{Config: config, routes: map[string]bool{}, publicPaths: map[string]bool{}, open: map[*admitted]struct{}{}, begun: map[uuid.UUID]struct{}{}}
 }
 
 // Require takes over the routes of a server. It fails if one of them has no rule, or a rule no route.
@@ -80,10 +82,12 @@ func (g *Guard) Require(routes []*echo.Route) error {
 			continue
 		}
 		name := ruleName(route.Method, route.Path)
-		if _, hasRule := rules[name]; !hasRule {
+		rule, hasRule := rules[name]
+		if !hasRule {
 			return fmt.Errorf("%s %s has no rule that says who may use it", route.Method, route.Path)
 		}
 		g.routes[name] = true
+		g.publicPaths[route.Path] = g.publicPaths[route.Path] || rule.right == public
 	}
 	for name := range rules {
 		if !g.routes[name] && name != ruleName(http.MethodGet, paths.Metrics) { // served only with a registry
@@ -93,13 +97,8 @@ func (g *Guard) Require(routes []*echo.Route) error {
 	return nil
 }
 
-// ruleName is a route as the rules name it: HEAD is GET.
-func ruleName(method, path string) string {
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	return method + " " + path
-}
+// ruleName is a route as the rules name it.
+func ruleName(method, path string) string { return method + " " + path }
 
 // ask is what a request shows of who makes it and what it is about. It can be asked again while the request is being answered.
 type ask struct {
@@ -126,7 +125,10 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		name := ruleName(r.Method, c.Path())
 		rule, hasRule := rules[name]
 		if !hasRule || !g.routes[name] {
-			rule = Rule{right: account} // no route: whoever is signed in learns that
+			rule = Rule{right: account} // no route: those who are signed in learn that
+			if g.publicPaths[c.Path()] {
+				rule.right = public
+			}
 		}
 		asked, err := g.read(c, rule)
 		if err != nil {
@@ -231,7 +233,7 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 func isFromThisSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	case http.MethodGet, http.MethodOptions:
 		return site == "" || site == "same-origin" || site == "none" || r.Header.Get("Sec-Fetch-Mode") == "navigate"
 	}
 	if site != "" {
@@ -463,7 +465,7 @@ func lead(c echo.Context, err error, there func(back string) string) error {
 		return err
 	}
 	back := r.URL.RequestURI()
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || request.IsFragment(r) {
+	if r.Method != http.MethodGet || request.IsFragment(r) {
 		back = pageOf(r)
 	}
 	if request.IsFragment(r) {

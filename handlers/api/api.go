@@ -88,7 +88,8 @@ func newDocument() *huma.OpenAPI {
 		Info: &huma.Info{
 			Title: "Wending", Version: "1",
 			Description: "Measures how stable an LLM agent's answers are. Times are RFC 3339 in +08:00. Every error is `{code, message}`, with " +
-				"`details` for rows of a dataset; messages are in the language of the `lang` cookie.",
+				"`details` for rows of a dataset; messages are in the language of the `lang` cookie. HEAD is answered as GET, without a body; OPTIONS with 204 " +
+				"and `Allow`, which a 405 has, too.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "This server"}},
 		Tags:    []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}, {Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"}, {Name: "library", Description: "What is saved to be used in tasks: providers, models, agents, prompts, datasets"}, {Name: "people", Description: "Accounts, projects, tokens, links and the audit"}},

@@ -55,6 +55,7 @@ var statuses = map[string]int{
 	"ARCHIVE_INVALID":             http.StatusUnprocessableEntity,
 	"REQUEST_INVALID":             http.StatusUnprocessableEntity,
 	"REQUEST_TOO_LARGE":           http.StatusRequestEntityTooLarge,
+	"HEADERS_TOO_LARGE":           http.StatusRequestHeaderFieldsTooLarge,
 	notFoundCode(db.KindTask):     http.StatusNotFound,
 	notFoundCode(db.KindLaunch):   http.StatusNotFound,
 	notFoundCode(db.KindRun):      http.StatusNotFound,
@@ -511,8 +512,6 @@ func Of(err error) *Fault {
 	}
 	if routing := (*echo.HTTPError)(nil); errors.As(err, &routing) {
 		switch {
-		case routing.Code == http.StatusMethodNotAllowed:
-			return New("METHOD_NOT_ALLOWED").WithCause(err)
 		case routing.Code == http.StatusRequestEntityTooLarge:
 			return New("REQUEST_TOO_LARGE").WithCause(err)
 		case routing.Code == http.StatusNotFound:

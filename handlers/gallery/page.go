@@ -24,7 +24,7 @@ const pageSize = 60
 // RegisterPages adds the route.
 func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
-	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/gallery", h.show)
+	group.GET("/tasks/:taskId/gallery", h.show)
 }
 
 func (h *handler) show(c echo.Context) error {

@@ -2,8 +2,6 @@
 package people
 
 import (
-	"net/http"
-
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
@@ -53,32 +51,29 @@ func newHandler(config Config) *handler {
 // RegisterPages adds the pages.
 func RegisterPages(group *echo.Group, config Config) {
 	h := newHandler(config)
-	get := func(path string, handler echo.HandlerFunc) {
-		group.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
-	}
-	get(paths.Account, h.showAccount)
-	get(paths.OwnPassword, h.showPassword)
+	group.GET(paths.Account, h.showAccount)
+	group.GET(paths.OwnPassword, h.showPassword)
 	group.POST(paths.OwnPassword, h.changePassword)
-	get(paths.OwnPasskeys, h.showPasskeys)
+	group.GET(paths.OwnPasskeys, h.showPasskeys)
 	group.POST(paths.Account+"/second", h.setSecond)
 	group.POST(paths.Account+"/passkeys/:key/remove", h.removePasskey)
 	group.POST(paths.Account+"/sessions/:session/end", h.endSession)
 	group.POST(paths.Account+"/sessions/end", h.endSessions)
-	get(paths.Users, h.listUsers)
+	group.GET(paths.Users, h.listUsers)
 	group.POST(paths.Users, h.addUser)
-	get(paths.Users+"/:user", h.showUser)
+	group.GET(paths.Users+"/:user", h.showUser)
 	group.POST(paths.Users+"/:user", h.applyUser)
 	group.POST(paths.Users+"/:user/sessions", h.endSessionsOf)
-	get(paths.Audit, h.showAudit)
-	get(paths.Projects, h.listProjects)
+	group.GET(paths.Audit, h.showAudit)
+	group.GET(paths.Projects, h.listProjects)
 	group.POST(paths.Projects, h.addProject)
-	get(paths.Projects+"/:id", h.showProject)
+	group.GET(paths.Projects+"/:id", h.showProject)
 	group.POST(paths.Projects+"/:id", h.changeProject)
 	group.POST(paths.Projects+"/:id/members", h.setMember)
 	group.POST(paths.Projects+"/:id/members/:user/remove", h.removeMember)
 	group.POST(paths.Projects+"/:id/tokens", h.addToken)
 	group.POST(paths.Projects+"/:id/tokens/:token/revoke", h.revokeToken)
-	get("/tasks/:taskId/shares", h.listShares)
+	group.GET("/tasks/:taskId/shares", h.listShares)
 	group.POST("/tasks/:taskId/shares", h.addShare)
 	group.POST("/tasks/:taskId/shares/:share/revoke", h.revokeShare)
 	group.GET(paths.Shared+"/:secret", h.showShared)

@@ -23,11 +23,11 @@ import (
 // RegisterPages adds the routes.
 func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
-	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/units/:unitId", h.showUnit)
+	group.GET("/tasks/:taskId/units/:unitId", h.showUnit)
 	group.GET("/tasks/:taskId/units/:unitId/log", h.showLog)
 	group.GET("/tasks/:taskId/units/:unitId/files", h.showFiles)
 	group.GET("/tasks/:taskId/flights", h.showFlights)
-	group.Match([]string{http.MethodGet, http.MethodHead}, "/tasks/:taskId/replay/:number", h.showBeside)
+	group.GET("/tasks/:taskId/replay/:number", h.showBeside)
 }
 
 // showFlights lists the calls under way as a part of the task's page.

@@ -17,8 +17,8 @@ import (
 // Codes that every endpoint may answer, and those that one with a body or a file may answer besides.
 var (
 	anyFaults = []string{
-		"UNAUTHENTICATED", "FORBIDDEN", "NOT_FOUND", "METHOD_NOT_ALLOWED", "PARAMETER_INVALID", "REQUEST_INVALID", "INTERNAL_ERROR",
-		"SERVICE_UNAVAILABLE",
+		"UNAUTHENTICATED", "FORBIDDEN", "NOT_FOUND", "METHOD_NOT_ALLOWED", "HEADERS_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID",
+		"INTERNAL_ERROR", "SERVICE_UNAVAILABLE",
 	}
 	bodyFaults = []string{"REQUEST_TOO_LARGE"}
 	fileFaults = []string{"DATASET_TOO_LARGE", "QUOTA_EXCEEDED"}

@@ -49,14 +49,11 @@ type handler struct{ Config }
 // Register adds the pages.
 func Register(group *echo.Group, config Config) {
 	h := &handler{config}
-	get := func(path string, handler echo.HandlerFunc) {
-		group.Match([]string{http.MethodGet, http.MethodHead}, path, handler)
-	}
-	get(paths.Login, h.show)
+	group.GET(paths.Login, h.show)
 	group.POST(paths.Login, h.signIn)
-	get(paths.Logout, h.askToLeave)
+	group.GET(paths.Logout, h.askToLeave)
 	group.POST(paths.Logout, h.signOut)
-	get(paths.Setup, h.showSetup)
+	group.GET(paths.Setup, h.showSetup)
 	group.POST(paths.Setup, h.setUp)
 	group.GET(paths.OpenID, h.toProvider)
 	group.GET(paths.OpenIDDone, h.fromProvider)

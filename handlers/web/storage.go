@@ -45,7 +45,7 @@ const (
 // RegisterStorage adds the route.
 func RegisterStorage(group *echo.Group, config StorageConfig) {
 	h := &storagePage{StorageConfig: config}
-	group.Match([]string{http.MethodGet, http.MethodHead}, paths.Storage, h.show)
+	group.GET(paths.Storage, h.show)
 }
 
 func (h *storagePage) show(c echo.Context) error {

@@ -103,7 +103,7 @@ type kind[T any] struct {
 
 func (k kind[T]) register(group *echo.Group, h *handler) {
 	path := paths.LibraryKind(string(k.kind))
-	group.Match([]string{http.MethodGet, http.MethodHead}, path, func(c echo.Context) error { return k.list(c, h) })
+	group.GET(path, func(c echo.Context) error { return k.list(c, h) })
 	group.GET(path+"/new", func(c echo.Context) error { return k.show(c, h, nil, form.New(map[string]string{}), nil) })
 	group.POST(path, func(c echo.Context) error { return k.store(c, h, nil) })
 	withEntry := func(handle func(c echo.Context, row *T) error) echo.HandlerFunc {
@@ -115,7 +115,7 @@ func (k kind[T]) register(group *echo.Group, h *handler) {
 			return handle(c, row)
 		}
 	}
-	group.Match([]string{http.MethodGet, http.MethodHead}, path+"/:id", withEntry(func(c echo.Context, row *T) error {
+	group.GET(path+"/:id", withEntry(func(c echo.Context, row *T) error {
 		return k.show(c, h, row, form.New(map[string]string{}), nil)
 	}))
 	group.POST(path+"/:id", withEntry(func(c echo.Context, row *T) error { return k.store(c, h, row) }))

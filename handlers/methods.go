@@ -1,0 +1,151 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/handlers/fault"
+)
+
+// ServeHTTP implements http.Handler. HEAD is answered as GET is, with the same headers, rights and errors; net/http keeps the
+// body to itself, and what makes the response ends as soon as the headers are settled.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodHead {
+		s.Handler.ServeHTTP(w, r)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), headKey{}, true))
+	defer cancel(nil)
+	get := r.WithContext(ctx)
+	get.Method = http.MethodGet
+	head := &headWriter{ResponseWriter: w, end: cancel}
+	defer func() {
+		if reason := recover(); reason != nil && (reason != http.ErrAbortHandler || !head.isSent) { //nolint:errorlint // net/http compares it like this
+			panic(reason)
+		}
+	}()
+	s.Handler.ServeHTTP(head, get)
+}
+
+// headKey marks the context of a request whose method is HEAD.
+type headKey struct{}
+
+// methodOf is the method that the client sent.
+func methodOf(r *http.Request) string {
+	if isHead, _ := r.Context().Value(headKey{}).(bool); isHead {
+		return http.MethodHead
+	}
+	return r.Method
+}
+
+// settledAfter is how many bytes of a body net/http keeps to find out its length; the headers do not depend on further ones.
+const settledAfter = 2048
+
+// errHeadSent ends the making of a response to HEAD.
+var errHeadSent = errors.New("the headers are sent, and HEAD has no body")
+
+// headWriter takes as much of a body as decides what the headers are.
+type headWriter struct {
+	http.ResponseWriter
+	end     context.CancelCauseFunc
+	written int
+	isSent  bool
+}
+
+func (w *headWriter) Write(b []byte) (int, error) {
+	if w.isSent {
+		return 0, errHeadSent
+	}
+	n, err := w.ResponseWriter.Write(b)
+	if w.written += n; err == nil && w.written > settledAfter {
+		err = w.FlushError()
+	}
+	return n, err
+}
+
+// FlushError is for http.ResponseController. A response that is flushed is a stream, whose headers are settled.
+func (w *headWriter) FlushError() error {
+	if w.isSent {
+		return errHeadSent
+	}
+	w.isSent = true
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	w.end(errHeadSent)
+	return err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *headWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// methods are all that routes have.
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// findMethods finds out which methods a path has that does not have the request's own. The router does not: for it, a group's middleware
+// answers whatever has no route.
+func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if s.routes[r.Method+" "+c.Path()] {
+			return next(c)
+		}
+		allowed := []string{http.MethodOptions}
+		for _, method := range methods {
+			found := c.Echo().NewContext(r, nil)
+			c.Echo().Router().Find(method, echo.GetPath(r), found)
+			if !s.routes[method+" "+found.Path()] {
+				continue
+			}
+			allowed = append(allowed, method)
+			if method == http.MethodGet {
+				allowed = append(allowed, http.MethodHead)
+			}
+			c.SetPath(found.Path())
+			c.SetParamNames(found.ParamNames()...)
+			c.SetParamValues(found.ParamValues()...)
+		}
+		if len(allowed) > 1 {
+			c.Set(echo.ContextKeyHeaderAllow, strings.Join(allowed, ", "))
+		}
+		return next(c)
+	}
+}
+
+// nameMethods answers requests with a method that their path does not have: OPTIONS, and what is wrong. Allow names those that it has.
+func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		allowed, isOther := c.Get(echo.ContextKeyHeaderAllow).(string)
+		if !isOther {
+			return next(c)
+		}
+		c.Response().Header().Set(echo.HeaderAllow, allowed)
+		if c.Request().Method == http.MethodOptions {
+			return c.NoContent(http.StatusNoContent)
+		}
+		return fault.New("METHOD_NOT_ALLOWED")
+	}
+}
+
+// maxHeaderBytes is how large a request's line and headers may be. The HTTP server has a larger limit behind it, whose refusal is
+// neither JSON nor a page.
+const maxHeaderBytes = 64 << 10
+
+// refuseLargeHeaders refuses requests whose line and headers are larger than maxHeaderBytes.
+func refuseLargeHeaders(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		size := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len(r.Host)
+		for name, values := range r.Header {
+			for _, value := range values {
+				size += len(name) + len(": \r\n") + len(value)
+			}
+		}
+		if size > maxHeaderBytes {
+			return fault.New("HEADERS_TOO_LARGE")
+		}
+		return next(c)
+	}
+}
