@@ -189,7 +189,7 @@ func TestPromptsAndDatasetsHaveVersions(t *testing.T) {
 	for _, kind := range []string{"prompts", "models", "providers", "agents", "datasets"} {
 		list := s.get(t, "/library/"+kind+"?query=nothing")
 		require.Equal(t, 200, list.StatusCode)
-		kinds = append(kinds, list.page(t).Find("nav.kinds [aria-current]").AttrOr("href", ""))
+		kinds = append(kinds, list.page(t).Find("nav.subnav [aria-current]").AttrOr("href", ""))
 	}
 	text, err := json.Marshal(kinds)
 	require.NoError(t, err)

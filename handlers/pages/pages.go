@@ -43,7 +43,7 @@ func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context())
 // toasts are the allowed values of ?done=.
 var toasts = []string{
 	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned",
-	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked",
+	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked", "unshared",
 }
 
 // Done redirects to a page that says what was done.

@@ -116,7 +116,7 @@ func (h *handler) revokeShare(c echo.Context) error {
 	if err := h.people.RevokeShare(ctx, share.ID); err != nil {
 		return err
 	}
-	return pages.Done(c, paths.Shares(task.ID), "revoked")
+	return pages.Done(c, paths.Shares(task.ID), "unshared")
 }
 
 // showShared shows a report to whoever has a link to it, and nothing else. The link is looked at again while a long report is sent.

@@ -53,7 +53,7 @@ func (h *storagePage) show(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("storage.title"), ui.SectionWorkers)
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("storage.title"), ui.SectionSystem)
 	frame.Styles = []string{"list.css"}
 	return pages.Render(c, http.StatusOK, system.StoragePage(frame, measured))
 }

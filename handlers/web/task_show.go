@@ -357,7 +357,7 @@ func (p *Pages) listWorkers(c echo.Context) error {
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, system.WorkersPart(workers))
 	}
-	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("workers.title"), ui.SectionWorkers)
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("workers.title"), ui.SectionSystem)
 	frame.Styles = []string{"list.css"}
 	return pages.Render(c, http.StatusOK, system.WorkersPage(frame, workers))
 }

@@ -251,7 +251,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("done.", action)
 	}
 	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored",
-		"tested", "untested", "again", "imported", "ended", "revoked")
+		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, role := range people.Roles {
 		add("role.", string(role), "about."+string(role))
 	}
