@@ -46,10 +46,15 @@ type Difference struct {
 
 // Read returns the facts of an answer in the order of their places.
 func Read(answer string) []Fact {
-	d := read(answer)
+	return read(answer).exported()
+}
+
+func (d *document) exported() []Fact {
 	list := make([]Fact, 0, len(d.facts))
 	for i := range d.facts {
-		list = append(list, d.export(&d.facts[i]))
+		if f := &d.facts[i]; !f.isRange() || f.first == i {
+			list = append(list, d.export(f))
+		}
 	}
 	return list
 }
@@ -59,5 +64,5 @@ func Compare(a, b string) []Difference {
 	if a == b {
 		return nil
 	}
-	return compare(read(a), read(b))
+	return compare(read(a), read(b)).found
 }

@@ -1,6 +1,9 @@
 package facts
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // A sentence is the smallest thing that states something: a sentence, a cell of a table, a value of a JSON. The spans
 // name what it is about.
@@ -239,7 +242,7 @@ func (l *layout) mark(line span) int {
 	switch {
 	case r == '-' || r == '*' || r == '+' || r == '•' || r == '·':
 		if l.at(i+1) == ' ' {
-			return l.mark(l.trim(span{i + 1, line.to}))
+			return l.mark(l.trim(span{l.bullets(i, line.to), line.to}))
 		}
 	case r >= 0x2460 && r <= 0x2473:
 		return l.blanks(i + 1)
@@ -266,6 +269,14 @@ func (l *layout) mark(line span) int {
 		}
 	}
 	return min(i, line.to)
+}
+
+// bullets returns where a row of bullets ends.
+func (l *layout) bullets(i, to int) int {
+	for i+1 < to && strings.ContainsRune("-*+•·", l.runes[i]) && l.runes[i+1] == ' ' {
+		i = l.blanks(i + 1)
+	}
+	return i
 }
 
 func (l *layout) listNumber(i int) int {

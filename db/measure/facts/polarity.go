@@ -1,16 +1,13 @@
 package facts
 
-import (
-	"sort"
-	"strings"
-)
+import "sort"
 
 // longestScope is how many characters behind a negation say what it denies.
 const longestScope = 14
 
 // scope is the predicate that a polarity affirms or denies: what follows it in its clause, or what precedes it where
 // nothing does.
-func (c *comparison) scope(s *side, i int) []weighted {
+func (c *comparison) scope(s *side, i int) *vector {
 	if s.scopes[i] != nil {
 		return s.scopes[i]
 	}
@@ -19,33 +16,17 @@ func (c *comparison) scope(s *side, i int) []weighted {
 	if isLatin(s.at(f.from)) {
 		length = 3 * longestScope
 	}
-	v := c.collect(s, make([]weighted, 0, 16), span{f.to, min(f.clause.to, f.to+length)}, 1, nil)
-	if len(v) < 2 {
+	v := c.vector()
+	c.collect(s, v, span{f.to, min(f.clause.to, f.to+length)}, 1, nil)
+	if len(v.entries) < 2 {
 		from := max(f.clause.from, f.from-length)
 		if from == f.from {
 			from = max(s.sentences[f.sentence].from, f.from-length)
 		}
-		v = c.collect(s, v, span{from, f.from}, 1, nil)
+		c.collect(s, v, span{from, f.from}, 1, nil)
 	}
-	s.scopes[i] = tidy(v)
-	return s.scopes[i]
-}
-
-func total(v []weighted) float32 {
-	var sum float32
-	for _, w := range v {
-		sum += w.weight
-	}
-	return sum
-}
-
-// shared is which part of the lighter of two vectors the other one has.
-func shared(x, y []weighted) float32 {
-	least := min(total(x), total(y))
-	if least <= 0 {
-		return 0
-	}
-	return overlap(x, y) / least
+	s.scopes[i] = v
+	return v
 }
 
 func (c *comparison) openPolarities(k int, s *side) []int {
@@ -61,19 +42,33 @@ func (c *comparison) openPolarities(k int, s *side) []int {
 // polarities pairs statements with their counterparts and finds those that were turned round.
 func (c *comparison) polarities() {
 	as, bs := c.openPolarities(0, c.a), c.openPolarities(1, c.b)
-	index := c.index(c.b, bs)
+	if len(as) == 0 && len(bs) == 0 {
+		return
+	}
+	known := c.newPlaces(len(c.b.facts))
+	for _, j := range bs {
+		for _, e := range c.surroundings(c.b, j).entries {
+			known.add(e.token, j)
+		}
+	}
 	var pairs []pair
+	var near []int
 	for _, i := range as {
-		for _, j := range c.near(c.a, i, index) {
-			predicate := shared(c.scope(c.a, i), c.scope(c.b, j))
-			score := 0.55*predicate + 0.45*c.similarity(i, j)
+		near = known.near(c.surroundings(c.a, i), c.b.firstFact(proportion(c.a.facts[i].from, c.a, c.b)))
+		from := len(pairs)
+		for _, j := range near {
+			pairs = append(pairs, pair{i, j, c.similarity(i, j)})
+		}
+		for n := from; n < len(pairs); n++ {
+			j := pairs[n].j
+			score := 0.55*c.shared(c.scope(c.a, i), c.scope(c.b, j)) + 0.45*pairs[n].score
 			x, y := c.a.facts[i].polarity, c.b.facts[j].polarity
 			if x == y {
 				score += 0.1
 			} else if x.isNegative() == y.isNegative() {
 				score += 0.05
 			}
-			pairs = append(pairs, pair{i, j, score})
+			pairs[n].score = score
 		}
 	}
 	sortPairs(pairs)
@@ -88,72 +83,44 @@ func (c *comparison) polarities() {
 			x.isNegative() != y.isNegative() && p.score >= samePredicate && c.a.hasAmount(p.i) == c.b.hasAmount(p.j),
 			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
 			x == banned && y == exempt && p.score >= 0.7, x == exempt && y == banned && p.score >= 0.7:
-			c.states[0][p.i], c.states[1][p.j] = conflicting, conflicting
 			c.conflict(p.i, p.j, Polarity)
 		case x.isNegative() == y.isNegative() && p.score >= 0.25:
-			c.states[0][p.i], c.states[1][p.j] = matched, matched
+			c.match(p.i, p.j)
 		}
 	}
 	c.plain(0, c.a, c.b)
 	c.plain(1, c.b, c.a)
 }
 
-// index lists facts by the tokens of their scopes and surroundings.
-func (c *comparison) index(s *side, list []int) map[uint32][]int {
-	index := map[uint32][]int{}
-	for _, j := range list {
-		v := c.vector(s, j)
-		for _, w := range v {
-			if len(index[w.token]) < mostCandidates {
-				index[w.token] = append(index[w.token], j)
-			}
-		}
-	}
-	return index
-}
-
-// near returns the facts of an index that share a token with the surroundings of fact i.
-func (c *comparison) near(s *side, i int, index map[uint32][]int) []int {
-	seen := map[int]bool{}
-	var list []int
-	for _, w := range c.vector(s, i) {
-		for _, j := range index[w.token] {
-			if !seen[j] {
-				seen[j] = true
-				list = append(list, j)
-			}
-		}
-		if len(list) > 4*mostCandidates {
-			break
-		}
-	}
-	return list
+// proportion is about where in another answer a character of an answer stands.
+func proportion(at int, s, other *side) int {
+	return at * len(other.runes) / max(1, len(s.runes))
 }
 
 // plain looks for the statements that a negation without counterpart denies: 会被调低 against 不会被调低.
 func (c *comparison) plain(k int, s, other *side) {
-	index := map[uint32][]int{}
-	isBuilt := false
+	var index *places
 	for _, i := range c.openPolarities(k, s) {
 		f := &s.facts[i]
 		if x := s.sentences[f.sentence]; !f.polarity.isNegative() || x.row.isEmpty() && !x.column.isEmpty() {
 			continue
 		}
-		if !isBuilt {
-			index, isBuilt = c.sentenceIndex(other), true
-		}
 		scope := c.scope(s, i)
-		if total(scope) < 2 {
+		if scope.total < 2 {
 			continue
 		}
+		if index == nil {
+			index = c.sentencePlaces(other, func(int) bool { return true })
+		}
 		best, place := float32(0), -1
-		for _, n := range sentencesNear(scope, index) {
-			v := c.sentenceTokens(other, n)
-			predicate := overlap(scope, v) / total(scope)
+		for _, n := range index.near(scope, other.sentenceAt(proportion(f.from, s, other))) {
+			v := c.tokensOf(other, n)
+			predicate := c.overlap(scope, v) / scope.total
 			if predicate < 0.6 {
 				continue
 			}
-			context := overlap(c.vector(s, i), v) / max(s.norms[i], 0.01)
+			around := c.surroundings(s, i)
+			context := c.overlap(around, v) / max(around.total, 0.01)
 			if score := 0.5*predicate + 0.5*context; score > best {
 				best, place = score, n
 			}
@@ -162,6 +129,7 @@ func (c *comparison) plain(k int, s, other *side) {
 			continue
 		}
 		c.states[k][i] = conflicting
+		s.isTurned[f.sentence], other.isTurned[place] = true, true
 		x := s.export(f)
 		y := other.statement(place)
 		d := Difference{Kind: Polarity, IsConflict: true, Label: x.About, A: &x, B: &y}
@@ -172,60 +140,37 @@ func (c *comparison) plain(k int, s, other *side) {
 	}
 }
 
-func (c *comparison) sentenceIndex(s *side) map[uint32][]int {
-	index := map[uint32][]int{}
+// sentencePlaces lists the sentences of an answer by their tokens.
+func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *places {
+	index := c.newPlaces(len(s.sentences))
 	for n, x := range s.sentences {
+		if !isWanted(n) {
+			continue
+		}
 		for i := x.from; i < x.to; i++ {
-			token := s.bigram[i]
-			if token == 0 {
-				continue
-			}
-			list := index[token]
-			if len(list) < mostCandidates && (len(list) == 0 || list[len(list)-1] != n) {
-				index[token] = append(list, n)
+			if token := s.pairs[i]; token != 0 {
+				index.add(token, n)
 			}
 		}
 	}
 	return index
 }
 
-func sentencesNear(scope []weighted, index map[uint32][]int) []int {
-	seen := map[int]bool{}
-	var list []int
-	for _, w := range scope {
-		for _, n := range index[w.token] {
-			if !seen[n] {
-				seen[n] = true
-				list = append(list, n)
-			}
-		}
-	}
-	return list
-}
-
-// sentenceTokens is the vector of a sentence with what it is about.
-func (c *comparison) sentenceTokens(s *side, n int) []weighted {
-	x := s.sentences[n]
-	v := c.collect(s, make([]weighted, 0, 64), x.span, 1, nil)
-	v = c.collect(s, v, x.row, 1, nil)
-	v = c.collect(s, v, x.column, 0.8, nil)
-	return tidy(v)
+// sentenceAt returns the sentence at or after a character.
+func (d *document) sentenceAt(at int) int {
+	return sort.Search(len(d.sentences), func(n int) bool { return d.sentences[n].to > at })
 }
 
 // hasAmount reports whether the clause of a fact states money or a percentage.
 func (s *side) hasAmount(i int) bool {
-	clause := s.facts[i].clause
-	for k := s.firstFact(clause.from); k < len(s.facts) && s.facts[k].from < clause.to; k++ {
+	f := &s.facts[i]
+	to := min(f.clause.to, f.to+longestContext)
+	for k := s.firstFact(max(f.clause.from, f.from-longestContext)); k < len(s.facts) && s.facts[k].from < to; k++ {
 		if s.facts[k].class == classMoney || s.facts[k].class == classPercent {
 			return true
 		}
 	}
 	return false
-}
-
-// firstFact returns the first fact at or after a character.
-func (s *side) firstFact(from int) int {
-	return sort.Search(len(s.facts), func(k int) bool { return s.facts[k].from >= from })
 }
 
 // endings say that something is no more, without a negation.
@@ -234,10 +179,31 @@ var endings = [][]rune{
 	[]rune("ended"), []rune("gone"), []rune("removed"), []rune("expire"), []rune("except"), []rune("exempt"), []rune("unless"), []rune("only"), []rune("rather than"),
 }
 
+// denial is what is known of a sentence: not yet, or whether it denies anything.
+type denial uint8
+
+const (
+	unread denial = iota
+	affirms
+	denies
+)
+
 // isDenied reports whether a sentence, or what it is about, denies anything.
 func (s *side) isDenied(n int) bool {
-	x := s.sentences[n]
-	for _, part := range [5]span{x.span, x.row, x.column, x.label, x.heading} {
+	if s.denials[n] == unread {
+		s.denials[n] = affirms
+		if s.hasDenial(s.sentences[n]) {
+			s.denials[n] = denies
+		}
+	}
+	return s.denials[n] == denies
+}
+
+func (s *side) hasDenial(x sentence) bool {
+	for n, part := range [5]span{x.span, x.row, x.column, x.label, x.heading} {
+		if n > 0 {
+			part.to = min(part.to, part.from+longestContext)
+		}
 		for k := s.firstFact(part.from); k < len(s.facts) && s.facts[k].from < part.to; k++ {
 			if s.facts[k].polarity.isNegative() || s.facts[k].class == classVerdict {
 				return true
@@ -257,8 +223,10 @@ func (s *side) isDenied(n int) bool {
 // statement is a sentence that affirms what the other answer denies.
 func (s *side) statement(n int) Fact {
 	x := s.sentences[n]
+	x.to = min(x.to, x.from+longestText)
+	text := s.slice(x.span)
 	return Fact{
-		Kind: Polarity, Value: affirmed.String(), Text: strings.TrimSpace(s.slice(x.span)), About: clip(s.slice(x.span)),
+		Kind: Polarity, Value: affirmed.String(), Text: text, About: clip(text),
 		Start: int(s.start[x.from]), End: int(s.end[x.to-1]),
 	}
 }

@@ -57,12 +57,15 @@ func chineseScale(r rune) float64 {
 	return 0
 }
 
+// longestNumber is how many Chinese characters one number has at most.
+const longestNumber = 32
+
 // han reads a number in Chinese characters.
 func (d *document) han(i, to int) (number, bool) {
 	n := number{span: span{i, i}, isHan: true}
 	total, section, digit := 0.0, 0.0, -1
 	digits := 0
-	for ; n.to < to; n.to++ {
+	for limit := min(to, i+longestNumber); n.to < limit; n.to++ {
 		r := d.runes[n.to]
 		if value := chineseDigit(r); value >= 0 {
 			if digit > 0 && digits > 0 && section == 0 {
@@ -512,7 +515,9 @@ func (d *document) ranged(start int, first, second number, from, to, clause int)
 		factor = 1
 	}
 	d.finish(&f, first.value*factor, clause)
-	d.facts[len(d.facts)-1].kind = Range
+	last := len(d.facts) - 1
+	d.facts[last].kind = Range
+	d.facts[last-1], d.facts[last] = d.facts[last], d.facts[last-1]
 	return end
 }
 

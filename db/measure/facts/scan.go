@@ -80,7 +80,12 @@ type fact struct {
 	sentence int
 	clause   span
 	date     date
+
+	first, last int // of a range: the facts at its ends
 }
+
+// isRange reports whether a fact is an end of a range.
+func (f *fact) isRange() bool { return f.last > f.first }
 
 // document is an answer that has been read.
 type document struct {
@@ -89,6 +94,9 @@ type document struct {
 	facts     []fact
 	taken     []bool // characters that belong to a fact
 	turnedAt  int    // where the last 并不等于 ended
+
+	pairHashes, singleHashes []uint32 // by character, of what is not part of a fact
+	signatures               []uint64 // by sentence
 }
 
 func read(answer string) *document {
@@ -97,7 +105,26 @@ func read(answer string) *document {
 	for i := range d.sentences {
 		d.scan(i)
 	}
+	d.joinRanges()
+	d.tokenize()
+	d.sign()
 	return d
+}
+
+// joinRanges makes one value of two facts with nothing but a dash, 至 or to between them.
+func (d *document) joinRanges() {
+	for k := 0; k+1 < len(d.facts); k++ {
+		x, y := &d.facts[k], &d.facts[k+1]
+		if x.class != y.class || x.class > classTime || x.unit != y.unit || x.sentence != y.sentence || y.from-x.to > 6 || y.from < x.to {
+			continue
+		}
+		switch strings.TrimSpace(string(d.runes[x.to:y.from])) {
+		case "-", "–", "~", "至", "到", "to":
+			x.first, x.last = k, k+1
+			y.first, y.last = k, k+1
+			k++
+		}
+	}
 }
 
 // scan reads the facts of a sentence.
@@ -223,7 +250,7 @@ func (d *document) ordinal(i, to int) int {
 		}
 		next = d.blanks(next)
 		if level == '条' && d.at(next) != '条' {
-			return d.step2(i, next, to, value)
+			return d.otherOrdinal(i, next, to, value)
 		}
 		if d.at(next) != level && (level != '款' || d.at(next) != '项') {
 			break
@@ -246,8 +273,8 @@ func (d *document) ordinal(i, to int) int {
 	return end
 }
 
-// step2 reads an ordinal that is not of a law: 第3步, 第二章.
-func (d *document) step2(i, next, to int, value string) int {
+// otherOrdinal reads an ordinal that is not of a law: 第3步, 第二章.
+func (d *document) otherOrdinal(i, next, to int, value string) int {
 	if next >= to || !isHan(d.at(next)) {
 		return i
 	}
@@ -307,10 +334,18 @@ func (d *document) path(i, to int) int {
 	return end
 }
 
+// longestToken is how many characters of an address or a code are read.
+const longestToken = 512
+
+func (d *document) isTokenPart(i int) bool {
+	r := d.runes[i]
+	return isLatin(r) || isDigit(r) || r < 0x80 && strings.IndexByte("-_./:@?=&%+#~", byte(r)) >= 0
+}
+
 // latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
 func (d *document) latin(i, to, clause int) int {
 	end := i
-	for end < to && (isLatin(d.at(end)) || isDigit(d.at(end)) || strings.ContainsRune("-_./:@?=&%+#~", d.at(end)) && d.at(end) != ' ') {
+	for limit := min(to, i+longestToken); end < limit && d.isTokenPart(end); {
 		end++
 	}
 	for end > i && strings.ContainsRune(".:-?/~", d.at(end-1)) {

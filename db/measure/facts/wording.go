@@ -9,6 +9,8 @@ import (
 const (
 	nearlyEqual  = 0.75 // of the words of a sentence are in the other one
 	shortReplace = 6    // characters or words
+
+	longestWording = 300 // words of sentences that are compared word by word
 )
 
 // word is a word, a Chinese character or a fact of a sentence.
@@ -22,42 +24,24 @@ type word struct {
 
 // wordings pairs the sentences that only one answer has and compares them word by word.
 func (c *comparison) wordings() {
-	index := map[uint32][]int{}
-	for n, x := range c.b.sentences {
-		if c.b.isSettled[n] {
-			continue
-		}
-		for i := x.from; i < x.to; i++ {
-			token := c.b.bigram[i]
-			if token == 0 {
-				continue
-			}
-			list := index[token]
-			if len(list) < mostCandidates && (len(list) == 0 || list[len(list)-1] != n) {
-				index[token] = append(list, n)
-			}
-		}
-	}
+	index := c.sentencePlaces(c.b, func(n int) bool { return !c.b.isSettled[n] })
 	isUsed := make([]bool, len(c.b.sentences))
-	for n := range c.a.sentences {
+	for n, x := range c.a.sentences {
 		if c.a.isSettled[n] {
 			continue
 		}
-		v := c.sentenceTokens(c.a, n)
+		v := c.tokensOf(c.a, n)
 		best, place := float32(0), -1
-		for _, m := range sentencesNear(v, index) {
+		for _, m := range index.near(v, c.b.sentenceAt(proportion(x.from, c.a, c.b))) {
 			if isUsed[m] {
 				continue
 			}
-			w := c.sentenceTokens(c.b, m)
-			if score := overlap(v, w) / max(total(v), total(w), 0.01); score > best {
+			w := c.tokensOf(c.b, m)
+			if score := c.overlap(v, w) / max(v.total, w.total, 0.01); score > best {
 				best, place = score, m
 			}
 		}
-		if place < 0 || best < 0.3 {
-			continue
-		}
-		if c.wording(n, place) {
+		if place >= 0 && best >= 0.3 && c.wording(n, place) {
 			isUsed[place] = true
 		}
 	}
@@ -66,7 +50,7 @@ func (c *comparison) wordings() {
 // wording compares two sentences and reports whether they are nearly equal.
 func (c *comparison) wording(n, m int) bool {
 	x, y := c.a.wordsOf(n), c.b.wordsOf(m)
-	if len(x) > 300 || len(y) > 300 {
+	if len(x) > longestWording || len(y) > longestWording {
 		return false
 	}
 	head := 0
@@ -87,7 +71,7 @@ func (c *comparison) wording(n, m int) bool {
 	if !isName && float64(head+tail) < nearlyEqual*float64(length) || head+tail < 4 {
 		return head+tail >= 8
 	}
-	isLead := head == 0 && tail > 0 && c.a.at(x[len(x)-tail-1+boolean01(tail == len(x))].to) == ':'
+	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.at(x[len(x)-tail-1].to) == ':'
 	x, y = content(x[head:len(x)-tail]), content(y[head:len(y)-tail])
 	if len(x) > shortReplace || len(y) > shortReplace || isLead {
 		return true
@@ -97,13 +81,6 @@ func (c *comparison) wording(n, m int) bool {
 	}
 	c.replaced(n, m, x, y)
 	return true
-}
-
-func boolean01(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // content leaves out the function words.
@@ -127,11 +104,8 @@ func isNegative(words []word) bool {
 
 // turnedRound notes a negation that only one of two nearly equal sentences has.
 func (c *comparison) turnedRound(n, m int, x, y []word) {
-	for _, d := range c.found {
-		if d.IsConflict && d.Kind == Polarity && d.A.Start >= int(c.a.start[c.a.sentences[n].from]) &&
-			d.A.End <= int(c.a.end[c.a.sentences[n].to-1]) {
-			return
-		}
+	if c.a.isTurned[n] {
+		return
 	}
 	a, b := c.a.statement(n), c.b.statement(m)
 	if len(x) > 0 {
@@ -162,12 +136,9 @@ func (s *side) wordFact(n int, words []word) Fact {
 // wordsOf cuts a sentence into words, characters and facts; function words and marks are left out.
 func (s *side) wordsOf(n int) []word {
 	x := s.sentences[n]
-	var words []word
-	k := 0
-	for k < len(s.facts) && s.facts[k].sentence < n {
-		k++
-	}
-	for i := x.from; i < x.to; {
+	words := make([]word, 0, min(x.to-x.from, longestWording+1))
+	k := s.firstFact(x.from)
+	for i := x.from; i < x.to && len(words) <= longestWording; {
 		for k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].to <= i {
 			k++
 		}
@@ -182,7 +153,7 @@ func (s *side) wordsOf(n int) []word {
 		case s.taken[i]: // says how a number limits
 			i++
 		case isHan(r):
-			words = append(words, word{span{i, i + 1}, string(r), false, functionSet[r], false})
+			words = append(words, word{span{i, i + 1}, string(r), false, isFunctionCharacter(r), false})
 			i++
 		case isLatin(r) || isDigit(r):
 			end := s.step(i, x.to)
