@@ -81,7 +81,7 @@ facts: ## Read the labelled pairs of answers; print found conflicts and false al
 .PHONY: bench
 bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal; writes jobs/RESULTS.md
 	@mkdir -p bin
-	set -o pipefail; go test -run xxx -bench . -benchtime 1x -timeout 30m ./jobs/... ./handlers/... | tee bin/bench.txt
+	set -o pipefail; go test -run xxx -bench . -benchtime 1x -timeout 30m ./jobs/... ./handlers/... ./db/measure/facts | tee bin/bench.txt
 	go run ./cmd/docs benchmarks jobs/RESULTS.md bench $(VERSION) < bin/bench.txt
 
 .PHONY: chaos

@@ -1,36 +1,166 @@
 package facts_test
 
 import (
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
 
 	"wending/db/measure/facts"
 )
 
-func thousandCharacters(b testing.TB) (string, string) {
+// longPair returns two answers of about as many characters that say the same in other words, except that each section
+// has numbers of its own.
+func longPair(b testing.TB, characters int) (string, string) {
+	b.Helper()
+	bases := readLines[base](b, "bases.jsonl")
 	var x, y strings.Builder
-	for _, base := range readLines[base](b, "bases.jsonl") {
-		if len([]rune(x.String())) < 1000 {
-			x.WriteString(base.Text)
-			x.WriteString("\n")
-			y.WriteString(base.Paraphrase1)
-			y.WriteString("\n")
+	for n, count := 0, 0; count < characters; n++ {
+		base := bases[n%len(bases)]
+		for _, w := range []struct {
+			to   *strings.Builder
+			text string
+		}{{&x, base.Text}, {&y, base.Paraphrase1}} {
+			fmt.Fprintf(w.to, "第 %d 节合计 %d 元。\n%s\n", n+1, 7*n+13, w.text)
+		}
+		count += utf8.RuneCountInString(base.Text)
+	}
+	return clip(x.String(), characters), clip(y.String(), characters)
+}
+
+func clip(s string, characters int) string {
+	if runes := []rune(s); len(runes) > characters {
+		return string(runes[:characters])
+	}
+	return s
+}
+
+// processorTime returns how much of a processor the process has used: others on the machine do not count.
+func processorTime(b testing.TB) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// timeOf returns the processor time of one call of f.
+func timeOf(b testing.TB, f func(), times int) time.Duration {
+	b.Helper()
+	before := processorTime(b)
+	for range times {
+		f()
+	}
+	return (processorTime(b) - before) / time.Duration(times)
+}
+
+// bareLoop decodes two answers and counts their digits: what any reading of them takes at least.
+func bareLoop(x, y string) int {
+	digits := 0
+	for _, answer := range []string{x, y} {
+		for _, r := range answer {
+			if r >= '0' && r <= '9' {
+				digits++
+			}
 		}
 	}
-	return string([]rune(x.String())[:1000]), string([]rune(y.String())[:1000])
+	return digits
 }
 
-func BenchmarkCompare(b *testing.B) {
-	x, y := thousandCharacters(b)
+// How long two answers of 1,000 characters take, and how often a bare loop over their characters runs in that time.
+func BenchmarkPairOf1000Characters(b *testing.B) {
+	x, y := longPair(b, 1000)
+	digits := 0
 	for b.Loop() {
-		facts.Compare(x, y)
+		const times = 300
+		compared := timeOf(b, func() { facts.Compare(x, y) }, times)
+		bare := timeOf(b, func() { digits += bareLoop(x, y) }, 1000*times)
+		b.ReportMetric(float64(compared.Microseconds())/1000, "ms/pair")
+		b.ReportMetric(float64(compared)/float64(max(1, bare)), "x-bare-loop")
+	}
+	require.Positive(b, digits)
+}
+
+// How much longer twice the length takes; 2 is linear.
+func BenchmarkGrowthAt400000Characters(b *testing.B) {
+	for _, shape := range longShapes {
+		b.Run(shape.name, func(b *testing.B) {
+			x, y := shape.pair(b, 400_000)
+			halfX, halfY := shape.pair(b, 200_000)
+			for b.Loop() {
+				whole := timeOf(b, func() { facts.Compare(x, y) }, 2)
+				half := timeOf(b, func() { facts.Compare(halfX, halfY) }, 4)
+				b.ReportMetric(float64(whole.Milliseconds()), "ms/pair")
+				b.ReportMetric(float64(whole)/float64(max(1, half)), "x-half")
+			}
+		})
 	}
 }
 
-func BenchmarkLong(b *testing.B) {
-	x, y := thousandCharacters(b)
-	x, y = strings.Repeat(x, 100), strings.Repeat(y, 100)
-	for b.Loop() {
-		facts.Compare(x, y)
+// longShapes are long answers that could make reading or comparing slow.
+var longShapes = []struct {
+	name string
+	pair func(b testing.TB, characters int) (string, string)
+}{
+	{"answers", longPair},
+	{"one-line", func(b testing.TB, n int) (string, string) {
+		x, y := longPair(b, n)
+		oneLine := strings.NewReplacer("\n", " ", "。", "，", "！", "，", "；", "，", ".", " ", ";", " ", "?", " ", "？", "，")
+		return oneLine.Replace(x), oneLine.Replace(y)
+	}},
+	{"table", func(_ testing.TB, n int) (string, string) {
+		return table(n, 0), table(n, n/100)
+	}},
+	{"negations", func(_ testing.TB, n int) (string, string) {
+		return repeat("不得超过，可以退款，不必办理", n), repeat("可以超过，不可以退款，必须办理", n)
+	}},
+	{"equal-values", func(_ testing.TB, n int) (string, string) {
+		return repeat("3 天内退款；", n), repeat("5 天内退款；", n)
+	}},
+	{"token", func(_ testing.TB, n int) (string, string) {
+		return repeat("a-", n), repeat("b-", n)
+	}},
+	{"numerals", func(_ testing.TB, n int) (string, string) {
+		return strings.Repeat("一", n), strings.Repeat("二", n)
+	}},
+	{"blanks", func(_ testing.TB, n int) (string, string) {
+		return "1" + strings.Repeat(" ", n) + "2", "1" + strings.Repeat(" ", n) + "3"
+	}},
+	{"headings", func(_ testing.TB, n int) (string, string) {
+		return "# " + repeat("标题 ", n/2) + "\n" + repeat("第 1 步 3 元。\n", n/2), "# " + repeat("题标 ", n/2) + "\n" + repeat("第 1 步 4 元。\n", n/2)
+	}},
+	{"json", func(_ testing.TB, n int) (string, string) {
+		return `[` + repeat(`{"名称": "甲", "金额": "3 元"},`, n) + `0]`, `[` + repeat(`{"金额": "5 元", "名称": "甲"},`, n) + `0]`
+	}},
+	{"cut-json", func(_ testing.TB, n int) (string, string) {
+		return repeat(`{"a": [`, n), repeat("{\n}\n{\"b\": {", n)
+	}},
+	{"tags", func(_ testing.TB, n int) (string, string) {
+		return repeat("<p <td <", n), repeat("&nbsp;&<b", n)
+	}},
+	{"bold", func(_ testing.TB, n int) (string, string) {
+		return repeat("**", n), repeat("- **1** ", n)
+	}},
+}
+
+// repeat repeats a part up to a number of characters.
+func repeat(part string, characters int) string {
+	return strings.Repeat(part, characters/utf8.RuneCountInString(part))
+}
+
+// table writes a Markdown table; other than that of shift 0 it has another amount in one row.
+func table(characters, shift int) string {
+	var b strings.Builder
+	b.WriteString("| 编号 | 名称 | 金额 |\n|---|---|---|\n")
+	for n := 0; b.Len() < characters; n++ {
+		amount := 100 + n
+		if shift > 0 && n == shift {
+			amount++
+		}
+		fmt.Fprintf(&b, "| A-%d | 项目%d | %d 元 |\n", n, n%97, amount)
 	}
+	return b.String()
 }

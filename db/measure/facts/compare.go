@@ -15,6 +15,7 @@ const (
 	sameSet        = 0.55 // words that exclude each other
 	sameLimit      = 0.32 // one value, limited in two directions
 	samePredicate  = 0.50 // a statement and its negation
+	sameSubject    = 0.25 // two statements that both affirm, or both deny
 	mostCandidates = 48   // facts with which one fact is compared
 )
 
@@ -25,6 +26,7 @@ type comparison struct {
 	found  []Difference
 	states [2][]state
 	links  []link
+	words  [2][]word // of the two sentences that are compared word by word
 }
 
 // link joins two facts that state the same.

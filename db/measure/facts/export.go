@@ -15,12 +15,21 @@ const longestText = 200
 func (d *document) export(f *fact) Fact {
 	value, place, kind := f.value, f.span, f.kind
 	if f.isRange() {
-		value, place, kind = d.facts[f.first].value+"–"+d.facts[f.last].value, span{d.facts[f.first].from, d.facts[f.last].to}, Range
+		first, last := &d.facts[f.first], &d.facts[f.last]
+		value, place, kind = rangeValue(first.value, last.value), span{first.from, last.to}, Range
 	}
 	return Fact{
 		Kind: kind, Value: f.bound.sign() + value, Unit: f.unit, Text: d.slice(place), About: d.about(f),
 		Start: int(d.start[place.from]), End: int(d.end[place.to-1]),
 	}
+}
+
+// rangeValue writes 5–10 day: a unit that both ends have is written once.
+func rangeValue(first, last string) string {
+	if number, unit, hasUnit := strings.Cut(first, " "); hasUnit && strings.HasSuffix(last, " "+unit) {
+		first = number
+	}
+	return first + "–" + last
 }
 
 // sign is what a limit's value begins with.

@@ -230,3 +230,34 @@ func explain(p pair) string {
 	}
 	return b.String()
 }
+
+// Equal digits are not an equal statement where a mark stands between them.
+func TestMarksBetweenDigitsCount(t *testing.T) {
+	t.Parallel()
+	for _, p := range [][2]string{{"请在 3~5 天内答复。", "请在 35 天内答复。"}, {"请在 3、5 天后答复。", "请在 35 天后答复。"}} {
+		require.True(t, isConflict(p[0], p[1]), "%q, %q", p[0], p[1])
+	}
+	require.False(t, isConflict("总价 1,200 元。", "总价1200元！"))
+}
+
+// A range is one value, however it is written, and so is a time from – to.
+func TestARangeIsOneValue(t *testing.T) {
+	t.Parallel()
+	for answer, value := range map[string]string{
+		"每次服用 5–10 片。":         "5–10 片",
+		"每次服用 5至10片。":          "5–10 片",
+		"营业时间为 9:00-18:00。":    "09:00–18:00",
+		"上午九点到下午六点营业。":         "09:00–18:00",
+		"Keep 2 to 4 tablets.": "2–4 tablet",
+	} {
+		list := facts.Read(answer)
+		require.Len(t, list, 1, answer)
+		require.Equal(t, facts.Range, list[0].Kind, answer)
+		require.Equal(t, value, list[0].Value, answer)
+		require.Equal(t, list[0].Text, answer[list[0].Start:list[0].End], answer)
+	}
+	differences := facts.Compare("每次服用 5–10 片。", "每次服用 5 至 15 片。")
+	require.Len(t, differences, 1)
+	require.Equal(t, "5–10 片", differences[0].A.Value)
+	require.Equal(t, "5 至 15 片", differences[0].B.Text)
+}

@@ -16,17 +16,17 @@ func (c *comparison) scope(s *side, i int) *vector {
 	if isLatin(s.at(f.from)) {
 		length = 3 * longestScope
 	}
-	v := c.vector()
-	c.collect(s, v, span{f.to, min(f.clause.to, f.to+length)}, 1, nil)
-	if len(v.entries) < 2 {
+	c.begin()
+	c.collect(s, span{f.to, min(f.clause.to, f.to+length)}, 1, nil)
+	if len(c.draft.entries) < 2 {
 		from := max(f.clause.from, f.from-length)
 		if from == f.from {
 			from = max(s.sentences[f.sentence].from, f.from-length)
 		}
-		c.collect(s, v, span{from, f.from}, 1, nil)
+		c.collect(s, span{from, f.from}, 1, nil)
 	}
-	s.scopes[i] = v
-	return v
+	s.scopes[i] = c.finished()
+	return s.scopes[i]
 }
 
 func (c *comparison) openPolarities(k int, s *side) []int {
@@ -59,17 +59,20 @@ func (c *comparison) polarities() {
 		for _, j := range near {
 			pairs = append(pairs, pair{i, j, c.similarity(i, j)})
 		}
-		for n := from; n < len(pairs); n++ {
-			j := pairs[n].j
-			score := 0.55*c.shared(c.scope(c.a, i), c.scope(c.b, j)) + 0.45*pairs[n].score
-			x, y := c.a.facts[i].polarity, c.b.facts[j].polarity
+		kept := pairs[:from]
+		for _, p := range pairs[from:] {
+			p.score = 0.55*c.shared(c.scope(c.a, i), c.scope(c.b, p.j)) + 0.45*p.score
+			x, y := c.a.facts[i].polarity, c.b.facts[p.j].polarity
 			if x == y {
-				score += 0.1
+				p.score += 0.1
 			} else if x.isNegative() == y.isNegative() {
-				score += 0.05
+				p.score += 0.05
 			}
-			pairs[n].score = score
+			if p.score >= sameSubject || c.isShort() {
+				kept = append(kept, p)
+			}
 		}
+		pairs = kept
 	}
 	sortPairs(pairs)
 	for _, p := range pairs {
@@ -84,7 +87,7 @@ func (c *comparison) polarities() {
 			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
 			x == banned && y == exempt && p.score >= 0.7, x == exempt && y == banned && p.score >= 0.7:
 			c.conflict(p.i, p.j, Polarity)
-		case x.isNegative() == y.isNegative() && p.score >= 0.25:
+		case x.isNegative() == y.isNegative() && p.score >= sameSubject:
 			c.match(p.i, p.j)
 		}
 	}

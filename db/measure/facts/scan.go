@@ -94,6 +94,7 @@ type document struct {
 	facts     []fact
 	taken     []bool // characters that belong to a fact
 	turnedAt  int    // where the last 并不等于 ended
+	plainTo   int    // up to where a token is known to be neither an address nor a code
 
 	pairHashes, singleHashes []uint32 // by character, of what is not part of a fact
 	signatures               []uint64 // by sentence
@@ -101,7 +102,10 @@ type document struct {
 
 func read(answer string) *document {
 	t := normalise(answer)
-	d := &document{text: t, sentences: sentencesOf(t), taken: make([]bool, len(t.runes))}
+	d := &document{
+		text: t, sentences: sentencesOf(t), taken: make([]bool, len(t.runes)),
+		facts: make([]fact, 0, len(t.runes)/16+4),
+	}
 	for i := range d.sentences {
 		d.scan(i)
 	}
@@ -345,13 +349,19 @@ func (d *document) isTokenPart(i int) bool {
 // latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
 func (d *document) latin(i, to, clause int) int {
 	end := i
-	for limit := min(to, i+longestToken); end < limit && d.isTokenPart(end); {
+	for limit := min(to, i+longestToken); i >= d.plainTo && end < limit && d.isTokenPart(end); {
 		end++
 	}
 	for end > i && strings.ContainsRune(".:-?/~", d.at(end-1)) {
 		end--
 	}
-	token := string(d.runes[i:end])
+	token := ""
+	if i >= d.plainTo {
+		token = string(d.runes[i:end])
+		if !strings.ContainsAny(token, "0123456789@._/") {
+			d.plainTo = end
+		}
+	}
 	switch {
 	case strings.Contains(token, "://") || strings.HasPrefix(token, "www."):
 		key := strings.ToLower(strings.TrimSuffix(token, "/"))

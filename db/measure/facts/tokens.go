@@ -38,6 +38,8 @@ type vocabulary struct {
 	made   []int32 // by token: the last vector that was made with it, and where it is there
 	place  []int32
 	making int32
+	draft  vector     // the vector that is being made
+	store  []weighted // entries of finished vectors
 
 	loaded     *vector // by token: the weights of the vector that was compared last
 	load       []float32
@@ -191,14 +193,15 @@ func (c *comparison) weigh() {
 	v.load, v.isLoaded = make([]float32, len(counts)), make([]int32, len(counts))
 }
 
-// vector begins a vector.
-func (v *vocabulary) vector() *vector {
+// begin begins a vector.
+func (v *vocabulary) begin() {
 	v.making++
-	return &vector{}
+	v.draft.entries, v.draft.total = v.draft.entries[:0], 0
 }
 
-// add adds a token to the vector that was begun last, with the greater weight if it is there already.
-func (v *vocabulary) add(x *vector, token int32, weight float32) {
+// add adds a token to the vector that was begun, with the greater weight if it is there already.
+func (v *vocabulary) add(token int32, weight float32) {
+	x := &v.draft
 	weight *= v.weights[token]
 	if v.made[token] != v.making {
 		v.made[token], v.place[token] = v.making, int32(len(x.entries)) //nolint:gosec // a few hundred
@@ -210,6 +213,17 @@ func (v *vocabulary) add(x *vector, token int32, weight float32) {
 		x.total += weight - e.weight
 		e.weight = weight
 	}
+}
+
+// finished returns the vector that was begun.
+func (v *vocabulary) finished() *vector {
+	size := len(v.draft.entries)
+	if cap(v.store)-len(v.store) < size {
+		v.store = make([]weighted, 0, max(size, 2048))
+	}
+	from := len(v.store)
+	v.store = append(v.store, v.draft.entries...)
+	return &vector{entries: v.store[from : from+size : from+size], total: v.draft.total}
 }
 
 // overlap is the weight that two vectors share. Comparing one x with many y is cheapest.
@@ -242,23 +256,23 @@ func (v *vocabulary) shared(x, y *vector) float32 {
 // longestContext is how many characters of what a fact is about are compared.
 const longestContext = 200
 
-// collect adds the tokens of a span to the vector that was begun last.
-func (c *comparison) collect(s *side, v *vector, part span, weight float32, self *fact) {
+// collect adds the tokens of a span to the vector that was begun.
+func (c *comparison) collect(s *side, part span, weight float32, self *fact) {
 	part.to = min(part.to, part.from+longestContext)
 	if part.isEmpty() {
 		return
 	}
 	for k := s.firstFact(part.from); k < len(s.facts) && s.facts[k].from < part.to; k++ {
 		if f := &s.facts[k]; f != self && f.class != classPolarity {
-			c.add(v, s.factTokens[k], 0.6*weight)
+			c.add(s.factTokens[k], 0.6*weight)
 		}
 	}
 	for i := part.from; i < part.to; i++ {
 		if token := s.pairs[i]; token != 0 {
-			c.add(v, token, weight)
+			c.add(token, weight)
 		}
 		if token := s.singles[i]; token != 0 {
-			c.add(v, token, 0.35*weight)
+			c.add(token, 0.35*weight)
 		}
 	}
 }
@@ -270,15 +284,15 @@ func (c *comparison) surroundings(s *side, i int) *vector {
 	}
 	f := &s.facts[i]
 	x := s.sentences[f.sentence]
-	v := c.vector()
-	c.collect(s, v, span{max(f.clause.from, f.from-60), min(f.clause.to, f.to+60)}, 1, f)
-	c.collect(s, v, span{max(x.from, f.from-100), min(x.to, f.to+100)}, 0.5, f)
-	c.collect(s, v, x.row, 1, f)
-	c.collect(s, v, x.column, 0.8, f)
-	c.collect(s, v, x.label, 0.5, f)
-	c.collect(s, v, x.heading, 0.25, f)
-	s.vectors[i] = v
-	return v
+	c.begin()
+	c.collect(s, span{max(f.clause.from, f.from-60), min(f.clause.to, f.to+60)}, 1, f)
+	c.collect(s, span{max(x.from, f.from-100), min(x.to, f.to+100)}, 0.5, f)
+	c.collect(s, x.row, 1, f)
+	c.collect(s, x.column, 0.8, f)
+	c.collect(s, x.label, 0.5, f)
+	c.collect(s, x.heading, 0.25, f)
+	s.vectors[i] = c.finished()
+	return s.vectors[i]
 }
 
 // tokensOf is the vector of a sentence with what it is about.
@@ -287,12 +301,12 @@ func (c *comparison) tokensOf(s *side, n int) *vector {
 		return s.sentenceTokens[n]
 	}
 	x := s.sentences[n]
-	v := c.vector()
-	c.collect(s, v, x.span, 1, nil)
-	c.collect(s, v, x.row, 1, nil)
-	c.collect(s, v, x.column, 0.8, nil)
-	s.sentenceTokens[n] = v
-	return v
+	c.begin()
+	c.collect(s, x.span, 1, nil)
+	c.collect(s, x.row, 1, nil)
+	c.collect(s, x.column, 0.8, nil)
+	s.sentenceTokens[n] = c.finished()
+	return s.sentenceTokens[n]
 }
 
 // similarity is how alike the surroundings of two facts are, 0 to 1.

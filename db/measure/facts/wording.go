@@ -49,7 +49,8 @@ func (c *comparison) wordings() {
 
 // wording compares two sentences and reports whether they are nearly equal.
 func (c *comparison) wording(n, m int) bool {
-	x, y := c.a.wordsOf(n), c.b.wordsOf(m)
+	c.words[0], c.words[1] = c.a.wordsOf(n, c.words[0][:0]), c.b.wordsOf(m, c.words[1][:0])
+	x, y := c.words[0], c.words[1]
 	if len(x) > longestWording || len(y) > longestWording {
 		return false
 	}
@@ -85,7 +86,13 @@ func (c *comparison) wording(n, m int) bool {
 
 // content leaves out the function words.
 func content(words []word) []word {
-	return slices.DeleteFunc(slices.Clone(words), func(w word) bool { return w.isFunction })
+	var kept []word
+	for _, w := range words {
+		if !w.isFunction {
+			kept = append(kept, w)
+		}
+	}
+	return kept
 }
 
 func hasFact(words []word) bool {
@@ -133,10 +140,9 @@ func (s *side) wordFact(n int, words []word) Fact {
 	return s.export(&f)
 }
 
-// wordsOf cuts a sentence into words, characters and facts; function words and marks are left out.
-func (s *side) wordsOf(n int) []word {
+// wordsOf appends the words, characters and facts of a sentence; marks are left out.
+func (s *side) wordsOf(n int, words []word) []word {
 	x := s.sentences[n]
-	words := make([]word, 0, min(x.to-x.from, longestWording+1))
 	k := s.firstFact(x.from)
 	for i := x.from; i < x.to && len(words) <= longestWording; {
 		for k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].to <= i {
@@ -153,7 +159,7 @@ func (s *side) wordsOf(n int) []word {
 		case s.taken[i]: // says how a number limits
 			i++
 		case isHan(r):
-			words = append(words, word{span{i, i + 1}, string(r), false, isFunctionCharacter(r), false})
+			words = append(words, word{span{i, i + 1}, s.slice(span{i, i + 1}), false, isFunctionCharacter(r), false})
 			i++
 		case isLatin(r) || isDigit(r):
 			end := s.step(i, x.to)
