@@ -1,5 +1,7 @@
 package facts
 
+import "wending/db/measure/passage"
+
 // limit is a phrase beside a number that makes it a limit.
 type limit struct {
 	phrase string
@@ -34,41 +36,41 @@ var limitsAfter = []limit{
 
 // boundOf reads what limits the number of f, and takes the words that do.
 func (d *document) boundOf(f *fact, clause int) bound {
-	i := f.from
+	i := f.From
 	for range 3 {
-		for i > clause && (d.runes[i-1] == ' ' || d.runes[i-1] == '¥') {
+		for i > clause && (d.Runes[i-1] == ' ' || d.Runes[i-1] == '¥') {
 			i--
 		}
 		for _, filler := range []string{"为", "是", "约", "满", "于", "了", "的", "每次", "of"} {
-			if n := len([]rune(filler)); i-n >= clause && d.has(i-n, filler) {
+			if n := len([]rune(filler)); i-n >= clause && d.Has(i-n, filler) {
 				i -= n
 				break
 			}
 		}
 	}
 	found := exact
-	for _, at := range []int{f.from, i} {
-		for at > clause && d.at(at-1) == ' ' {
+	for _, at := range []int{f.From, i} {
+		for at > clause && d.At(at-1) == ' ' {
 			at--
 		}
 		if found == exact {
 			found = d.limitEndingAt(at, clause)
 		}
 	}
-	next := d.blanks(f.to)
-	if d.at(next) == '(' { // 7天（含）以上
-		for k := next; k < next+6 && k < len(d.runes); k++ {
-			if d.runes[k] == ')' {
-				next = d.blanks(k + 1)
+	next := d.Blanks(f.To)
+	if d.At(next) == '(' { // 7天（含）以上
+		for k := next; k < next+6 && k < len(d.Runes); k++ {
+			if d.Runes[k] == ')' {
+				next = d.Blanks(k + 1)
 				break
 			}
 		}
 	}
-	if found == exact && next < len(d.runes) {
-		r := lower(d.runes[next])
+	if found == exact && next < len(d.Runes) {
+		r := passage.Lower(d.Runes[next])
 		for _, l := range limitsAfter {
 			if rune(l.phrase[0]) == r && r < 0x80 || r >= 0x80 {
-				if d.has(next, l.phrase) {
+				if d.Has(next, l.phrase) {
 					return l.bound
 				}
 			}
@@ -81,14 +83,14 @@ func (d *document) limitEndingAt(end, clause int) bound {
 	if end <= clause {
 		return exact
 	}
-	last := lower(d.runes[end-1])
+	last := passage.Lower(d.Runes[end-1])
 	for k := range limitsBefore {
 		l := &limitsBefore[k]
 		if limitEnds[k].last != last {
 			continue
 		}
-		if from := end - limitEnds[k].length; from >= clause && d.has(from, l.phrase) {
-			if isLatin(d.at(from-1)) && isLatin(d.at(from)) {
+		if from := end - limitEnds[k].length; from >= clause && d.Has(from, l.phrase) {
+			if passage.IsLatin(d.At(from-1)) && passage.IsLatin(d.At(from)) {
 				continue
 			}
 			for x := from; x < end; x++ {

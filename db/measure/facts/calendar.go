@@ -3,6 +3,8 @@ package facts
 import (
 	"fmt"
 	"strings"
+
+	"wending/db/measure/passage"
 )
 
 // date is a day of the calendar; what is not stated is 0.
@@ -45,7 +47,7 @@ var months = map[string]int{
 }
 
 func (d *document) addDate(from, to int, x date) int {
-	d.add(fact{span: span{from, to}, kind: Date, class: classDate, key: x.String(), value: x.String(), date: x})
+	d.add(fact{Span: passage.Span{From: from, To: to}, kind: Date, class: classDate, key: x.String(), value: x.String(), date: x})
 	return to
 }
 
@@ -55,36 +57,36 @@ func (d *document) calendar(i int, n number, to int) int {
 	if n.value != float64(value) || value < 0 || value > 9999 {
 		return i
 	}
-	next := d.blanks(n.to)
-	switch r := d.at(next); {
-	case r == '年' && (value >= 1000 || n.isHan && n.to-i == 4):
+	next := d.Blanks(n.To)
+	switch r := d.At(next); {
+	case r == '年' && (value >= 1000 || n.isHan && n.To-i == 4):
 		return d.yearFirst(i, value, next+1, to)
-	case r == '月' && value >= 1 && value <= 12 && d.at(next+1) != '龄':
+	case r == '月' && value >= 1 && value <= 12 && d.At(next+1) != '龄':
 		day, after, ok := d.dayOfMonth(next+1, to)
 		if ok {
 			return d.addDate(i, after, date{month: value, day: day})
 		}
-		if !n.isHan || d.at(next+1) == '份' {
+		if !n.isHan || d.At(next+1) == '份' {
 			return d.addDate(i, next+1, date{month: value})
 		}
 	case (r == '日' || r == '号') && value >= 1 && value <= 31 && d.isDayOfMonth(i, r):
 		x := date{day: value}
-		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && i-d.facts[k].to <= 3 {
+		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && i-d.facts[k].To <= 3 {
 			x.month, x.year = d.facts[k].date.month, d.facts[k].date.year
 		}
 		return d.addDate(i, next+1, x)
 	case n.isHan:
 		return i
-	case (r == '-' || r == '/' || r == '.') && next == n.to && value >= 1900 && value <= 2200:
+	case (r == '-' || r == '/' || r == '.') && next == n.To && value >= 1900 && value <= 2200:
 		month, after := d.smallNumber(next + 1)
-		if month >= 1 && month <= 12 && d.at(after) == r {
-			if day, end := d.smallNumber(after + 1); day >= 1 && day <= 31 && !isDigit(d.at(end)) {
+		if month >= 1 && month <= 12 && d.At(after) == r {
+			if day, end := d.smallNumber(after + 1); day >= 1 && day <= 31 && !passage.IsDigit(d.At(end)) {
 				return d.addDate(i, end, date{year: value, month: month, day: day})
 			}
 		}
-	case r == '/' && next == n.to && value >= 1 && value <= 31:
+	case r == '/' && next == n.To && value >= 1 && value <= 31:
 		second, after := d.smallNumber(next + 1)
-		if second < 1 || second > 31 || d.at(after) != '/' {
+		if second < 1 || second > 31 || d.At(after) != '/' {
 			break
 		}
 		year, end := d.year(after + 1)
@@ -96,21 +98,21 @@ func (d *document) calendar(i int, n number, to int) int {
 			x.day, x.month = second, value
 		}
 		return d.addDate(i, end, x)
-	case isLatin(r) && value >= 1 && value <= 31:
+	case passage.IsLatin(r) && value >= 1 && value <= 31:
 		word, end := d.word(next, to)
 		if word == "st" || word == "nd" || word == "rd" || word == "th" {
-			next = d.blanks(end)
-			if d.has(next, "of ") {
+			next = d.Blanks(end)
+			if d.Has(next, "of ") {
 				next += 3
 			}
 			word, end = d.word(next, to)
 		}
 		if month := months[word]; month > 0 {
 			x := date{month: month, day: value}
-			if d.at(end) == '.' {
+			if d.At(end) == '.' {
 				end++
 			}
-			if year, after := d.year(d.blanks(d.comma(end))); year > 0 {
+			if year, after := d.year(d.Blanks(d.comma(end))); year > 0 {
 				x.year, end = year, after
 			}
 			return d.addDate(i, end, x)
@@ -120,7 +122,7 @@ func (d *document) calendar(i int, n number, to int) int {
 }
 
 func (d *document) comma(i int) int {
-	if d.at(i) == ',' {
+	if d.At(i) == ',' {
 		return i + 1
 	}
 	return i
@@ -129,22 +131,22 @@ func (d *document) comma(i int) int {
 // isDayOfMonth reports whether 1 日 is a day of the calendar, not a duration.
 func (d *document) isDayOfMonth(i int, unit rune) bool {
 	before := i - 1
-	for before > 0 && d.runes[before] == ' ' {
+	for before > 0 && d.Runes[before] == ' ' {
 		before--
 	}
-	if d.at(before) == '月' && strings.ContainsRune("每当次本该上下", d.at(before-1)) {
+	if d.At(before) == '月' && strings.ContainsRune("每当次本该上下", d.At(before-1)) {
 		return true
 	}
-	if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && d.facts[k].date.day > 0 && i-d.facts[k].to <= 3 {
-		return strings.ContainsRune("至到-–~", d.at(before))
+	if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && d.facts[k].date.day > 0 && i-d.facts[k].To <= 3 {
+		return strings.ContainsRune("至到-–~", d.At(before))
 	}
-	return unit == '号' && d.at(before) != '第'
+	return unit == '号' && d.At(before) != '第'
 }
 
 func (d *document) smallNumber(i int) (int, int) {
 	value, end := 0, i
-	for end < i+2 && isDigit(d.at(end)) {
-		value = value*10 + int(d.at(end)-'0')
+	for end < i+2 && passage.IsDigit(d.At(end)) {
+		value = value*10 + int(d.At(end)-'0')
 		end++
 	}
 	return value, end
@@ -152,11 +154,11 @@ func (d *document) smallNumber(i int) (int, int) {
 
 func (d *document) year(i int) (int, int) {
 	value, end := 0, i
-	for end < i+4 && isDigit(d.at(end)) {
-		value = value*10 + int(d.at(end)-'0')
+	for end < i+4 && passage.IsDigit(d.At(end)) {
+		value = value*10 + int(d.At(end)-'0')
 		end++
 	}
-	if value < 1900 || value > 2200 || isDigit(d.at(end)) {
+	if value < 1900 || value > 2200 || passage.IsDigit(d.At(end)) {
 		return 0, i
 	}
 	return value, end
@@ -164,12 +166,12 @@ func (d *document) year(i int) (int, int) {
 
 // dayOfMonth reads the 3日 of 11月3日.
 func (d *document) dayOfMonth(i, to int) (int, int, bool) {
-	n, isNumber := d.anyNumber(d.blanks(i), to)
+	n, isNumber := d.anyNumber(d.Blanks(i), to)
 	if !isNumber || n.value < 1 || n.value > 31 {
 		return 0, i, false
 	}
-	next := d.blanks(n.to)
-	if d.at(next) != '日' && d.at(next) != '号' {
+	next := d.Blanks(n.To)
+	if d.At(next) != '日' && d.At(next) != '号' {
 		return 0, i, false
 	}
 	return int(n.value), next + 1, true
@@ -181,13 +183,13 @@ func (d *document) yearFirst(i, year, next, to int) int {
 	end := next
 	if year < 1000 {
 		x.year = 0
-		for _, r := range d.runes[i : i+4] {
-			x.year = x.year*10 + max(chineseDigit(r), 0)
+		for _, r := range d.Runes[i : i+4] {
+			x.year = x.year*10 + max(passage.ChineseDigit(r), 0)
 		}
 	}
-	if n, isNumber := d.anyNumber(d.blanks(next), to); isNumber && n.value >= 1 && n.value <= 12 && d.at(d.blanks(n.to)) == '月' {
+	if n, isNumber := d.anyNumber(d.Blanks(next), to); isNumber && n.value >= 1 && n.value <= 12 && d.At(d.Blanks(n.To)) == '月' {
 		x.month = int(n.value)
-		end = d.blanks(n.to) + 1
+		end = d.Blanks(n.To) + 1
 		if day, after, ok := d.dayOfMonth(end, to); ok {
 			x.day, end = day, after
 		}
@@ -197,12 +199,12 @@ func (d *document) yearFirst(i, year, next, to int) int {
 
 // monthFirst reads June 30, 2026.
 func (d *document) monthFirst(i, next, to, month int) int {
-	if d.at(next) == '.' {
+	if d.At(next) == '.' {
 		next++
 	}
-	from := d.blanks(next)
+	from := d.Blanks(next)
 	day, end := d.smallNumber(from)
-	if day < 1 || day > 31 || isDigit(d.at(end)) || from == next {
+	if day < 1 || day > 31 || passage.IsDigit(d.At(end)) || from == next {
 		if year, after := d.year(from); year > 0 && from > next {
 			return d.addDate(i, after, date{year: year, month: month})
 		}
@@ -212,7 +214,7 @@ func (d *document) monthFirst(i, next, to, month int) int {
 		end = after
 	}
 	x := date{month: month, day: day}
-	if year, after := d.year(d.blanks(d.comma(end))); year > 0 {
+	if year, after := d.year(d.Blanks(d.comma(end))); year > 0 {
 		x.year, end = year, after
 	}
 	return d.addDate(i, end, x)
@@ -221,76 +223,72 @@ func (d *document) monthFirst(i, next, to, month int) int {
 // partOfDay reads 上午 and the like before a number: 'a' before noon, 'n' noon, 'p' after it.
 func (d *document) partOfDay(i, to int) (byte, int) {
 	var part byte
-	switch d.runes[i] {
+	switch d.Runes[i] {
 	case '上', '凌', '早', '清':
-		if d.has(i, "上午") || d.has(i, "凌晨") || d.has(i, "早上") || d.has(i, "早晨") || d.has(i, "清晨") {
+		if d.Has(i, "上午") || d.Has(i, "凌晨") || d.Has(i, "早上") || d.Has(i, "早晨") || d.Has(i, "清晨") {
 			part = 'a'
 		}
 	case '中':
-		if d.has(i, "中午") {
+		if d.Has(i, "中午") {
 			part = 'n'
 		}
 	case '下', '晚', '傍', '夜', '当':
-		if d.has(i, "下午") || d.has(i, "晚上") || d.has(i, "傍晚") || d.has(i, "夜里") || d.has(i, "夜间") || d.has(i, "晚间") {
+		if d.Has(i, "下午") || d.Has(i, "晚上") || d.Has(i, "傍晚") || d.Has(i, "夜里") || d.Has(i, "夜间") || d.Has(i, "晚间") {
 			part = 'p'
 		}
 	}
 	if part == 0 || i+2 >= to {
 		return 0, i
 	}
-	return part, d.blanks(i + 2)
+	return part, d.Blanks(i + 2)
 }
 
 // clock reads a time of day whose hour is n.
 func (d *document) clock(i int, n number, to int, part byte) int {
 	hour := int(n.value)
-	if n.value != float64(hour) || hour < 0 || hour > 24 || n.to-i > 8 {
+	if n.value != float64(hour) || hour < 0 || hour > 24 || n.To-i > 8 {
 		return i
 	}
-	minute, end, isTime := 0, n.to, false
-	next := d.blanks(n.to)
-	switch r := d.at(next); {
-	case r == ':' && next == n.to && isDigit(d.at(next+1)) && isDigit(d.at(next+2)) && !isDigit(d.at(next+3)):
+	minute, end, isTime := 0, n.To, false
+	next := d.Blanks(n.To)
+	switch r := d.At(next); {
+	case r == ':' && next == n.To && passage.IsDigit(d.At(next+1)) && passage.IsDigit(d.At(next+2)) && !passage.IsDigit(d.At(next+3)):
 		minute, end = d.smallNumber(next + 1)
 		isTime = minute < 60
-		if isTime && d.at(end) == ':' && isDigit(d.at(end+1)) && isDigit(d.at(end+2)) {
+		if isTime && d.At(end) == ':' && passage.IsDigit(d.At(end+1)) && passage.IsDigit(d.At(end+2)) {
 			end += 3
 		}
-	case r == '点' || r == '时' && d.at(next+1) != '间' && d.at(next+1) != '候':
+	case r == '点' || r == '时' && d.At(next+1) != '间' && d.At(next+1) != '候':
 		minute, end, isTime = d.minutes(next+1, to)
 		before := len(d.facts) - 1
-		follows := before >= 0 && d.facts[before].class == classTime && i-d.facts[before].to <= 4
+		follows := before >= 0 && d.facts[before].class == classTime && i-d.facts[before].To <= 4
 		isTime = isTime || part != 0 || follows && r == '点' || !n.isHan && !n.isWord && r == '点'
 	}
-	if suffix, after := d.meridiem(d.blanks(end)); suffix != 0 && !n.isHan {
+	if suffix, after := d.meridiem(d.Blanks(end)); suffix != 0 && !n.isHan {
 		part, end, isTime = suffix, after, true
 	}
 	if !isTime {
 		return i
 	}
 	if part == 0 {
-		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classTime && d.facts[k].per == "p" && i-d.facts[k].to <= 2 && hour < 12 {
+		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classTime && d.facts[k].per == "p" && i-d.facts[k].To <= 2 && hour < 12 {
 			part = 'p'
 		}
 	}
 	switch {
 	case part == 'p' && hour < 12, part == 'n' && hour < 6:
 		hour += 12
-	case part == 'p' && hour == 12 && isHan(d.at(i-1)) && !d.has(i-2, "下午"):
+	case part == 'p' && hour == 12 && passage.IsHan(d.At(i-1)) && !d.Has(i-2, "下午"):
 		hour = 24
 	case part == 'a' && hour == 12:
 		hour = 0
 	}
-	start := i
-	if before := i - 1; part != 0 && isHan(d.at(before)) {
-		start = i - 2
-	}
 	value := fmt.Sprintf("%02d:%02d", hour, minute)
-	f := fact{span: span{start, end}, kind: Time, class: classTime, key: strings.Replace(value, "24:", "00:", 1), value: value}
+	f := fact{Span: passage.Span{From: i, To: end}, kind: Time, class: classTime, key: strings.Replace(value, "24:", "00:", 1), value: value}
 	if part == 'p' {
 		f.per = "p"
 	}
-	f.bound = d.boundOf(&f, start)
+	f.bound = d.boundOf(&f, i)
 	d.add(f)
 	return end
 }
@@ -298,34 +296,34 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 // minutes reads what follows 九点: 半, 三十分, 整.
 func (d *document) minutes(i, to int) (minute, end int, isTime bool) {
 	switch {
-	case d.at(i) == '半':
+	case d.At(i) == '半':
 		return 30, i + 1, true
-	case d.at(i) == '整' || d.at(i) == '钟':
+	case d.At(i) == '整' || d.At(i) == '钟':
 		return 0, i + 1, true
-	case d.has(i, "一刻"):
+	case d.Has(i, "一刻"):
 		return 15, i + 2, true
 	}
-	if n, isNumber := d.anyNumber(d.blanks(i), to); isNumber && n.value < 60 && d.at(d.blanks(n.to)) == '分' {
-		return int(n.value), d.blanks(n.to) + 1, true
+	if n, isNumber := d.anyNumber(d.Blanks(i), to); isNumber && n.value < 60 && d.At(d.Blanks(n.To)) == '分' {
+		return int(n.value), d.Blanks(n.To) + 1, true
 	}
 	return 0, i, false
 }
 
 // meridiem reads a.m., pm.
 func (d *document) meridiem(i int) (byte, int) {
-	r := lower(d.at(i))
+	r := passage.Lower(d.At(i))
 	if r != 'a' && r != 'p' {
 		return 0, i
 	}
 	end := i + 1
-	if d.at(end) == '.' {
+	if d.At(end) == '.' {
 		end++
 	}
-	if lower(d.at(end)) != 'm' || isLatin(d.at(end+1)) {
+	if passage.Lower(d.At(end)) != 'm' || passage.IsLatin(d.At(end+1)) {
 		return 0, i
 	}
 	end++
-	if d.at(end) == '.' {
+	if d.At(end) == '.' {
 		end++
 	}
 	return byte(r), end //nolint:gosec // a or p

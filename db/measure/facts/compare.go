@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"wending/db/measure/passage"
 )
 
 // The least similarities of the surroundings of two facts. They were chosen on two thirds of the labelled pairs.
@@ -69,15 +71,15 @@ func compare(a, b *document) *comparison {
 
 func newSide(d *document) *side {
 	return &side{
-		document: d, isSettled: make([]bool, len(d.sentences)), isTurned: make([]bool, len(d.sentences)),
+		document: d, isSettled: make([]bool, len(d.Sentences)), isTurned: make([]bool, len(d.Sentences)),
 		vectors: make([]*vector, len(d.facts)), scopes: make([]*vector, len(d.facts)),
-		sentenceTokens: make([]*vector, len(d.sentences)), denials: make([]denial, len(d.sentences)),
+		sentenceTokens: make([]*vector, len(d.Sentences)), denials: make([]denial, len(d.Sentences)),
 	}
 }
 
 // settle pairs the sentences that both answers have, word for word and about the same: their facts agree.
 func (c *comparison) settle() {
-	waiting := make(map[uint64][]int, len(c.b.sentences))
+	waiting := make(map[uint64][]int, len(c.b.Sentences))
 	for n, signature := range c.b.signatures {
 		waiting[signature] = append(waiting[signature], n)
 	}
@@ -90,14 +92,14 @@ func (c *comparison) settle() {
 		waiting[signature] = list[1:]
 		c.a.isSettled[n], c.b.isSettled[m] = true, true
 		i, j := c.a.factsOf(n), c.b.factsOf(m)
-		for k := i.from; k < i.to; k++ {
+		for k := i.From; k < i.To; k++ {
 			c.states[0][k] = matched
 		}
-		for k := j.from; k < j.to; k++ {
+		for k := j.From; k < j.To; k++ {
 			c.states[1][k] = matched
 		}
-		for k := 0; k < min(i.to-i.from, j.to-j.from); k++ {
-			c.links = append(c.links, link{i.from + k, j.from + k})
+		for k := 0; k < min(i.To-i.From, j.To-j.From); k++ {
+			c.links = append(c.links, link{i.From + k, j.From + k})
 		}
 	}
 }
@@ -109,8 +111,8 @@ func (c *comparison) match(i, j int) {
 }
 
 // factsOf returns which facts a sentence has.
-func (d *document) factsOf(n int) span {
-	return span{d.firstFact(d.sentences[n].from), d.firstFact(d.sentences[n].to)}
+func (d *document) factsOf(n int) passage.Span {
+	return passage.Span{From: d.firstFact(d.Sentences[n].From), To: d.firstFact(d.Sentences[n].To)}
 }
 
 // firstFact returns the first fact at or after a character.
@@ -118,7 +120,7 @@ func (d *document) firstFact(from int) int {
 	low, high := 0, len(d.facts)
 	for low < high {
 		middle := (low + high) / 2
-		if d.facts[middle].from < from {
+		if d.facts[middle].From < from {
 			low = middle + 1
 		} else {
 			high = middle
@@ -129,9 +131,9 @@ func (d *document) firstFact(from int) int {
 
 // sign gives each sentence a signature: sentences that are equal but for form, and about the same, have the same.
 func (d *document) sign() {
-	d.signatures = make([]uint64, len(d.sentences))
-	known := map[span]uint64{}
-	signature := func(part span) uint64 {
+	d.signatures = make([]uint64, len(d.Sentences))
+	known := map[passage.Span]uint64{}
+	signature := func(part passage.Span) uint64 {
 		h, isKnown := known[part]
 		if !isKnown {
 			h = d.signature(part)
@@ -139,11 +141,11 @@ func (d *document) sign() {
 		}
 		return h
 	}
-	for n, x := range d.sentences {
-		h := d.signature(x.span)
-		for _, part := range [4]span{x.heading, x.label, x.row, x.column} {
+	for n, x := range d.Sentences {
+		h := d.signature(x.Span)
+		for _, part := range [4]passage.Span{x.Heading, x.Label, x.Row, x.Column} {
 			h = h*1099511628211 + 7
-			if !part.isEmpty() {
+			if !part.IsEmpty() {
 				h ^= signature(part)
 			}
 		}
@@ -151,20 +153,20 @@ func (d *document) sign() {
 	}
 }
 
-func (d *document) signature(part span) uint64 {
+func (d *document) signature(part passage.Span) uint64 {
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)
-	last := part.from - 1 // the last character that counts
-	for i := part.from; i < part.to; i++ {
-		r := d.runes[i]
-		if !isLetter(r) && !isDigit(r) && !isSignificant(r) {
+	last := part.From - 1 // the last character that counts
+	for i := part.From; i < part.To; i++ {
+		r := d.Runes[i]
+		if !passage.IsLetter(r) && !passage.IsDigit(r) && !isSignificant(r) {
 			continue
 		}
-		isApart := last < i-1 && last >= part.from && isDigit(r) && isDigit(d.runes[last])
-		if isApart && (last != i-2 || d.runes[i-1] != ',') { // 3、5 is not 35
+		isApart := last < i-1 && last >= part.From && passage.IsDigit(r) && passage.IsDigit(d.Runes[last])
+		if isApart && (last != i-2 || d.Runes[i-1] != ',') { // 3、5 is not 35
 			h = (h ^ ' ') * prime
 		}
-		h = (h ^ uint64(lower(r))) * prime //nolint:gosec // any bits do
+		h = (h ^ uint64(passage.Lower(r))) * prime //nolint:gosec // any bits do
 		last = i
 	}
 	return h
@@ -218,7 +220,7 @@ func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) boo
 		list := byClass[f.class]
 		if len(list) > mostCandidates { // far apart in long answers: compare what stands at about the same place
 			at := sort.Search(len(list), func(k int) bool {
-				return c.b.facts[list[k]].from*len(c.a.runes) >= f.from*len(c.b.runes)
+				return c.b.facts[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 			})
 			from := max(0, min(at-mostCandidates/2, len(list)-mostCandidates))
 			list = list[from : from+mostCandidates]
@@ -384,7 +386,7 @@ func (c *comparison) alone(k int, s *side) map[measure]string {
 }
 
 // isShort reports whether both answers are a sentence or two.
-func (c *comparison) isShort() bool { return len(c.a.sentences) <= 2 && len(c.b.sentences) <= 2 }
+func (c *comparison) isShort() bool { return len(c.a.Sentences) <= 2 && len(c.b.Sentences) <= 2 }
 
 // stray compares values that only one answer has with those that both have: a statement that is written twice in one
 // answer and once in the other.

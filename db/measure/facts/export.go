@@ -3,6 +3,8 @@ package facts
 import (
 	"strings"
 	"unicode/utf8"
+
+	"wending/db/measure/passage"
 )
 
 // longestLabel is how many characters name a difference.
@@ -13,14 +15,14 @@ const longestText = 200
 
 // export makes a Fact of what was read. Both ends of a range are exported as the whole range.
 func (d *document) export(f *fact) Fact {
-	value, place, kind := f.value, f.span, f.kind
+	value, place, kind := f.value, f.Span, f.kind
 	if f.isRange() {
 		first, last := &d.facts[f.first], &d.facts[f.last]
-		value, place, kind = rangeValue(first.value, last.value), span{first.from, last.to}, Range
+		value, place, kind = rangeValue(first.value, last.value), passage.Span{From: first.From, To: last.To}, Range
 	}
 	return Fact{
-		Kind: kind, Value: f.bound.sign() + value, Unit: f.unit, Text: d.slice(place), About: d.about(f),
-		Start: int(d.start[place.from]), End: int(d.end[place.to-1]),
+		Kind: kind, Value: f.bound.sign() + value, Unit: f.unit, Text: d.Slice(place), About: d.about(f),
+		Start: int(d.Start[place.From]), End: int(d.End[place.To-1]),
 	}
 }
 
@@ -49,12 +51,12 @@ func (b bound) sign() string {
 
 // about returns the words around a fact.
 func (d *document) about(f *fact) string {
-	x := d.sentences[f.sentence]
-	if !x.row.isEmpty() || !x.column.isEmpty() {
-		return clip(strings.TrimSpace(d.head(x.row, longestLabel) + " " + d.head(x.column, longestLabel)))
+	x := d.Sentences[f.sentence]
+	if !x.Row.IsEmpty() || !x.Column.IsEmpty() {
+		return clip(strings.TrimSpace(d.head(x.Row, longestLabel) + " " + d.head(x.Column, longestLabel)))
 	}
-	from := max(f.clause.from, f.from-longestLabel)
-	label := strings.TrimSpace(strings.Trim(d.slice(span{from, f.from}), " *`"))
+	from := max(f.clause.From, f.From-longestLabel)
+	label := strings.TrimSpace(strings.Trim(d.Slice(passage.Span{From: from, To: f.From}), " *`"))
 	if utf8.RuneCountInString(label) < 2 {
 		label = strings.TrimSpace(d.head(f.clause, 2*longestLabel))
 	}
@@ -62,8 +64,8 @@ func (d *document) about(f *fact) string {
 }
 
 // head returns the bytes of the answer that the first characters of a span cover.
-func (d *document) head(s span, characters int) string {
-	return d.slice(span{s.from, min(s.to, s.from+characters)})
+func (d *document) head(s passage.Span, characters int) string {
+	return d.Slice(passage.Span{From: s.From, To: min(s.To, s.From+characters)})
 }
 
 // clip cuts a label after longestLabel characters.

@@ -1,6 +1,10 @@
 package facts
 
-import "sort"
+import (
+	"sort"
+
+	"wending/db/measure/passage"
+)
 
 // longestScope is how many characters behind a negation say what it denies.
 const longestScope = 14
@@ -13,17 +17,17 @@ func (c *comparison) scope(s *side, i int) *vector {
 	}
 	f := &s.facts[i]
 	length := longestScope
-	if isLatin(s.at(f.from)) {
+	if passage.IsLatin(s.At(f.From)) {
 		length = 3 * longestScope
 	}
 	c.begin()
-	c.collect(s, span{f.to, min(f.clause.to, f.to+length)}, 1, nil)
+	c.collect(s, passage.Span{From: f.To, To: min(f.clause.To, f.To+length)}, 1, nil)
 	if len(c.draft.entries) < 2 {
-		from := max(f.clause.from, f.from-length)
-		if from == f.from {
-			from = max(s.sentences[f.sentence].from, f.from-length)
+		from := max(f.clause.From, f.From-length)
+		if from == f.From {
+			from = max(s.Sentences[f.sentence].From, f.From-length)
 		}
-		c.collect(s, span{from, f.from}, 1, nil)
+		c.collect(s, passage.Span{From: from, To: f.From}, 1, nil)
 	}
 	s.scopes[i] = c.finished()
 	return s.scopes[i]
@@ -54,7 +58,7 @@ func (c *comparison) polarities() {
 	var pairs []pair
 	var near []int
 	for _, i := range as {
-		near = known.near(c.surroundings(c.a, i), c.b.firstFact(proportion(c.a.facts[i].from, c.a, c.b)))
+		near = known.near(c.surroundings(c.a, i), c.b.firstFact(proportion(c.a.facts[i].From, c.a, c.b)))
 		from := len(pairs)
 		for _, j := range near {
 			pairs = append(pairs, pair{i, j, c.similarity(i, j)})
@@ -97,7 +101,7 @@ func (c *comparison) polarities() {
 
 // proportion is about where in another answer a character of an answer stands.
 func proportion(at int, s, other *side) int {
-	return at * len(other.runes) / max(1, len(s.runes))
+	return at * len(other.Runes) / max(1, len(s.Runes))
 }
 
 // plain looks for the statements that a negation without counterpart denies: 会被调低 against 不会被调低.
@@ -105,7 +109,7 @@ func (c *comparison) plain(k int, s, other *side) {
 	var index *places
 	for _, i := range c.openPolarities(k, s) {
 		f := &s.facts[i]
-		if x := s.sentences[f.sentence]; !f.polarity.isNegative() || x.row.isEmpty() && !x.column.isEmpty() {
+		if x := s.Sentences[f.sentence]; !f.polarity.isNegative() || x.Row.IsEmpty() && !x.Column.IsEmpty() {
 			continue
 		}
 		scope := c.scope(s, i)
@@ -116,7 +120,7 @@ func (c *comparison) plain(k int, s, other *side) {
 			index = c.sentencePlaces(other, func(int) bool { return true })
 		}
 		best, place := float32(0), -1
-		for _, n := range index.near(scope, other.sentenceAt(proportion(f.from, s, other))) {
+		for _, n := range index.near(scope, other.sentenceAt(proportion(f.From, s, other))) {
 			v := c.tokensOf(other, n)
 			predicate := c.overlap(scope, v) / scope.total
 			if predicate < 0.6 {
@@ -145,12 +149,12 @@ func (c *comparison) plain(k int, s, other *side) {
 
 // sentencePlaces lists the sentences of an answer by their tokens.
 func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *places {
-	index := c.newPlaces(len(s.sentences))
-	for n, x := range s.sentences {
+	index := c.newPlaces(len(s.Sentences))
+	for n, x := range s.Sentences {
 		if !isWanted(n) {
 			continue
 		}
-		for i := x.from; i < x.to; i++ {
+		for i := x.From; i < x.To; i++ {
 			if token := s.pairs[i]; token != 0 {
 				index.add(token, n)
 			}
@@ -161,14 +165,14 @@ func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *places 
 
 // sentenceAt returns the sentence at or after a character.
 func (d *document) sentenceAt(at int) int {
-	return sort.Search(len(d.sentences), func(n int) bool { return d.sentences[n].to > at })
+	return sort.Search(len(d.Sentences), func(n int) bool { return d.Sentences[n].To > at })
 }
 
 // hasAmount reports whether the clause of a fact states money or a percentage.
 func (s *side) hasAmount(i int) bool {
 	f := &s.facts[i]
-	to := min(f.clause.to, f.to+longestContext)
-	for k := s.firstFact(max(f.clause.from, f.from-longestContext)); k < len(s.facts) && s.facts[k].from < to; k++ {
+	to := min(f.clause.To, f.To+longestContext)
+	for k := s.firstFact(max(f.clause.From, f.From-longestContext)); k < len(s.facts) && s.facts[k].From < to; k++ {
 		if s.facts[k].class == classMoney || s.facts[k].class == classPercent {
 			return true
 		}
@@ -195,25 +199,25 @@ const (
 func (s *side) isDenied(n int) bool {
 	if s.denials[n] == unread {
 		s.denials[n] = affirms
-		if s.hasDenial(s.sentences[n]) {
+		if s.hasDenial(s.Sentences[n]) {
 			s.denials[n] = denies
 		}
 	}
 	return s.denials[n] == denies
 }
 
-func (s *side) hasDenial(x sentence) bool {
-	for n, part := range [5]span{x.span, x.row, x.column, x.label, x.heading} {
+func (s *side) hasDenial(x passage.Sentence) bool {
+	for n, part := range [5]passage.Span{x.Span, x.Row, x.Column, x.Label, x.Heading} {
 		if n > 0 {
-			part.to = min(part.to, part.from+longestContext)
+			part.To = min(part.To, part.From+longestContext)
 		}
-		for k := s.firstFact(part.from); k < len(s.facts) && s.facts[k].from < part.to; k++ {
+		for k := s.firstFact(part.From); k < len(s.facts) && s.facts[k].From < part.To; k++ {
 			if s.facts[k].polarity.isNegative() || s.facts[k].class == classVerdict {
 				return true
 			}
 		}
 	}
-	for i := x.from; i < x.to; i++ {
+	for i := x.From; i < x.To; i++ {
 		for _, ending := range endings {
 			if s.hasRunes(i, ending) {
 				return true
@@ -225,11 +229,11 @@ func (s *side) hasDenial(x sentence) bool {
 
 // statement is a sentence that affirms what the other answer denies.
 func (s *side) statement(n int) Fact {
-	x := s.sentences[n]
-	x.to = min(x.to, x.from+longestText)
-	text := s.slice(x.span)
+	x := s.Sentences[n]
+	x.To = min(x.To, x.From+longestText)
+	text := s.Slice(x.Span)
 	return Fact{
 		Kind: Polarity, Value: affirmed.String(), Text: text, About: clip(text),
-		Start: int(s.start[x.from]), End: int(s.end[x.to-1]),
+		Start: int(s.Start[x.From]), End: int(s.End[x.To-1]),
 	}
 }

@@ -4,41 +4,17 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"wending/db/measure/passage"
 )
 
 // number is a number as it stands in the text.
 type number struct {
-	span
+	passage.Span
 	value   float64
 	isHan   bool // written in Chinese characters
 	isWord  bool // written in English words
 	isLight bool // one Chinese character: a number only before a unit
-}
-
-func chineseDigit(r rune) int {
-	switch r {
-	case '一', '壹':
-		return 1
-	case '二', '两', '贰':
-		return 2
-	case '三', '叁':
-		return 3
-	case '四', '肆':
-		return 4
-	case '五', '伍':
-		return 5
-	case '六', '陆':
-		return 6
-	case '七', '柒':
-		return 7
-	case '八', '捌':
-		return 8
-	case '九', '玖':
-		return 9
-	case '零', '〇':
-		return 0
-	}
-	return -1
 }
 
 func chineseScale(r rune) float64 {
@@ -62,12 +38,12 @@ const longestNumber = 32
 
 // han reads a number in Chinese characters.
 func (d *document) han(i, to int) (number, bool) {
-	n := number{span: span{i, i}, isHan: true}
+	n := number{Span: passage.Span{From: i, To: i}, isHan: true}
 	total, section, digit := 0.0, 0.0, -1
 	digits := 0
-	for limit := min(to, i+longestNumber); n.to < limit; n.to++ {
-		r := d.runes[n.to]
-		if value := chineseDigit(r); value >= 0 {
+	for limit := min(to, i+longestNumber); n.To < limit; n.To++ {
+		r := d.Runes[n.To]
+		if value := passage.ChineseDigit(r); value >= 0 {
 			if digit > 0 && digits > 0 && section == 0 {
 				digit = digit*10 + value
 			} else {
@@ -77,10 +53,10 @@ func (d *document) han(i, to int) (number, bool) {
 			continue
 		}
 		scale := chineseScale(r)
-		if scale == 0 || n.to == i && scale != 10 {
+		if scale == 0 || n.To == i && scale != 10 {
 			break
 		}
-		if r == '千' && (d.at(n.to+1) == '克' || d.at(n.to+1) == '米' || d.at(n.to+1) == '卡') && digit >= 0 {
+		if r == '千' && (d.At(n.To+1) == '克' || d.At(n.To+1) == '米' || d.At(n.To+1) == '卡') && digit >= 0 {
 			break
 		}
 		if scale < 1e4 {
@@ -94,22 +70,22 @@ func (d *document) han(i, to int) (number, bool) {
 		}
 		digit, digits = -1, 0
 	}
-	if n.to == i {
+	if n.To == i {
 		return n, false
 	}
 	if digit > 0 {
 		section += float64(digit)
 	}
 	n.value = total + section
-	n.isLight = n.to == i+1
-	if d.at(n.to) == '点' && chineseDigit(d.at(n.to+1)) >= 0 && n.to+1 < to {
-		end, fraction, scale := n.to+1, 0.0, 0.1
-		for ; end < to && chineseDigit(d.at(end)) >= 0; end++ {
-			fraction += float64(chineseDigit(d.at(end))) * scale
+	n.isLight = n.To == i+1
+	if d.At(n.To) == '点' && passage.ChineseDigit(d.At(n.To+1)) >= 0 && n.To+1 < to {
+		end, fraction, scale := n.To+1, 0.0, 0.1
+		for ; end < to && passage.ChineseDigit(d.At(end)) >= 0; end++ {
+			fraction += float64(passage.ChineseDigit(d.At(end))) * scale
 			scale /= 10
 		}
-		if d.at(end) != '分' && d.at(end) != '十' {
-			n.value, n.to, n.isLight = n.value+fraction, end, false
+		if d.At(end) != '分' && d.At(end) != '十' {
+			n.value, n.To, n.isLight = n.value+fraction, end, false
 		}
 	}
 	return n, true
@@ -125,14 +101,14 @@ func boolean(b bool) float64 {
 // integer reads a whole number in digits or Chinese characters.
 func (d *document) integer(i int) (string, int) {
 	end := i
-	for end < i+9 && isDigit(d.at(end)) {
+	for end < i+9 && passage.IsDigit(d.At(end)) {
 		end++
 	}
 	if end > i {
-		return strings.TrimLeft(string(d.runes[i:end-1]), "0") + string(d.runes[end-1]), end
+		return strings.TrimLeft(string(d.Runes[i:end-1]), "0") + string(d.Runes[end-1]), end
 	}
-	if n, isNumber := d.han(i, min(i+12, len(d.runes))); isNumber {
-		return decimal(n.value), n.to
+	if n, isNumber := d.han(i, min(i+12, len(d.Runes))); isNumber {
+		return decimal(n.value), n.To
 	}
 	return "", i
 }
@@ -144,24 +120,24 @@ func decimal(v float64) string {
 // digits reads 1,200.50.
 func (d *document) digits(i, to int) (number, bool) {
 	var small [32]byte
-	n := number{span: span{i, i}}
+	n := number{Span: passage.Span{From: i, To: i}}
 	length := 0
 	hasPoint := false
-	for n.to < to && length < len(small) {
-		r := d.runes[n.to]
+	for n.To < to && length < len(small) {
+		r := d.Runes[n.To]
 		switch {
-		case isDigit(r):
+		case passage.IsDigit(r):
 			small[length] = byte(r)
 			length++
-		case r == ',' && length > 0 && length <= 30 && !hasPoint && isDigit(d.at(n.to+1)) && isDigit(d.at(n.to+2)) && isDigit(d.at(n.to+3)) && !isDigit(d.at(n.to+4)):
-		case r == '.' && !hasPoint && length > 0 && isDigit(d.at(n.to+1)):
+		case r == ',' && length > 0 && length <= 30 && !hasPoint && passage.IsDigit(d.At(n.To+1)) && passage.IsDigit(d.At(n.To+2)) && passage.IsDigit(d.At(n.To+3)) && !passage.IsDigit(d.At(n.To+4)):
+		case r == '.' && !hasPoint && length > 0 && passage.IsDigit(d.At(n.To+1)):
 			small[length] = '.'
 			length++
 			hasPoint = true
 		default:
 			goto done
 		}
-		n.to++
+		n.To++
 	}
 done:
 	if length == 0 {
@@ -174,20 +150,20 @@ done:
 
 // english reads a number in words: thirty, twenty-one, two hundred.
 func (d *document) english(i, to int) (number, bool) {
-	n := number{span: span{i, i}, isWord: true}
+	n := number{Span: passage.Span{From: i, To: i}, isWord: true}
 	total := 0.0
 	for found := 0; found < 6; found++ {
-		from := n.to
+		from := n.To
 		if found > 0 {
-			if d.at(from) == '-' {
+			if d.At(from) == '-' {
 				from++
 			} else {
-				from = d.blanks(from)
+				from = d.Blanks(from)
 			}
 		}
 		word, end := d.word(from, to)
 		value, isNumber := numbers[word]
-		if !isNumber || word == "" || isLatin(d.at(end)) {
+		if !isNumber || word == "" || passage.IsLatin(d.At(end)) {
 			break
 		}
 		switch {
@@ -199,10 +175,10 @@ func (d *document) english(i, to int) (number, bool) {
 		default:
 			total += value
 		}
-		n.to = end
+		n.To = end
 	}
 	n.value = total
-	return n, n.to > i
+	return n, n.To > i
 }
 
 var numbers = map[string]float64{
@@ -217,17 +193,17 @@ func (d *document) anyNumber(i, to int) (number, bool) {
 	if i >= to {
 		return number{}, false
 	}
-	r := d.runes[i]
+	r := d.Runes[i]
 	switch {
-	case isDigit(r):
+	case passage.IsDigit(r):
 		n, isNumber := d.digits(i, to)
 		if isNumber {
 			d.scale(&n, to)
 		}
 		return n, isNumber
-	case chineseDigit(r) >= 0 || r == '十':
+	case passage.ChineseDigit(r) >= 0 || r == '十':
 		return d.han(i, to)
-	case isLatin(r) && !isLatin(d.at(i-1)):
+	case passage.IsLatin(r) && !passage.IsLatin(d.At(i-1)):
 		return d.english(i, to)
 	}
 	return number{}, false
@@ -235,58 +211,58 @@ func (d *document) anyNumber(i, to int) (number, bool) {
 
 // scale reads 万 or million after digits.
 func (d *document) scale(n *number, to int) {
-	i := d.blanks(n.to)
+	i := d.Blanks(n.To)
 	if i >= to {
 		return
 	}
-	switch r := d.runes[i]; r {
+	switch r := d.Runes[i]; r {
 	case '万', '亿':
 		n.value *= chineseScale(r)
-		n.to = i + 1
-		if d.at(n.to) == '亿' {
+		n.To = i + 1
+		if d.At(n.To) == '亿' {
 			n.value *= 1e8
-			n.to++
+			n.To++
 		}
 	case '千', '百':
-		if next := d.at(i + 1); next != '克' && next != '米' && next != '卡' && next != '分' && next != '瓦' {
+		if next := d.At(i + 1); next != '克' && next != '米' && next != '卡' && next != '分' && next != '瓦' {
 			n.value *= chineseScale(r)
-			n.to = i + 1
+			n.To = i + 1
 		}
 	default:
 		if word, end := d.word(i, to); word == "million" || word == "billion" || word == "thousand" || word == "hundred" {
 			n.value *= numbers[word]
-			n.to = end
+			n.To = end
 		}
 	}
 }
 
 // quantity reads what begins with a number, or with what says its sort.
 func (d *document) quantity(i, to, clause int) int {
-	switch r := d.runes[i]; {
+	switch r := d.Runes[i]; {
 	case r == '¥' || r == '$' || r == '€' || r == '£':
-		return d.money(i, d.blanks(i+1), to, clause, symbols[r])
-	case d.has(i, "百分之"):
+		return d.money(i, d.Blanks(i+1), to, clause, symbols[r])
+	case d.Has(i, "百分之"):
 		return d.partOf(i, i+3, to, clause, 1)
-	case d.has(i, "千分之"):
+	case d.Has(i, "千分之"):
 		return d.partOf(i, i+3, to, clause, 0.1)
-	case d.has(i, "万分之"):
+	case d.Has(i, "万分之"):
 		return d.partOf(i, i+3, to, clause, 0.01)
-	case r == '下' && d.at(i+1) == '个':
+	case r == '下' && d.At(i+1) == '个':
 		u, end := d.unit(i+1, to)
 		if u.class != classDuration {
 			return i
 		}
-		f := fact{span: span{i, end}, kind: Duration, class: u.class, unit: u.base}
+		f := fact{Span: passage.Span{From: i, To: end}, kind: Duration, class: u.class, unit: u.base}
 		d.finish(&f, u.factor, clause)
 		return end
-	case r == '半' || r == 'h' && d.has(i, "half a"):
+	case r == '半' || r == 'h' && d.Has(i, "half a"):
 		return d.half(i, to, clause)
-	case r == '双' && d.has(i, "双倍"), r == 't' && d.has(i, "twice") && !isLatin(d.at(i-1)):
+	case r == '双' && d.Has(i, "双倍"), r == 't' && d.Has(i, "twice") && !passage.IsLatin(d.At(i-1)):
 		end := i + 2
 		if r == 't' {
 			end = i + 5
 		}
-		d.add(fact{span: span{i, end}, kind: Number, class: classPercent, key: "200%", value: "200%", unit: "%"})
+		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Number, class: classPercent, key: "200%", value: "200%", unit: "%"})
 		return end
 	}
 	if part, next := d.partOfDay(i, to); part != 0 {
@@ -299,14 +275,14 @@ func (d *document) quantity(i, to, clause int) int {
 	}
 	n, isNumber := d.anyNumber(i, to)
 	if !isNumber {
-		if r := lower(d.runes[i]); r == 'a' && !isLatin(d.at(i-1)) && d.has(i, "a week") && (d.has(i-4, "for ") || d.has(i-7, "within ")) {
-			n = number{span: span{i, i + 1}, value: 1, isWord: true}
+		if r := passage.Lower(d.Runes[i]); r == 'a' && !passage.IsLatin(d.At(i-1)) && d.Has(i, "a week") && (d.Has(i-4, "for ") || d.Has(i-7, "within ")) {
+			n = number{Span: passage.Span{From: i, To: i + 1}, value: 1, isWord: true}
 		} else {
 			return i
 		}
 	}
 	start := i
-	if d.at(i-1) == '-' && !isDigit(d.at(i-2)) && !isLetter(d.at(i-2)) && d.at(i-2) != ')' && d.at(i-2) != '%' && !n.isWord {
+	if d.At(i-1) == '-' && !passage.IsDigit(d.At(i-2)) && !passage.IsLetter(d.At(i-2)) && d.At(i-2) != ')' && d.At(i-2) != '%' && !n.isWord {
 		start, n.value = i-1, -n.value
 	}
 	if !n.isHan && !n.isWord {
@@ -333,42 +309,42 @@ func (d *document) digitsCode(i int, n number, to int) int {
 	longest, current := 0, 0
 loop:
 	for ; end < to; end++ {
-		r := d.runes[end]
+		r := d.Runes[end]
 		switch {
-		case isDigit(r):
+		case passage.IsDigit(r):
 			current++
 			longest = max(longest, current)
-		case r == '-' && isDigit(d.at(end+1)) && end > i:
+		case r == '-' && passage.IsDigit(d.At(end+1)) && end > i:
 			groups++
 			current = 0
-		case r == '.' && end > i && (isDigit(d.at(end+1)) || d.at(end+1) == 'x' && !isLatin(d.at(end+2))):
+		case r == '.' && end > i && (passage.IsDigit(d.At(end+1)) || d.At(end+1) == 'x' && !passage.IsLatin(d.At(end+2))):
 			dots++
-		case r == 'x' && d.at(end-1) == '.':
+		case r == 'x' && d.At(end-1) == '.':
 		default:
 			break loop
 		}
 	}
-	isPhone := groups >= 3 || groups == 2 && dots == 0 && (longest >= 5 || d.at(end) != '年' && longest >= 4 && d.isCue(i))
+	isPhone := groups >= 3 || groups == 2 && dots == 0 && (longest >= 5 || d.At(end) != '年' && longest >= 4 && d.isCue(i))
 	switch {
 	case isPhone && dots == 0:
-		key := string(d.runes[i:end])
-		d.add(fact{span: span{i, end}, kind: Code, class: classCode, key: key, value: key})
+		key := string(d.Runes[i:end])
+		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: key})
 		return end
-	case groups == 1 && (dots >= 2 || dots == 1 && d.at(end-1) == 'x'):
-		key := string(d.runes[i:end])
-		d.add(fact{span: span{i, end}, kind: Code, class: classVersion, key: trimVersion(key), value: key})
+	case groups == 1 && (dots >= 2 || dots == 1 && d.At(end-1) == 'x'):
+		key := string(d.Runes[i:end])
+		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classVersion, key: trimVersion(key), value: key})
 		return end
 	}
-	if isLatin(d.at(n.to)) && n.to == d.blanks(n.to) {
-		word := n.to
+	if passage.IsLatin(d.At(n.To)) && n.To == d.Blanks(n.To) {
+		word := n.To
 		hasDigit := false
-		for word < to && (isLatin(d.runes[word]) || isDigit(d.runes[word])) {
-			hasDigit = hasDigit || isDigit(d.runes[word])
+		for word < to && (passage.IsLatin(d.Runes[word]) || passage.IsDigit(d.Runes[word])) {
+			hasDigit = hasDigit || passage.IsDigit(d.Runes[word])
 			word++
 		}
 		if hasDigit {
-			key := string(d.runes[i:word])
-			d.add(fact{span: span{i, word}, kind: Code, class: classCode, key: strings.ToLower(key), value: key})
+			key := string(d.Runes[i:word])
+			d.add(fact{Span: passage.Span{From: i, To: word}, kind: Code, class: classCode, key: strings.ToLower(key), value: key})
 			return word
 		}
 	}
@@ -378,7 +354,7 @@ loop:
 // isCue reports whether a telephone number is announced.
 func (d *document) isCue(i int) bool {
 	for from := max(0, i-8); from < i; from++ {
-		if d.has(from, "电话") || d.has(from, "热线") || d.has(from, "拨打") || d.has(from, "专线") || d.has(from, "call") {
+		if d.Has(from, "电话") || d.Has(from, "热线") || d.Has(from, "拨打") || d.Has(from, "专线") || d.Has(from, "call") {
 			return true
 		}
 	}
@@ -390,13 +366,13 @@ func (d *document) money(i, from, to, clause int, currency string) int {
 	if !isNumber || n.isWord {
 		return i
 	}
-	end := n.to
-	if word, after := d.word(d.blanks(end), to); units[word].class == classMoney {
+	end := n.To
+	if word, after := d.word(d.Blanks(end), to); units[word].class == classMoney {
 		end = after
-	} else if d.at(end) == '元' {
+	} else if d.At(end) == '元' {
 		end++
 	}
-	f := fact{span: span{i, end}, kind: Money, class: classMoney, unit: currency}
+	f := fact{Span: passage.Span{From: i, To: end}, kind: Money, class: classMoney, unit: currency}
 	d.finish(&f, n.value, clause)
 	return end
 }
@@ -407,37 +383,37 @@ func (d *document) partOf(i, from, to, clause int, factor float64) int {
 	if !isNumber {
 		return i
 	}
-	f := fact{span: span{i, n.to}, kind: Percent, class: classPercent, unit: "%"}
+	f := fact{Span: passage.Span{From: i, To: n.To}, kind: Percent, class: classPercent, unit: "%"}
 	d.finish(&f, n.value*factor, clause)
-	return n.to
+	return n.To
 }
 
 func (d *document) half(i, to, clause int) int {
 	from := i + 1
-	if d.runes[i] == 'h' {
+	if d.Runes[i] == 'h' {
 		from = i + 6
-		if d.at(from) == 'n' {
+		if d.At(from) == 'n' {
 			from++
 		}
-		from = d.blanks(from)
+		from = d.Blanks(from)
 	}
-	if d.at(from) == '个' {
+	if d.At(from) == '个' {
 		from++
 	}
 	u, end := d.unit(from, to)
 	if u.class != classDuration {
 		return i
 	}
-	f := fact{span: span{i, end}, kind: Duration, class: u.class, unit: u.base}
+	f := fact{Span: passage.Span{From: i, To: end}, kind: Duration, class: u.class, unit: u.base}
 	d.finish(&f, u.factor/2, clause)
 	return end
 }
 
 // measured reads a number with its unit, and the one before it that shares the unit: 5–10 mg/kg.
 func (d *document) measured(start int, n number, to, clause int) int {
-	u, end := d.unit(n.to, to)
+	u, end := d.unit(n.To, to)
 	if u.class == classCount && u.base == "" {
-		if second, from, isRange := d.rangeTo(n.to, to); isRange {
+		if second, from, isRange := d.rangeTo(n.To, to); isRange {
 			return d.ranged(start, n, second, from, to, clause)
 		}
 	}
@@ -446,11 +422,11 @@ func (d *document) measured(start int, n number, to, clause int) int {
 		return start
 	}
 	if u.isIgnored {
-		u, end = unit{factor: 1}, n.to
+		u, end = unit{factor: 1}, n.To
 	}
-	f := fact{span: span{start, end}, kind: kindOf(u.class), class: u.class, unit: u.base, raw: decimal(n.value)}
+	f := fact{Span: passage.Span{From: start, To: end}, kind: kindOf(u.class), class: u.class, unit: u.base, raw: decimal(n.value)}
 	if u.class != classMoney && u.class != classPercent {
-		f.per, f.to = d.denominator(end, to, start, clause)
+		f.per, f.To = d.denominator(end, to, start, clause)
 	}
 	value := n.value * u.factor
 	if u.base == "折" {
@@ -459,21 +435,21 @@ func (d *document) measured(start int, n number, to, clause int) int {
 			value *= 10
 		}
 	}
-	if u.class == classMoney && d.at(f.to) == '/' {
-		_, after := d.unit(f.to+1, to)
-		f.to = max(f.to, after)
+	if u.class == classMoney && d.At(f.To) == '/' {
+		_, after := d.unit(f.To+1, to)
+		f.To = max(f.To, after)
 	}
 	if u.class == classDuration {
 		var rest float64
-		rest, f.to = d.restOfDuration(u, f.to, to)
+		rest, f.To = d.restOfDuration(u, f.To, to)
 		value += rest
 	}
-	if d.at(f.to) == '+' {
+	if d.At(f.To) == '+' {
 		f.bound = atLeast
-		f.to++
+		f.To++
 	}
 	d.finish(&f, value, clause)
-	return f.to
+	return f.To
 }
 
 // restOfDuration reads the 20 分钟 of 1 小时 20 分钟.
@@ -481,15 +457,15 @@ func (d *document) restOfDuration(u unit, i, to int) (float64, int) {
 	if u.factor < 60 && u.base == "s" {
 		return 0, i
 	}
-	from := d.blanks(i)
-	if d.has(from, "and ") {
+	from := d.Blanks(i)
+	if d.Has(from, "and ") {
 		from += 4
 	}
 	n, isNumber := d.anyNumber(from, to)
 	if !isNumber {
 		return 0, i
 	}
-	smaller, end := d.unit(n.to, to)
+	smaller, end := d.unit(n.To, to)
 	if smaller.class != classDuration || smaller.base != u.base || smaller.factor >= u.factor {
 		return 0, i
 	}
@@ -501,14 +477,14 @@ func (d *document) ranged(start int, first, second number, from, to, clause int)
 	before := len(d.facts)
 	end := d.measured(from, second, to, clause)
 	if end == from || len(d.facts) == before {
-		f := fact{span: span{start, first.to}, kind: Number, class: classCount}
+		f := fact{Span: passage.Span{From: start, To: first.To}, kind: Number, class: classCount}
 		d.finish(&f, first.value, clause)
-		return first.to
+		return first.To
 	}
 	d.facts[len(d.facts)-1].kind = Range
 	f := d.facts[len(d.facts)-1]
-	u, _ := d.unit(second.to, to)
-	f.span, f.raw = span{start, first.to}, decimal(first.value)
+	u, _ := d.unit(second.To, to)
+	f.Span, f.raw = passage.Span{From: start, To: first.To}, decimal(first.value)
 	f.bound = exact
 	factor := u.factor
 	if factor == 0 {
@@ -523,16 +499,16 @@ func (d *document) ranged(start int, first, second number, from, to, clause int)
 
 // rangeTo reports whether another number follows after a dash, 至, 到 or to.
 func (d *document) rangeTo(i, to int) (number, int, bool) {
-	from := d.blanks(i)
-	switch r := d.at(from); {
+	from := d.Blanks(i)
+	switch r := d.At(from); {
 	case r == '-' || r == '–' || r == '~' || r == '至' || r == '到':
 		from++
-	case r == 't' && d.has(from, "to "):
+	case r == 't' && d.Has(from, "to "):
 		from += 3
 	default:
 		return number{}, 0, false
 	}
-	from = d.blanks(from)
+	from = d.Blanks(from)
 	n, isNumber := d.anyNumber(from, to)
 	return n, from, isNumber && !n.isLight
 }
@@ -551,7 +527,7 @@ func kindOf(c class) Kind {
 
 // denominator reads /kg after a unit, or 每公斤 before the number.
 func (d *document) denominator(end, to, start, clause int) (string, int) {
-	if d.at(end) == '/' || d.has(end, "每") {
+	if d.At(end) == '/' || d.Has(end, "每") {
 		if u, after := d.unit(end+1, to); u.class == classMass || u.class == classVolume || u.class == classDuration {
 			if u.class == classDuration {
 				return "", after
@@ -559,19 +535,19 @@ func (d *document) denominator(end, to, start, clause int) (string, int) {
 			return u.name, after
 		}
 	}
-	if d.has(end, " per kg") {
+	if d.Has(end, " per kg") {
 		return "kg", end + 7
 	}
-	if d.has(end, " per ml") {
+	if d.Has(end, " per ml") {
 		return "ml", end + 7
 	}
 	for i := start - 1; i >= clause && i >= start-10; i-- {
-		if d.runes[i] == '每' {
+		if d.Runes[i] == '每' {
 			if u, _ := d.unit(i+1, to); u.name == "kg" || u.name == "ml" {
 				return u.name, end
 			}
 		}
-		if isDigit(d.runes[i]) {
+		if passage.IsDigit(d.Runes[i]) {
 			break
 		}
 	}

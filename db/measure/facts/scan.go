@@ -2,6 +2,8 @@ package facts
 
 import (
 	"strings"
+
+	"wending/db/measure/passage"
 )
 
 // class groups facts that can contradict each other.
@@ -67,7 +69,7 @@ func (b bound) contradicts(o bound) bool {
 
 // fact is a Fact with what comparing needs.
 type fact struct {
-	span
+	passage.Span
 	kind     Kind
 	class    class
 	key      string // equal facts of a class have equal keys
@@ -78,7 +80,7 @@ type fact struct {
 	bound    bound
 	polarity polarity
 	sentence int
-	clause   span
+	clause   passage.Span
 	date     date
 
 	first, last int // of a range: the facts at its ends
@@ -89,24 +91,23 @@ func (f *fact) isRange() bool { return f.last > f.first }
 
 // document is an answer that has been read.
 type document struct {
-	*text
-	sentences []sentence
-	facts     []fact
-	taken     []bool // characters that belong to a fact
-	turnedAt  int    // where the last 并不等于 ended
-	plainTo   int    // up to where a token is known to be neither an address nor a code
+	*passage.Text
+	facts    []fact
+	taken    []bool // characters that belong to a fact
+	turnedAt int    // where the last 并不等于 ended
+	plainTo  int    // up to where a token is known to be neither an address nor a code
 
 	pairHashes, singleHashes []uint32 // by character, of what is not part of a fact
 	signatures               []uint64 // by sentence
 }
 
 func read(answer string) *document {
-	t := normalise(answer)
+	t := passage.Read(answer)
 	d := &document{
-		text: t, sentences: sentencesOf(t), taken: make([]bool, len(t.runes)),
-		facts: make([]fact, 0, len(t.runes)/16+4),
+		Text: t, taken: make([]bool, len(t.Runes)),
+		facts: make([]fact, 0, len(t.Runes)/16+4),
 	}
-	for i := range d.sentences {
+	for i := range d.Sentences {
 		d.scan(i)
 	}
 	d.joinRanges()
@@ -119,10 +120,10 @@ func read(answer string) *document {
 func (d *document) joinRanges() {
 	for k := 0; k+1 < len(d.facts); k++ {
 		x, y := &d.facts[k], &d.facts[k+1]
-		if x.class != y.class || x.class > classTime || x.unit != y.unit || x.sentence != y.sentence || y.from-x.to > 6 || y.from < x.to {
+		if x.class != y.class || x.class > classTime || x.unit != y.unit || x.sentence != y.sentence || y.From-x.To > 6 || y.From < x.To {
 			continue
 		}
-		switch strings.TrimSpace(string(d.runes[x.to:y.from])) {
+		switch strings.TrimSpace(string(d.Runes[x.To:y.From])) {
 		case "-", "–", "~", "至", "到", "to":
 			x.first, x.last = k, k+1
 			y.first, y.last = k, k+1
@@ -133,57 +134,57 @@ func (d *document) joinRanges() {
 
 // scan reads the facts of a sentence.
 func (d *document) scan(n int) {
-	s := d.sentences[n]
+	s := d.Sentences[n]
 	first := len(d.facts)
-	clause := s.from
-	for i := s.from; i < s.to; {
+	clause := s.From
+	for i := s.From; i < s.To; {
 		if d.isClauseEnd(i) {
-			d.close(first, span{clause, i})
+			d.close(first, passage.Span{From: clause, To: i})
 			first, clause = len(d.facts), i+1
 			i++
 			continue
 		}
 		before := len(d.facts)
-		next := d.one(i, s.to, clause)
+		next := d.one(i, s.To, clause)
 		if next <= i {
-			i = d.step(i, s.to)
+			i = d.step(i, s.To)
 			continue
 		}
 		for k := before; k < len(d.facts); k++ {
 			d.facts[k].sentence = n
 		}
-		for k := i; k < next && k < s.to; k++ {
+		for k := i; k < next && k < s.To; k++ {
 			d.taken[k] = true
 		}
 		i = next
 	}
-	d.close(first, span{clause, s.to})
+	d.close(first, passage.Span{From: clause, To: s.To})
 	d.verdict(n)
 }
 
 // step goes on by a character, or behind a Latin word.
 func (d *document) step(i, to int) int {
-	if !isLatin(d.runes[i]) {
+	if !passage.IsLatin(d.Runes[i]) {
 		return i + 1
 	}
-	for i < to && (isLatin(d.runes[i]) || isDigit(d.runes[i])) {
+	for i < to && (passage.IsLatin(d.Runes[i]) || passage.IsDigit(d.Runes[i])) {
 		i++
 	}
 	return i
 }
 
 func (d *document) isClauseEnd(i int) bool {
-	switch d.runes[i] {
+	switch d.Runes[i] {
 	case '，', ':', '(', ')', '|', '–':
 		return true
 	case ',':
-		return !isDigit(d.at(i+1)) || !isDigit(d.at(i-1))
+		return !passage.IsDigit(d.At(i+1)) || !passage.IsDigit(d.At(i-1))
 	}
 	return false
 }
 
 // close gives the facts since first their clause.
-func (d *document) close(first int, clause span) {
+func (d *document) close(first int, clause passage.Span) {
 	for k := first; k < len(d.facts); k++ {
 		d.facts[k].clause = clause
 	}
@@ -191,8 +192,8 @@ func (d *document) close(first int, clause span) {
 
 // one reads the fact that begins at i, if one does, and returns where it ends.
 func (d *document) one(i, to, clause int) int {
-	r := d.runes[i]
-	isWordStart := !isLatin(d.at(i-1)) && !isDigit(d.at(i-1))
+	r := d.Runes[i]
+	isWordStart := !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1))
 	switch {
 	case r == '《':
 		return d.work(i, to)
@@ -200,10 +201,10 @@ func (d *document) one(i, to, clause int) int {
 		return d.ordinal(i, to)
 	case r == '§':
 		return d.section(i+1, i, to)
-	case r == '/' && isLatin(d.at(i+1)) && !isLatin(d.at(i-1)) && !isDigit(d.at(i-1)) && !isHan(d.at(i-1)):
+	case r == '/' && passage.IsLatin(d.At(i+1)) && !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1)) && !passage.IsHan(d.At(i-1)):
 		return d.path(i, to)
 	}
-	if isWordStart && isLatin(r) {
+	if isWordStart && passage.IsLatin(r) {
 		if next := d.latin(i, to, clause); next > i {
 			return next
 		}
@@ -223,10 +224,10 @@ func (d *document) add(f fact) { d.facts = append(d.facts, f) }
 // work reads 《…》.
 func (d *document) work(i, to int) int {
 	for end := i + 1; end < to && end < i+60; end++ {
-		if d.runes[end] == '》' {
-			name := strings.ReplaceAll(string(d.runes[i+1:end]), " ", "")
+		if d.Runes[end] == '》' {
+			name := strings.ReplaceAll(string(d.Runes[i+1:end]), " ", "")
 			name = strings.TrimPrefix(name, "中华人民共和国")
-			d.add(fact{span: span{i, end + 1}, kind: Citation, class: classWork, key: name, value: "《" + name + "》"})
+			d.add(fact{Span: passage.Span{From: i, To: end + 1}, kind: Citation, class: classWork, key: name, value: "《" + name + "》"})
 			return end + 1
 		}
 	}
@@ -238,25 +239,25 @@ func (d *document) ordinal(i, to int) int {
 	var key strings.Builder
 	end := i
 	for _, level := range []rune{'条', '款', '项'} {
-		if d.at(end) != '第' {
+		if d.At(end) != '第' {
 			break
 		}
-		from := d.blanks(end + 1)
-		if d.at(from) == '(' || d.at(from) == '（' {
+		from := d.Blanks(end + 1)
+		if d.At(from) == '(' || d.At(from) == '（' {
 			from++
 		}
 		value, next := d.integer(from)
 		if next == from {
 			break
 		}
-		if d.at(next) == ')' {
+		if d.At(next) == ')' {
 			next++
 		}
-		next = d.blanks(next)
-		if level == '条' && d.at(next) != '条' {
+		next = d.Blanks(next)
+		if level == '条' && d.At(next) != '条' {
 			return d.otherOrdinal(i, next, to, value)
 		}
-		if d.at(next) != level && (level != '款' || d.at(next) != '项') {
+		if d.At(next) != level && (level != '款' || d.At(next) != '项') {
 			break
 		}
 		if key.Len() > 0 {
@@ -264,33 +265,33 @@ func (d *document) ordinal(i, to int) int {
 		}
 		key.WriteString(value)
 		end = next + 1
-		if level == '条' && d.at(end) == '之' && chineseDigit(d.at(end+1)) > 0 {
+		if level == '条' && d.At(end) == '之' && passage.ChineseDigit(d.At(end+1)) > 0 {
 			key.WriteByte('.')
-			key.WriteRune('0' + rune(chineseDigit(d.at(end+1)))) //nolint:gosec // one digit
+			key.WriteRune('0' + rune(passage.ChineseDigit(d.At(end+1)))) //nolint:gosec // one digit
 			end += 2
 		}
 	}
 	if end == i {
 		return i
 	}
-	d.add(fact{span: span{i, end}, kind: Citation, class: classCitation, key: key.String(), value: "§ " + key.String()})
+	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Citation, class: classCitation, key: key.String(), value: "§ " + key.String()})
 	return end
 }
 
 // otherOrdinal reads an ordinal that is not of a law: 第3步, 第二章.
 func (d *document) otherOrdinal(i, next, to int, value string) int {
-	if next >= to || !isHan(d.at(next)) {
+	if next >= to || !passage.IsHan(d.At(next)) {
 		return i
 	}
-	measure := string(d.at(next))
-	if after := d.at(next + 1); measure == "步" && (after == '，' || after == ',' || after == ':' || after == '、') {
+	measure := string(d.At(next))
+	if after := d.At(next + 1); measure == "步" && (after == '，' || after == ',' || after == ':' || after == '、') {
 		return next + 1
 	}
-	if !isOrdinalNoun(d.at(next)) {
+	if !isOrdinalNoun(d.At(next)) {
 		return i
 	}
 	d.add(fact{
-		span: span{i, next + 1}, kind: Number, class: classOrdinal,
+		Span: passage.Span{From: i, To: next + 1}, kind: Number, class: classOrdinal,
 		key: value + measure, value: "第" + value + measure, unit: measure,
 	})
 	return next + 1
@@ -298,43 +299,43 @@ func (d *document) otherOrdinal(i, next, to int, value string) int {
 
 // section reads what follows Section, Article, Clause or §: 12(b), 21.4.
 func (d *document) section(i, from, to int) int {
-	i = d.blanks(i)
+	i = d.Blanks(i)
 	end := i
-	for end < to && (isDigit(d.at(end)) || d.at(end) == '.' && isDigit(d.at(end+1))) {
+	for end < to && (passage.IsDigit(d.At(end)) || d.At(end) == '.' && passage.IsDigit(d.At(end+1))) {
 		end++
 	}
 	if end == i {
 		return from
 	}
-	for d.at(end) == '(' && end+2 < to {
+	for d.At(end) == '(' && end+2 < to {
 		closing := end + 1
-		for closing < to && closing < end+5 && (isLatin(d.at(closing)) || isDigit(d.at(closing))) {
+		for closing < to && closing < end+5 && (passage.IsLatin(d.At(closing)) || passage.IsDigit(d.At(closing))) {
 			closing++
 		}
-		if d.at(closing) != ')' || closing == end+1 {
+		if d.At(closing) != ')' || closing == end+1 {
 			break
 		}
 		end = closing + 1
 	}
-	key := strings.ToLower(strings.NewReplacer("(", "-", ")", "").Replace(string(d.runes[i:end])))
-	d.add(fact{span: span{from, end}, kind: Citation, class: classCitation, key: key, value: "§ " + key})
+	key := strings.ToLower(strings.NewReplacer("(", "-", ")", "").Replace(string(d.Runes[i:end])))
+	d.add(fact{Span: passage.Span{From: from, To: end}, kind: Citation, class: classCitation, key: key, value: "§ " + key})
 	return end
 }
 
 // path reads /api/v2.
 func (d *document) path(i, to int) int {
 	end := i
-	for end < to && (isLatin(d.at(end)) || isDigit(d.at(end)) || strings.ContainsRune("/-_.", d.at(end))) {
+	for end < to && (passage.IsLatin(d.At(end)) || passage.IsDigit(d.At(end)) || strings.ContainsRune("/-_.", d.At(end))) {
 		end++
 	}
-	for end > i && d.at(end-1) == '.' {
+	for end > i && d.At(end-1) == '.' {
 		end--
 	}
 	if end-i < 3 {
 		return i
 	}
-	key := string(d.runes[i:end])
-	d.add(fact{span: span{i, end}, kind: Code, class: classCode, key: key, value: key})
+	key := string(d.Runes[i:end])
+	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: key})
 	return end
 }
 
@@ -342,8 +343,8 @@ func (d *document) path(i, to int) int {
 const longestToken = 512
 
 func (d *document) isTokenPart(i int) bool {
-	r := d.runes[i]
-	return isLatin(r) || isDigit(r) || r < 0x80 && strings.IndexByte("-_./:@?=&%+#~", byte(r)) >= 0
+	r := d.Runes[i]
+	return passage.IsLatin(r) || passage.IsDigit(r) || r < 0x80 && strings.IndexByte("-_./:@?=&%+#~", byte(r)) >= 0
 }
 
 // latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
@@ -352,12 +353,12 @@ func (d *document) latin(i, to, clause int) int {
 	for limit := min(to, i+longestToken); i >= d.plainTo && end < limit && d.isTokenPart(end); {
 		end++
 	}
-	for end > i && strings.ContainsRune(".:-?/~", d.at(end-1)) {
+	for end > i && strings.ContainsRune(".:-?/~", d.At(end-1)) {
 		end--
 	}
 	token := ""
 	if i >= d.plainTo {
-		token = string(d.runes[i:end])
+		token = string(d.Runes[i:end])
 		if !strings.ContainsAny(token, "0123456789@._/") {
 			d.plainTo = end
 		}
@@ -365,16 +366,16 @@ func (d *document) latin(i, to, clause int) int {
 	switch {
 	case strings.Contains(token, "://") || strings.HasPrefix(token, "www."):
 		key := strings.ToLower(strings.TrimSuffix(token, "/"))
-		d.add(fact{span: span{i, end}, kind: Code, class: classURL, key: key, value: token})
+		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classURL, key: key, value: token})
 		return end
 	case strings.Contains(token, "@") && strings.Contains(token, "."):
-		d.add(fact{span: span{i, end}, kind: Code, class: classURL, key: strings.ToLower(token), value: token})
+		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classURL, key: strings.ToLower(token), value: token})
 		return end
 	}
 	word, next := d.word(i, to)
 	switch word {
 	case "section", "sections", "article", "clause", "art", "sec":
-		if d.at(next) == '.' {
+		if d.At(next) == '.' {
 			next++
 		}
 		return d.section(next, i, to)
@@ -387,11 +388,11 @@ func (d *document) latin(i, to, clause int) int {
 		}
 	}
 	if currency := currencies[word]; currency != "" {
-		from := d.blanks(next)
-		if d.at(from) == '$' || d.at(from) == '¥' {
+		from := d.Blanks(next)
+		if d.At(from) == '$' || d.At(from) == '¥' {
 			from++
 		}
-		if isDigit(d.at(from)) {
+		if passage.IsDigit(d.At(from)) {
 			if end := d.money(i, from, to, clause, currency); end > i {
 				return end
 			}
@@ -412,16 +413,16 @@ func (d *document) identifier(i, end, to int, token string) int {
 		return i
 	}
 	if version := strings.TrimLeft(strings.ToLower(token), "v"); len(version) == len(token)-1 && isVersion(version) {
-		d.add(fact{span: span{i, end}, kind: Code, class: classVersion, key: trimVersion(version), value: version})
+		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classVersion, key: trimVersion(version), value: version})
 		return end
 	}
 	key := strings.ToLower(token)
-	next := d.blanks(end)
+	next := d.Blanks(end)
 	if word, after := d.word(next, to); models[word] {
 		key += " " + word
 		end = after
 	}
-	d.add(fact{span: span{i, end}, kind: Code, class: classCode, key: key, value: string(d.runes[i:end])})
+	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: string(d.Runes[i:end])})
 	return end
 }
 
@@ -433,7 +434,7 @@ func isVersion(s string) bool {
 		return false
 	}
 	for _, r := range s {
-		if r != '.' && !isDigit(r) && r != 'x' {
+		if r != '.' && !passage.IsDigit(r) && r != 'x' {
 			return false
 		}
 	}
@@ -451,8 +452,8 @@ func trimVersion(s string) string {
 func (d *document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
-	for i < to && n < len(small) && isLatin(d.runes[i]) && d.runes[i] < 0x80 {
-		small[n] = byte(lower(d.runes[i]))
+	for i < to && n < len(small) && passage.IsLatin(d.Runes[i]) && d.Runes[i] < 0x80 {
+		small[n] = byte(passage.Lower(d.Runes[i]))
 		n++
 		i++
 	}
@@ -462,21 +463,21 @@ func (d *document) word(i, to int) (string, int) {
 // choice reads A in 选 A, 答案是 (A), option A.
 func (d *document) choice(from, i, to int) int {
 	for range 3 {
-		i = d.blanks(i)
+		i = d.Blanks(i)
 		switch {
-		case d.has(i, "应为"), d.has(i, "应选"), d.has(i, "选项"), d.has(i, "is"):
+		case d.Has(i, "应为"), d.Has(i, "应选"), d.Has(i, "选项"), d.Has(i, "is"):
 			i += 2
-		case d.at(i) == ':' || d.at(i) == '是' || d.at(i) == '为' || d.at(i) == '选' || d.at(i) == '(':
+		case d.At(i) == ':' || d.At(i) == '是' || d.At(i) == '为' || d.At(i) == '选' || d.At(i) == '(':
 			i++
 		}
 	}
-	i = d.blanks(i)
-	r := d.at(i)
-	if i >= to || r < 'A' || r > 'H' || isLatin(d.at(i+1)) || isDigit(d.at(i+1)) {
+	i = d.Blanks(i)
+	r := d.At(i)
+	if i >= to || r < 'A' || r > 'H' || passage.IsLatin(d.At(i+1)) || passage.IsDigit(d.At(i+1)) {
 		return from
 	}
 	end := i + 1
-	d.add(fact{span: span{i, end}, kind: Choice, class: classChoice, key: string(r), value: string(r)})
+	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Choice, class: classChoice, key: string(r), value: string(r)})
 	return end
 }
 

@@ -3,6 +3,8 @@ package facts
 import (
 	"math"
 	"sort"
+
+	"wending/db/measure/passage"
 )
 
 // A token is a pair of Chinese characters, a character, a word or another fact among what surrounds a fact. In a document
@@ -55,25 +57,25 @@ var functionWords = set(`the a an of to in on at for and or is are was were be b
 
 // tokenize finds the words and pairs of characters that are not part of a fact.
 func (d *document) tokenize() {
-	d.pairHashes, d.singleHashes = make([]uint32, len(d.runes)), make([]uint32, len(d.runes))
+	d.pairHashes, d.singleHashes = make([]uint32, len(d.Runes)), make([]uint32, len(d.Runes))
 	var buffer [24]byte
-	for i := 0; i < len(d.runes); i++ {
-		r := d.runes[i]
+	for i := 0; i < len(d.Runes); i++ {
+		r := d.Runes[i]
 		switch {
 		case d.taken[i]:
-		case isHan(r):
+		case passage.IsHan(r):
 			isFunction := isFunctionCharacter(r)
-			if next := d.at(i + 1); isHan(next) && !d.taken[i+1] && (!isFunction || !isFunctionCharacter(next)) {
+			if next := d.At(i + 1); passage.IsHan(next) && !d.taken[i+1] && (!isFunction || !isFunctionCharacter(next)) {
 				d.pairHashes[i] = hash(r, next)
 			}
 			if !isFunction {
 				d.singleHashes[i] = hash(r, 0)
 			}
-		case isLatin(r) || isDigit(r):
+		case passage.IsLatin(r) || passage.IsDigit(r):
 			word := buffer[:0]
 			end := i
-			for end < len(d.runes) && (isLatin(d.runes[end]) || isDigit(d.runes[end])) && !d.taken[end] {
-				if r := lower(d.runes[end]); r < 0x80 && len(word) < len(buffer) {
+			for end < len(d.Runes) && (passage.IsLatin(d.Runes[end]) || passage.IsDigit(d.Runes[end])) && !d.taken[end] {
+				if r := passage.Lower(d.Runes[end]); r < 0x80 && len(word) < len(buffer) {
 					word = append(word, byte(r))
 				}
 				end++
@@ -87,7 +89,7 @@ func (d *document) tokenize() {
 }
 
 func isFunctionCharacter(r rune) bool {
-	return isHan(r) && functionBits[(r-0x3400)>>6]&(1<<(r&63)) != 0
+	return passage.IsHan(r) && functionBits[(r-0x3400)>>6]&(1<<(r&63)) != 0
 }
 
 // functionBits is a bit for each Chinese character.
@@ -146,8 +148,8 @@ func (c *comparison) weigh() {
 		sentences, last int32
 		sides           uint8
 	}
-	numbers := make(map[uint32]int32, (len(c.a.runes)+len(c.b.runes))/2)
-	counts := make([]count, 1, 1+(len(c.a.runes)+len(c.b.runes))/2)
+	numbers := make(map[uint32]int32, (len(c.a.Runes)+len(c.b.Runes))/2)
+	counts := make([]count, 1, 1+(len(c.a.Runes)+len(c.b.Runes))/2)
 	sentence := int32(0)
 	for k, s := range [2]*side{c.a, c.b} {
 		note := func(hash uint32) int32 {
@@ -167,15 +169,15 @@ func (c *comparison) weigh() {
 			}
 			return token
 		}
-		s.pairs, s.singles = make([]int32, len(s.runes)), make([]int32, len(s.runes))
+		s.pairs, s.singles = make([]int32, len(s.Runes)), make([]int32, len(s.Runes))
 		s.factTokens = make([]int32, len(s.facts))
 		next := 0
-		for _, x := range s.sentences {
+		for _, x := range s.Sentences {
 			sentence++
-			for i := x.from; i < x.to; i++ {
+			for i := x.From; i < x.To; i++ {
 				s.pairs[i], s.singles[i] = note(s.pairHashes[i]), note(s.singleHashes[i])
 			}
-			for ; next < len(s.facts) && s.facts[next].from < x.to; next++ {
+			for ; next < len(s.facts) && s.facts[next].From < x.To; next++ {
 				s.factTokens[next] = note(s.facts[next].token())
 			}
 		}
@@ -257,17 +259,17 @@ func (v *vocabulary) shared(x, y *vector) float32 {
 const longestContext = 200
 
 // collect adds the tokens of a span to the vector that was begun.
-func (c *comparison) collect(s *side, part span, weight float32, self *fact) {
-	part.to = min(part.to, part.from+longestContext)
-	if part.isEmpty() {
+func (c *comparison) collect(s *side, part passage.Span, weight float32, self *fact) {
+	part.To = min(part.To, part.From+longestContext)
+	if part.IsEmpty() {
 		return
 	}
-	for k := s.firstFact(part.from); k < len(s.facts) && s.facts[k].from < part.to; k++ {
+	for k := s.firstFact(part.From); k < len(s.facts) && s.facts[k].From < part.To; k++ {
 		if f := &s.facts[k]; f != self && f.class != classPolarity {
 			c.add(s.factTokens[k], 0.6*weight)
 		}
 	}
-	for i := part.from; i < part.to; i++ {
+	for i := part.From; i < part.To; i++ {
 		if token := s.pairs[i]; token != 0 {
 			c.add(token, weight)
 		}
@@ -283,14 +285,14 @@ func (c *comparison) surroundings(s *side, i int) *vector {
 		return s.vectors[i]
 	}
 	f := &s.facts[i]
-	x := s.sentences[f.sentence]
+	x := s.Sentences[f.sentence]
 	c.begin()
-	c.collect(s, span{max(f.clause.from, f.from-60), min(f.clause.to, f.to+60)}, 1, f)
-	c.collect(s, span{max(x.from, f.from-100), min(x.to, f.to+100)}, 0.5, f)
-	c.collect(s, x.row, 1, f)
-	c.collect(s, x.column, 0.8, f)
-	c.collect(s, x.label, 0.5, f)
-	c.collect(s, x.heading, 0.25, f)
+	c.collect(s, passage.Span{From: max(f.clause.From, f.From-60), To: min(f.clause.To, f.To+60)}, 1, f)
+	c.collect(s, passage.Span{From: max(x.From, f.From-100), To: min(x.To, f.To+100)}, 0.5, f)
+	c.collect(s, x.Row, 1, f)
+	c.collect(s, x.Column, 0.8, f)
+	c.collect(s, x.Label, 0.5, f)
+	c.collect(s, x.Heading, 0.25, f)
 	s.vectors[i] = c.finished()
 	return s.vectors[i]
 }
@@ -300,11 +302,11 @@ func (c *comparison) tokensOf(s *side, n int) *vector {
 	if s.sentenceTokens[n] != nil {
 		return s.sentenceTokens[n]
 	}
-	x := s.sentences[n]
+	x := s.Sentences[n]
 	c.begin()
-	c.collect(s, x.span, 1, nil)
-	c.collect(s, x.row, 1, nil)
-	c.collect(s, x.column, 0.8, nil)
+	c.collect(s, x.Span, 1, nil)
+	c.collect(s, x.Row, 1, nil)
+	c.collect(s, x.Column, 0.8, nil)
 	s.sentenceTokens[n] = c.finished()
 	return s.sentenceTokens[n]
 }

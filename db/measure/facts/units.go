@@ -3,6 +3,8 @@ package facts
 import (
 	"sort"
 	"strings"
+
+	"wending/db/measure/passage"
 )
 
 // unit is what a number counts; base is the unit that equal quantities share, factor how much of it.
@@ -118,7 +120,7 @@ var units = func() map[string]unit {
 var hanUnits = func() map[rune][]string {
 	by := map[rune][]string{}
 	for name := range units {
-		if r := []rune(name)[0]; isHan(r) {
+		if r := []rune(name)[0]; passage.IsHan(r) {
 			by[r] = append(by[r], name)
 		}
 	}
@@ -130,47 +132,47 @@ var hanUnits = func() map[rune][]string {
 
 // unit reads the unit at i, after blanks, and returns where it ends; without one, that is i.
 func (d *document) unit(i, to int) (unit, int) {
-	from := d.blanks(i)
+	from := d.Blanks(i)
 	if from >= to {
 		return unit{factor: 1}, i
 	}
-	r := d.runes[from]
+	r := d.Runes[from]
 	switch {
 	case r == '%' || r == '‰':
 		return units[string(r)], from + 1
 	case r == '°':
-		if c := lower(d.at(from + 1)); c == 'c' || c == 'f' {
+		if c := passage.Lower(d.At(from + 1)); c == 'c' || c == 'f' {
 			return units["°"+string(c)], from + 2
 		}
 		return units["°"], from + 1
-	case isHan(r):
+	case passage.IsHan(r):
 		for _, name := range hanUnits[r] {
 			end := from + len([]rune(name))
-			if end <= to && d.has(from, name) && !d.isOther(name, end) {
+			if end <= to && d.Has(from, name) && !d.isOther(name, end) {
 				return units[name], end
 			}
 		}
 		if r == '个' {
 			return units["个"], from + 1
 		}
-	case isLatin(r) || r == '-' && from == i && isLatin(d.at(from+1)):
+	case passage.IsLatin(r) || r == '-' && from == i && passage.IsLatin(d.At(from+1)):
 		if r == '-' {
 			from++
 		}
 		word, end := d.word(from, to)
-		if isLatin(d.at(end)) || isDigit(d.at(end)) && word != "m" {
+		if passage.IsLatin(d.At(end)) || passage.IsDigit(d.At(end)) && word != "m" {
 			return unit{factor: 1}, i
 		}
 		switch word {
 		case "business", "working", "work", "calendar":
-			if day, after := d.word(d.blanks(end), to); day == "day" || day == "days" {
+			if day, after := d.word(d.Blanks(end), to); day == "day" || day == "days" {
 				if word == "calendar" {
 					return units["自然日"], after
 				}
 				return units["工作日"], after
 			}
 		case "m":
-			if d.at(end) == '2' {
+			if d.At(end) == '2' {
 				return units["m2"], end + 1
 			}
 		}
@@ -186,7 +188,7 @@ func (d *document) unit(i, to int) (unit, int) {
 
 // isOther reports whether a Chinese name is the beginning of another word: 分别, 条件, 成为, 日期, 本人.
 func (d *document) isOther(name string, end int) bool {
-	next := d.at(end)
+	next := d.At(end)
 	switch name {
 	case "分":
 		return next == '别' || next == '为' || next == '之' || next == '析' || next == '类'

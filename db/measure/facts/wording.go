@@ -3,6 +3,8 @@ package facts
 import (
 	"slices"
 	"strings"
+
+	"wending/db/measure/passage"
 )
 
 // Sentences that are equal but for one place: what was replaced there is a fact, unless both words mean the same.
@@ -15,7 +17,7 @@ const (
 
 // word is a word, a Chinese character or a fact of a sentence.
 type word struct {
-	span
+	passage.Span
 	key        string
 	isFact     bool
 	isFunction bool
@@ -25,14 +27,14 @@ type word struct {
 // wordings pairs the sentences that only one answer has and compares them word by word.
 func (c *comparison) wordings() {
 	index := c.sentencePlaces(c.b, func(n int) bool { return !c.b.isSettled[n] })
-	isUsed := make([]bool, len(c.b.sentences))
-	for n, x := range c.a.sentences {
+	isUsed := make([]bool, len(c.b.Sentences))
+	for n, x := range c.a.Sentences {
 		if c.a.isSettled[n] {
 			continue
 		}
 		v := c.tokensOf(c.a, n)
 		best, place := float32(0), -1
-		for _, m := range index.near(v, c.b.sentenceAt(proportion(x.from, c.a, c.b))) {
+		for _, m := range index.near(v, c.b.sentenceAt(proportion(x.From, c.a, c.b))) {
 			if isUsed[m] {
 				continue
 			}
@@ -68,11 +70,11 @@ func (c *comparison) wording(n, m int) bool {
 		c.turnedRound(n, m, left, right)
 		return true
 	}
-	isName := len(left) == len(right) && len(left) >= 2 && head > 0 && tail > 0 && isHan(c.a.at(left[0].from)) && 3*(head+tail) >= 2*length
+	isName := len(left) == len(right) && len(left) >= 2 && head > 0 && tail > 0 && passage.IsHan(c.a.At(left[0].From)) && 3*(head+tail) >= 2*length
 	if !isName && float64(head+tail) < nearlyEqual*float64(length) || head+tail < 4 {
 		return head+tail >= 8
 	}
-	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.at(x[len(x)-tail-1].to) == ':'
+	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.At(x[len(x)-tail-1].To) == ':'
 	x, y = content(x[head:len(x)-tail]), content(y[head:len(y)-tail])
 	if len(x) > shortReplace || len(y) > shortReplace || isLead {
 		return true
@@ -135,37 +137,37 @@ func (c *comparison) replaced(n, m int, x, y []word) {
 }
 
 func (s *side) wordFact(n int, words []word) Fact {
-	f := fact{span: span{words[0].from, words[len(words)-1].to}, kind: Entity, sentence: n, clause: s.sentences[n].span}
-	f.value = strings.TrimSpace(string(s.runes[f.from:f.to]))
+	f := fact{Span: passage.Span{From: words[0].From, To: words[len(words)-1].To}, kind: Entity, sentence: n, clause: s.Sentences[n].Span}
+	f.value = strings.TrimSpace(string(s.Runes[f.From:f.To]))
 	return s.export(&f)
 }
 
 // wordsOf appends the words, characters and facts of a sentence; marks are left out.
 func (s *side) wordsOf(n int, words []word) []word {
-	x := s.sentences[n]
-	k := s.firstFact(x.from)
-	for i := x.from; i < x.to && len(words) <= longestWording; {
-		for k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].to <= i {
+	x := s.Sentences[n]
+	k := s.firstFact(x.From)
+	for i := x.From; i < x.To && len(words) <= longestWording; {
+		for k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].To <= i {
 			k++
 		}
-		if k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].from <= i {
+		if k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].From <= i {
 			f := &s.facts[k]
-			words = append(words, word{f.span, "\x00" + f.key + f.unit, f.class != classPolarity || f.polarity.isNegative(), false, f.polarity.isNegative()})
-			i = f.to
+			words = append(words, word{f.Span, "\x00" + f.key + f.unit, f.class != classPolarity || f.polarity.isNegative(), false, f.polarity.isNegative()})
+			i = f.To
 			continue
 		}
-		r := s.runes[i]
+		r := s.Runes[i]
 		switch {
 		case s.taken[i]: // says how a number limits
 			i++
-		case isHan(r):
-			words = append(words, word{span{i, i + 1}, s.slice(span{i, i + 1}), false, isFunctionCharacter(r), false})
+		case passage.IsHan(r):
+			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false, isFunctionCharacter(r), false})
 			i++
-		case isLatin(r) || isDigit(r):
-			end := s.step(i, x.to)
+		case passage.IsLatin(r) || passage.IsDigit(r):
+			end := s.step(i, x.To)
 			end = max(end, i+1)
-			key := strings.ToLower(string(s.runes[i:end]))
-			words = append(words, word{span{i, end}, key, false, functionWords[key], false})
+			key := strings.ToLower(string(s.Runes[i:end]))
+			words = append(words, word{passage.Span{From: i, To: end}, key, false, functionWords[key], false})
 			i = end
 		default:
 			i++

@@ -3,6 +3,8 @@ package facts
 import (
 	"sort"
 	"strings"
+
+	"wending/db/measure/passage"
 )
 
 // polarity is what a statement does to its predicate.
@@ -27,7 +29,7 @@ func (p polarity) String() string {
 
 // entry is a phrase that states something, or that only looks as if it did.
 type entry struct {
-	runes    []rune
+	letters  []rune
 	polarity polarity
 	class    class // of a set of words that exclude each other
 	member   string
@@ -125,9 +127,9 @@ var exceptions = func() class {
 var lexicon = func() map[rune][]entry {
 	by := map[rune][]entry{}
 	put := func(e entry, phrase string) {
-		e.runes = []rune(phrase)
-		e.isLatin = isLatin(e.runes[0])
-		by[e.runes[0]] = append(by[e.runes[0]], e)
+		e.letters = []rune(phrase)
+		e.isLatin = passage.IsLatin(e.letters[0])
+		by[e.letters[0]] = append(by[e.letters[0]], e)
 	}
 	for p, list := range phrases {
 		for _, phrase := range strings.Fields(list) {
@@ -149,8 +151,8 @@ var lexicon = func() map[rune][]entry {
 	}
 	for _, entries := range by {
 		sort.Slice(entries, func(i, j int) bool {
-			if len(entries[i].runes) != len(entries[j].runes) {
-				return len(entries[i].runes) > len(entries[j].runes)
+			if len(entries[i].letters) != len(entries[j].letters) {
+				return len(entries[i].letters) > len(entries[j].letters)
 			}
 			return entries[i].class > entries[j].class
 		})
@@ -160,24 +162,24 @@ var lexicon = func() map[rune][]entry {
 
 // words reads a phrase of the lexicon, and choices.
 func (d *document) words(i, to int, isWordStart bool) int {
-	r := lower(d.runes[i])
-	if isLatin(r) && !isWordStart && (r != 'n' || !d.has(i, "n't")) {
+	r := passage.Lower(d.Runes[i])
+	if passage.IsLatin(r) && !isWordStart && (r != 'n' || !d.Has(i, "n't")) {
 		return i
 	}
 	switch {
-	case r == '选' && d.at(i+1) != '项' || r == '答' && d.has(i, "答案"):
+	case r == '选' && d.At(i+1) != '项' || r == '答' && d.Has(i, "答案"):
 		if end := d.choice(i, i+1+int(boolean(r == '答')), to); end > i {
 			return end
 		}
-	case r == '正' && d.has(i, "正确选项"):
+	case r == '正' && d.Has(i, "正确选项"):
 		if end := d.choice(i, i+4, to); end > i {
 			return end
 		}
 	}
 	if r == '除' {
 		for end := i + 1; end < min(to, i+14); end++ {
-			if d.runes[end] == '外' {
-				d.add(fact{span: span{i, end + 1}, kind: Quantifier, class: exceptions, key: "除外", value: "除外"})
+			if d.Runes[end] == '外' {
+				d.add(fact{Span: passage.Span{From: i, To: end + 1}, kind: Quantifier, class: exceptions, key: "除外", value: "除外"})
 				return i + 1
 			}
 		}
@@ -185,12 +187,12 @@ func (d *document) words(i, to int, isWordStart bool) int {
 	entries := lexicon[r]
 	for k := range entries {
 		e := &entries[k]
-		end := i + len(e.runes)
-		if end > to || !d.hasRunes(i, e.runes) || e.isLatin && isLatin(d.at(end)) {
+		end := i + len(e.letters)
+		if end > to || !d.hasRunes(i, e.letters) || e.isLatin && passage.IsLatin(d.At(end)) {
 			continue
 		}
 		if e.class != classPolarity {
-			d.add(fact{span: span{i, end}, kind: e.kind, class: e.class, key: e.member, value: e.member})
+			d.add(fact{Span: passage.Span{From: i, To: end}, kind: e.kind, class: e.class, key: e.member, value: e.member})
 			return end
 		}
 		if e.polarity == turned {
@@ -200,7 +202,7 @@ func (d *document) words(i, to int, isWordStart bool) int {
 		if e.polarity == skipped || e.polarity == must && d.isNoun(i) {
 			return end
 		}
-		if e.polarity == may && len(e.runes) == 1 && (isHan(d.at(i-1)) && strings.ContainsRune("不只才技智效功性职", d.at(i-1))) {
+		if e.polarity == may && len(e.letters) == 1 && (passage.IsHan(d.At(i-1)) && strings.ContainsRune("不只才技智效功性职", d.At(i-1))) {
 			return end
 		}
 		d.addPolarity(i, end, e.polarity)
@@ -209,11 +211,11 @@ func (d *document) words(i, to int, isWordStart bool) int {
 	return i
 }
 
-func (d *document) isNoun(i int) bool { return d.at(i-1) == '供' || d.at(i-1) == '效' }
+func (d *document) isNoun(i int) bool { return d.At(i-1) == '供' || d.At(i-1) == '效' }
 
 func (d *document) hasRunes(i int, word []rune) bool {
 	for k, r := range word {
-		if i+k >= len(d.runes) || lower(d.runes[i+k]) != r {
+		if i+k >= len(d.Runes) || passage.Lower(d.Runes[i+k]) != r {
 			return false
 		}
 	}
@@ -226,28 +228,28 @@ func (d *document) addPolarity(i, end int, p polarity) {
 		d.turnedAt = 0
 		return
 	}
-	if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classPolarity && i-d.facts[k].to <= 1 && i >= d.facts[k].to {
+	if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classPolarity && i-d.facts[k].To <= 1 && i >= d.facts[k].To {
 		last := &d.facts[k]
 		switch {
 		case last.polarity == banned && p == denied:
-			last.polarity, last.to = must, end
+			last.polarity, last.To = must, end
 			last.key, last.value = must.String(), must.String()
 			return
 		case last.polarity == may && p == denied:
-			last.polarity, last.to = exempt, end
+			last.polarity, last.To = exempt, end
 			last.key, last.value = exempt.String(), exempt.String()
 			return
 		case (last.polarity == must || last.polarity == may) && p.isNegative():
-			last.polarity, last.to = banned, end
+			last.polarity, last.To = banned, end
 			last.key, last.value = banned.String(), banned.String()
 			return
 		case last.polarity == denied && (p == may || p == must):
-			last.polarity, last.to = banned, end
+			last.polarity, last.To = banned, end
 			last.key, last.value = banned.String(), banned.String()
 			return
 		}
 	}
-	d.add(fact{span: span{i, end}, kind: Polarity, class: classPolarity, key: p.String(), value: p.String(), polarity: p})
+	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Polarity, class: classPolarity, key: p.String(), value: p.String(), polarity: p})
 }
 
 var verdicts = map[string]string{
@@ -257,45 +259,45 @@ var verdicts = map[string]string{
 
 // verdict turns clauses of a sentence that are nothing but yes or no into facts.
 func (d *document) verdict(n int) {
-	s := d.sentences[n]
-	from := s.from
-	for i := s.from; i <= s.to; i++ {
-		if i < s.to && !d.isClauseEnd(i) {
+	s := d.Sentences[n]
+	from := s.From
+	for i := s.From; i <= s.To; i++ {
+		if i < s.To && !d.isClauseEnd(i) {
 			continue
 		}
-		d.verdictOf(n, span{from, i})
+		d.verdictOf(n, passage.Span{From: from, To: i})
 		from = i + 1
 	}
 }
 
-func (d *document) verdictOf(n int, clause span) {
-	for clause.from < clause.to && d.runes[clause.from] == ' ' {
-		clause.from++
+func (d *document) verdictOf(n int, clause passage.Span) {
+	for clause.From < clause.To && d.Runes[clause.From] == ' ' {
+		clause.From++
 	}
-	for clause.to > clause.from && strings.ContainsRune(" 。.!！", d.runes[clause.to-1]) {
-		clause.to--
+	for clause.To > clause.From && strings.ContainsRune(" 。.!！", d.Runes[clause.To-1]) {
+		clause.To--
 	}
-	if clause.to-clause.from > 9 || clause.isEmpty() {
+	if clause.To-clause.From > 9 || clause.IsEmpty() {
 		return
 	}
-	value, isVerdict := verdicts[strings.ToLower(string(d.runes[clause.from:clause.to]))]
+	value, isVerdict := verdicts[strings.ToLower(string(d.Runes[clause.From:clause.To]))]
 	if !isVerdict {
 		return
 	}
-	for k := len(d.facts) - 1; k >= 0 && d.facts[k].from >= clause.from; k-- {
-		if d.facts[k].from < clause.to {
+	for k := len(d.facts) - 1; k >= 0 && d.facts[k].From >= clause.From; k-- {
+		if d.facts[k].From < clause.To {
 			d.facts = append(d.facts[:k], d.facts[k+1:]...)
 		}
 	}
-	f := fact{span: clause, kind: Polarity, class: classVerdict, key: value, value: value, sentence: n, clause: clause}
+	f := fact{Span: clause, kind: Polarity, class: classVerdict, key: value, value: value, sentence: n, clause: clause}
 	at := len(d.facts)
-	for at > 0 && d.facts[at-1].from > f.from {
+	for at > 0 && d.facts[at-1].From > f.From {
 		at--
 	}
 	d.facts = append(d.facts, fact{})
 	copy(d.facts[at+1:], d.facts[at:])
 	d.facts[at] = f
-	for k := clause.from; k < clause.to; k++ {
+	for k := clause.From; k < clause.To; k++ {
 		d.taken[k] = true
 	}
 }

@@ -1,4 +1,6 @@
-package facts
+// Package passage reads an answer as people do: as text without marks, cut into the smallest things that state something –
+// sentences, cells of tables, values of a JSON –, each with what it is about.
+package passage
 
 import (
 	"strings"
@@ -8,24 +10,34 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A text is an answer in NFKC, without HTML tags and Markdown marks; each character knows its bytes in the answer.
-type text struct {
-	source     string
-	runes      []rune
-	start, end []int32
-	bold       []int // before which character a ** stood
+// A Text is an answer in NFKC, without HTML tags and Markdown marks; each character knows its bytes in the answer.
+type Text struct {
+	Source     string
+	Runes      []rune
+	Start, End []int32    // by character: its first byte in Source, and the one after its last
+	Sentences  []Sentence // in the order of their places, without overlap
+
+	bold []int // before which character a ** stood
 }
 
-// span is a range of characters of a text.
-type span struct{ from, to int }
+// Read reads an answer. Bytes that are not UTF-8 are read as blanks. It takes time in proportion to the answer's length.
+func Read(answer string) *Text {
+	t := normalise(answer)
+	t.Sentences = sentencesOf(t)
+	return t
+}
 
-func (s span) isEmpty() bool { return s.to <= s.from }
+// Span is a range of characters of a text.
+type Span struct{ From, To int }
+
+// IsEmpty reports whether a span has no characters.
+func (s Span) IsEmpty() bool { return s.To <= s.From }
 
 // normalise folds characters and drops marks. Bytes that are not UTF-8 become blanks.
-func normalise(answer string) *text {
-	t := &text{
-		source: answer, runes: make([]rune, 0, len(answer)/2+8),
-		start: make([]int32, 0, len(answer)/2+8), end: make([]int32, 0, len(answer)/2+8),
+func normalise(answer string) *Text {
+	t := &Text{
+		Source: answer, Runes: make([]rune, 0, len(answer)/2+8),
+		Start: make([]int32, 0, len(answer)/2+8), End: make([]int32, 0, len(answer)/2+8),
 	}
 	for i := 0; i < len(answer); {
 		r, size := rune(answer[i]), 1
@@ -47,7 +59,7 @@ func normalise(answer string) *text {
 			}
 		case '*':
 			if strings.HasPrefix(answer[i:], "**") {
-				t.bold = append(t.bold, len(t.runes))
+				t.bold = append(t.bold, len(t.Runes))
 				i += 2
 				continue
 			}
@@ -58,16 +70,16 @@ func normalise(answer string) *text {
 	return t
 }
 
-func (t *text) add(r rune, from, to int) {
+func (t *Text) add(r rune, from, to int) {
 	if r == 0 {
 		return
 	}
-	t.runes = append(t.runes, r)
-	t.start = append(t.start, int32(from)) //nolint:gosec // answers are far smaller than 2 GB
-	t.end = append(t.end, int32(to))       //nolint:gosec // answers are far smaller than 2 GB
+	t.Runes = append(t.Runes, r)
+	t.Start = append(t.Start, int32(from)) //nolint:gosec // answers are far smaller than 2 GB
+	t.End = append(t.End, int32(to))       //nolint:gosec // answers are far smaller than 2 GB
 }
 
-func (t *text) fold(r rune, from, to int) {
+func (t *Text) fold(r rune, from, to int) {
 	switch {
 	case r < 0x80:
 		if r == '`' || r == '\r' {
@@ -112,12 +124,12 @@ func (t *text) fold(r rune, from, to int) {
 	t.add(r, from, to)
 }
 
-// slice returns the bytes of the answer that a span covers.
-func (t *text) slice(s span) string {
-	if s.isEmpty() {
+// Slice returns the bytes of the answer that a span covers.
+func (t *Text) Slice(s Span) string {
+	if s.IsEmpty() {
 		return ""
 	}
-	return t.source[t.start[s.from]:t.end[s.to-1]]
+	return t.Source[t.Start[s.From]:t.End[s.To-1]]
 }
 
 // longestTag is after how many bytes a < without its > is taken as text.
@@ -173,35 +185,70 @@ func characterReference(s string) (rune, int) {
 	return 0, 0
 }
 
-func isHan(r rune) bool   { return r >= 0x3400 && r <= 0x9FFF }
-func isDigit(r rune) bool { return r >= '0' && r <= '9' }
-func isLatin(r rune) bool {
+// IsHan reports whether r is a Chinese character.
+func IsHan(r rune) bool { return r >= 0x3400 && r <= 0x9FFF }
+
+// IsDigit reports whether r is 0 to 9.
+func IsDigit(r rune) bool { return r >= '0' && r <= '9' }
+
+// IsLatin reports whether r is a Latin letter.
+func IsLatin(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= 0xC0 && r < 0x250
 }
-func isLetter(r rune) bool { return isHan(r) || isLatin(r) || r >= 0x80 && unicode.IsLetter(r) }
 
-func lower(r rune) rune {
+// IsLetter reports whether r is a letter or a character of any script.
+func IsLetter(r rune) bool { return IsHan(r) || IsLatin(r) || r >= 0x80 && unicode.IsLetter(r) }
+
+// Lower returns the small letter of an ASCII capital, and other characters as they are.
+func Lower(r rune) rune {
 	if r >= 'A' && r <= 'Z' {
 		return r + 32
 	}
 	return r
 }
 
-// at returns the character at i, or 0 outside of the text.
-func (t *text) at(i int) rune {
-	if i < 0 || i >= len(t.runes) {
+// ChineseDigit returns the value of a Chinese digit, or -1.
+func ChineseDigit(r rune) int {
+	switch r {
+	case '一', '壹':
+		return 1
+	case '二', '两', '贰':
+		return 2
+	case '三', '叁':
+		return 3
+	case '四', '肆':
+		return 4
+	case '五', '伍':
+		return 5
+	case '六', '陆':
+		return 6
+	case '七', '柒':
+		return 7
+	case '八', '捌':
+		return 8
+	case '九', '玖':
+		return 9
+	case '零', '〇':
 		return 0
 	}
-	return t.runes[i]
+	return -1
 }
 
-// has reports whether the text has word at i, without regard to case.
-func (t *text) has(i int, word string) bool {
+// At returns the character at i, or 0 outside of the text.
+func (t *Text) At(i int) rune {
+	if i < 0 || i >= len(t.Runes) {
+		return 0
+	}
+	return t.Runes[i]
+}
+
+// Has reports whether the text has word at i, without regard to case.
+func (t *Text) Has(i int, word string) bool {
 	if i < 0 {
 		return false
 	}
 	for _, r := range word {
-		if i >= len(t.runes) || lower(t.runes[i]) != r {
+		if i >= len(t.Runes) || Lower(t.Runes[i]) != r {
 			return false
 		}
 		i++
@@ -209,9 +256,9 @@ func (t *text) has(i int, word string) bool {
 	return true
 }
 
-// blanks returns the first position from i on that is not a blank.
-func (t *text) blanks(i int) int {
-	for i < len(t.runes) && t.runes[i] == ' ' {
+// Blanks returns the first position from i on that is not a blank.
+func (t *Text) Blanks(i int) int {
+	for i < len(t.Runes) && t.Runes[i] == ' ' {
 		i++
 	}
 	return i

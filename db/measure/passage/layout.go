@@ -1,0 +1,419 @@
+package passage
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// A Sentence is the smallest thing that states something: a sentence, a cell of a table, a value of a JSON. The spans
+// name what it is about; in a JSON, Heading is the key around the one of Column, and Row the first text beside it.
+type Sentence struct {
+	Span
+	Heading, Label, Row, Column Span
+}
+
+// layout cuts a text into sentences.
+type layout struct {
+	*Text
+	sentences    []Sentence
+	title, topic Span
+	columns      []Span
+	isTable      bool
+	nextBold     int
+	blocks       int
+}
+
+// mostBlocks is how many beginnings of a JSON inside of an answer are tried.
+const mostBlocks = 16
+
+// block reads a JSON over several lines and returns where it ends, or from.
+func (l *layout) block(from int) int {
+	if l.Runes[from] != '{' && l.Runes[from] != '[' || l.blocks == mostBlocks {
+		return from
+	}
+	l.blocks++
+	for i := from + 1; i+1 < len(l.Runes); i++ {
+		if l.Runes[i] == '\n' && (l.Runes[i+1] == '}' || l.Runes[i+1] == ']') {
+			if l.readJSON(from, i+2) {
+				return i + 2
+			}
+			break
+		}
+	}
+	return from
+}
+
+func sentencesOf(t *Text) []Sentence {
+	l := &layout{Text: t}
+	if l.readJSON(0, len(t.Runes)) {
+		return l.sentences
+	}
+	for from := 0; from < len(t.Runes); {
+		to := from
+		for to < len(t.Runes) && t.Runes[to] != '\n' {
+			to++
+		}
+		if end := l.block(from); end > from {
+			from = end
+			continue
+		}
+		l.line(from, to)
+		from = to + 1
+	}
+	return l.sentences
+}
+
+func (l *layout) trim(s Span) Span {
+	for s.From < s.To && l.Runes[s.From] == ' ' {
+		s.From++
+	}
+	for s.To > s.From && l.Runes[s.To-1] == ' ' {
+		s.To--
+	}
+	return s
+}
+
+func (l *layout) line(from, to int) {
+	line := l.trim(Span{From: from, To: to})
+	for !line.IsEmpty() && l.Runes[line.From] == '>' {
+		line = l.trim(Span{From: line.From + 1, To: line.To})
+	}
+	if line.IsEmpty() || l.isRule(line) {
+		return
+	}
+	if l.isRow(line) {
+		l.row(line)
+		return
+	}
+	l.columns, l.isTable = nil, false
+	if l.Runes[line.From] == '#' {
+		for line.From < line.To && l.Runes[line.From] == '#' {
+			line.From++
+		}
+		line.From = l.mark(l.trim(line))
+		l.title, l.topic = line, Span{}
+		l.cut(line, Sentence{})
+		return
+	}
+	if l.readJSON(line.From, line.To) {
+		return
+	}
+	item := Span{From: l.mark(line), To: line.To}
+	if l.isTitle(item) {
+		l.topic = item
+		l.cut(item, Sentence{Heading: l.title})
+		return
+	}
+	label := l.lead(item)
+	if label.IsEmpty() {
+		label = l.topic
+	}
+	l.cut(item, Sentence{Heading: l.title, Label: label})
+}
+
+// isRule reports whether a line is nothing but dashes, as below a table's head, or opens and closes code.
+func (l *layout) isRule(line Span) bool {
+	dashes := 0
+	for _, r := range l.Runes[line.From:line.To] {
+		switch r {
+		case '-', '=', '_', '–':
+			dashes++
+		case '|', ':', ' ', '+':
+		default:
+			return false
+		}
+	}
+	if dashes > 0 && l.isTable && l.columns == nil {
+		l.columns = l.lastRow()
+	}
+	return true
+}
+
+// isRow reports whether a line is a row of a table.
+func (l *layout) isRow(line Span) bool {
+	if l.Runes[line.From] == '|' {
+		return true
+	}
+	bars := 0
+	for _, r := range l.Runes[line.From:line.To] {
+		if r == '|' {
+			bars++
+		}
+	}
+	return bars >= 2 || bars == 1 && l.isTable
+}
+
+// lastRow returns the cells of the row that was read last: the head of the table.
+func (l *layout) lastRow() []Span {
+	if len(l.sentences) == 0 {
+		return nil
+	}
+	last := l.sentences[len(l.sentences)-1]
+	from, to := last.From, last.To
+	for from > 0 && l.Runes[from-1] != '\n' {
+		from--
+	}
+	for to < len(l.Runes) && l.Runes[to] != '\n' {
+		to++
+	}
+	return l.cells(Span{From: from, To: to})
+}
+
+func (l *layout) cells(line Span) []Span {
+	line = l.trim(line)
+	if !line.IsEmpty() && l.Runes[line.From] == '|' {
+		line.From++
+	}
+	if !line.IsEmpty() && l.Runes[line.To-1] == '|' {
+		line.To--
+	}
+	var cells []Span
+	from := line.From
+	for i := line.From; i <= line.To; i++ {
+		if i == line.To || l.Runes[i] == '|' {
+			cells = append(cells, l.trim(Span{From: from, To: i}))
+			from = i + 1
+		}
+	}
+	return cells
+}
+
+func (l *layout) row(line Span) {
+	l.isTable = true
+	cells := l.cells(line)
+	var row Span
+	for i, cell := range cells {
+		if cell.IsEmpty() {
+			continue
+		}
+		about := Sentence{Heading: l.title, Label: l.topic, Row: row}
+		if i < len(l.columns) {
+			about.Column = l.columns[i]
+		}
+		l.cut(cell, about)
+		if i == 0 {
+			row = cell
+		}
+	}
+}
+
+// isTitle reports whether a line heads what follows: all of it is bold, or it is short and ends with a colon.
+func (l *layout) isTitle(line Span) bool {
+	if line.IsEmpty() {
+		return false
+	}
+	if l.Runes[line.To-1] == ':' && line.To-line.From <= 40 {
+		return true
+	}
+	return l.boldEnd(line) == line.To
+}
+
+// boldEnd returns where the bold beginning of a line ends, or line.from.
+func (l *layout) boldEnd(line Span) int {
+	for l.nextBold < len(l.bold) && l.bold[l.nextBold] < line.From {
+		l.nextBold++
+	}
+	if l.nextBold+1 < len(l.bold) && l.bold[l.nextBold] == line.From && l.bold[l.nextBold+1] <= line.To {
+		return l.bold[l.nextBold+1]
+	}
+	return line.From
+}
+
+// lead returns what a line names before its first sentence: bold, or up to a colon.
+func (l *layout) lead(line Span) Span {
+	if to := l.boldEnd(line); to > line.From && to-line.From <= 40 {
+		return Span{From: line.From, To: to}
+	}
+	for i := line.From; i < line.To && i < line.From+24; i++ {
+		switch l.Runes[i] {
+		case ':':
+			return Span{From: line.From, To: i}
+		case '，', '。', ',', ';', '.':
+			return Span{}
+		}
+	}
+	return Span{}
+}
+
+// mark returns where a line begins after the mark or the number of its list item.
+func (l *layout) mark(line Span) int {
+	i := line.From
+	r := l.At(i)
+	switch {
+	case r == '-' || r == '*' || r == '+' || r == '•' || r == '·':
+		if l.At(i+1) == ' ' {
+			return l.mark(l.trim(Span{From: l.bullets(i, line.To), To: line.To}))
+		}
+	case r >= 0x2460 && r <= 0x2473:
+		return l.Blanks(i + 1)
+	case r == '(':
+		if end := l.listNumber(i + 1); end > i+1 && l.At(end) == ')' {
+			return l.Blanks(end + 1)
+		}
+	case r == '第':
+		if end := l.listNumber(i + 1); end > i+1 && (l.At(end) == '，' || l.At(end) == '、' || l.At(end) == ',' || l.At(end) == ':') {
+			return l.Blanks(end + 1)
+		}
+	default:
+		end := l.listNumber(i)
+		if end == i || end-i > 3 {
+			break
+		}
+		switch l.At(end) {
+		case '.':
+			if !IsDigit(l.At(end + 1)) {
+				return l.Blanks(end + 1)
+			}
+		case '、', ')':
+			return l.Blanks(end + 1)
+		}
+	}
+	return min(i, line.To)
+}
+
+// bullets returns where a row of bullets ends.
+func (l *layout) bullets(i, to int) int {
+	for i+1 < to && strings.ContainsRune("-*+•·", l.Runes[i]) && l.Runes[i+1] == ' ' {
+		i = l.Blanks(i + 1)
+	}
+	return i
+}
+
+func (l *layout) listNumber(i int) int {
+	for IsDigit(l.At(i)) || ChineseDigit(l.At(i)) > 0 || l.At(i) == '十' {
+		i++
+	}
+	return i
+}
+
+// cut adds the sentences of a span.
+func (l *layout) cut(s Span, about Sentence) {
+	s = l.trim(s)
+	from := s.From
+	for i := s.From; i < s.To; i++ {
+		if l.isEnd(i, s.To) {
+			l.add(Span{From: from, To: i + 1}, about)
+			from = i + 1
+		}
+	}
+	l.add(Span{From: from, To: s.To}, about)
+}
+
+func (l *layout) add(s Span, about Sentence) {
+	s = l.trim(s)
+	if s.IsEmpty() {
+		return
+	}
+	about.Span = s
+	l.sentences = append(l.sentences, about)
+}
+
+// isEnd reports whether a sentence ends with the character at i.
+func (l *layout) isEnd(i, to int) bool {
+	switch l.Runes[i] {
+	case '。', '！', '？', ';', '!', '?':
+		return true
+	case '.':
+		next := l.Blanks(i + 1)
+		if next == i+1 && next < to {
+			return IsHan(l.At(next)) && !IsDigit(l.At(i-1))
+		}
+		if next >= to {
+			return true
+		}
+		isAbbreviation := IsLatin(l.At(i-1)) && !IsLatin(l.At(i-2)) || l.Has(i-2, "no") || l.Has(i-2, "vs")
+		return !isAbbreviation && (l.At(next) < 'a' || l.At(next) > 'z')
+	}
+	return false
+}
+
+// readJSON adds the values of a JSON text, each about its key and about the first words beside it.
+func (l *layout) readJSON(from, to int) bool {
+	s := l.trim(Span{From: from, To: to})
+	for !s.IsEmpty() && (l.Runes[s.From] == '\n' || l.Runes[s.To-1] == '\n') {
+		if l.Runes[s.From] == '\n' {
+			s.From++
+		} else {
+			s.To--
+		}
+		s = l.trim(s)
+	}
+	if s.To-s.From < 2 || l.Runes[s.From] != '{' && l.Runes[s.From] != '[' || !json.Valid([]byte(l.Slice(s))) {
+		return false
+	}
+	r := jsonReader{layout: l, place: s.From}
+	r.value(Span{}, Span{}, Span{})
+	return true
+}
+
+type jsonReader struct {
+	*layout
+	place int
+}
+
+func (r *jsonReader) skip() {
+	for r.place < len(r.Runes) && (r.Runes[r.place] == ' ' || r.Runes[r.place] == '\n' || r.Runes[r.place] == ',' || r.Runes[r.place] == ':') {
+		r.place++
+	}
+}
+
+// value reads one value and returns its span if it is a string.
+func (r *jsonReader) value(parent, key, row Span) Span {
+	r.skip()
+	switch r.peek() {
+	case '{':
+		r.place++
+		var first Span
+		for r.skip(); r.place < len(r.Runes) && r.peek() != '}'; r.skip() {
+			name := r.scalar()
+			text := r.value(key, name, first)
+			if first.IsEmpty() {
+				first = text
+			}
+		}
+		r.place++
+	case '[':
+		r.place++
+		for r.skip(); r.place < len(r.Runes) && r.peek() != ']'; r.skip() {
+			r.value(parent, key, row)
+		}
+		r.place++
+	default:
+		before := r.place
+		isText := r.peek() == '"'
+		s := r.scalar()
+		if r.place == before {
+			r.place++
+		}
+		r.cut(s, Sentence{Heading: parent, Column: key, Row: row})
+		if isText {
+			return s
+		}
+	}
+	return Span{}
+}
+
+func (r *jsonReader) peek() rune { return r.At(r.place) }
+
+func (r *jsonReader) scalar() Span {
+	if r.peek() != '"' {
+		from := r.place
+		for r.place < len(r.Runes) {
+			switch r.Runes[r.place] {
+			case ',', '}', ']', ' ', '\n', ':':
+				return Span{From: from, To: r.place}
+			}
+			r.place++
+		}
+		return Span{From: from, To: r.place}
+	}
+	from := r.place + 1
+	for r.place = from; r.place < len(r.Runes) && r.Runes[r.place] != '"'; r.place++ {
+		if r.Runes[r.place] == '\\' {
+			r.place++
+		}
+	}
+	to := min(r.place, len(r.Runes))
+	r.place++
+	return Span{From: from, To: max(from, to)}
+}
