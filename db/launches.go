@@ -3,6 +3,8 @@ package db
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -540,21 +542,64 @@ func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launc
 		if err != nil {
 			return pg.Classify("stop the launch", err)
 		}
-		if err := stopQueued(ctx, tx, launchID); err != nil {
-			return err
-		}
-		if err := refreshOrigins(ctx, tx, launchID); err != nil {
-			return err
-		}
-		return Notify(ctx, tx, taskID)
+		return afterStop(ctx, tx, map[uuid.UUID]uuid.UUID{launchID: taskID})
 	})
 	return launchID, err
 }
 
-// stopQueued stops the units that no worker has claimed.
-func stopQueued(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
-	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1 WHERE launch_id = $1 AND state = 'QUEUED'`
-	_, err := tx.ExecContext(ctx, stop, launchID)
+// StopLaunches stops launches because of the ceilings that they have reached, by their ids, and returns those that no one had stopped
+// before. FinishLaunch ends them once none of their units is running.
+func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string) (stopped []uuid.UUID, err error) {
+	const lock = `
+		SELECT id, task_id
+		FROM launches
+		WHERE id = ANY (CAST($1 AS uuid[])) AND status IN ('PENDING', 'RUNNING')
+		ORDER BY id
+		FOR NO KEY UPDATE`
+	const stop = `UPDATE launches SET status = 'STOPPING', stop_requested_at = now(), stopped_by = '', stop_reason = $2 WHERE id = $1`
+	var found []struct {
+		ID     uuid.UUID `db:"id"`
+		TaskID uuid.UUID `db:"task_id"`
+	}
+	if err := tx.SelectContext(ctx, &found, lock, pq.Array(slices.Collect(maps.Keys(reasons)))); err != nil {
+		return nil, pg.Classify("lock the launches", err)
+	}
+	tasks := map[uuid.UUID]uuid.UUID{}
+	for _, one := range found {
+		if _, err := tx.ExecContext(ctx, stop, one.ID, reasons[one.ID]); err != nil {
+			return nil, pg.Classify("stop the launch", err)
+		}
+		tasks[one.ID] = one.TaskID
+		stopped = append(stopped, one.ID)
+	}
+	if len(stopped) == 0 {
+		return nil, nil
+	}
+	return stopped, afterStop(ctx, tx, tasks)
+}
+
+// afterStop takes from launches, whose tasks tasks has by their ids, what no worker has claimed, and announces it. Origins are locked
+// together, in order, as claims lock them.
+func afterStop(ctx context.Context, tx *sqlx.Tx, tasks map[uuid.UUID]uuid.UUID) error {
+	launches := slices.Collect(maps.Keys(tasks))
+	if err := stopQueued(ctx, tx, launches...); err != nil {
+		return err
+	}
+	if err := refreshOrigins(ctx, tx, launches...); err != nil {
+		return err
+	}
+	for _, taskID := range tasks {
+		if err := Notify(ctx, tx, taskID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopQueued stops the units of launches that no worker has claimed.
+func stopQueued(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {
+	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1 WHERE launch_id = ANY (CAST($1 AS uuid[])) AND state = 'QUEUED'`
+	_, err := tx.ExecContext(ctx, stop, pq.Array(launchIDs))
 	return pg.Classify("stop the queued units", err)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db/pg"
 )
@@ -15,16 +16,16 @@ import (
 
 const insertOrigin = `INSERT INTO origins (origin) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// refreshOrigins sets the intervals of the origins of a launch to those of their strictest running launches. The rows
+// refreshOrigins sets the intervals of the origins of launches to those of their strictest running launches. The rows
 // are locked in a statement of its own, in one order: only a later one sees what concurrent transactions committed.
-func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
+func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {
 	const insert = `
 		INSERT INTO origins (origin)
-		SELECT DISTINCT origin FROM launch_targets WHERE launch_id = $1 ORDER BY origin
+		SELECT DISTINCT origin FROM launch_targets WHERE launch_id = ANY (CAST($1 AS uuid[])) ORDER BY origin
 		ON CONFLICT DO NOTHING`
 	const lock = `
 		SELECT FROM origins
-		WHERE origin IN (SELECT origin FROM launch_targets WHERE launch_id = $1)
+		WHERE origin IN (SELECT origin FROM launch_targets WHERE launch_id = ANY (CAST($1 AS uuid[])))
 		ORDER BY origin
 		FOR UPDATE`
 	const refresh = `
@@ -34,11 +35,11 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error 
 			FROM launches l
 			JOIN launch_targets t ON t.launch_id = l.id
 			WHERE l.status = 'RUNNING' AND t.origin = o.origin), 0)
-		WHERE origin IN (SELECT origin FROM launch_targets WHERE launch_id = $1)`
+		WHERE origin IN (SELECT origin FROM launch_targets WHERE launch_id = ANY (CAST($1 AS uuid[])))`
 	for _, step := range []struct{ name, statement string }{
 		{"store the origins", insert}, {"lock the origins", lock}, {"set the origins' rate limits", refresh},
 	} {
-		if _, err := tx.ExecContext(ctx, step.statement, launchID); err != nil {
+		if _, err := tx.ExecContext(ctx, step.statement, pq.Array(launchIDs)); err != nil {
 			return pg.Classify(step.name, err)
 		}
 	}

@@ -162,7 +162,7 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender, Write: notice.Writer{Store: s.store, Texts: texts, PublicURL: "https://wending.example"}.Message, Log: log}
 		announcer := &courier.Announcer{Courier: messenger}
 		scheduler := &schedules.Scheduler{Store: s.store, Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}, Log: log}
-		s.budget = &jobs.Budget{Store: s.store, Tasks: scheduler.Tasks, Log: log}
+		s.budget = &jobs.Budget{Store: s.store, Log: log}
 		s.startWorker(t, jobs.WorkerConfig{Admits: s.budget.Admits, Lanes: lanes,
 			Chores:  []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: scheduler.Fire}, {Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
 			Metrics: jobs.NewMetrics(registry, queue)})

@@ -7,9 +7,12 @@ import (
 	"mime/multipart"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
+	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -107,4 +110,53 @@ func TestATaskGoesToAnotherInstallation(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, page.StatusCode, string(page.body))
 	require.Contains(t, page.Header.Get("Location"), "done=imported")
 	require.Equal(t, http.StatusCreated, to.importForm(t, api+"/import", archive.body).StatusCode)
+}
+
+// What an imported task has cost was paid elsewhere: its statistics show it, and no budget of this installation counts it.
+func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
+	t.Parallel()
+	from, to := newSite(t, true), newSite(t, true)
+	fake := agenttest.New(t, openAIChat("Paris"))
+	price := func(s *site, price string) (model string) {
+		model, _ = s.chatTarget(t, "priced", fake.URL)
+		s.entry(t, "PATCH", "models/"+model, object{"input_price": price, "output_price": price, "currency": "CNY"}, 200)
+		return model
+	}
+	fields := func(model string) map[string]string {
+		return map[string]string{"task_name": "贵", "models": model, "max_cost": "100", "file@q.csv": "question,standard_answer\na,b\nc,d\n"}
+	}
+	dear := from.create(t, "", fields(price(from, "100000")))
+	from.awaitDone(t, dear)
+	paid := from.entry(t, "GET", "evaluation-tasks/"+dear, nil, 200)["statistics"].(object)["cost"]
+	answer := to.importArchive(t, from.get(t, api+"/"+dear+"/archive").body)
+	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
+	var imported struct {
+		TaskID string `json:"task_id"`
+	}
+	answer.into(t, &imported)
+	require.Equal(t, paid, to.entry(t, "GET", "evaluation-tasks/"+imported.TaskID, nil, 200)["statistics"].(object)["cost"])
+
+	place := "projects/" + project.Default.String()
+	to.entry(t, "PATCH", place, object{"cost_per_month": "1"}, 200)
+	to.budget.Month = "1"
+	own := to.create(t, "", fields(price(to, "100")))
+	to.awaitDone(t, own)
+	ran := to.entry(t, "GET", "evaluation-tasks/"+own, nil, 200)
+	require.Equal(t, "SUCCEEDED", ran["status"], "the month has its whole budget")
+	var spent []any
+	dbtest.Await(t, 20*time.Second, "the own task is added up", func() bool {
+		spent = to.entry(t, "GET", place, nil, 200)["used"].(object)["cost_this_month"].([]any)
+		return len(spent) == 1
+	})
+	require.Equal(t, ran["statistics"].(object)["cost"], spent[0].(object)["cost"])
+
+	// Its own ceiling counts what is paid here: judging the answers again is not refused.
+	_, err := to.tables.Exec(`UPDATE evaluation_tasks SET max_cost = 0.001 WHERE id = $1`, imported.TaskID)
+	require.NoError(t, err)
+	evaluator := to.evaluator(t, "有答", "contains", object{"values": []string{"Paris"}})
+	to.entry(t, "POST", "evaluation-tasks/"+imported.TaskID+"/evaluate", object{"evaluators": []string{evaluator}}, 202)
+	to.awaitDone(t, imported.TaskID)
+	judged := to.entry(t, "GET", "evaluation-tasks/"+imported.TaskID, nil, 200)
+	require.Equal(t, "SUCCEEDED", judged["status"])
+	require.Equal(t, paid, judged["statistics"].(object)["cost"])
 }

@@ -27,8 +27,8 @@ type state struct {
 // reserved at the mean cost of a unit of its task's dearest target. Until a call has told its cost there is one at a time. Launches
 // that share a ceiling get equal parts of it. Of what is left a launch gets half at once, so that calls that cost more than those
 // before are noticed before they have all begun.
-func Allow(standings []engine.Standing) (allowed map[uuid.UUID]int64, reached map[uuid.UUID]engine.Standing) {
-	allowed, reached = map[uuid.UUID]int64{}, map[uuid.UUID]engine.Standing{}
+func Allow(standings []engine.Standing) engine.Verdict {
+	allowed, reached := map[uuid.UUID]int64{}, map[uuid.UUID]engine.Standing{}
 	purses := map[purse]*state{}
 	for _, one := range standings {
 		key := purse{one.Reason, one.Owner, one.Currency}
@@ -53,7 +53,7 @@ func Allow(standings []engine.Standing) (allowed map[uuid.UUID]int64, reached ma
 		}
 		allowed[id] = own[0].Claimed + grant(own, purses)
 	}
-	return allowed, reached
+	return engine.Verdict{Allowed: allowed, Reached: reached}
 }
 
 // spentOf is a ceiling of a launch that is reached before all its calls have begun; nil if there is none. While calls are in flight that may cost less than is

@@ -19,6 +19,11 @@ func standing(id uuid.UUID, left, perUnit string, inFlight int) engine.Standing 
 	}
 }
 
+func allow(standings ...engine.Standing) (allowed map[uuid.UUID]int64, reached map[uuid.UUID]engine.Standing) {
+	verdict := jobs.Allow(standings)
+	return verdict.Allowed, verdict.Reached
+}
+
 func TestWhatABudgetAllows(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
@@ -46,11 +51,11 @@ func TestWhatABudgetAllows(t *testing.T) {
 	} {
 		one := standing(id, test.left, test.perUnit, test.inFlight)
 		one.IsUnknown, one.Claimed = test.isUnknown, 100
-		allowed, reached := jobs.Allow([]engine.Standing{one})
+		allowed, reached := allow(one)
 		require.Equal(t, 100+test.want, allowed[id], name)
 		require.Equal(t, test.isReached, len(reached) == 1, name)
 		one.IsWaiting = false
-		_, reached = jobs.Allow([]engine.Standing{one})
+		_, reached = allow(one)
 		require.Empty(t, reached, "%s: a launch whose calls have all begun is not stopped", name)
 	}
 }
@@ -63,19 +68,19 @@ func TestLaunchesShareACeiling(t *testing.T) {
 		one.Reason, one.Owner = engine.ReasonProject, owner
 		return one
 	}
-	allowed, reached := jobs.Allow([]engine.Standing{shared(a, "1", "0.1", 1), shared(b, "1", "0.1", 1)})
+	allowed, reached := allow(shared(a, "1", "0.1", 1), shared(b, "1", "0.1", 1))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 2, b: 3}, allowed, "eight are left for both")
 	// One call fits: one of them may make it, and none is stopped while it may.
-	allowed, reached = jobs.Allow([]engine.Standing{shared(a, "0.1", "0.1", 0), shared(b, "0.1", "0.1", 0)})
+	allowed, reached = allow(shared(a, "0.1", "0.1", 0), shared(b, "0.1", "0.1", 0))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 1, b: 0}, allowed)
 	// Of several ceilings the narrowest holds.
-	allowed, _ = jobs.Allow([]engine.Standing{standing(a, "0.2", "0.1", 0), shared(a, "5", "0.1", 0), shared(b, "5", "0.1", 0)})
+	allowed, _ = allow(standing(a, "0.2", "0.1", 0), shared(a, "5", "0.1", 0), shared(b, "5", "0.1", 0))
 	require.EqualValues(t, 1, allowed[a])
 	require.EqualValues(t, 25, allowed[b])
 	// What a call of another costs does not matter to one whose calls are cheap.
-	_, reached = jobs.Allow([]engine.Standing{shared(a, "0.05", "0.1", 0), shared(b, "0.05", "0.01", 0)})
+	_, reached = allow(shared(a, "0.05", "0.1", 0), shared(b, "0.05", "0.01", 0))
 	require.Contains(t, reached, a)
 	require.NotContains(t, reached, b)
 }

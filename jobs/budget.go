@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 // Budget watches what launches cost. Several may work at once.
 type Budget struct {
 	Store *db.Store
-	Tasks *tasks.Service
 	// Month is what a month may cost in each currency, a decimal number; empty means any amount.
 	Month string
 	Log   *slog.Logger
@@ -45,55 +43,33 @@ func (k *Budget) Watch(ctx context.Context) error {
 	if began.Before(k.next) {
 		return nil
 	}
-	reached, err := k.look(ctx)
+	_, err := k.keep(ctx)
 	k.next = time.Now().Add(time.Since(began) * share)
-	if err != nil {
-		return err
-	}
-	var failures []error
-	for _, one := range reached {
-		failures = append(failures, k.stop(ctx, one))
-	}
-	return errors.Join(failures...)
-}
-
-// look sets what launches may claim, and returns the ceilings that were reached, one of a launch.
-func (k *Budget) look(ctx context.Context) (map[uuid.UUID]engine.Standing, error) {
-	standings, err := engine.New(k.Store).Standings(ctx, k.Month)
-	if err != nil {
-		return nil, err
-	}
-	allowed, reached := Allow(standings)
-	return reached, engine.New(k.Store).Allow(ctx, allowed)
+	return err
 }
 
 // Admits reports whether a launch that is about to begin may: otherwise it is stopped. A launch with a ceiling has its allowance
 // from then on.
 func (k *Budget) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
 	k.mu.Lock()
-	reached, err := k.look(ctx)
-	k.mu.Unlock()
-	if err != nil {
-		return false, err
-	}
-	one, isReached := reached[launchID]
-	if !isReached {
-		return true, nil
-	}
-	return false, k.stop(ctx, one)
+	defer k.mu.Unlock()
+	reached, err := k.keep(ctx)
+	_, isReached := reached[launchID]
+	return err == nil && !isReached, err
 }
 
-func (k *Budget) stop(ctx context.Context, reached engine.Standing) error {
-	task, err := k.Store.Task(ctx, reached.TaskID)
+// keep sets what launches may claim, stops those that have reached a ceiling, and returns these.
+func (k *Budget) keep(ctx context.Context) (map[uuid.UUID]engine.Standing, error) {
+	stopped, verdict, err := engine.New(k.Store).Keep(ctx, k.Month, Allow)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := engine.New(k.Store).NoteReason(ctx, *reached.LaunchID, reached.Reason); err != nil {
-		return err
+	for _, id := range stopped {
+		one := verdict.Reached[id]
+		k.Log.InfoContext(ctx, "launch has reached its budget", "task_id", one.TaskID, "launch_id", id, "reason", one.Reason)
+		if _, err := tasks.FinishLaunch(ctx, k.Store, id); err != nil {
+			k.Log.WarnContext(ctx, "could not finish the stopped launch, a worker will", "launch_id", id, "error", err)
+		}
 	}
-	k.Log.InfoContext(ctx, "launch has reached its budget", "task_id", reached.TaskID, "launch_id", reached.LaunchID, "reason", reached.Reason)
-	if _, err := k.Tasks.Stop(ctx, db.Actor{}, task); err != nil && !errors.Is(err, db.ErrConflict) {
-		return err
-	}
-	return nil
+	return verdict.Reached, nil
 }

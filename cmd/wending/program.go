@@ -284,7 +284,7 @@ func (p *program) work(ctx context.Context) error {
 	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, Write: notices.Message, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}
 	quotas := people.NewQuotas(p.store)
-	keeper := &jobs.Budget{Store: p.store, Tasks: rates, Month: p.settings.MonthCost, Log: p.log}
+	keeper := &jobs.Budget{Store: p.store, Month: p.settings.MonthCost, Log: p.log}
 	events := scribe.Keeper{Journal: journal.New(p.store), Keep: p.keepEvents()}
 	var assetURL func(taskID, assetID uuid.UUID) string
 	if p.publicURL != "" {

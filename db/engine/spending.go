@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/shopspring/decimal"
 
@@ -165,14 +166,47 @@ var standings = `
 	GROUP BY c.id, c.created_at, c.task_id, c.is_pending, c.reason, c.owner, g.currency, c.ceiling, s.cost
 	ORDER BY c.created_at, c.id, c.reason, g.currency`
 
-// Standings returns how much of their ceilings the launches at work have left, the oldest first: of the task's, of the project's
-// month and of the month's, a decimal number that holds in each currency, empty for none. Targets without prices spend nothing.
-func (s Spending) Standings(ctx context.Context, monthCeiling string) (found []Standing, err error) {
-	err = s.db.SelectContext(ctx, &found, standings, monthCeiling, nil)
-	return found, pg.Classify("look for budgets", err)
+// keepersLock is the key of the advisory lock of those who keep budgets. A month's ceiling holds for the launches of all projects, and
+// one statement reads the standings of all, so there is one lock for all budgets.
+const keepersLock = 0x627564676574 // "budget"
+
+// Verdict is what a keeper of budgets makes of the standings.
+type Verdict struct {
+	// Allowed is how many units launches may claim, those claimed already included. Launches that are not in it have no limit.
+	Allowed map[uuid.UUID]int64
+	// Reached are the launches that have to stop, with the ceiling of each that is reached.
+	Reached map[uuid.UUID]Standing
 }
 
-// SpentBy returns a ceiling that leaves nothing for another launch of a task, which has none at work; nil means that it may run.
+// Keep has judge look at the standings and does what it says. Nobody else keeps budgets between the look and the deed: a keeper never
+// acts on what another has changed, and of two keepers that see a reached ceiling one stops the launch. The standings are those of the
+// launches at work, the oldest first, of the task's ceiling, of the project's month and of the month's, a decimal number that holds in
+// each currency, empty for none. Targets without prices spend nothing. Keep returns the launches that it stopped, which
+// tasks.FinishLaunch ends.
+func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
+	err = s.db.InTx(ctx, "keep the budgets", func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(keepersLock)); err != nil {
+			return pg.Classify("wait for the other keepers of budgets", err)
+		}
+		var found []Standing
+		if err := tx.SelectContext(ctx, &found, standings, monthCeiling, nil); err != nil {
+			return pg.Classify("look for budgets", err)
+		}
+		verdict = judge(found)
+		reasons := map[uuid.UUID]string{}
+		for id, one := range verdict.Reached {
+			reasons[id] = one.Reason
+		}
+		if stopped, err = db.StopLaunches(ctx, tx, reasons); err != nil { // before the allowances: claims lock in this order, too
+			return err
+		}
+		return allow(ctx, tx, verdict.Allowed)
+	})
+	return stopped, verdict, err
+}
+
+// SpentBy returns a ceiling that leaves nothing for another launch of a task, which has none at work; nil means that it may run. It saves
+// a launch that would be stopped at once and reserves nothing: Keep decides when the launch begins.
 func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling string) (*Standing, error) {
 	var found []Standing
 	if err := s.db.SelectContext(ctx, &found, standings, monthCeiling, taskID); err != nil {
@@ -186,8 +220,8 @@ func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling st
 	return nil, nil
 }
 
-// Allow sets how many units launches may claim, those claimed already included, and lifts the limits of all others.
-func (s Spending) Allow(ctx context.Context, allowed map[uuid.UUID]int64) error {
+// allow sets how many units launches may claim, and lifts the limits of all others.
+func allow(ctx context.Context, tx *sqlx.Tx, allowed map[uuid.UUID]int64) error {
 	const lift = `DELETE FROM allowances WHERE NOT launch_id = ANY (CAST($1 AS uuid[]))`
 	const set = `
 		INSERT INTO allowances AS a (launch_id, allowed)
@@ -201,17 +235,11 @@ func (s Spending) Allow(ctx context.Context, allowed map[uuid.UUID]int64) error 
 	for id, count := range allowed {
 		ids, counts = append(ids, id.String()), append(counts, count)
 	}
-	if _, err := s.db.ExecContext(ctx, lift, ids); err != nil {
+	if _, err := tx.ExecContext(ctx, lift, ids); err != nil {
 		return pg.Classify("lift allowances", err)
 	}
-	_, err := s.db.ExecContext(ctx, set, ids, counts)
+	_, err := tx.ExecContext(ctx, set, ids, counts)
 	return pg.Classify("set allowances", err)
-}
-
-// NoteReason stores why a launch is stopped.
-func (s Spending) NoteReason(ctx context.Context, launchID uuid.UUID, reason string) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE launches SET stop_reason = $2 WHERE id = $1`, launchID, reason)
-	return pg.Classify("note why a launch is stopped", err)
 }
 
 // SetCeiling sets what a task may cost; empty means any amount. It returns db.ErrNotFound if there is no such task.

@@ -1,0 +1,180 @@
+package jobs_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/db/engine"
+	"wending/jobs"
+	"wending/jobs/tasks"
+)
+
+// priced gives a task a ceiling, and a price of 0.001 for each token that comes in.
+func priced(ceiling string, change func(*db.NewTask)) func(*db.NewTask) {
+	return func(n *db.NewTask) {
+		in, out, currency := "1000", "0", "CNY"
+		n.Task.Targets[0].InputPrice, n.Task.Targets[0].OutputPrice, n.Task.Targets[0].Currency = &in, &out, &currency
+		if ceiling != "" {
+			n.Task.MaxCost = &ceiling
+		}
+		if change != nil {
+			change(n)
+		}
+	}
+}
+
+// told is a log that is read while it is written.
+type told struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *told) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *told) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// Two processes keep budgets while two others claim: however their rounds interleave, the ceiling is passed by no more than what one
+// call costs more than calls do, the launch is stopped once, and its channel is told once.
+func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
+	t.Parallel()
+	database, redis := dbtest.URL(t), dbtest.Redis(t)
+	b, other := newBenchAt(t, database, redis), newBenchAt(t, database, redis)
+	_, err := b.tables.Exec(`INSERT INTO channels (id, name, kind, events, lang, is_default) VALUES (gen_random_uuid(), 'c', 'webhook', '{stopped,failed,finished}', 'zh-CN', true)`)
+	require.NoError(t, err)
+	const usual, surprise = 10, 90 // tokens
+	taskID, launchID := b.task(t, "http://127.0.0.1:9", 100, priced("0.5", nil))
+	log := &told{}
+	keepers := []*jobs.Budget{}
+	for _, store := range []*db.Store{b.store, other.store} {
+		keepers = append(keepers, &jobs.Budget{Store: store, Log: slog.New(slog.NewTextHandler(log, nil))})
+	}
+	isAdmitted, err := keepers[0].Admits(t.Context(), launchID)
+	require.NoError(t, err)
+	require.True(t, isAdmitted)
+	_, err = b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+
+	isActive := func() bool {
+		task, err := b.store.Task(t.Context(), taskID)
+		return err == nil && task.Status.IsActive()
+	}
+	var all sync.WaitGroup
+	failures := make(chan error, 1)
+	note := func(err error) {
+		if err != nil {
+			select {
+			case failures <- err:
+			default:
+			}
+		}
+	}
+	for _, keeper := range keepers {
+		all.Go(func() {
+			for isActive() && len(failures) == 0 {
+				note(keeper.Watch(t.Context()))
+			}
+		})
+	}
+	var mu sync.Mutex
+	calls := 0
+	for _, claimer := range []*bench{b, other} {
+		worker := uuid.New()
+		call, err := claimer.store.LaunchCall(t.Context(), launchID)
+		require.NoError(t, err)
+		lease := claimer.beat(t, worker)
+		all.Go(func() {
+			recorder := engine.NewRecorder(claimer.store)
+			for isActive() && len(failures) == 0 {
+				claim, err := claimer.store.ClaimUnits(t.Context(), call, lease, wants(8))
+				note(err)
+				for _, unit := range claim.Units {
+					mu.Lock()
+					calls++
+					input, output := usual, 0
+					if calls == 25 {
+						input = surprise
+					}
+					mu.Unlock()
+					_, err := recorder.Record(t.Context(), taskID, []engine.Result{{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"), AnswerKey: []byte("a"), Attempts: 1, InputTokens: &input, OutputTokens: &output, TotalTokens: &input}})
+					note(err)
+				}
+				_, err = tasks.FinishLaunch(t.Context(), claimer.store, launchID)
+				note(err)
+			}
+		})
+	}
+	all.Wait()
+	close(failures)
+	require.NoError(t, <-failures)
+	task := b.awaitEnd(t, taskID, 10*time.Second)
+	require.Equal(t, db.TaskStopped, task.Status)
+	require.Equal(t, engine.ReasonTask, *task.StopReason)
+	var spent struct {
+		Cost    decimal.Decimal `db:"cost"`
+		Dearest decimal.Decimal `db:"dearest"`
+		Mean    decimal.Decimal `db:"mean"`
+		Told    int             `db:"told"`
+	}
+	require.NoError(t, b.tables.Get(&spent, `SELECT sum(cost) AS cost, max(cost) AS dearest, avg(cost) AS mean,
+		(SELECT count(*) FROM deliveries WHERE launch_id = $2) AS told FROM evaluation_runs WHERE task_id = $1`, taskID, launchID))
+	ceiling := decimal.RequireFromString("0.5")
+	require.True(t, spent.Cost.LessThanOrEqual(ceiling.Add(spent.Dearest).Sub(decimal.RequireFromString("0.01"))), "spent %s", spent.Cost)
+	require.True(t, spent.Cost.Add(spent.Mean).GreaterThan(ceiling), "%s are spent, and one more call fits", spent.Cost)
+	require.Equal(t, 1, spent.Told, "messages")
+	require.Equal(t, 1, log.count("launch has reached its budget"), "stops")
+}
+
+// A keeper that has looked before another launch began may not undo what the other launch's keeper has decided.
+func TestAKeeperWaitsForAnothersDecision(t *testing.T) {
+	t.Parallel()
+	database, redis := dbtest.URL(t), dbtest.Redis(t)
+	b, other := newBenchAt(t, database, redis), newBenchAt(t, database, redis)
+	_, first := b.task(t, "http://127.0.0.1:9", 10, priced("0.5", nil))
+	decides, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	go func() {
+		_, _, err := engine.New(b.store).Keep(t.Context(), "", func(standings []engine.Standing) engine.Verdict {
+			close(decides)
+			select {
+			case <-goOn:
+			case <-t.Context().Done():
+			}
+			return jobs.Allow(standings)
+		})
+		done <- err
+	}()
+	<-decides
+	_, second := b.task(t, "http://127.0.0.1:9", 10, priced("0.5", nil))
+	keeper := &jobs.Budget{Store: other.store, Log: slog.New(slog.DiscardHandler)}
+	go func() {
+		_, err := keeper.Admits(t.Context(), second)
+		done <- err
+	}()
+	dbtest.Await(t, 10*time.Second, "the second keeper waits for the first", func() bool {
+		var waiting int
+		require.NoError(t, b.tables.Get(&waiting, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`))
+		return waiting == 1
+	})
+	close(goOn)
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+	var limited []uuid.UUID
+	require.NoError(t, b.tables.Select(&limited, `SELECT launch_id FROM allowances`))
+	require.ElementsMatch(t, []uuid.UUID{first, second}, limited, "launches that have an allowance")
+}
