@@ -2,7 +2,9 @@ package handlers_test
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,4 +68,54 @@ func TestAnUnknownVariableIsNamedWhenATaskIsMade(t *testing.T) {
 	delete(fields, "prompts")
 	s.post(t, api, fields).into(t, &created)
 	require.Empty(t, created["warnings"])
+}
+
+// Before there are runs, an estimate rests on the last successful test of each target, and says so. A test of something else does not
+// count.
+func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	var fails atomic.Bool
+	talk := chatting(func(string) string { return "right" })
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // an answer takes its time
+		talk(w, call)
+	})
+	model, _ := s.chatTarget(t, "tested", fake.URL)
+	agent := s.entry(t, "POST", "agents", object{"name": "探", "protocol": "openai", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string)
+	fields := map[string]string{"task_name": "估计", "models": model, "agents": agent, "runs_per_item": "2", "file@q.csv": "question,standard_answer\nq1,a\nq2,a\n"}
+	estimate := func() (estimated object) {
+		answer := s.post(t, api+"/estimate", fields)
+		require.Equal(t, http.StatusOK, answer.StatusCode, string(answer.body))
+		answer.into(t, &estimated)
+		return estimated
+	}
+	require.Nil(t, estimate()["total_tokens"])
+	for _, path := range []string{"models/" + model, "agents/" + agent} {
+		require.Equal(t, "SUCCEEDED", s.entry(t, "POST", path+"/test", object{}, 200)["status"])
+	}
+	for _, path := range []string{"models/" + model, "agents/" + agent} { // which does not change what is called
+		s.entry(t, "PATCH", path, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
+	}
+	fails.Store(true)
+	require.Equal(t, "FAILED", s.entry(t, "POST", "models/"+model+"/test", object{}, 200)["status"], "which takes nothing away")
+	got := estimate()
+	require.EqualValues(t, 8*55, got["total_tokens"])
+	require.Equal(t, "0.044", got["cost"])
+	require.Greater(t, got["duration_seconds"].(float64), 0.0)
+	warning := got["warnings"].([]any)[0].(object)
+	require.Equal(t, "ESTIMATED_FROM_ONE_TEST", warning["code"])
+	require.Equal(t, []any{"tested", "探"}, warning["names"])
+	page := s.post(t, "/compare/estimate", fields).page(t)
+	require.Contains(t, page.Find("#estimate").Text(), "仅按最近一次测试调用估算")
+	require.Contains(t, page.Find("#estimate").Text(), "0.044 CNY")
+
+	s.entry(t, "PATCH", "models/"+model, object{"model_id": "another"}, 200)
+	got = estimate()
+	require.Nil(t, got["total_tokens"])
+	require.Equal(t, []any{"探"}, got["warnings"].([]any)[0].(object)["names"])
 }

@@ -138,6 +138,7 @@ func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 
 	place := "projects/" + project.Default.String()
 	to.entry(t, "PATCH", place, object{"cost_per_month": "1"}, 200)
+	require.EqualValues(t, 0, to.entry(t, "GET", place, nil, 200)["used"].(object)["calls_today"], "nobody was called from here")
 	to.budget.Month = "1"
 	own := to.create(t, "", fields(price(to, "100")))
 	to.awaitDone(t, own)
@@ -151,7 +152,9 @@ func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 	require.Equal(t, ran["statistics"].(object)["cost"], spent[0].(object)["cost"])
 
 	// Its own ceiling counts what is paid here: judging the answers again is not refused.
-	_, err := to.tables.Exec(`UPDATE evaluation_tasks SET max_cost = 0.001 WHERE id = $1`, imported.TaskID)
+	to.entry(t, "PATCH", place, object{"cost_per_month": nil}, 200)
+	to.budget.Month = ""
+	_, err := to.tables.Exec(`UPDATE evaluation_tasks SET max_cost = CAST($2 AS numeric) - 0.001 WHERE id = $1`, imported.TaskID, paid)
 	require.NoError(t, err)
 	evaluator := to.evaluator(t, "有答", "contains", object{"values": []string{"Paris"}})
 	to.entry(t, "POST", "evaluation-tasks/"+imported.TaskID+"/evaluate", object{"evaluators": []string{evaluator}}, 202)

@@ -464,3 +464,19 @@ func (k Kind[T]) NoteTest(ctx context.Context, id uuid.UUID, code string) error 
 	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1`, id, code)
 	return pg.Classify("note a test", err)
 }
+
+// Measure is what a call of a target took.
+type Measure struct {
+	LatencyMS int
+	// InputTokens and OutputTokens are nil if the target did not say.
+	InputTokens, OutputTokens *int
+}
+
+// NoteMeasure stores what a test call of a model or an agent took that succeeded. It holds as long as the model's id or the agent's
+// address stays (report.Measured).
+func (k Kind[T]) NoteMeasure(ctx context.Context, id uuid.UUID, m Measure) error {
+	called := map[string]string{"models": "model_id", "agents": "url"}[k.name]
+	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1`
+	_, err := k.db.ExecContext(ctx, note, id, m.LatencyMS, m.InputTokens, m.OutputTokens)
+	return pg.Classify("note what a test took", err)
+}

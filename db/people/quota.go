@@ -114,7 +114,7 @@ const readUsed = `
 		(SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN t.total_items * t.runs_per_item * t.total_variants ELSE l.total_units END), 0)
 			FROM launches l
 			JOIN evaluation_tasks t ON t.id = l.task_id
-			WHERE l.created_at >= ` + today + ` AND t.project_id = p.id) AS calls,
+			WHERE l.created_at >= ` + today + ` AND NOT l.is_imported AND t.project_id = p.id) AS calls,
 		(SELECT count(*)
 			FROM lanes
 			JOIN launches l ON l.id = lanes.launch_id

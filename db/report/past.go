@@ -69,3 +69,21 @@ func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error
 	err := r.db.GetContext(ctx, &past, read, modelID)
 	return past, pg.Classify("read what judges' calls took", err)
 }
+
+// Measured returns what the last successful test of a saved model or agent took, as long as it is what was tested.
+func (r Report) Measured(ctx context.Context, libraryID uuid.UUID) (Past, error) {
+	const read = `
+		SELECT measured_ms AS latency_ms, measured_input_tokens AS input_tokens, measured_output_tokens AS output_tokens
+		FROM models
+		WHERE id = $1 AND measured_of = model_id
+		UNION ALL
+		SELECT measured_ms, measured_input_tokens, measured_output_tokens
+		FROM agents
+		WHERE id = $1 AND measured_of = url`
+	var past Past
+	err := r.db.GetContext(ctx, &past, read, libraryID)
+	if pg.IsNoRows(err) {
+		return Past{}, nil
+	}
+	return past, pg.Classify("read what a test took", err)
+}

@@ -155,9 +155,9 @@ type Imported struct {
 // Import stores a task with its results and statistics, all or nothing.
 func (a Archives) Import(ctx context.Context, imported Imported) error {
 	const insertLaunch = `
-		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via, created_at, started_at, finished_at, is_settled)
+		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via, created_at, started_at, finished_at, is_settled, is_imported)
 		SELECT $1, id, 1, 'SUBMIT', $3, concurrency, $4, $5, $6,
-			created_at, started_at, completed_at, true
+			created_at, started_at, completed_at, true, true
 		FROM evaluation_tasks
 		WHERE id = $2`
 	const end = `

@@ -312,7 +312,7 @@ func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question str
 	if err != nil {
 		return Tested{}, err
 	}
-	return tested, s.Entries.Agents.NoteTest(ctx, row.ID, tested.ErrorCode)
+	return tested, NoteTest(ctx, s.Entries.Agents, row.ID, tested)
 }
 
 // TestModel asks a saved model a question and notes how that ended.
@@ -325,7 +325,17 @@ func (s *Service) TestModel(ctx context.Context, row entries.Model, question str
 	if err != nil {
 		return Tested{}, err
 	}
-	return tested, s.Entries.Models.NoteTest(ctx, row.ID, tested.ErrorCode)
+	return tested, NoteTest(ctx, s.Entries.Models, row.ID, tested)
+}
+
+// NoteTest stores how a test call of a saved target ended, and what it took if it succeeded: estimates use that until there are runs.
+func NoteTest[T any](ctx context.Context, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
+	if err := kind.NoteTest(ctx, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
+		return err
+	}
+	return kind.NoteMeasure(ctx, id, entries.Measure{
+		LatencyMS: int(tested.Latency.Milliseconds()), InputTokens: tested.Usage.Input, OutputTokens: tested.Usage.Output,
+	})
 }
 
 func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.NewTarget, question string) (Tested, error) {

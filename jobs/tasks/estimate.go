@@ -15,7 +15,7 @@ import (
 	"wending/jobs/dataset/prompt"
 )
 
-// Estimate is what a task will take, judges included, as far as earlier calls of its targets tell.
+// Estimate is what a task will take, judges included, as far as earlier calls of its targets tell, or the last test of one that has none.
 type Estimate struct {
 	Calls, JudgeCalls int
 	Variants          []db.Variant
@@ -44,10 +44,12 @@ const (
 	WarnPriceMissing     = "PRICE_MISSING"
 	WarnTestFailed       = "TEST_FAILED"
 	WarnCurrenciesDiffer = "CURRENCIES_DIFFER"
+	// WarnOneTest means that nothing but a test call tells what the calls of a target take.
+	WarnOneTest = "ESTIMATED_FROM_ONE_TEST"
 )
 
 // WarningCodes are all of them.
-var WarningCodes = []string{WarnUnknownVariables, WarnPriceMissing, WarnTestFailed, WarnCurrenciesDiffer}
+var WarningCodes = []string{WarnUnknownVariables, WarnPriceMissing, WarnTestFailed, WarnCurrenciesDiffer, WarnOneTest}
 
 // estimatedPlaces is to how many decimal places a cost is estimated.
 const estimatedPlaces = 12
@@ -65,6 +67,7 @@ func (s *Service) Estimate(ctx context.Context, n New) (Estimate, error) {
 	if err := e.price(loads); err != nil {
 		return e, err
 	}
+	e.warnOfTests(loads)
 	e.Warnings = append(e.Warnings, n.Warnings()...)
 	return e, nil
 }
@@ -85,6 +88,8 @@ type load struct {
 	NewTarget
 	calls int
 	past  report.Past
+	// isTest means that past is what a single test call took.
+	isTest bool
 }
 
 // loads are those of all targets and judges. A judge's calls that none has made before are taken to be like other calls of its model.
@@ -94,6 +99,9 @@ func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
 		one := load{NewTarget: target, calls: n.Calls() / len(targets)}
 		if target.LibraryID != nil {
 			if one.past, err = results.Past(ctx, *target.LibraryID); err != nil {
+				return nil, err
+			}
+			if err := one.measure(ctx, results); err != nil {
 				return nil, err
 			}
 		}
@@ -111,10 +119,36 @@ func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
 			if err != nil {
 				return nil, err
 			}
+			if err := one.measure(ctx, results); err != nil {
+				return nil, err
+			}
 		}
 		loads = append(loads, one)
 	}
 	return loads, nil
+}
+
+// measure takes the last test of a saved target, if there is one, for its calls where there are none before.
+func (l *load) measure(ctx context.Context, results report.Report) (err error) {
+	if l.past.LatencyMS != nil {
+		return nil
+	}
+	l.past, err = results.Measured(ctx, *l.LibraryID)
+	l.isTest = l.past.LatencyMS != nil
+	return err
+}
+
+// warnOfTests names the targets of which only a test is known.
+func (e *Estimate) warnOfTests(loads []load) {
+	var names []string
+	for _, one := range loads {
+		if one.isTest && !slices.Contains(names, one.Name) {
+			names = append(names, one.Name)
+		}
+	}
+	if len(names) > 0 {
+		e.Warnings = append(e.Warnings, Warning{WarnOneTest, names})
+	}
 }
 
 // duration is how long loads take: as long as the lanes need for all calls, and no less than the rate limits allow.

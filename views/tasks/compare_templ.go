@@ -56,7 +56,7 @@ type Estimated struct {
 	Variants []db.Variant
 	// Questions is 0 while there is no dataset.
 	Questions, Runs, Calls int
-	// JudgeCalls are those to judges, which neither time nor cost include.
+	// JudgeCalls are those to judges, which time and cost include.
 	JudgeCalls int
 	Duration   *time.Duration
 	// Cost has its currency; empty means that it is unknown, IsUnpriced that a price is missing for it.

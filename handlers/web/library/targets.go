@@ -197,7 +197,7 @@ func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, err
 	}
 	// Secrets that cannot be opened were typed again, and are not saved yet.
 	if stored, err := open(*row); err == nil && reflect.DeepEqual(stored, target) {
-		return k.rows.NoteTest(ctx, k.entry(*row).ID, tested.ErrorCode)
+		return library.NoteTest(ctx, k.rows, k.entry(*row).ID, tested)
 	}
 	return nil
 }
