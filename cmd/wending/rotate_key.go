@@ -2,27 +2,35 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"wending/db"
 	"wending/db/audit"
 	"wending/db/pg/embedded"
 	"wending/db/report"
+	"wending/db/upkeep"
+	"wending/jobs"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 )
 
-type rotateKeyCommand struct{}
+type rotateKeyCommand struct {
+	LostKey bool `help:"The key before is lost: list what can never be opened again; with --confirm give it up, and use the current key."`
+	Confirm bool `help:"With --lost-key: do it."`
+}
 
 // Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the data
 // folder. After an interruption it is run again: no key is forgotten before all secrets are sealed with the new one.
-func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
+func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
 	databaseURL := s.DatabaseURL
 	if databaseURL == "" {
 		lock, err := embedded.LockDataDir(s.DataDir)
@@ -45,6 +53,9 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 		return err
 	}
 	defer store.Close() //nolint:errcheck // nothing is pending
+	if c.LostKey {
+		return c.giveUp(ctx, s, store, stdout)
+	}
 	if s.SecretKey == "" {
 		if err := s.addFreshKey(ctx, store); err != nil {
 			return err
@@ -97,16 +108,104 @@ func (rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, 
 	return nil
 }
 
+// giveUp lists what was sealed with a key that is lost and, if that is confirmed, gives it up.
+func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Store, stdout io.Writer) error {
+	if err := s.requireStopped(ctx, store, "a worker that runs may still have the lost key: stop it only when you cannot read the key from it (its environment has SECRET_KEY)"); err != nil {
+		return err
+	}
+	keys, err := s.secretKeys()
+	if err != nil {
+		return err
+	}
+	loss, err := tasks.FindLoss(ctx, store, keys)
+	if err != nil {
+		return err
+	}
+	if !loss.IsForeign && len(loss.Lost) == 0 {
+		_, err := fmt.Fprintln(stdout, "wending: nothing is lost: SECRET_KEY is the one of this database and opens all that is sealed")
+		return err
+	}
+	listLoss(stdout, loss)
+	if !c.Confirm {
+		return errors.New("nothing was changed. If you find the key, start with it; if not, make a backup and run the command again with --confirm")
+	}
+	log, unsealed := audit.New(store, loss.Sealer), (*audit.SealError)(nil)
+	err = log.Seal(ctx)
+	if loss.IsForeign && errors.As(err, &unsealed) {
+		err = log.SealAgain(ctx, audit.Entry{Actor: commander(), Via: audit.ViaCommand})
+	}
+	if err != nil && !errors.As(err, &unsealed) {
+		return err
+	}
+	after, err := json.Marshal(map[string]any{"given_up": described(loss.Lost)})
+	if err != nil {
+		return err
+	}
+	entry := audit.Entry{Actor: commander(), Via: audit.ViaCommand, Action: "key.lost", Object: audit.ObjectOf("key.lost"), Status: http.StatusOK, After: string(after)}
+	begun, err := log.Begin(ctx, entry)
+	if err != nil {
+		return err
+	}
+	if err := loss.GiveUp(ctx, jobs.FailureSecretKey); err != nil {
+		return err // the audit will say that nobody knows what became of it
+	}
+	if _, err := log.Complete(ctx, begun, entry); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, "wending: given up. SECRET_KEY is now the key of this installation; enter in the library what is listed above, and start Wending")
+	return err
+}
+
+// listLoss says what is lost, and what is not.
+func listLoss(stdout io.Writer, loss tasks.Loss) {
+	if loss.IsForeign {
+		_, _ = fmt.Fprintln(stdout, "wending: SECRET_KEY is not the key of this database. Without that key, this can never be opened again:")
+	} else {
+		_, _ = fmt.Fprintln(stdout, "wending: no key opens this any more:")
+	}
+	for _, line := range described(loss.Lost) {
+		_, _ = fmt.Fprintln(stdout, "  "+line)
+	}
+	if loss.IsForeign {
+		_, _ = fmt.Fprintln(stdout, "  the seal of the audit, which is sealed as it is; that is an entry")
+	}
+	_, _ = fmt.Fprintln(stdout, "Providers, models, agents and channels stay without what is named, and their last test counts as failed. Tasks keep their results; to be run again they are made "+
+		"again.\nAccounts, passwords, passkeys, tokens, results, files and reports stay as they are; every browser counts as unknown once.")
+}
+
+// described has a line for each thing whose secrets are lost.
+func described(lost []upkeep.Lost) (lines []string) {
+	for _, one := range lost {
+		line := fmt.Sprintf("%s %q: %s", one.Kind, one.Name, strings.Join(one.Places, ", "))
+		switch {
+		case one.Kind == "session":
+			line = fmt.Sprintf("session of %q: ends, and begins again at the next sign-in", one.Name)
+		case len(one.Models) > 0:
+			line += fmt.Sprintf(" (of the models %s)", strings.Join(one.Models, ", "))
+		case one.Number > 1:
+			line += fmt.Sprintf(" (target %d)", one.Number)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// requireStopped returns why as an error if a worker runs.
+func (s Settings) requireStopped(ctx context.Context, store *db.Store, why string) error {
+	if s.DatabaseURL == "" { // the lock of the data folder is ours: none runs
+		return nil
+	}
+	workers, err := report.NewMonitor(store).Workers(ctx)
+	if err == nil && slices.ContainsFunc(workers, func(w report.Worker) bool { return w.IsAlive }) {
+		err = errors.New(why)
+	}
+	return err
+}
+
 // addFreshKey puts a fresh key before those in the data folder. Processes that run would not know it.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
-	if s.DatabaseURL != "" { // otherwise the lock of the data folder is ours: none runs
-		workers, err := report.NewMonitor(store).Workers(ctx)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(workers, func(w report.Worker) bool { return w.IsAlive }) {
-			return errors.New("stop all processes first: they would not know the new key in the data folder")
-		}
+	if err := s.requireStopped(ctx, store, "stop all processes first: they would not know the new key in the data folder"); err != nil {
+		return err
 	}
 	if _, err := s.secretKeys(); err != nil { // there may be no key yet
 		return err

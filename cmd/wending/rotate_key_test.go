@@ -13,10 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
+	"wending/db/people"
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
 )
 
 // secretive are the fields of a task that is not started and holds every kind of secret.
@@ -182,4 +186,117 @@ func TestSecretKeyIsRotated(t *testing.T) {
 	require.Equal(t, 1, rotate(), "a worker runs, which would not know a key in the data folder")
 	require.Contains(t, log.String(), "stop all processes first")
 	stop()
+}
+
+// A lost key takes with it what it sealed, and nothing else: it is listed first, given up when that is confirmed, and can be entered again.
+func TestALostKeyIsGivenUp(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	database := dbtest.Start(t)
+	store, tables := dbtest.OpenAt(t, database)
+	shared := []string{"--database-url", database, "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited", "--data-dir", dbtest.Folder(t)}
+	reach := []string{"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1", "--notify-allowlist", "127.0.0.1"}
+	serve := func(key string) *process {
+		return start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--secret-key", key}, reach, shared)...)
+	}
+	const lost, fresh, later = "a phrase that nobody remembers", "another phrase", "a third phrase"
+	web := serve(lost)
+	id := createTask(t, web.url, secretive(fake.URL), twenty)
+	plain := createTask(t, web.url, map[string]string{"task_name": "without secrets", "agent_api_url": fake.URL, "start": "false"}, twenty)
+	provider := save(t, web.url, "providers", map[string]any{"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1", "rate_limit": "unlimited"})
+	save(t, web.url, "models", map[string]any{"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7}})
+	saved := save(t, web.url, "agents", map[string]any{
+		"name": "a", "protocol": "default", "url": fake.URL + "?token=q2", "headers": map[string]string{"X-Agent": "h3"}, "rate_limit": "unlimited"})
+	save(t, web.url, "agents", map[string]any{"name": "open", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"})
+	save(t, web.url, "channels", map[string]any{"name": "c", "kind": "webhook", "url": fake.URL, "secret": "whsec_" + strings.Repeat("QUJD", 8), "events": []string{"finished"}})
+	web.kill(t)
+	sealer, err := tasks.NewSealer(t.Context(), store, secret.Keys{Current: lost})
+	require.NoError(t, err)
+	accounts := people.New(store)
+	user := people.User{ID: uuid.New(), Name: "由提供方登录"}
+	require.NoError(t, accounts.AddUser(t.Context(), user))
+	sealed, err := sealer.Seal("token", "provider's tokens of "+user.ID.String())
+	require.NoError(t, err)
+	for _, session := range []people.Session{{UserID: user.ID, Method: "oidc", Provided: &people.Provided{Tokens: sealed}}, {UserID: user.ID, Method: "password"}} {
+		_, err := accounts.SignIn(t.Context(), session, "")
+		require.NoError(t, err)
+	}
+	snapshot := func() (text string) {
+		require.NoError(t, tables.Get(&text, `
+			SELECT concat((SELECT string_agg(t::text, '') FROM task_targets t), (SELECT string_agg(p::text, '') FROM providers p), (SELECT string_agg(c::text, '') FROM channels c),
+				(SELECT string_agg(s::text, '') FROM sessions s), (SELECT string_agg(i::text, '') FROM installation i), (SELECT last_seq::text FROM audit_chain))`))
+		return text
+	}
+
+	rotate := func(args ...string) (int, string) {
+		return command(t, append([]string{"rotate-key", "--database-url", database, "--data-dir", t.TempDir()}, args...)...)
+	}
+	before := snapshot()
+	code, said := rotate("--secret-key", fresh)
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "wending rotate-key --lost-key", "what there is to do is said")
+	code, said = rotate("--secret-key", fresh, "--lost-key")
+	require.Equal(t, 1, code, said)
+	for _, line := range []string{
+		`provider "p": key (of the models m)`, `model "m": parameters`, `agent "a": query, headers`, `channel "c": url, secret`, `task "kept": headers, payload, query`, `session of "由提供方登录"`,
+	} {
+		require.Contains(t, said, line)
+	}
+	require.NotContains(t, said, `"open"`)
+	require.NotContains(t, said, `"without secrets"`)
+	require.Contains(t, said, "run the command again with --confirm")
+	require.Equal(t, before, snapshot(), "nothing was changed")
+	code, said = rotate("--secret-key", lost, "--lost-key", "--confirm")
+	require.Equal(t, 0, code, said)
+	require.Contains(t, said, "nothing is lost")
+	require.Equal(t, before, snapshot(), "there is nothing to give up while the key is known")
+
+	code, said = rotate("--secret-key", fresh, "--lost-key", "--confirm")
+	require.Equal(t, 0, code, said)
+	var methods []string
+	require.NoError(t, tables.Select(&methods, `SELECT method FROM sessions`))
+	require.Equal(t, []string{"password"}, methods)
+	code, said = command(t, "audit", "verify", "--database-url", database, "--secret-key", fresh)
+	require.Equal(t, 0, code, said)
+	var entry string
+	require.NoError(t, tables.Get(&entry, `SELECT after FROM audit_entries WHERE action = 'key.lost' AND status = 200`))
+	require.Contains(t, entry, `agent \"a\": query, headers`)
+
+	web = serve(fresh)
+	get := func(path string) (found map[string]any) {
+		response, err := http.Get(web.url + "/api/v1/" + path)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		require.NoError(t, json.NewDecoder(response.Body).Decode(&found))
+		return found
+	}
+	require.Equal(t, false, get("providers/" + provider)["has_api_key"])
+	require.Equal(t, fake.URL, get("agents/" + saved)["url"])
+	request, err := http.NewRequest(http.MethodPatch, web.url+"/api/v1/agents/"+saved, strings.NewReader(`{"headers": {"X-Agent": "again"}}`))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	status := func(response *http.Response, err error) int {
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusOK, status(http.DefaultClient.Do(request)))
+	require.Equal(t, http.StatusOK, status(http.Post(web.url+"/api/v1/agents/"+saved+"/test", "application/json", strings.NewReader(`{"question":"q"}`))))
+	require.Equal(t, "again", fake.Calls()[0].Header.Get("X-Agent"), "what is entered again is used")
+	require.Equal(t, http.StatusConflict, status(http.Post(web.url+"/api/v1/evaluation-tasks/"+id+"/clone", "", nil)), "a copy would call the agent without its headers")
+
+	stop, _ := startWorker(t, append(shared, "--secret-key", fresh, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
+	for _, one := range []string{id, plain} {
+		require.Equal(t, http.StatusAccepted, status(http.Post(web.url+"/api/v1/evaluation-tasks/"+one+"/run", "", nil)))
+	}
+	dbtest.Await(t, time.Minute, "the tasks' ends", func() bool {
+		return task(t, web.url, id).Status == "FAILED" && task(t, web.url, plain).Status == "SUCCEEDED"
+	})
+	require.Equal(t, "SECRET_KEY_CHANGED", get("evaluation-tasks/" + id)["failure_code"])
+	require.Len(t, fake.Calls(), 1+100, "nobody is called without headers that were given up")
+	stop()
+	web.kill(t)
+	code, said = rotate("--secret-key", later, "--secret-key-previous", fresh)
+	require.Equal(t, 0, code, "what was given up is in nobody's way: %s", said)
 }

@@ -31,10 +31,13 @@ func (s Secrets) Check(ctx context.Context) (check []byte, err error) {
 
 // ReplaceCheck stores fresh as the check value if it still is was. It returns db.ErrConflict if another process was first.
 func (s Secrets) ReplaceCheck(ctx context.Context, was, fresh []byte) error {
+	return replaceCheck(ctx, s.db, was, fresh)
+}
+
+func replaceCheck(ctx context.Context, in sqlx.ExecerContext, was, fresh []byte) error {
 	const replace = `UPDATE installation SET sealed_check = $2 WHERE sealed_check IS NOT DISTINCT FROM $1`
-	const doing = "store the check value of the secret key"
-	result, err := s.db.ExecContext(ctx, replace, was, fresh)
-	return pg.RequireRow(doing, result, err)
+	result, err := in.ExecContext(ctx, replace, was, fresh)
+	return pg.RequireRow("store the check value of the secret key", result, err)
 }
 
 // Heads returns the different first size bytes of all sealed values.
@@ -114,6 +117,7 @@ const findOtherSecrets = `
 		OR substring(sealed_payload FOR length(head)) <> head
 		OR substring(sealed_query FOR length(head)) <> head
 		OR substring(sealed_template FOR length(head)) <> head)
+	  AND coalesce(sealed_headers, sealed_payload, sealed_query, sealed_template) <> $5 -- given up
 	ORDER BY t.task_id, t.number
 	LIMIT $4
 	FOR UPDATE OF t`
@@ -136,7 +140,7 @@ func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) 
 		replaced := 0
 		err := s.db.InTx(ctx, "seal again", func(tx *sqlx.Tx) error {
 			found, replaced = nil, 0
-			if err := tx.SelectContext(ctx, &found, findOtherSecrets, last.TaskID, last.Number, head, sealedAtOnce); err != nil {
+			if err := tx.SelectContext(ctx, &found, findOtherSecrets, last.TaskID, last.Number, head, sealedAtOnce, givenUp); err != nil {
 				return pg.Classify("look for what another key sealed", err)
 			}
 			for _, one := range found {

@@ -27,6 +27,7 @@ import (
 	"wending/jobs/archive"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
+	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/text"
 )
@@ -493,6 +494,8 @@ func Of(err error) *Fault {
 		return New("QUOTA_EXCEEDED").WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)
 	case errors.Is(err, request.ErrStale):
 		return New("FORBIDDEN").WithMessage("error.stale").WithCause(err)
+	case errors.Is(err, secret.ErrKey): // it was given up, or the key is another
+		return New("TASK_STATE_CONFLICT").WithMessage("failure.SECRET_KEY_CHANGED").WithCause(err)
 	case errors.Is(err, people.ErrLastAdmin):
 		return New("TASK_STATE_CONFLICT").WithMessage("users.last_admin").WithCause(err)
 	case errors.Is(err, admission.ErrBusy):

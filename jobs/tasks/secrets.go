@@ -144,7 +144,57 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 
 // ErrForeignKey means that the process has another SECRET_KEY than the installation: it could open nobody's secrets.
 var ErrForeignKey = errors.New("SECRET_KEY is not the one that this database was used with: start this process with the SECRET_KEY " +
-	"(or the secret.key in DATA_DIR) of the others; to change the key, set the one before as SECRET_KEY_PREVIOUS and run 'wending rotate-key'")
+	"(or the secret.key in DATA_DIR) of the others; to change the key, set the one before as SECRET_KEY_PREVIOUS and run 'wending rotate-key'; " +
+	"if it is lost, 'wending rotate-key --lost-key' says what is lost with it")
+
+// Loss is what was sealed with a key that nobody has any more.
+type Loss struct {
+	Lost []upkeep.Lost
+	// IsForeign reports that the lost key is the installation's, so that no process starts without it.
+	IsForeign bool
+	// Sealer has the keys that there are.
+	Sealer *secret.Sealer
+	store  *db.Store
+	check  []byte
+}
+
+// FindLoss returns what none of the keys opens.
+func FindLoss(ctx context.Context, store *db.Store, keys secret.Keys) (l Loss, err error) {
+	secrets := upkeep.NewSecrets(store)
+	if keys.Salt, err = secrets.Salt(ctx); err != nil {
+		return l, err
+	}
+	l.store = store
+	if l.Sealer, err = secret.NewSealer(keys); err != nil {
+		return l, err
+	}
+	if l.check, err = secrets.Check(ctx); err != nil {
+		return l, err
+	}
+	l.IsForeign = l.check != nil && !opensCheck(l.Sealer, l.check)
+	isLost := func(sealed []byte, owner string) bool {
+		if secret.HasHead(sealed) {
+			return !l.Sealer.Knows(sealed[:secret.HeadSize])
+		}
+		var value json.RawMessage
+		return l.Sealer.Open(sealed, owner, &value) != nil
+	}
+	l.Lost, err = secrets.FindLost(ctx, isLost, func(target db.Target) bool {
+		_, err := Open(l.Sealer, target)
+		return errors.Is(err, secret.ErrKey)
+	})
+	return l, err
+}
+
+// GiveUp gives up what is lost, and makes the current key the installation's. code is what the library shows of the last test of what
+// must be completed.
+func (l Loss) GiveUp(ctx context.Context, code string) error {
+	fresh, err := l.Sealer.Seal(checkValue, checkOwner)
+	if err != nil {
+		return err
+	}
+	return upkeep.NewSecrets(l.store).GiveUp(ctx, l.Lost, code, l.check, fresh)
+}
 
 // NewSealer returns the sealer with the installation's salt. It returns ErrForeignKey if none of the keys is the
 // installation's. The first process decides which key that is, and one that has it as its previous key replaces it.
