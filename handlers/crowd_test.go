@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
+	"wending/db/people"
+	"wending/db/project"
 	"wending/handlers/admission"
 	"wending/jobs/agent/agenttest"
 )
@@ -229,4 +232,43 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, create(other, token), "another's file")
 	require.Equal(t, http.StatusUnprocessableEntity, create(other, own), "made room for its own later ones")
 	require.Equal(t, http.StatusSeeOther, create(one, token))
+}
+
+// What anybody may send is small, has no file, and takes no place; what forms have beside a file fits into memory however many come.
+func TestFormsHaveBounds(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	editor := s.token(t, people.Editor, project.Default, nil)
+	defer fill(t, s.server.Gates().Files)()
+	field := func(name string, size int) string {
+		return "--X\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + strings.Repeat("a", size) + "\r\n"
+	}
+	send := func(token, path, fields string) response {
+		t.Helper()
+		request, err := http.NewRequest(http.MethodPost, s.URL+path, strings.NewReader(fields+"--X--\r\n"))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "multipart/form-data; boundary=X")
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return response{answer, body}
+	}
+	file := strings.Replace(field("dataset_file", 1<<10), "\r\n\r\n", "; filename=\"a.csv\"\r\n\r\n", 1)
+	many := ""
+	for n := range 40 {
+		many += field("f"+strconv.Itoa(n), 200<<10)
+	}
+	for _, path := range []string{"/login", "/setup", "/settings"} {
+		require.Equal(t, http.StatusRequestEntityTooLarge, send("", path, field("name", 100<<10)).StatusCode, path)
+		require.Equal(t, http.StatusRequestEntityTooLarge, send("", path, many).StatusCode, path)
+	}
+	require.Equal(t, http.StatusUnauthorized, send("", "/login", field("name", 5)+field("password", 20)+file).StatusCode, "its file waits for no place")
+	require.Equal(t, http.StatusRequestEntityTooLarge, send(editor, api, many).StatusCode)
+	require.Equal(t, http.StatusRequestEntityTooLarge, send(editor, "/tasks", many).StatusCode)
+	require.Equal(t, http.StatusServiceUnavailable, send(editor, api, field("task_name", 5)+file).StatusCode)
 }

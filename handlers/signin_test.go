@@ -3,6 +3,10 @@ package handlers_test
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -637,6 +641,41 @@ func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 		require.NoError(t, tables.tables.Get(&stored, `SELECT (SELECT count(*) FROM challenges) + (SELECT count(*) FROM failed_sign_ins)`))
 		require.Zero(t, stored)
 	}
+}
+
+// Passkeys that are wrong cost no attempts, so that nobody is kept out because of a neighbour: of many from one address most are only
+// counted, or anybody could fill the audit.
+func TestWrongPasskeysAreCounted(t *testing.T) {
+	t.Parallel()
+	const origin = "http://localhost:1234"
+	keys, err := signin.NewPasskeys(origin)
+	require.NoError(t, err)
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys})}
+	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	b := s.newBrowser(t)
+	var ceremony struct {
+		Key     string
+		Options struct{ PublicKey struct{ Challenge string } }
+	}
+	require.NoError(t, json.Unmarshal(b.send(t, "/login/passkey", nil).body, &ceremony))
+	text := base64.RawURLEncoding.EncodeToString
+	said := text([]byte(`{"type":"webauthn.get","challenge":"` + ceremony.Options.PublicKey.Challenge + `","origin":"` + origin + `"}`))
+	site := sha256.Sum256([]byte("localhost"))
+	wrong := fmt.Sprintf(`{"id":"eA","rawId":"eA","type":"public-key","response":{"clientDataJSON":%q,"authenticatorData":%q,"signature":"eA","userHandle":%q}}`,
+		said, text(append(site[:], 5, 0, 0, 0, 1)), text(make([]byte, 16)))
+	for range 80 {
+		request, err := http.NewRequest(http.MethodPost, s.URL+"/login/passkey/done", strings.NewReader(wrong))
+		require.NoError(t, err)
+		request.Header.Set("Origin", s.URL)
+		request.Header.Set("X-Passkey", ceremony.Key)
+		require.Equal(t, http.StatusForbidden, b.do(t, request).StatusCode)
+	}
+	var entries, counted int
+	require.NoError(t, s.tables.Get(&entries, `SELECT count(*) FROM audit_entries WHERE action = 'sign-in.refused' AND status = 403`))
+	require.Equal(t, 50, entries)
+	require.NoError(t, s.tables.Get(&counted, `SELECT count FROM audit_counts WHERE action = 'sign-in.refused' AND object_id = '127.0.0.1'`))
+	require.Equal(t, 30, counted)
+	require.Equal(t, http.StatusOK, b.send(t, "/login/passkey", nil).StatusCode, "neighbours may try")
 }
 
 // Guesses that are sent at once count each: the one that is right among them is not let in by the crowd.

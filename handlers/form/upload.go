@@ -54,26 +54,36 @@ type File struct {
 const (
 	maxFieldBytes = 256 << 10
 	maxFields     = 256
+	// maxTextBytes is how much the names and values of all fields may have: they are in memory, however slowly the rest comes.
+	maxTextBytes = 4 * maxFieldBytes
+	// maxPublicBytes is how large a form may be that anybody may send, signed in or not.
+	maxPublicBytes = 64 << 10
 	// maxBodyBytes is how much of a request is read at all. A file over its limit is read to its end, up to here,
 	// and dropped, so that the form's other fields are not lost.
 	maxBodyBytes = 64 << 20
 )
 
+// ReadText reads a form that anybody may send, and that has no file.
+func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxPublicBytes)
+	return Read(w, r, nil)
+}
+
 // Read reads a form as a stream. A repeated field keeps its last value. A body that is absent is an empty form. A file
 // waits on disk for a place at the gate: slow clients take none, and only the files of those who have one are in
-// memory.
+// memory. Without a gate the form has no file.
 func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, leave: func() {}}
 	if r.ContentLength == 0 {
 		return form, nil
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		r.Body = http.MaxBytesReader(w, r.Body, 4*maxFieldBytes) // no file can come with it
+		r.Body = http.MaxBytesReader(w, r.Body, maxTextBytes) // no file can come with it
 		if err := r.ParseForm(); err != nil {
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-				return nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
+				return nil, errTooMuchText.WithCause(err)
 			}
-			return nil, unreadable(err)
+			return nil, unreadable(err, gate)
 		}
 		for name, texts := range r.PostForm {
 			for _, text := range texts {
@@ -90,6 +100,7 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 	if err != nil {
 		return nil, fault.Parameter("Content-Type", fault.OneOf("multipart/form-data"))
 	}
+	text := 0
 	for n := 0; ; n++ {
 		part, err := reader.NextPart()
 		if errors.Is(err, io.EOF) {
@@ -100,20 +111,30 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 		}
 		if err != nil || n >= maxFields {
 			form.drop()
-			return nil, unreadable(err)
+			return nil, unreadable(err, gate)
 		}
-		if err := form.add(part); err != nil {
+		if err := form.add(part, gate); err != nil {
 			form.drop()
-			return nil, unreadable(err)
+			return nil, unreadable(err, gate)
+		}
+		if text += len(part.FormName()) + len(form.Values[part.FormName()]); text > maxTextBytes {
+			form.drop()
+			return nil, errTooMuchText
 		}
 	}
 }
 
-func unreadable(err error) error {
+// errTooMuchText refuses a form whose fields are larger than any form needs.
+var errTooMuchText = fault.New("REQUEST_TOO_LARGE")
+
+func unreadable(err error, gate *admission.Gate) error {
 	if system := (systemError{}); errors.As(err, &system) {
 		return system
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		if gate == nil { // there was no file to be too large
+			return errTooMuchText.WithCause(err)
+		}
 		return fault.New("DATASET_TOO_LARGE").WithCause(err)
 	}
 	return fault.New("REQUEST_INVALID").WithCause(err)
@@ -122,8 +143,8 @@ func unreadable(err error) error {
 // FileFields are the fields that a file may come in.
 var FileFields = []string{"dataset_file", "file"}
 
-func (u *Upload) add(part *multipart.Part) (err error) {
-	if slices.Contains(FileFields, part.FormName()) && part.FileName() != "" {
+func (u *Upload) add(part *multipart.Part, gate *admission.Gate) (err error) {
+	if gate != nil && slices.Contains(FileFields, part.FormName()) && part.FileName() != "" {
 		if u.File != nil {
 			return errors.New("two files")
 		}

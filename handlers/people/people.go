@@ -88,7 +88,7 @@ func (h *handler) frame(c echo.Context, title string, crumbs ...ui.Crumb) ui.Fra
 
 // read reads a form.
 func read(c echo.Context) (*form.Upload, error) {
-	return form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	return form.ReadText(c.Response(), c.Request())
 }
 
 // pathID reads an id of a path's parameter.

@@ -231,7 +231,9 @@ func (h *handler) fromProvider(c echo.Context) error {
 	said, token, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
 	if err != nil {
 		h.Log.WarnContext(ctx, "a sign-in at the provider was refused", "error", err)
-		request.Note(ctx, func(e *request.AuditEntry) { e.Action = refusedAction })
+		if err := h.noteRefusal(ctx, ""); err != nil {
+			return err
+		}
 		if known := (*fault.Fault)(nil); errors.As(err, &known) {
 			return known
 		}

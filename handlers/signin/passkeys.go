@@ -20,7 +20,6 @@ import (
 	"wending/db/people"
 	"wending/handlers/fault"
 	"wending/handlers/form"
-	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
 	views "wending/views/people"
@@ -144,7 +143,7 @@ func (h *handler) askForPasskey(c echo.Context) error {
 	if !h.hasPasskeys(c.Request()) || !request.From(ctx).HasAccounts {
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
 	}
-	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
@@ -239,7 +238,9 @@ func (h *handler) takePasskey(c echo.Context) error {
 		err = errors.New("the account is disabled")
 	}
 	if err != nil {
-		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.ObjectName = refusedAction, whose.user.Name })
+		if err := h.noteRefusal(ctx, whose.user.Name); err != nil {
+			return err
+		}
 		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
 	}
 	if err := h.endCeremony(ctx, began); err != nil {
@@ -271,7 +272,7 @@ func (h *handler) newPasskey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}

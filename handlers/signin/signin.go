@@ -99,7 +99,7 @@ func (h *handler) show(c echo.Context) error {
 // signIn takes a name and a password.
 func (h *handler) signIn(c echo.Context) error {
 	ctx := c.Request().Context()
-	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
@@ -159,6 +159,25 @@ func (h *handler) signIn(c echo.Context) error {
 
 // refusedAction is what the audit calls a sign-in that was refused.
 const refusedAction = "sign-in.refused"
+
+// noteRefusal records that a passkey or the provider did not prove who somebody is; name is that of the account that it was about, if
+// there is one. These cost no attempts, or an office could lock itself out: so what comes from one address beyond a number is only
+// counted, or anybody could fill the audit.
+func (h *handler) noteRefusal(ctx context.Context, name string) error {
+	info := request.From(ctx)
+	address := network(info.Actor.Address)
+	wait, err := h.People.Attempt(ctx, "refusals from "+address, maxFailuresOfAddress)
+	if err != nil {
+		return err
+	}
+	if wait == 0 {
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.ObjectName = refusedAction, name })
+		return nil
+	}
+	return h.Guard.Audit.Count(ctx, request.AuditEntry{
+		Actor: address, Address: address, Via: info.Actor.Via, Action: refusedAction, ObjectID: address, Status: http.StatusForbidden,
+	})
+}
 
 // attemptKeys are what a sign-in counts under: the account, from this browser if the account is known to it; otherwise the account from
 // this address and from all addresses, and the address. Nobody can lock an account for the browsers that it knows.
@@ -326,7 +345,7 @@ func (h *handler) renderSetup(c echo.Context, status int, setup views.Setup) err
 // setUp makes the first administrator.
 func (h *handler) setUp(c echo.Context) error {
 	ctx := c.Request().Context()
-	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}

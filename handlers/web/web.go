@@ -152,7 +152,7 @@ func (p *Pages) switchLanguage(c echo.Context) error {
 
 // saveSettings sets language, theme or project and returns to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
-	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
