@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -131,6 +132,46 @@ func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	s.awaitDone(t, strings.TrimPrefix(id, "task-"))
 	require.Len(t, fake.Calls(), 4)
 	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
+}
+
+// Earlier versions of a dataset can be chosen in both forms, and the one that was chosen stays chosen.
+func TestAnEarlierVersionOfADatasetIsChosenInTheForms(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, openAIChat("x"))
+	path := saved(t, s.post(t, "/library/datasets", map[string]string{"name": "题库", "file@q.csv": "question,standard_answer\nold 1,a\nold 2,a\n"}))
+	saved(t, s.post(t, path+"/versions", map[string]string{"file@q.csv": "question,standard_answer\nnew,a\n"}))
+	id := strings.TrimPrefix(path, "/library/datasets/")
+	saved(t, s.post(t, "/library/datasets", map[string]string{"name": "只有一版", "file@q.csv": questions}))
+	model, _ := s.chatTarget(t, "m", fake.URL)
+	for place, more := range map[string]map[string]string{"/": {"agent_api_url": fake.URL}, "/compare": {"models": model}} {
+		page := s.get(t, place).page(t)
+		group := page.Find("select[name=dataset] optgroup")
+		require.Equal(t, 1, group.Length(), "%s: one dataset has several versions", place)
+		require.Equal(t, "题库", group.AttrOr("label", ""))
+		require.Equal(t, []string{id, id + "@1"}, group.Find("option").Map(func(_ int, option *goquery.Selection) string { return option.AttrOr("value", "") }), place)
+		require.Equal(t, "题库 v1 · 2 题", group.Find("option").Last().Text())
+
+		form := createForm(page)
+		form["dataset"], form["start"] = id+"@1", "false"
+		maps.Copy(form, more)
+		page = s.post(t, "/tasks", form).page(t) // without a name
+		require.NotEmpty(t, page.Find("#task_name-error").Text(), place)
+		require.Equal(t, id+"@1", page.Find("select[name=dataset] option[selected]").AttrOr("value", ""), place)
+		require.Contains(t, page.Find("#preview").Text(), "old 1", place)
+		form["task_name"] = "旧版"
+		where := saved(t, s.post(t, "/tasks", form))
+		require.NotEmpty(t, where)
+		var made struct {
+			Version int `db:"dataset_version"`
+			Items   int `db:"total_items"`
+		}
+		require.NoError(t, s.tables.Get(&made, `SELECT dataset_version, total_items FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
+		require.Equal(t, 1, made.Version, place)
+		require.Equal(t, 2, made.Items, place)
+	}
+	tasks := s.get(t, "/library/schedules/new").page(t).Find("select[name=task_id] option")
+	require.Contains(t, tasks.Text(), "旧版 · q.csv v1", "a schedule's form says which version its task has")
 }
 
 // The agent of a form, or of a task, is kept in the library with its secrets.

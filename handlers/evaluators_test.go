@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/xuri/excelize/v2"
 
+	"wending/db/dbtest"
+	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/evaluate"
 )
@@ -427,4 +429,46 @@ func TestCopiesOfASchedulesTaskAreOfferedOnce(t *testing.T) {
 	require.Equal(t, 1, choices.Find("option[value='"+ids[0]+"']").Length())
 	require.Zero(t, choices.Find("option[value='"+ids[1]+"']").Length(), "an earlier copy")
 	require.Equal(t, 1, choices.Find("option[value='"+ids[2]+"']").Length(), "the newest copy")
+}
+
+// An evaluator can be tried on any task of the project: those that are too many to list are found by name, with and without a script.
+func TestAnEvaluatorIsTriedOnATaskThatIsFoundByName(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	dbtest.Seed(t, s.tables, 120, 1, 1)
+	var needle, foreign string
+	require.NoError(t, s.tables.Get(&needle, `UPDATE evaluation_tasks SET task_name = '一根针' WHERE id = (SELECT id FROM evaluation_tasks ORDER BY created_at, id LIMIT 1) RETURNING id`))
+	other := s.entry(t, "POST", "projects", object{"name": "别处"}, 201)["id"].(string)
+	require.NoError(t, s.tables.Get(&foreign, `UPDATE evaluation_tasks SET task_name = '另一根针', project_id = $1
+		WHERE id = (SELECT id FROM evaluation_tasks ORDER BY created_at, id OFFSET 1 LIMIT 1) RETURNING id`, other))
+	here := "?project=" + project.Default.String()
+	form := s.get(t, "/library/evaluators/new"+here+"&kind=exact").page(t)
+	require.Zero(t, form.Find("select[name=try_task] option[value='"+needle+"']").Length())
+	require.Contains(t, form.Find("select[name=try_task] option[disabled]").Text(), "还有 19 个任务")
+	require.Equal(t, "按名称查找任务", strings.TrimSpace(form.Find("label:has(input[name=try_query])").Text()))
+	require.Contains(t, form.Find("noscript").Text(), "try_search", "without a script there is a button")
+
+	fields := map[string]string{"kind": "exact", "name": "写了一半", "try_query": "针", "try_search": "1"}
+	page := s.post(t, "/library/evaluators/test"+here, fields).page(t)
+	values := func(page *goquery.Selection) []string {
+		return page.Find("option:not([disabled])").Map(func(_ int, option *goquery.Selection) string { return option.AttrOr("value", "-") })
+	}
+	require.Equal(t, []string{"", needle}, values(page.Find("select[name=try_task]")), "of this project alone")
+	require.Equal(t, "写了一半", page.Find("input[name=name]").AttrOr("value", ""), "nothing that was typed is lost")
+	require.Equal(t, "针", page.Find("input[name=try_query]").AttrOr("value", ""))
+	require.Zero(t, page.Find("#tried .error").Length(), "nothing is tried")
+
+	request := s.form(t, "/library/evaluators/test?project="+other, fields)
+	request.Header.Set("HX-Request", "true")
+	part := s.do(t, request).page(t)
+	require.Equal(t, []string{"", foreign}, values(part.Selection))
+	require.Zero(t, part.Find("form").Length(), "only the choices")
+	fields["try_query"], fields["try_task"] = "没有", needle
+	page = s.post(t, "/library/evaluators/test"+here, fields).page(t)
+	require.Equal(t, []string{"", needle}, values(page.Find("select[name=try_task]")), "what is chosen stays")
+	require.Equal(t, 1, page.Find("select[name=try_task] option[selected]").Length())
+	inEnglish, err := http.NewRequest(http.MethodGet, s.URL+"/library/evaluators/new"+here+"&kind=exact", nil)
+	require.NoError(t, err)
+	inEnglish.AddCookie(&http.Cookie{Name: "lang", Value: "en"})
+	require.Contains(t, s.do(t, inEnglish).page(t).Find("select[name=try_task] option[disabled]").Text(), "19 more tasks")
 }

@@ -150,6 +150,30 @@ func (l Library) PromptNotes(ctx context.Context, ids ...uuid.UUID) (map[uuid.UU
 	return versions, nil
 }
 
+// datasetsMost is how many earlier versions of a dataset are offered.
+const datasetsMost = 50
+
+// EarlierDatasets returns the versions of datasets before their newest, newest first, by the datasets' ids, without what is in them.
+func (l Library) EarlierDatasets(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
+	const read = `
+		SELECT v.entry_id, v.version, v.file_name, v.total_items, v.created_at AS saved_at
+		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM dataset_versions WHERE entry_id = ANY ($1)) v
+		WHERE v.place BETWEEN 2 AND $2 + 1
+		ORDER BY v.entry_id, v.version DESC`
+	var found []struct {
+		EntryID uuid.UUID `db:"entry_id"`
+		DatasetVersion
+	}
+	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), datasetsMost); err != nil {
+		return nil, pg.Classify("list datasets' earlier versions", err)
+	}
+	versions := make(map[uuid.UUID][]DatasetVersion, len(ids))
+	for _, one := range found {
+		versions[one.EntryID] = append(versions[one.EntryID], one.DatasetVersion)
+	}
+	return versions, nil
+}
+
 const readDatasetVersion = `
 	SELECT ` + datasetVersion + `
 	FROM (SELECT *, created_at AS saved_at FROM dataset_versions WHERE entry_id = $1) v`

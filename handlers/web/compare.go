@@ -92,13 +92,9 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 			view.SavedAgents = append(view.SavedAgents, ui.Choice{Value: one.ID.String(), Label: one.Name})
 		}
 	}
-	datasets, _, err := p.Library.Entries.Datasets.List(ctx, entries.Filter{}, offered)
-	if err != nil {
+	var err error
+	if view.SavedDatasets, err = p.savedDatasets(ctx, locale, s.Value("dataset")); err != nil {
 		return err
-	}
-	for _, one := range datasets {
-		label := locale.Text("create.saved.items", "Name", one.Name, "Version", one.Version, "Count", one.TotalItems)
-		view.SavedDatasets = append(view.SavedDatasets, ui.Choice{Value: one.ID.String(), Label: label})
 	}
 	if view.Evaluators, err = p.savedEvaluators(ctx, locale, s.List("evaluators")); err != nil {
 		return err
@@ -118,6 +114,53 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 	}
 	view.Agent, view.Dataset, view.Gone = s.Value("agents"), s.Value("dataset"), s.gone
 	return nil
+}
+
+// savedDatasets are the saved datasets with their versions: of one that has several, the newest first. The one that is chosen is among
+// them however old it is.
+func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen string) (choices []ui.Choice, err error) {
+	datasets, _, err := p.Library.Entries.Datasets.List(ctx, entries.Filter{}, offered)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]uuid.UUID, len(datasets))
+	for n, one := range datasets {
+		ids[n] = one.ID
+	}
+	earlier, err := p.Library.Entries.EarlierDatasets(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range datasets {
+		choice := func(value string, version entries.DatasetVersion) ui.Choice {
+			made := ui.Choice{Value: value, Label: locale.Text("create.saved.items", "Name", one.Name, "Version", version.Version, "Count", version.TotalItems)}
+			if len(earlier[one.ID]) > 0 {
+				made.Group = one.Name
+			}
+			return made
+		}
+		newest := one.ID.String()
+		if chosen == fmt.Sprintf("%s@%d", one.ID, one.Version) {
+			newest = chosen
+		}
+		choices = append(choices, choice(newest, one.DatasetVersion))
+		for _, version := range earlier[one.ID] {
+			choices = append(choices, choice(fmt.Sprintf("%s@%d", one.ID, version.Version), version))
+		}
+	}
+	if chosen == "" || slices.ContainsFunc(choices, func(one ui.Choice) bool { return one.Value == chosen }) {
+		return choices, nil
+	}
+	reference, err := library.ParseReference(chosen)
+	if err != nil {
+		return choices, nil //nolint:nilerr // the field says what is wrong with it
+	}
+	one, err := p.Library.Dataset(ctx, reference)
+	if errors.Is(err, library.ErrUnknownReference) {
+		return choices, nil
+	}
+	label := locale.Text("create.saved.items", "Name", one.Name, "Version", one.Version, "Count", one.TotalItems)
+	return append(choices, ui.Choice{Value: chosen, Label: label}), err
 }
 
 // savedEvaluators are the saved evaluators, those that are chosen first. A chosen one has the version that it is chosen in.

@@ -35,7 +35,8 @@ func (h *handler) evaluators() kind[entries.Evaluator] {
 	}
 }
 
-// tasksShown is how many finished tasks an evaluator can be tried on: of the copies of a schedule the newest alone.
+// tasksShown is how many finished tasks an evaluator can be tried on at once, of the copies of a schedule the newest alone; a search
+// finds all others.
 const tasksShown = 100
 
 // fillEvaluator shows the newest version of an evaluator, or the fields of the kind that the query names.
@@ -67,11 +68,15 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 			return err
 		}
 	}
-	found, _, err := report.NewTaskList(h.Library.Tasks.Store).Tasks(ctx, report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}, Newest: true}, db.Page{Number: 1, Size: tasksShown})
-	for _, task := range found {
-		view.Tasks = append(view.Tasks, ui.Choice{Value: task.ID.String(), Label: task.Name})
+	sought := strings.TrimSpace(view.Values["try_query"])
+	filter := report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}, NameContains: sought, Newest: sought == ""}
+	var total int
+	var err error
+	if view.Tasks, total, err = h.choicesOfTasks(ctx, filter, tasksShown, view.Values["try_task"]); err != nil {
+		return err
 	}
-	return err
+	view.MoreTasks = max(0, total-tasksShown)
+	return nil
 }
 
 // fillJudge offers the saved models, and what a judge is told and rates unless it is changed.
@@ -99,6 +104,9 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	submitted, err := h.read(c, "", nil)
 	if err != nil {
 		return err
+	}
+	if submitted.Has("try_search") {
+		return h.findTasks(c, k, submitted)
 	}
 	leave, err := pages.Gates(c).Probes.Enter(ctx)
 	if err != nil {
@@ -148,6 +156,22 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 		return err
 	}
 	view.Tried = tried
+	return h.render(c, http.StatusOK, view)
+}
+
+// findTasks offers the tasks whose names contain what a form looks for.
+func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted *form.Upload) error {
+	row, err := k.submittedRow(c, submitted)
+	if err != nil {
+		return err
+	}
+	view, err := k.form(c, h, row, submitted, nil)
+	if err != nil {
+		return err
+	}
+	if request.IsFragment(c.Request()) {
+		return pages.Render(c, http.StatusOK, views.TryChoices(view))
+	}
 	return h.render(c, http.StatusOK, view)
 }
 

@@ -96,30 +96,34 @@ func (h *handler) fillSchedule(c echo.Context, view *views.Form, row *entries.Sc
 		view.Channels = append(view.Channels, ui.Choice{Value: channel.ID.String(), Label: channel.Name})
 	}
 	view.Times = h.timesOf(c, view.Values["cron"], view.Values["timezone"])
-	view.Tasks, err = h.tasksToCopy(ctx, view.Values["task_id"])
+	view.Tasks, _, err = h.choicesOfTasks(ctx, report.TaskFilter{WithoutCopies: true}, tasksOffered, view.Values["task_id"])
 	return err
 }
 
-// tasksToCopy are the newest tasks that no schedule made, and the one that is chosen.
-func (h *handler) tasksToCopy(ctx context.Context, chosen string) (choices []ui.Choice, err error) {
+// choicesOfTasks are the newest tasks that match a filter, the one that is chosen among them, and how many match.
+func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, most int, chosen string) (choices []ui.Choice, total int, err error) {
 	store := h.Library.Tasks.Store
-	found, _, err := report.NewTaskList(store).Tasks(ctx, report.TaskFilter{WithoutCopies: true}, db.Page{Number: 1, Size: tasksOffered})
+	found, total, err := report.NewTaskList(store).Tasks(ctx, filter, db.Page{Number: 1, Size: most})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if id, err := uuid.Parse(chosen); err == nil && !slices.ContainsFunc(found, func(task db.Task) bool { return task.ID == id }) {
 		task, err := store.Task(ctx, id)
 		if err != nil && !errors.Is(err, db.ErrNotFound) {
-			return nil, err
+			return nil, 0, err
 		}
 		if err == nil {
 			found = append([]db.Task{task}, found...)
 		}
 	}
 	for _, task := range found {
-		choices = append(choices, ui.Choice{Value: task.ID.String(), Label: task.Name})
+		label := task.Name
+		if task.DatasetVersion != nil { // which decides what a copy asks
+			label += " · " + task.DatasetName + " v" + strconv.Itoa(*task.DatasetVersion)
+		}
+		choices = append(choices, ui.Choice{Value: task.ID.String(), Label: label})
 	}
-	return choices, nil
+	return choices, total, nil
 }
 
 // timesShown is how many of the next times are shown.
