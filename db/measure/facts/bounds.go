@@ -1,6 +1,10 @@
 package facts
 
-import "wending/db/measure/passage"
+import (
+	"slices"
+
+	"wending/db/measure/passage"
+)
 
 // limit is a phrase beside a number that makes it a limit.
 type limit struct {
@@ -8,21 +12,59 @@ type limit struct {
 	bound  bound
 }
 
-var limitsBefore = []limit{
-	{"不得少于", atLeast}, {"不得低于", atLeast}, {"不少于", atLeast}, {"不低于", atLeast}, {"不小于", atLeast}, {"至少", atLeast},
-	{"最少", atLeast}, {"最低", atLeast}, {"起码", atLeast}, {"不短于", atLeast}, {"达到或超过", atLeast}, {"≥", atLeast}, {">=", atLeast},
+// limitsBefore are those before a number; a negated comparison is the opposite limit: 不得超过, 别少于.
+var limitsBefore = append(negatedLimits(), []limit{
+	{"至少", atLeast}, {"最少", atLeast}, {"最低", atLeast}, {"最短", atLeast}, {"起码", atLeast}, {"达到或超过", atLeast}, {"≥", atLeast}, {">=", atLeast},
 	{"at least", atLeast}, {"a minimum of", atLeast}, {"minimum of", atLeast}, {"no less than", atLeast}, {"not less than", atLeast},
 	{"no fewer than", atLeast},
-	{"不得超过", atMost}, {"不可超过", atMost}, {"不能超过", atMost}, {"不超过", atMost}, {"不高于", atMost}, {"不多于", atMost}, {"不大于", atMost},
 	{"至多", atMost}, {"最多", atMost}, {"最高", atMost}, {"最大", atMost}, {"最长", atMost}, {"上限", atMost}, {"≤", atMost}, {"<=", atMost},
 	{"at most", atMost}, {"up to", atMost}, {"no more than", atMost}, {"not more than", atMost}, {"a maximum of", atMost},
 	{"maximum of", atMost}, {"must not exceed", atMost}, {"not exceed", atMost}, {"as much as", atMost}, {"within", atMost},
 	{"capped at", atMost}, {"limited to", atMost},
+	{"may exceed", atMost}, {"can exceed", atMost}, {"cannot exceed", atMost}, {"can't exceed", atMost}, {"don't exceed", atMost}, {"never exceed", atMost},
 	{"超过", moreThan}, {"超出", moreThan}, {"大于", moreThan}, {"高于", moreThan}, {"多于", moreThan}, {">", moreThan},
 	{"more than", moreThan}, {"over", moreThan}, {"above", moreThan}, {"exceeds", moreThan},
 	{"不足", lessThan}, {"不满", lessThan}, {"未满", lessThan}, {"不到", lessThan}, {"低于", lessThan}, {"小于", lessThan}, {"少于", lessThan}, {"<", lessThan},
 	{"less than", lessThan}, {"under", lessThan}, {"below", lessThan}, {"fewer than", lessThan},
 	{"after", after},
+}...)
+
+// negations make of a comparison its opposite.
+var negations = []string{"不得", "不可", "不可以", "不能", "不能够", "不要", "不应", "不应当", "不应该", "不会", "不宜", "不许", "不准", "切勿", "请勿", "勿", "别", "未", "没有", "没", "不"}
+
+func negatedLimits() []limit {
+	var all []limit
+	for _, negation := range negations {
+		for _, comparison := range []string{"超过", "高于", "多于", "大于", "超出", "长于"} {
+			all = append(all, limit{negation + comparison, atMost})
+		}
+		for _, comparison := range []string{"少于", "低于", "小于", "短于"} {
+			all = append(all, limit{negation + comparison, atLeast})
+		}
+	}
+	return all
+}
+
+// adverbs limit a number behind the verb that follows them: 最多放 2 天.
+var adverbs = []limit{
+	{"至少", atLeast}, {"最少", atLeast}, {"起码", atLeast}, {"最短", atLeast}, {"最低", atLeast},
+	{"最多", atMost}, {"至多", atMost}, {"最长", atMost}, {"最高", atMost}, {"顶多", atMost},
+}
+
+// longestVerb is how many characters stand between such an adverb and the number.
+const longestVerb = 4
+
+// adverbBefore reads an adverb before the verb that ends at end.
+func (d *document) adverbBefore(end, clause int) bound {
+	for from := end; from > clause && end-from <= longestVerb && passage.IsHan(d.At(from-1)) && !d.taken[from-1]; from-- {
+		for _, l := range adverbs {
+			if from-2 >= clause && d.Has(from-2, l.phrase) {
+				d.taken[from-2], d.taken[from-1] = true, true
+				return l.bound
+			}
+		}
+	}
+	return exact
 }
 
 var limitsAfter = []limit{
@@ -37,6 +79,7 @@ var limitsAfter = []limit{
 // boundOf reads what limits the number of f, and takes the words that do.
 func (d *document) boundOf(f *fact, clause int) bound {
 	i := f.From
+	f.event = d.eventOf(f, clause)
 	for range 3 {
 		for i > clause && (d.Runes[i-1] == ' ' || d.Runes[i-1] == '¥') {
 			i--
@@ -56,6 +99,13 @@ func (d *document) boundOf(f *fact, clause int) bound {
 		if found == exact {
 			found = d.limitEndingAt(at, clause)
 		}
+	}
+	if found == exact {
+		at := f.From
+		for at > clause && d.At(at-1) == ' ' {
+			at--
+		}
+		found = d.adverbBefore(at, clause)
 	}
 	next := d.Blanks(f.To)
 	if d.At(next) == '(' { // 7天（含）以上
@@ -79,17 +129,39 @@ func (d *document) boundOf(f *fact, clause int) bound {
 	return found
 }
 
+// eventOf reports whether a time is before or after something: 期满前 30 日内, 30 days after delivery.
+func (d *document) eventOf(f *fact, clause int) bound {
+	if f.class != classDuration {
+		return exact
+	}
+	at := f.From
+	for at > clause && (d.At(at-1) == ' ' || d.At(at-1) == '的') {
+		at--
+	}
+	if at > clause {
+		switch d.At(at - 1) {
+		case '前':
+			return before
+		case '后':
+			return after
+		}
+	}
+	next := d.Blanks(f.To)
+	for _, l := range []limit{{"before", before}, {"prior", before}, {"ahead", before}, {"after", after}, {"from", after}, {"of", after}, {"以前", before}, {"之前", before}, {"前", before}, {"以后", after}, {"之后", after}, {"后", after}} {
+		if d.Has(next, l.phrase) && !(passage.IsLatin(d.At(next)) && passage.IsLatin(d.At(next+len(l.phrase)))) {
+			return l.bound
+		}
+	}
+	return exact
+}
+
+// limitEndingAt returns the limit whose phrase ends at a character, and takes its words.
 func (d *document) limitEndingAt(end, clause int) bound {
 	if end <= clause {
 		return exact
 	}
-	last := passage.Lower(d.Runes[end-1])
-	for k := range limitsBefore {
-		l := &limitsBefore[k]
-		if limitEnds[k].last != last {
-			continue
-		}
-		if from := end - limitEnds[k].length; from >= clause && d.Has(from, l.phrase) {
+	for _, l := range limitEnds[passage.Lower(d.Runes[end-1])] {
+		if from := end - l.length; from >= clause && d.Has(from, l.phrase) {
 			if passage.IsLatin(d.At(from-1)) && passage.IsLatin(d.At(from)) {
 				continue
 			}
@@ -102,17 +174,22 @@ func (d *document) limitEndingAt(end, clause int) bound {
 	return exact
 }
 
-var limitEnds = func() []struct {
-	last   rune
+// limitEnd is a limit with the number of its characters.
+type limitEnd struct {
+	limit
 	length int
-} {
-	ends := make([]struct {
-		last   rune
-		length int
-	}, len(limitsBefore))
-	for i, l := range limitsBefore {
+}
+
+// limitEnds are the limits before a number by their last character, the longest first.
+var limitEnds = func() map[rune][]limitEnd {
+	ends := map[rune][]limitEnd{}
+	for _, l := range limitsBefore {
 		runes := []rune(l.phrase)
-		ends[i].last, ends[i].length = runes[len(runes)-1], len(runes)
+		last := runes[len(runes)-1]
+		ends[last] = append(ends[last], limitEnd{l, len(runes)})
+	}
+	for _, list := range ends {
+		slices.SortStableFunc(list, func(x, y limitEnd) int { return y.length - x.length })
 	}
 	return ends
 }()

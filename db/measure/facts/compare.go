@@ -16,6 +16,7 @@ const (
 	sameStray      = 0.60 // both answers have one of the two values
 	sameSet        = 0.55 // words that exclude each other
 	sameLimit      = 0.32 // one value, limited in two directions
+	onlyOne        = 0.17 // is added where each answer has the value once
 	samePredicate  = 0.50 // a statement and its negation
 	sameSubject    = 0.25 // two statements that both affirm, or both deny
 	mostCandidates = 48   // facts with which one fact is compared
@@ -187,7 +188,7 @@ func agree(x, y *fact) bool {
 	case classDate:
 		return x.date.agrees(y.date)
 	case classCount:
-		return x.key == y.key && (x.unit == y.unit || x.unit == "" || y.unit == "")
+		return x.key == y.key && (x.unit == y.unit || x.isUncounted() || y.isUncounted())
 	case classMass, classVolume:
 		return x.key == y.key && x.unit == y.unit
 	case classCitation:
@@ -197,6 +198,9 @@ func agree(x, y *fact) bool {
 	}
 	return x.key == y.key && x.unit == y.unit
 }
+
+// isUncounted reports whether a number counts things without naming them: 32, 32 个.
+func (f *fact) isUncounted() bool { return f.unit == "" || f.unit == "个" }
 
 type pair struct {
 	i, j  int
@@ -268,7 +272,7 @@ func (c *comparison) equals() {
 	for n := range pairs {
 		p := &pairs[n]
 		x, y := &c.a.facts[p.i], &c.b.facts[p.j]
-		if x.bound == y.bound && inA[p.i] == 1 && inB[p.j] == 1 {
+		if x.bound == y.bound && x.event == y.event && inA[p.i] == 1 && inB[p.j] == 1 {
 			continue // nothing else to match either with
 		}
 		p.score = c.similarity(p.i, p.j)
@@ -283,6 +287,9 @@ func (c *comparison) equals() {
 	for _, p := range pairs {
 		if c.states[0][p.i] != open || c.states[1][p.j] != open {
 			continue
+		}
+		if inA[p.i] == 1 && inB[p.j] == 1 {
+			p.score += onlyOne
 		}
 		if c.isOtherLimit(p) {
 			c.conflict(p.i, p.j, Bound)
@@ -300,7 +307,8 @@ func (c *comparison) isOtherLimit(p pair) bool {
 	if c.isShort() && len(c.a.facts) == 1 && len(c.b.facts) == 1 && (x.bound == exact) != (y.bound == exact) {
 		return x.bound.isLower() || y.bound.isLower()
 	}
-	return x.bound.contradicts(y.bound) && p.score+0.2 >= sameLimit
+	isOtherSide := x.event != exact && y.event != exact && x.event != y.event
+	return isOtherSide && p.score >= sameLimit || x.bound.contradicts(y.bound) && p.score+0.2 >= sameLimit
 }
 
 // markRepeated marks what is open although the other answer has the value.
@@ -311,7 +319,7 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 	}
 	has, bare := map[value]bool{}, map[string]bool{}
 	for j := range other.facts {
-		if other.facts[j].class == classCount && other.facts[j].unit == "" {
+		if f := &other.facts[j]; f.class == classCount && f.unit == "" && !f.isWorking {
 			bare[other.facts[j].key] = true
 		}
 		has[value{other.facts[j].class, other.facts[j].key}] = true
@@ -330,7 +338,10 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 // conflicts pairs what is left: two values of one statement.
 func (c *comparison) conflicts() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
-	pairs := c.pairs(func(i, j int) bool { return !agree(&c.a.facts[i], &c.b.facts[j]) }, isOpen)
+	pairs := c.pairs(func(i, j int) bool {
+		x, y := &c.a.facts[i], &c.b.facts[j]
+		return !agree(x, y) && x.isWorking == y.isWorking
+	}, isOpen)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
 	for _, p := range pairs {
@@ -339,12 +350,12 @@ func (c *comparison) conflicts() {
 		}
 		least := c.least(p)
 		x, y := &c.a.facts[p.i], &c.b.facts[p.j]
-		if alone[0][x.measure()] != "" && alone[1][y.measure()] != "" && x.class < classSet {
-			least *= 0.45
+		if !isOtherUnit(x, y) && x.isRange() == y.isRange() && alone[0][x.measure()] != "" && alone[1][y.measure()] != "" {
+			least *= 0.2
 			if x.class == classDate || x.class == classTime || x.class == classURL {
 				least *= 0.4
 			}
-			if c.isShort() {
+			if c.isShort() || x.isName() && areLookalikes(x.key, y.key) {
 				least = 0
 			}
 		}
@@ -373,7 +384,7 @@ func (c *comparison) alone(k int, s *side) map[measure]string {
 	values := map[measure]string{}
 	for i := range s.facts {
 		f := &s.facts[i]
-		if c.states[k][i] != open {
+		if c.states[k][i] != open || f.isWorking {
 			continue
 		}
 		if value, isKnown := values[f.measure()]; isKnown && value != f.key {
@@ -398,7 +409,7 @@ func (c *comparison) stray() {
 		func(i, j int) bool {
 			x, y := &c.a.facts[i], &c.b.facts[j]
 			return isStray(0, i) != isStray(1, j) && x.class < classSet && x.class != classVerdict &&
-				(x.class != classCount || x.unit == y.unit) && !agree(x, y)
+				(x.unit == y.unit || x.class > classTime || x.raw == y.raw && x.raw != "") && !agree(x, y)
 		},
 		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched })
 	c.score(pairs)
@@ -448,7 +459,11 @@ func (c *comparison) least(p pair) float32 {
 		return sameRepeated
 	case isRepeated:
 		return sameRepeated
-	case x.class == classCode || x.class == classURL || x.class == classVersion:
+	case isOtherUnit(x, y), x.isRange() != y.isRange():
+		return sameSet
+	case x.class == classCount && x.unit == "" && y.unit == "" && len(x.raw) >= 5 && areLookalikes(x.raw, y.raw):
+		return sameStatement / 3
+	case x.isName():
 		if areLookalikes(x.key, y.key) && len(x.key) >= 8 {
 			return 0
 		}
@@ -457,6 +472,16 @@ func (c *comparison) least(p pair) float32 {
 		}
 	}
 	return sameStatement
+}
+
+// isOtherUnit reports whether two quantities have neither the number nor the unit in common.
+func isOtherUnit(x, y *fact) bool {
+	return x.class < classMoney && x.unit != y.unit && x.raw != y.raw && x.unit != "" && y.unit != ""
+}
+
+// isName reports whether a fact names one thing: a code, an address, a version.
+func (f *fact) isName() bool {
+	return f.class == classCode || f.class == classURL || f.class == classVersion
 }
 
 // areLookalikes reports whether two codes have the same length and mostly the same characters.

@@ -109,7 +109,7 @@ func (c *comparison) plain(k int, s, other *side) {
 	var index *places
 	for _, i := range c.openPolarities(k, s) {
 		f := &s.facts[i]
-		if x := s.Sentences[f.sentence]; !f.polarity.isNegative() || x.Row.IsEmpty() && !x.Column.IsEmpty() {
+		if !f.polarity.isNegative() || s.Sentences[f.sentence].IsName {
 			continue
 		}
 		scope := c.scope(s, i)
@@ -117,7 +117,7 @@ func (c *comparison) plain(k int, s, other *side) {
 			continue
 		}
 		if index == nil {
-			index = c.sentencePlaces(other, func(int) bool { return true })
+			index = c.sentencePlaces(other, func(n int) bool { return !other.Sentences[n].IsName })
 		}
 		best, place := float32(0), -1
 		for _, n := range index.near(scope, other.sentenceAt(proportion(f.From, s, other))) {
@@ -132,7 +132,7 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < 0.55 || other.isDenied(place) {
+		if place < 0 || best < 0.55 || c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting
@@ -184,9 +184,11 @@ func (s *side) hasAmount(i int) bool {
 var endings = [][]rune{
 	[]rune("消灭"), []rune("失效"), []rune("终止"), []rune("取消"), []rune("过期"), []rune("清零"), []rune("免收"), []rune("免费"), []rune("免"), []rune("除外"), []rune("逾期"),
 	[]rune("ended"), []rune("gone"), []rune("removed"), []rune("expire"), []rune("except"), []rune("exempt"), []rune("unless"), []rune("only"), []rune("rather than"),
+	[]rune("nothing"), []rune("nobody"), []rune("without"), []rune("waive"), []rune("free"), []rune("closed"), []rune("refuse"), []rune("decline"),
+	[]rune("中止"), []rune("作废"), []rune("无"), []rune("停"), []rune("谢绝"), []rune("拒"), []rune("逾"),
 }
 
-// denial is what is known of a sentence: not yet, or whether it denies anything.
+// denial is what is known of a sentence: nothing yet, or whether anything in it denies.
 type denial uint8
 
 const (
@@ -195,29 +197,93 @@ const (
 	denies
 )
 
-// isDenied reports whether a sentence, or what it is about, denies anything.
-func (s *side) isDenied(n int) bool {
+// surely is the score from which on a statement is recognised although another clause of its sentence denies something.
+const surely = 0.7
+
+// isDenied reports whether a sentence denies what a scope says: in the clause that says it, in what the sentence is about,
+// or in another clause, unless that denial has its own counterpart.
+func (c *comparison) isDenied(k int, s *side, n int, scope *vector, score float32) bool {
+	x := s.Sentences[n]
+	for _, part := range [4]passage.Span{x.Row, x.Column, x.Label, x.Heading} {
+		part.To = min(part.To, part.From+longestContext)
+		if s.hasDenial(part) {
+			return true
+		}
+	}
 	if s.denials[n] == unread {
 		s.denials[n] = affirms
-		if s.hasDenial(s.Sentences[n]) {
+		if s.hasDenial(x.Span) {
 			s.denials[n] = denies
 		}
 	}
-	return s.denials[n] == denies
-}
-
-func (s *side) hasDenial(x passage.Sentence) bool {
-	for n, part := range [5]passage.Span{x.Span, x.Row, x.Column, x.Label, x.Heading} {
-		if n > 0 {
-			part.To = min(part.To, part.From+longestContext)
-		}
-		for k := s.firstFact(part.From); k < len(s.facts) && s.facts[k].From < part.To; k++ {
-			if s.facts[k].polarity.isNegative() || s.facts[k].class == classVerdict {
-				return true
-			}
+	if s.denials[n] == affirms {
+		return false
+	}
+	if score < surely || x.To-x.From > longestContext || s.hasEnding(x.Span) {
+		return true
+	}
+	clause := c.clauseOf(s, x.Span, scope)
+	if s.hasDenial(clause) || s.isContinued(clause) {
+		return true
+	}
+	facts := s.factsOf(n)
+	for i := facts.From; i < facts.To; i++ {
+		if s.facts[i].polarity.isNegative() && c.states[k][i] != matched {
+			return true
 		}
 	}
+	return false
+}
+
+// clauseOf returns the clause of a sentence that says most of a scope.
+func (c *comparison) clauseOf(s *side, x passage.Span, scope *vector) passage.Span {
+	best, place := float32(-1), x
+	from := x.From
+	for i := x.From; i <= x.To; i++ {
+		if i < x.To && !s.isClauseEnd(i) {
+			continue
+		}
+		clause := passage.Span{From: from, To: i}
+		from = i + 1
+		c.begin()
+		c.collect(s, clause, 1, nil)
+		if score := c.overlap(scope, c.finished()); score > best {
+			best, place = score, clause
+		}
+	}
+	return place
+}
+
+// isContinued reports whether a clause begins with what joins it to the one before.
+func (s *side) isContinued(clause passage.Span) bool {
+	at := s.Blanks(clause.From)
+	for _, word := range []string{"或", "和", "及", "以及", "也", "并", "or ", "nor ", "and "} {
+		if s.Has(at, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasDenial reports whether anything in a span denies.
+func (s *side) hasDenial(x passage.Span) bool {
+	for k := s.firstFact(x.From); k < len(s.facts) && s.facts[k].From < x.To; k++ {
+		if s.facts[k].polarity.isNegative() || s.facts[k].class == classVerdict {
+			return true
+		}
+	}
+	return s.hasEnding(x)
+}
+
+// hasEnding reports whether anything in a span ends or excepts without a negation.
+func (s *side) hasEnding(x passage.Span) bool {
 	for i := x.From; i < x.To; i++ {
+		if passage.IsLatin(s.Runes[i]) && passage.IsLatin(s.At(i-1)) {
+			continue
+		}
+		if s.Has(i, "un") && passage.IsLatin(s.At(i+6)) && !s.Has(i, "until") && !s.Has(i, "under") { // uncovered
+			return true
+		}
 		for _, ending := range endings {
 			if s.hasRunes(i, ending) {
 				return true

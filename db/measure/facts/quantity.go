@@ -209,8 +209,29 @@ func (d *document) anyNumber(i, to int) (number, bool) {
 	return number{}, false
 }
 
+// fraction reads the /4 of 1/4, and the 1/2 of 1 1/2, where a unit follows: 1/4 alone may be a date or a page.
+func (d *document) fraction(n *number, to int) {
+	whole, top, i := 0.0, *n, n.To
+	if d.At(i) == ' ' && passage.IsDigit(d.At(i+1)) {
+		next, isNumber := d.digits(i+1, to)
+		if !isNumber || d.At(next.To) != '/' {
+			return
+		}
+		whole, top, i = n.value, next, next.To
+	}
+	bottom, isNumber := d.digits(i+1, to)
+	if d.At(i) != '/' || !isNumber || top.value >= bottom.value || bottom.value > 16 || top.value != math.Trunc(top.value) || bottom.value != math.Trunc(bottom.value) {
+		return
+	}
+	if u, _ := d.unit(bottom.To, to); u.base == "" && whole == 0 || u.isIgnored {
+		return
+	}
+	n.value, n.To = whole+top.value/bottom.value, bottom.To
+}
+
 // scale reads 万 or million after digits.
 func (d *document) scale(n *number, to int) {
+	d.fraction(n, to)
 	i := d.Blanks(n.To)
 	if i >= to {
 		return
@@ -255,8 +276,10 @@ func (d *document) quantity(i, to, clause int) int {
 		f := fact{Span: passage.Span{From: i, To: end}, kind: Duration, class: u.class, unit: u.base}
 		d.finish(&f, u.factor, clause)
 		return end
-	case r == '半' || r == 'h' && d.Has(i, "half a"):
+	case r == '半' || r == 'h' && d.Has(i, "half ") && !passage.IsLatin(d.At(i-1)):
 		return d.half(i, to, clause)
+	case r == 'a' && d.Has(i, "a quarter ") && !passage.IsLatin(d.At(i-1)):
+		return d.part(i, d.article(i+len("a quarter")), to, clause, 0.25)
 	case r == '双' && d.Has(i, "双倍"), r == 't' && d.Has(i, "twice") && !passage.IsLatin(d.At(i-1)):
 		end := i + 2
 		if r == 't' {
@@ -279,6 +302,13 @@ func (d *document) quantity(i, to, clause int) int {
 			n = number{Span: passage.Span{From: i, To: i + 1}, value: 1, isWord: true}
 		} else {
 			return i
+		}
+	}
+	if d.Has(d.Blanks(n.To), "分之") && n.value > 0 {
+		if part, isPart := d.anyNumber(d.Blanks(d.Blanks(n.To)+2), to); isPart {
+			f := fact{Span: passage.Span{From: i, To: part.To}, kind: Percent, class: classPercent, unit: "%"}
+			d.finish(&f, 100*part.value/n.value, clause)
+			return part.To
 		}
 	}
 	start := i
@@ -326,6 +356,10 @@ loop:
 	}
 	isPhone := groups >= 3 || groups == 2 && dots == 0 && (longest >= 5 || d.At(end) != '年' && longest >= 4 && d.isCue(i))
 	switch {
+	case groups == 1 && dots == 0 && current >= 5 && n.To == end && d.isUnmeasured(end, to) && d.isCue(i):
+		key := string(d.Runes[i:end])
+		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: key})
+		return end
 	case isPhone && dots == 0:
 		key := string(d.Runes[i:end])
 		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: key})
@@ -351,14 +385,25 @@ loop:
 	return i
 }
 
+// isUnmeasured reports whether no unit follows.
+func (d *document) isUnmeasured(i, to int) bool {
+	_, end := d.unit(i, to)
+	return end == i
+}
+
 // isCue reports whether a telephone number is announced.
 func (d *document) isCue(i int) bool {
 	for from := max(0, i-8); from < i; from++ {
-		if d.Has(from, "电话") || d.Has(from, "热线") || d.Has(from, "拨打") || d.Has(from, "专线") || d.Has(from, "call") {
-			return true
+		for _, cue := range []string{"电话", "热线", "拨打", "致电", "专线", "客服", "call", "phone", "hotline", "dial"} {
+			if d.Has(from, cue) {
+				return true
+			}
 		}
 	}
-	return false
+	for i > 0 && d.At(i-1) == ' ' {
+		i--
+	}
+	return d.At(i-1) == '打' || d.At(i-1) == '拨'
 }
 
 func (d *document) money(i, from, to, clause int, currency string) int {
@@ -388,24 +433,37 @@ func (d *document) partOf(i, from, to, clause int, factor float64) int {
 	return n.To
 }
 
+// half reads 半小时, 半个月, half a cup.
 func (d *document) half(i, to, clause int) int {
 	from := i + 1
 	if d.Runes[i] == 'h' {
-		from = i + 6
-		if d.At(from) == 'n' {
-			from++
-		}
-		from = d.Blanks(from)
+		from = d.article(i + len("half"))
 	}
+	return d.part(i, from, to, clause, 0.5)
+}
+
+// article returns what follows of, a and an.
+func (d *document) article(i int) int {
+	i = d.Blanks(i)
+	for _, word := range []string{"of ", "a ", "an "} {
+		if d.Has(i, word) {
+			i = d.Blanks(i + len(word))
+		}
+	}
+	return i
+}
+
+// part reads the unit of which there is a half or a quarter.
+func (d *document) part(i, from, to, clause int, size float64) int {
 	if d.At(from) == '个' {
 		from++
 	}
 	u, end := d.unit(from, to)
-	if u.class != classDuration {
+	if u.base == "" || u.isIgnored || u.class == classCount && u.base != "tablet" && u.base != "片" && u.base != "粒" || u.class == classPercent || u.class == classTemperature {
 		return i
 	}
-	f := fact{Span: passage.Span{From: i, To: end}, kind: Duration, class: u.class, unit: u.base}
-	d.finish(&f, u.factor/2, clause)
+	f := fact{Span: passage.Span{From: i, To: end}, kind: kindOf(u.class), class: u.class, unit: u.base}
+	d.finish(&f, u.factor*size, clause)
 	return end
 }
 
@@ -417,6 +475,11 @@ func (d *document) measured(start int, n number, to, clause int) int {
 			return d.ranged(start, n, second, from, to, clause)
 		}
 	}
+	if u.base == "" && u.class == classCount && !u.isIgnored && !n.isLight {
+		if about := d.unitOfCell(); about.base != "" {
+			u = about
+		}
+	}
 	isKnown := u.base != "" || u.class != classCount
 	if n.isLight && !isKnown || n.isWord && n.value == 1 && !isKnown || u.isIgnored && (n.isHan || n.value < 13) {
 		return start
@@ -424,11 +487,17 @@ func (d *document) measured(start int, n number, to, clause int) int {
 	if u.isIgnored {
 		u, end = unit{factor: 1}, n.To
 	}
+	if u.class == classDuration && n.value == 1 && n.isHan && d.isRate(start, end, to) {
+		return end
+	}
 	f := fact{Span: passage.Span{From: start, To: end}, kind: kindOf(u.class), class: u.class, unit: u.base, raw: decimal(n.value)}
 	if u.class != classMoney && u.class != classPercent {
 		f.per, f.To = d.denominator(end, to, start, clause)
 	}
 	value := n.value * u.factor
+	if u.class == classBytes && math.Mod(n.value, 1024) == 0 { // 1024 GB is 1 TB
+		value = n.value / 1024 * 1000 * u.factor
+	}
 	if u.base == "折" {
 		f.unit = "折"
 		for value < 10 && value > 0 {
@@ -444,12 +513,39 @@ func (d *document) measured(start int, n number, to, clause int) int {
 		rest, f.To = d.restOfDuration(u, f.To, to)
 		value += rest
 	}
+	if u.class == classMoney {
+		var rest float64
+		rest, f.To = d.restOfMoney(u, f.To, to)
+		value += rest
+	}
 	if d.At(f.To) == '+' {
 		f.bound = atLeast
 		f.To++
 	}
 	d.finish(&f, value, clause)
 	return f.To
+}
+
+// isRate reports whether one day, month … is per what an amount is: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
+func (d *document) isRate(start, i, to int) bool {
+	for at := start - 1; at >= start-4 && (passage.IsHan(d.At(at)) || d.At(at) == ' '); at-- {
+		if d.Runes[at] == '每' {
+			return true
+		}
+	}
+	for at := i; at < min(to, i+5); at++ {
+		if r := d.At(at); r == '¥' || r == '$' || d.Has(at, "分之") {
+			return true
+		}
+		if n, isNumber := d.anyNumber(at, to); isNumber {
+			u, end := d.unit(n.To, to)
+			return end > n.To && u.base != "" && u.class != classDuration
+		}
+		if r := d.At(at); r != ' ' && !passage.IsHan(r) {
+			return false
+		}
+	}
+	return false
 }
 
 // restOfDuration reads the 20 分钟 of 1 小时 20 分钟.
@@ -472,6 +568,49 @@ func (d *document) restOfDuration(u unit, i, to int) (float64, int) {
 	return n.value * smaller.factor, end
 }
 
+// unitOfCell returns the unit that the head of the column, the row or the key of a value names in brackets: 电价（元/千瓦时）.
+func (d *document) unitOfCell() unit {
+	x := d.Sentences[d.reading]
+	for _, head := range [2]passage.Span{x.Column, x.Row} {
+		to := min(head.To, head.From+longestContext)
+		for i := head.From; i < to; i++ {
+			if d.Runes[i] != '(' {
+				continue
+			}
+			at := i + 1
+			if d.Has(at, "单位:") {
+				at += 3
+			}
+			u, end := d.unit(at, to)
+			if end > at && (d.At(end) == ')' || d.At(end) == '/') && !u.isIgnored {
+				return u
+			}
+		}
+	}
+	return unit{}
+}
+
+// restOfMoney reads the 6 分 of 5 角 6 分.
+func (d *document) restOfMoney(u unit, i, to int) (float64, int) {
+	if u.base != "CNY" {
+		return 0, i
+	}
+	rest := 0.0
+	for _, smaller := range []struct {
+		names  string
+		factor float64
+	}{{"角毛", 0.1}, {"分", 0.01}} {
+		n, isNumber := d.anyNumber(d.Blanks(i), to)
+		next := d.Blanks(n.To)
+		if !isNumber || smaller.factor >= u.factor || !strings.ContainsRune(smaller.names, d.At(next)) || d.At(next+1) == '钟' {
+			continue
+		}
+		rest += n.value * smaller.factor
+		i = next + 1
+	}
+	return rest, i
+}
+
 // ranged reads 5–10片: two facts that share a unit.
 func (d *document) ranged(start int, first, second number, from, to, clause int) int {
 	before := len(d.facts)
@@ -484,6 +623,10 @@ func (d *document) ranged(start int, first, second number, from, to, clause int)
 	d.facts[len(d.facts)-1].kind = Range
 	f := d.facts[len(d.facts)-1]
 	u, _ := d.unit(second.To, to)
+	if f.per == "" && (f.class == classMass || f.class == classVolume) {
+		f.per, _ = d.denominator(end, to, start, clause)
+		d.facts[len(d.facts)-1].setPer(f.per)
+	}
 	f.Span, f.raw = passage.Span{From: start, To: first.To}, decimal(first.value)
 	f.bound = exact
 	factor := u.factor
@@ -552,6 +695,16 @@ func (d *document) denominator(end, to, start, clause int) (string, int) {
 		}
 	}
 	return "", end
+}
+
+// setPer notes per what a quantity is.
+func (f *fact) setPer(per string) {
+	if per == "" {
+		return
+	}
+	f.per = per
+	f.key += per
+	f.value += "/" + per
 }
 
 // finish gives a number its key, its value and what limits it.

@@ -78,12 +78,14 @@ type fact struct {
 	per      string
 	raw      string // the number as written, without its unit
 	bound    bound
+	event    bound // before or after something that happens
 	polarity polarity
 	sentence int
 	clause   passage.Span
 	date     date
 
-	first, last int // of a range: the facts at its ends
+	first, last int  // of a range: the facts at its ends
+	isWorking   bool // is part of a calculation, and not its result
 }
 
 // isRange reports whether a fact is an end of a range.
@@ -95,6 +97,7 @@ type document struct {
 	facts    []fact
 	taken    []bool // characters that belong to a fact
 	turnedAt int    // where the last 并不等于 ended
+	reading  int    // the sentence that is being read
 	plainTo  int    // up to where a token is known to be neither an address nor a code
 
 	pairHashes, singleHashes []uint32 // by character, of what is not part of a fact
@@ -111,10 +114,28 @@ func read(answer string) *document {
 		d.scan(i)
 	}
 	d.joinRanges()
+	d.markWorking()
 	d.tokenize()
 	d.sign()
 	return d
 }
+
+// markWorking marks the numbers of calculations: what is beside ×, ÷, + or −, and what is before =.
+func (d *document) markWorking() {
+	for k := range d.facts {
+		f := &d.facts[k]
+		if f.class >= classDate {
+			continue
+		}
+		before := f.From - 1
+		for before >= 0 && d.Runes[before] == ' ' {
+			before--
+		}
+		f.isWorking = isOperator(d.At(before)) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
+	}
+}
+
+func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r == '+' || r == '−' }
 
 // joinRanges makes one value of two facts with nothing but a dash, 至 or to between them.
 func (d *document) joinRanges() {
@@ -135,6 +156,7 @@ func (d *document) joinRanges() {
 // scan reads the facts of a sentence.
 func (d *document) scan(n int) {
 	s := d.Sentences[n]
+	d.reading = n
 	first := len(d.facts)
 	clause := s.From
 	for i := s.From; i < s.To; {

@@ -289,6 +289,7 @@ func (c *comparison) surroundings(s *side, i int) *vector {
 	c.begin()
 	c.collect(s, passage.Span{From: max(f.clause.From, f.From-60), To: min(f.clause.To, f.To+60)}, 1, f)
 	c.collect(s, passage.Span{From: max(x.From, f.From-100), To: min(x.To, f.To+100)}, 0.5, f)
+	c.collect(s, passage.Span{From: max(x.Line.From, f.From-100), To: min(x.Line.To, f.To+100)}, 0.25, f)
 	c.collect(s, x.Row, 1, f)
 	c.collect(s, x.Column, 0.8, f)
 	c.collect(s, x.Label, 0.5, f)

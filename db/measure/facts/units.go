@@ -36,7 +36,8 @@ var units = func() map[string]unit {
 	define(classMass, "g", 1e-3, "mg 毫克 milligram milligrams")
 	define(classMass, "g", 1, "g 克 gram grams")
 	define(classMass, "g", 1000, "kg 公斤 千克 kilogram kilograms kilo kilos")
-	define(classMass, "g", 500, "斤")
+	define(classMass, "g", 500, "斤 市斤")
+	define(classMass, "g", 50, "两")
 	define(classMass, "g", 1e6, "t 吨 ton tons tonne tonnes")
 	define(classMass, "lb", 1, "lb lbs")
 	define(classMass, "oz", 1, "oz ounce ounces")
@@ -89,6 +90,7 @@ var units = func() map[string]unit {
 	define(classDuration, "natural day", 1, "自然日 个自然日")
 	define(classDuration, "trading day", 1, "交易日 个交易日")
 	define(classMoney, "CNY", 1, "元 块 块钱 元人民币 人民币 yuan rmb cny")
+	define(classMoney, "CNY", 0.1, "角 毛 毛钱 角钱")
 	define(classMoney, "USD", 1, "美元 dollar dollars usd 美金")
 	define(classMoney, "EUR", 1, "欧元 euro euros eur")
 	define(classMoney, "GBP", 1, "英镑 gbp")
@@ -105,8 +107,8 @@ var units = func() map[string]unit {
 		}
 	}
 	define(classCount, "岁", 1, "岁 周岁")
-	define(classCount, "人", 1, "人 名 位 people persons guests 个人")
-	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters", "point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "device devices"} {
+	define(classCount, "人", 1, "人 名 位 口 口人 people persons guests 个人")
+	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters", "point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "device devices", "字符 character characters 个字符", "字 个字"} {
 		define(classCount, strings.Fields(names)[0], 1, names)
 	}
 	for _, name := range strings.Fields("点 步 项 类 种 方面 个方面 档 个步骤 要点 步骤 部分 个部分 大类 者 方 般 些 样 旦 律 定 并 起 个要点") {
@@ -198,6 +200,10 @@ func (d *document) isOther(name string, end int) bool {
 		return next != ' ' && next != '，' && next != '。' && next != '以' && next != '左' && next != 0 && next != '\n'
 	case "日":
 		return next == '期' || next == '常' || next == '元'
+	case "两":
+		return passage.IsHan(next) && next != '左' && next != '以' && next != '的'
+	case "角", "毛":
+		return next == '形' || next == '度' || next == '落' || next == '色' || next == '钢' || next == '病' || next == '发' || next == '利'
 	case "度":
 		return next == '假' || next == '过'
 	case "本", "名", "位", "部", "家", "所", "只", "个", "道", "期", "行":

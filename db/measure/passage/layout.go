@@ -10,6 +10,9 @@ import (
 type Sentence struct {
 	Span
 	Heading, Label, Row, Column Span
+	Line                        Span // the paragraph, list item or cell that it is in
+	// IsName reports whether it names what follows, without stating anything: a heading, the first cell of a row.
+	IsName bool
 }
 
 // layout cuts a text into sentences.
@@ -92,7 +95,7 @@ func (l *layout) line(from, to int) {
 		}
 		line.From = l.mark(l.trim(line))
 		l.title, l.topic = line, Span{}
-		l.cut(line, Sentence{})
+		l.cut(line, Sentence{IsName: true})
 		return
 	}
 	if l.readJSON(line.From, line.To) {
@@ -101,7 +104,7 @@ func (l *layout) line(from, to int) {
 	item := Span{From: l.mark(line), To: line.To}
 	if l.isTitle(item) {
 		l.topic = item
-		l.cut(item, Sentence{Heading: l.title})
+		l.cut(item, Sentence{Heading: l.title, IsName: l.Runes[item.To-1] == ':'})
 		return
 	}
 	label := l.lead(item)
@@ -186,7 +189,7 @@ func (l *layout) row(line Span) {
 		if cell.IsEmpty() {
 			continue
 		}
-		about := Sentence{Heading: l.title, Label: l.topic, Row: row}
+		about := Sentence{Heading: l.title, Label: l.topic, Row: row, IsName: i == 0 && len(cells) > 1}
 		if i < len(l.columns) {
 			about.Column = l.columns[i]
 		}
@@ -241,8 +244,8 @@ func (l *layout) mark(line Span) int {
 	r := l.At(i)
 	switch {
 	case r == '-' || r == '*' || r == '+' || r == '•' || r == '·':
-		if l.At(i+1) == ' ' {
-			return l.mark(l.trim(Span{From: l.bullets(i, line.To), To: line.To}))
+		if end := l.bullets(i, line.To); end > i {
+			return l.mark(l.trim(Span{From: end, To: line.To}))
 		}
 	case r >= 0x2460 && r <= 0x2473:
 		return l.Blanks(i + 1)
@@ -289,6 +292,7 @@ func (l *layout) listNumber(i int) int {
 // cut adds the sentences of a span.
 func (l *layout) cut(s Span, about Sentence) {
 	s = l.trim(s)
+	about.Line = s
 	from := s.From
 	for i := s.From; i < s.To; i++ {
 		if l.isEnd(i, s.To) {

@@ -108,6 +108,17 @@ func (t *Text) fold(r rune, from, to int) {
 		r = '\''
 	case r == '“' || r == '”' || r == '「' || r == '」' || r == '『' || r == '』':
 		r = '”'
+	case r == '⁄':
+		r = '/'
+	case r >= '¼' && r <= '¾', r >= '⅐' && r <= '⅞': // 1½ is 1 1/2
+		t.add(' ', from, to)
+		for _, folded := range norm.NFKC.String(string(r)) {
+			if folded == '⁄' {
+				folded = '/'
+			}
+			t.add(folded, from, to)
+		}
+		return
 	case r == '℃':
 		t.add('°', from, to)
 		r = 'C'
