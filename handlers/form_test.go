@@ -350,6 +350,7 @@ func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	_, err = s.tables.Exec(`INSERT INTO workers (id, host, process_id, lanes, beat_at) VALUES (gen_random_uuid(), 'b', 1, 8, now()), (gen_random_uuid(), 'c', 1, 8, now() - interval '1 hour')`)
 	require.NoError(t, err)
 	require.Contains(t, hint("/"), "最多同时发出 9 次调用", "those that are gone do not count")
+	require.Contains(t, hint("/"), "EVALUATION_CONCURRENCY=18", "the remedy is more than there is")
 }
 
 // A hint is read out with the field that it explains, and every page says in one heading what it is.

@@ -855,6 +855,23 @@ func TestProbeShowsTheRawAnswerOrTheExactError(t *testing.T) {
 	require.Contains(t, page.Find("#probe").Text(), "NETWORK_ERROR")
 	page = s.post(t, "/tasks/probe", map[string]string{"agent_api_url": "http://10.1.2.3/"}).page(t)
 	require.Contains(t, page.Find("#probe .error").Text(), "AGENT_API_ALLOWLIST")
+
+	// In the page, what is wrong with the address is said at the address, until a test finds nothing wrong.
+	probe := func(url string) string {
+		request := s.form(t, "/tasks/probe", map[string]string{"agent_api_url": url})
+		request.Header.Set("HX-Request", "true")
+		return s.do(t, request).page(t).Find("#agent_api_url-error[hx-swap-oob]").Text()
+	}
+	require.Contains(t, probe("http://10.1.2.3/"), "AGENT_API_ALLOWLIST")
+	require.Empty(t, probe(fake.URL))
+}
+
+// The agent of a form is saved beside its address, not between its test and the outcome.
+func TestAnAgentIsSavedBesideItsAddress(t *testing.T) {
+	t.Parallel()
+	button := newSite(t, false).get(t, "/").page(t).Find("#save-agent")
+	require.Equal(t, "保存此智能体", button.Text())
+	require.Equal(t, 1, button.Parent().Prev().Find("#agent_api_url").Length())
 }
 
 // Every route under /api is in the document, and every operation of the document has a route.

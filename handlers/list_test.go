@@ -91,7 +91,10 @@ func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	require.Contains(t, strings.Join(strings.Fields(page.Find("#do-retry").Text()), ""), "重试（10）")
 	report := s.get(t, "/tasks/"+id+"/results").page(t)
 	require.Equal(t, "智能体返回 HTTP 502", strings.TrimSpace(report.Find(".run .message").First().Text()))
-	require.Contains(t, report.Find(".run .detail").First().Text(), "The agent answered HTTP 502 Bad Gateway")
+	require.Equal(t, "问题出在智能体一侧：请稍后重试，或查看它的日志", report.Find(".run .remedy").First().Text())
+	require.Equal(t, "HTTP_502 The agent answered HTTP 502 Bad Gateway: down", report.Find(".run .detail").First().Text())
+	order := report.Find(".run.is-failed").First().Children().Slice(1, goquery.ToEnd).Map(func(_ int, p *goquery.Selection) string { return p.AttrOr("class", "") })
+	require.Equal(t, []string{"message", "remedy", "detail"}, order, "the reader's words come first")
 }
 
 // The page of a task says whose limit holds it back.

@@ -307,7 +307,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	part := s.fragment(t, path+"/variants").page(t)
 	require.Equal(t, 2, part.Find(".variants-table tbody tr").Length())
 	require.Zero(t, part.Find(".variants-questions").Length())
-	require.Equal(t, path+"/variants", s.get(t, path+"/results").page(t).Find(".variants-part").AttrOr("hx-get", ""))
+	require.Equal(t, path+"/variants", s.get(t, path+"/results").page(t).Find(".variants-room").AttrOr("hx-get", ""))
 	steady := s.get(t, path+"/results?variant=1&filter=unstable").page(t)
 	require.Zero(t, steady.Find("article.result").Length(), "the first variant never differs")
 	unsteady := s.get(t, path+"/results?variant=2&filter=unstable").page(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func (b *tab) requireSteady(what string) {
 		Moved, Forbidden []string
 	}
 	b.do(chromedp.Evaluate(`(async () => {
-		const idle = () => new Promise((resolve) => requestIdleCallback(() => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+		const idle = () => new Promise((resolve) => requestIdleCallback(() => requestAnimationFrame(() => requestAnimationFrame(resolve)), { timeout: 1000 }));
 		if (document.readyState !== "complete") await new Promise((resolve) => addEventListener("load", resolve));
 		await document.fonts.ready;
 		for (let n = 0; n < 5; n++) await idle();
@@ -92,6 +93,95 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 			b.open(path)
 			b.requireSteady(path)
 		}
+	}
+}
+
+// What is followed while it happens changes in its place: the page of a task, and of a call, under way.
+func TestPagesUnderWayDoNotMove(t *testing.T) {
+	t.Parallel()
+	painter := newPainter(t, 5, 10*time.Millisecond)
+	step := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		select {
+		case <-step:
+		case <-t.Context().Done():
+		}
+		if strings.HasSuffix(call.IdempotencyKey, "3") {
+			http.Error(w, "busy", http.StatusInternalServerError)
+			return
+		}
+		agenttest.Stream(w, "当事人应当承担违约责任。")
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run", "runs_per_item": "1", "concurrency": "1"}, "question,standard_answer\n画山,\n")
+	b := openBrowser(t, program.url)
+	b.watches()
+	b.open("/tasks/" + painted)
+	b.sees(".flights", "第 1 题")
+	b.follows(".flights a")
+	b.sees(".track .said", "1 2 3 ")
+	b.sees(".log .lines", "第 3 步")
+	b.requireSteady("a call under way")
+	painter.release()
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, painted).Status == "SUCCEEDED" })
+
+	id := createTask(t, program.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "6"}, twenty)
+	b.open("/tasks/" + id)
+	for done := range 60 {
+		select {
+		case step <- struct{}{}:
+		case <-time.After(time.Minute):
+			t.Fatal("no call came")
+		}
+		if done%20 == 5 {
+			b.do(chromedp.Poll(fmt.Sprintf(`parseInt(document.querySelector(".gauge .count").textContent) > %d`, done-5), nil, chromedp.WithPollingTimeout(time.Minute)))
+		}
+	}
+	b.sees(".errors .code", "HTTP_500")
+	b.sees(".level-counts", "逐字相同")
+	b.requireSteady("a task under way")
+}
+
+// The numbers of many variants come into the room that the report keeps for them.
+func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		agenttest.Stream(w, strings.Repeat("应当承担违约责任。", 40))
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	var agents []string
+	for n := range 9 {
+		agents = append(agents, save(t, program.url, "agents", map[string]any{
+			"name": fmt.Sprintf("华东区售后知识库智能客服%s %d", strings.Repeat("长", 10*(n%3)), n), "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"}))
+	}
+	id := createTask(t, program.url, map[string]string{"task_name": "九个方案", "agents": strings.Join(agents, ","), "runs_per_item": "2"}, twenty)
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, program.url)
+	b.watches()
+	for _, size := range [][2]int64{{1440, 900}, {390, 844}} {
+		b.do(chromedp.EmulateViewport(size[0], size[1]))
+		b.open("/tasks/" + id + "/results")
+		b.sees(".variants-room tbody tr:last-child", " 8")
+		b.requireSteady(fmt.Sprint(size))
+		b.requireAccessible(fmt.Sprint(size))
+	}
+}
+
+// On a phone every entry of the navigation is there to be touched, in both languages.
+func TestTheNavigationFitsAPhone(t *testing.T) {
+	t.Parallel()
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	b := openBrowser(t, program.url)
+	b.do(chromedp.EmulateViewport(390, 844))
+	for _, lang := range []string{"zh-CN", "en"} {
+		b.do(network.SetCookie("lang", lang).WithURL(program.url))
+		b.open("/tasks")
+		var cut []string
+		b.evaluate(`[...document.querySelectorAll(".bar a, .bar button")].filter((e) => e.checkVisibility() && !e.closest(".sr-only")).filter((e) => {
+			const { left, right } = e.getBoundingClientRect(), box = e.parentElement.getBoundingClientRect();
+			return left < Math.max(0, box.left) - 1 || right > Math.min(innerWidth, box.right) + 1;
+		}).map((e) => e.textContent)`, &cut)
+		require.Empty(t, cut, lang)
 	}
 }
 

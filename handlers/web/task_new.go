@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
@@ -54,6 +55,16 @@ func (s *submission) isComparison() bool { return s.Value("form") == taskviews.C
 func (s *submission) agentProblem(locale text.Locale) string {
 	for _, f := range s.faults {
 		if f.Field != "task_name" && f.Field != "dataset_file" {
+			return f.Message(locale)
+		}
+	}
+	return ""
+}
+
+// problemOf is what is wrong with a field; empty if nothing is.
+func (s *submission) problemOf(field string, locale text.Locale) string {
+	for _, f := range s.faults {
+		if f.Field == field {
 			return f.Message(locale)
 		}
 	}
@@ -448,6 +459,7 @@ func (p *Pages) probeAgent(c echo.Context) error {
 		return err
 	}
 	status, probe := http.StatusOK, &ui.Probe{Message: s.agentProblem(pages.Locale(c))}
+	ofAddress := s.problemOf("agent_api_url", pages.Locale(c))
 	if probe.Message == "" {
 		*probe, err = p.probe(c, s)
 	}
@@ -459,7 +471,7 @@ func (p *Pages) probeAgent(c echo.Context) error {
 		status, probe.Message = f.Status(), f.Message(pages.Locale(c))
 	}
 	if request.IsFragment(c.Request()) {
-		return pages.Render(c, http.StatusOK, ui.ProbePart(probe))
+		return pages.Render(c, http.StatusOK, templ.Join(ui.ProbePart(probe), ui.FieldProblem("agent_api_url", ofAddress)))
 	}
 	view, err := p.formView(c, s)
 	if err != nil {

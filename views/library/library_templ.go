@@ -80,7 +80,7 @@ var columns = map[Kind][]string{
 	Datasets:   {"library.version", "library.questions", "library.file"},
 	Evaluators: {"library.kind", "library.version", "library.config"},
 	Channels:   {"library.kind", "channel.where", "channel.scope", "library.test"},
-	Schedules:  {"schedule.when", "trend.next", "schedule.task"},
+	Schedules:  {"schedule.when", "schedule.next", "schedule.task"},
 }
 
 // PriceText are the prices of a model or an agent; empty unless both are known.

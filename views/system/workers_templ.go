@@ -598,9 +598,9 @@ func workerRow(worker report.Worker) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var34 string
-		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "workers.ago", "Duration", text.Duration(text.LocaleOf(ctx), time.Duration(worker.SilentSeconds*float64(time.Second)))))
+		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "workers.ago", "Duration", text.Duration(text.LocaleOf(ctx), max(time.Second, time.Duration(worker.SilentSeconds*float64(time.Second))))))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/system/workers.templ`, Line: 86, Col: 136}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/system/workers.templ`, Line: 86, Col: 154}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 		if templ_7745c5c3_Err != nil {

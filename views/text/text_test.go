@@ -242,6 +242,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("event.state.", event.Started, event.Generating, event.Completed, event.Failed)
 	add("run.error.", db.TurnNotReachedCode, protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
 		protocol.CodeIncomplete, protocol.CodeTooLarge, protocol.CodeRefused, protocol.CodeFiltered, protocol.CodeNoAnswer, db.WorkerLostCode, "INTERNAL_ERROR")
+	add("run.remedy.", protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401", "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_5XX")
 	add("results.finish.", protocol.Finishes...)
 	for _, ended := range []string{ui.EndedTruncated, ui.EndedRefused, ui.EndedFiltered} {
 		add("ended."+ended, "", ".title")

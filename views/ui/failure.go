@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"slices"
 	"strings"
 
 	"wending/db"
@@ -51,6 +52,22 @@ func EndedOf(status db.RunStatus, code, finish *string) string {
 		return EndedRefused
 	case code != nil && *code == protocol.CodeFiltered:
 		return EndedFiltered
+	}
+	return ""
+}
+
+// remedied are the codes after which a user can do something that the explanation does not say.
+var remedied = []string{
+	protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401", "HTTP_403", "HTTP_404", "HTTP_429",
+}
+
+// Remedy returns what can be done about it; empty where nothing general can be said.
+func (f Failure) Remedy(locale text.Locale) string {
+	switch {
+	case slices.Contains(remedied, f.Code):
+		return locale.Text("run.remedy." + f.Code)
+	case strings.HasPrefix(f.Code, "HTTP_5"):
+		return locale.Text("run.remedy.HTTP_5XX")
 	}
 	return ""
 }

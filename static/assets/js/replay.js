@@ -130,7 +130,7 @@
       const bar = this.box.querySelector("progress");
       bar.classList.toggle("is-unknown", this.progress === null);
       bar.value = this.progress || 0;
-      write(this.part("said"), this.text);
+      follow(this.part("said"), this.text);
       this.reveal("thinking", this.reasoning);
       write(this.part("thinking").querySelector("pre"), this.reasoning);
       this.reveal("failed", this.failure);
@@ -199,6 +199,13 @@
     if (shown === text) return;
     if (box.firstChild && text.startsWith(shown)) box.firstChild.appendData(text.slice(shown.length));
     else box.textContent = text;
+  }
+
+  // follow writes into a part that scrolls by itself. Its end is seen while it grows, until somebody scrolls away from it.
+  function follow(box, text) {
+    const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
+    write(box, text);
+    if (isAtEnd && (isLive || isPlaying)) box.scrollTop = box.scrollHeight;
   }
 
   // fill replaces what a part shows if that is something else by now.
