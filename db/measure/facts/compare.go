@@ -355,7 +355,8 @@ func (c *comparison) conflicts() {
 			if x.class == classDate || x.class == classTime || x.class == classURL {
 				least *= 0.4
 			}
-			if c.isShort() || x.isName() && areLookalikes(x.key, y.key) {
+			isBare := len(c.surroundings(c.a, p.i).entries) == 0 || len(c.surroundings(c.b, p.j).entries) == 0
+			if c.isShort() || isBare || x.isName() && areLookalikes(x.key, y.key) {
 				least = 0
 			}
 		}

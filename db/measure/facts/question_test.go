@@ -1,0 +1,135 @@
+package facts_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/measure/facts"
+)
+
+func read(t testing.TB, answers ...string) facts.Reading {
+	t.Helper()
+	reading, err := facts.Question(t.Context(), answers)
+	require.NoError(t, err)
+	return reading
+}
+
+// A statement lists its values with the answers that have each, the most frequent first, and where they say so.
+func TestAQuestionsConflictIsOneStatement(t *testing.T) {
+	t.Parallel()
+	answers := []string{
+		"答复期限为 30 日，逾期视为同意。", "答复期限是三十天，逾期视为同意。", "请注意：答复期限为 30 日，逾期视为同意。",
+		"答复期限为 35 日，逾期视为同意。", "答复期限为 30 日，逾期视为同意。",
+	}
+	reading := read(t, answers...)
+	require.Equal(t, facts.Conflict, reading.Differ)
+	require.Len(t, reading.Statements, 1)
+	s := reading.Statements[0]
+	require.True(t, s.IsConflict)
+	require.Equal(t, facts.Duration, s.Kind)
+	require.Equal(t, "答复期限为", s.Label)
+	require.Len(t, s.Values, 2)
+	require.Equal(t, "30 day", s.Values[0].Value)
+	require.Equal(t, []int{0, 1, 2, 4}, s.Values[0].Runs)
+	require.Equal(t, "35 日", s.Values[1].Text)
+	require.Equal(t, []int{3}, s.Values[1].Runs)
+	require.Empty(t, s.Missing)
+	for _, value := range s.Values {
+		for _, place := range value.Places {
+			require.Contains(t, []string{"30 日", "三十天", "35 日"}, answers[place.Answer][place.Start:place.End])
+		}
+	}
+	require.Len(t, reading.Each, 5)
+	require.Equal(t, "三十天", reading.Each[1][0].Text)
+}
+
+// A fact that some answers leave out is an omission; equal answers and those with other notations do not differ.
+func TestAQuestionsOmissions(t *testing.T) {
+	t.Parallel()
+	reading := read(t, "押金 500 元，退房后 7 日内退还。", "押金 500 元。", "押金五百元。")
+	require.Equal(t, facts.Omission, reading.Differ)
+	require.Len(t, reading.Statements, 1)
+	require.False(t, reading.Statements[0].IsConflict)
+	require.Equal(t, []int{1, 2}, reading.Statements[0].Missing)
+	require.Equal(t, []int{0}, reading.Statements[0].Values[0].Runs)
+
+	require.Equal(t, facts.None, read(t, "押金 500 元。", "押金五百元！", "押金 500 元。").Differ)
+	require.Equal(t, facts.None, read(t, "押金 500 元。").Differ)
+	require.Equal(t, facts.None, read(t).Differ)
+}
+
+// A missing 不 is found in the one answer that lacks it, however the others are worded.
+func TestAQuestionsNegationIsFound(t *testing.T) {
+	t.Parallel()
+	reading := read(t, "会员积分不可以转赠他人。", "会员积分不可以转赠他人。", "会员积分可以转赠他人。", "积分不能转赠他人。")
+	require.Equal(t, facts.Conflict, reading.Differ)
+	require.Equal(t, facts.Polarity, reading.Statements[0].Kind)
+	var runs []int
+	for _, value := range reading.Statements[0].Values[1:] {
+		runs = append(runs, value.Runs...)
+	}
+	require.Equal(t, []int{2}, runs)
+}
+
+// A conflict between two answers is found although the most frequent answer says nothing of the matter.
+func TestAConflictBesideTheMostFrequentAnswer(t *testing.T) {
+	t.Parallel()
+	reading := read(t, "可以退款。", "可以退款。", "可以退款。手续费为 5 元。", "可以退款。手续费为 9 元。")
+	require.Equal(t, facts.Conflict, reading.Differ)
+	require.Equal(t, facts.Money, reading.Statements[0].Kind)
+	require.Equal(t, []int{2}, reading.Statements[0].Values[0].Runs)
+	require.Equal(t, []int{3}, reading.Statements[0].Values[1].Runs)
+	require.Equal(t, []int{0, 1}, reading.Statements[0].Missing)
+}
+
+// A range is one value, not two.
+func TestAQuestionsRange(t *testing.T) {
+	t.Parallel()
+	reading := read(t, "每次服用 5–10 片。", "每次服用 5 至 10 片。", "每次服用 6–12 片。")
+	require.Len(t, reading.Statements, 1)
+	require.Equal(t, facts.Range, reading.Statements[0].Kind)
+	require.Equal(t, "5–10 片", reading.Statements[0].Values[0].Value)
+	require.Equal(t, []int{0, 1}, reading.Statements[0].Values[0].Runs)
+	require.Equal(t, "6–12 片", reading.Statements[0].Values[1].Value)
+}
+
+// An answer is measured against the standard one: only what it contradicts counts, not what it adds or leaves out.
+func TestExpectedFacts(t *testing.T) {
+	t.Parallel()
+	answer := "根据规定，企业应当在收到通知后 35 日内答复。申请费为 50 元，可以邮寄，也可以当面递交。"
+	for standard, want := range map[string]string{
+		"应当在收到通知后 30 日内答复。": "30 日 → 35 日",
+		"30 日":             "30 日 → 35 日",
+		"应当在三十五天内答复。":      "",
+		"35 日；复议期限为 60 日。": "",
+		"申请费 50 元。":        "",
+		"申请费 80 元。":        "80 元 → 50 元",
+	} {
+		var got []string
+		for _, d := range facts.Expected(standard, answer) {
+			got = append(got, d.A.Text+" → "+d.B.Text)
+		}
+		require.Equal(t, want, strings.Join(got, "; "), standard)
+	}
+}
+
+// Long answers are compared with the most frequent one only, and a question ends when nobody waits for it.
+func TestLongAnswersAreComparedWithTheMostFrequentOne(t *testing.T) {
+	t.Parallel()
+	answers := make([]string, 20)
+	for n := range answers {
+		answers[n] = table(60_000, n%3*50)
+	}
+	reading := read(t, answers...)
+	require.Equal(t, facts.Conflict, reading.Differ)
+	require.Len(t, reading.Statements, 2)
+	require.Len(t, reading.Statements[0].Values, 2)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := facts.Question(ended, answers)
+	require.ErrorIs(t, err, context.Canceled)
+}
