@@ -11,20 +11,19 @@ import (
 
 // The least similarities of the surroundings of two facts. They were chosen on two thirds of the labelled pairs.
 const (
-	sameStatement  = 0.34 // two values of one statement
-	sameRepeated   = 0.45 // one of the two values is also elsewhere in the other answer
-	sameStray      = 0.60 // both answers have one of the two values
-	sameSet        = 0.55 // words that exclude each other
-	sameLimit      = 0.32 // one value, limited in two directions
-	onlyOne        = 0.17 // is added where each answer has the value once
-	samePredicate  = 0.50 // a statement and its negation
-	sameSubject    = 0.25 // two statements that both affirm, or both deny
-	mostCandidates = 48   // facts with which one fact is compared
+	sameStatement = 0.34 // two values of one statement
+	sameRepeated  = 0.45 // one of the two values is also elsewhere in the other answer
+	sameStray     = 0.60 // both answers have one of the two values
+	sameSet       = 0.55 // words that exclude each other
+	sameLimit     = 0.32 // one value, limited in two directions
+	onlyOne       = 0.17 // is added where each answer has the value once
+	samePredicate = 0.50 // a statement and its negation
+	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
 // comparison is what is known of two answers.
 type comparison struct {
-	vocabulary
+	passage.Vocabulary
 	a, b   *side
 	found  []Difference
 	states [2][]state
@@ -46,7 +45,7 @@ const (
 )
 
 // compare reads two answers side by side. It takes time in proportion to their length: what one fact or sentence is
-// compared with is bounded by mostCandidates.
+// compared with is bounded by passage.MostCandidates.
 func compare(a, b *document) *comparison {
 	c := &comparison{a: newSide(a), b: newSide(b)}
 	c.states = [2][]state{make([]state, len(a.facts)), make([]state, len(b.facts))}
@@ -73,8 +72,8 @@ func compare(a, b *document) *comparison {
 func newSide(d *document) *side {
 	return &side{
 		document: d, isSettled: make([]bool, len(d.Sentences)), isTurned: make([]bool, len(d.Sentences)),
-		vectors: make([]*vector, len(d.facts)), scopes: make([]*vector, len(d.facts)),
-		sentenceTokens: make([]*vector, len(d.Sentences)), denials: make([]denial, len(d.Sentences)),
+		vectors: make([]*passage.Vector, len(d.facts)), scopes: make([]*passage.Vector, len(d.facts)),
+		sentenceTokens: make([]*passage.Vector, len(d.Sentences)), denials: make([]denial, len(d.Sentences)),
 	}
 }
 
@@ -207,7 +206,7 @@ type pair struct {
 	score float32
 }
 
-// pairs pairs the facts of a class that may belong together, for each at most mostCandidates.
+// pairs pairs the facts of a class that may belong together, for each at most passage.MostCandidates.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) bool) []pair {
 	byClass := map[class][]int{}
 	for j := range c.b.facts {
@@ -222,12 +221,12 @@ func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) boo
 			continue
 		}
 		list := byClass[f.class]
-		if len(list) > mostCandidates { // far apart in long answers: compare what stands at about the same place
+		if len(list) > passage.MostCandidates { // far apart in long answers: compare what stands at about the same place
 			at := sort.Search(len(list), func(k int) bool {
 				return c.b.facts[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 			})
-			from := max(0, min(at-mostCandidates/2, len(list)-mostCandidates))
-			list = list[from : from+mostCandidates]
+			from := max(0, min(at-passage.MostCandidates/2, len(list)-passage.MostCandidates))
+			list = list[from : from+passage.MostCandidates]
 		}
 		for _, j := range list {
 			if isPair(i, j) {
@@ -355,7 +354,7 @@ func (c *comparison) conflicts() {
 			if x.class == classDate || x.class == classTime || x.class == classURL {
 				least *= 0.4
 			}
-			isBare := len(c.surroundings(c.a, p.i).entries) == 0 || len(c.surroundings(c.b, p.j).entries) == 0
+			isBare := len(c.surroundings(c.a, p.i).Entries) == 0 || len(c.surroundings(c.b, p.j).Entries) == 0
 			if c.isShort() || isBare || x.isName() && areLookalikes(x.key, y.key) {
 				least = 0
 			}

@@ -11,7 +11,7 @@ const longestScope = 14
 
 // scope is the predicate that a polarity affirms or denies: what follows it in its clause, or what precedes it where
 // nothing does.
-func (c *comparison) scope(s *side, i int) *vector {
+func (c *comparison) scope(s *side, i int) *passage.Vector {
 	if s.scopes[i] != nil {
 		return s.scopes[i]
 	}
@@ -20,16 +20,16 @@ func (c *comparison) scope(s *side, i int) *vector {
 	if passage.IsLatin(s.At(f.From)) {
 		length = 3 * longestScope
 	}
-	c.begin()
+	c.Begin()
 	c.collect(s, passage.Span{From: f.To, To: min(f.clause.To, f.To+length)}, 1, nil)
-	if len(c.draft.entries) < 2 {
+	if c.Size() < 2 {
 		from := max(f.clause.From, f.From-length)
 		if from == f.From {
 			from = max(s.Sentences[f.sentence].From, f.From-length)
 		}
 		c.collect(s, passage.Span{From: from, To: f.From}, 1, nil)
 	}
-	s.scopes[i] = c.finished()
+	s.scopes[i] = c.Finished()
 	return s.scopes[i]
 }
 
@@ -49,23 +49,23 @@ func (c *comparison) polarities() {
 	if len(as) == 0 && len(bs) == 0 {
 		return
 	}
-	known := c.newPlaces(len(c.b.facts))
+	known := c.NewIndex(len(c.b.facts))
 	for _, j := range bs {
-		for _, e := range c.surroundings(c.b, j).entries {
-			known.add(e.token, j)
+		for _, e := range c.surroundings(c.b, j).Entries {
+			known.Add(e.Token, j)
 		}
 	}
 	var pairs []pair
 	var near []int
 	for _, i := range as {
-		near = known.near(c.surroundings(c.a, i), c.b.firstFact(proportion(c.a.facts[i].From, c.a, c.b)))
+		near = known.Near(c.surroundings(c.a, i), c.b.firstFact(proportion(c.a.facts[i].From, c.a, c.b)))
 		from := len(pairs)
 		for _, j := range near {
 			pairs = append(pairs, pair{i, j, c.similarity(i, j)})
 		}
 		kept := pairs[:from]
 		for _, p := range pairs[from:] {
-			p.score = 0.55*c.shared(c.scope(c.a, i), c.scope(c.b, p.j)) + 0.45*p.score
+			p.score = 0.55*c.Shared(c.scope(c.a, i), c.scope(c.b, p.j)) + 0.45*p.score
 			x, y := c.a.facts[i].polarity, c.b.facts[p.j].polarity
 			if x == y {
 				p.score += 0.1
@@ -106,28 +106,28 @@ func proportion(at int, s, other *side) int {
 
 // plain looks for the statements that a negation without counterpart denies: 会被调低 against 不会被调低.
 func (c *comparison) plain(k int, s, other *side) {
-	var index *places
+	var index *passage.Index
 	for _, i := range c.openPolarities(k, s) {
 		f := &s.facts[i]
 		if !f.polarity.isNegative() || s.Sentences[f.sentence].IsName {
 			continue
 		}
 		scope := c.scope(s, i)
-		if scope.total < 2 {
+		if scope.Total < 2 {
 			continue
 		}
 		if index == nil {
 			index = c.sentencePlaces(other, func(n int) bool { return !other.Sentences[n].IsName })
 		}
 		best, place := float32(0), -1
-		for _, n := range index.near(scope, other.sentenceAt(proportion(f.From, s, other))) {
+		for _, n := range index.Near(scope, other.sentenceAt(proportion(f.From, s, other))) {
 			v := c.tokensOf(other, n)
-			predicate := c.overlap(scope, v) / scope.total
+			predicate := c.Overlap(scope, v) / scope.Total
 			if predicate < 0.6 {
 				continue
 			}
 			around := c.surroundings(s, i)
-			context := c.overlap(around, v) / max(around.total, 0.01)
+			context := c.Overlap(around, v) / max(around.Total, 0.01)
 			if score := 0.5*predicate + 0.5*context; score > best {
 				best, place = score, n
 			}
@@ -148,15 +148,15 @@ func (c *comparison) plain(k int, s, other *side) {
 }
 
 // sentencePlaces lists the sentences of an answer by their tokens.
-func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *places {
-	index := c.newPlaces(len(s.Sentences))
+func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *passage.Index {
+	index := c.NewIndex(len(s.Sentences))
 	for n, x := range s.Sentences {
 		if !isWanted(n) {
 			continue
 		}
 		for i := x.From; i < x.To; i++ {
 			if token := s.pairs[i]; token != 0 {
-				index.add(token, n)
+				index.Add(token, n)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ const surely = 0.7
 
 // isDenied reports whether a sentence denies what a scope says: in the clause that says it, in what the sentence is about,
 // or in another clause, unless that denial has its own counterpart.
-func (c *comparison) isDenied(k int, s *side, n int, scope *vector, score float32) bool {
+func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, score float32) bool {
 	x := s.Sentences[n]
 	for _, part := range [4]passage.Span{x.Row, x.Column, x.Label, x.Heading} {
 		part.To = min(part.To, part.From+longestContext)
@@ -236,7 +236,7 @@ func (c *comparison) isDenied(k int, s *side, n int, scope *vector, score float3
 }
 
 // clauseOf returns the clause of a sentence that says most of a scope.
-func (c *comparison) clauseOf(s *side, x passage.Span, scope *vector) passage.Span {
+func (c *comparison) clauseOf(s *side, x passage.Span, scope *passage.Vector) passage.Span {
 	best, place := float32(-1), x
 	from := x.From
 	for i := x.From; i <= x.To; i++ {
@@ -245,9 +245,9 @@ func (c *comparison) clauseOf(s *side, x passage.Span, scope *vector) passage.Sp
 		}
 		clause := passage.Span{From: from, To: i}
 		from = i + 1
-		c.begin()
+		c.Begin()
 		c.collect(s, clause, 1, nil)
-		if score := c.overlap(scope, c.finished()); score > best {
+		if score := c.Overlap(scope, c.Finished()); score > best {
 			best, place = score, clause
 		}
 	}

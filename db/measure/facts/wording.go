@@ -34,12 +34,12 @@ func (c *comparison) wordings() {
 		}
 		v := c.tokensOf(c.a, n)
 		best, place := float32(0), -1
-		for _, m := range index.near(v, c.b.sentenceAt(proportion(x.From, c.a, c.b))) {
+		for _, m := range index.Near(v, c.b.sentenceAt(proportion(x.From, c.a, c.b))) {
 			if isUsed[m] {
 				continue
 			}
 			w := c.tokensOf(c.b, m)
-			if score := c.overlap(v, w) / max(v.total, w.total, 0.01); score > best {
+			if score := c.Overlap(v, w) / max(v.Total, w.Total, 0.01); score > best {
 				best, place = score, m
 			}
 		}
@@ -161,13 +161,13 @@ func (s *side) wordsOf(n int, words []word) []word {
 		case s.taken[i]: // says how a number limits
 			i++
 		case passage.IsHan(r):
-			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false, isFunctionCharacter(r), false})
+			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false, passage.IsFunctionCharacter(r), false})
 			i++
 		case passage.IsLatin(r) || passage.IsDigit(r):
 			end := s.step(i, x.To)
 			end = max(end, i+1)
 			key := strings.ToLower(string(s.Runes[i:end]))
-			words = append(words, word{passage.Span{From: i, To: end}, key, false, functionWords[key], false})
+			words = append(words, word{passage.Span{From: i, To: end}, key, false, passage.IsFunctionWord(key), false})
 			i = end
 		default:
 			i++

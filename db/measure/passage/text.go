@@ -1,5 +1,5 @@
 // Package passage reads an answer as people do: as text without marks, cut into the smallest things that state something –
-// sentences, cells of tables, values of a JSON –, each with what it is about.
+// sentences, cells of tables, values of a JSON –, each with what it is about; and weighs how alike passages are by their words.
 package passage
 
 import (

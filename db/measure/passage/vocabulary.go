@@ -1,0 +1,231 @@
+package passage
+
+import (
+	"sort"
+	"strings"
+)
+
+// Weighted is a token with its weight. A token is a pair of Chinese characters, a character, a word or a fact. In a text
+// tokens are hashes; in a comparison of two they are numbered from 1 on, and 0 is none.
+type Weighted struct {
+	Token  int32
+	weight float32
+}
+
+// A Vector is what surrounds something, each token once with its greatest weight.
+type Vector struct {
+	Entries []Weighted
+	Total   float32
+}
+
+// A Vocabulary weighs the tokens of two answers and compares vectors of them.
+type Vocabulary struct {
+	weights []float32 // by token: rare ones say more
+
+	made   []int32 // by token: the last vector that was made with it, and where it is there
+	place  []int32
+	making int32
+	draft  Vector     // the vector that is being made
+	store  []Weighted // entries of finished vectors
+
+	loaded     *Vector // by token: the weights of the vector that was compared last
+	load       []float32
+	isLoaded   []int32
+	generation int32
+}
+
+// NewVocabulary returns the vocabulary of tokens with these weights; token 0 is none.
+func NewVocabulary(weights []float32) Vocabulary {
+	return Vocabulary{
+		weights: weights, made: make([]int32, len(weights)), place: make([]int32, len(weights)),
+		load: make([]float32, len(weights)), isLoaded: make([]int32, len(weights)),
+	}
+}
+
+// Begin begins a vector.
+func (v *Vocabulary) Begin() {
+	v.making++
+	v.draft.Entries, v.draft.Total = v.draft.Entries[:0], 0
+}
+
+// Add adds a token to the vector that was begun, with the greater weight if it is there already.
+func (v *Vocabulary) Add(token int32, weight float32) {
+	x := &v.draft
+	weight *= v.weights[token]
+	if v.made[token] != v.making {
+		v.made[token], v.place[token] = v.making, int32(len(x.Entries)) //nolint:gosec // a few hundred
+		x.Entries = append(x.Entries, Weighted{token, weight})
+		x.Total += weight
+		return
+	}
+	if e := &x.Entries[v.place[token]]; weight > e.weight {
+		x.Total += weight - e.weight
+		e.weight = weight
+	}
+}
+
+// Finished returns the vector that was begun.
+func (v *Vocabulary) Finished() *Vector {
+	size := len(v.draft.Entries)
+	if cap(v.store)-len(v.store) < size {
+		v.store = make([]Weighted, 0, max(size, 2048))
+	}
+	from := len(v.store)
+	v.store = append(v.store, v.draft.Entries...)
+	return &Vector{Entries: v.store[from : from+size : from+size], Total: v.draft.Total}
+}
+
+// Overlap is the weight that two vectors share. Comparing one x with many y is cheapest.
+func (v *Vocabulary) Overlap(x, y *Vector) float32 {
+	if v.loaded != x {
+		v.loaded = x
+		v.generation++
+		for _, e := range x.Entries {
+			v.load[e.Token], v.isLoaded[e.Token] = e.weight, v.generation
+		}
+	}
+	var sum float32
+	for _, e := range y.Entries {
+		if v.isLoaded[e.Token] == v.generation {
+			sum += min(e.weight, v.load[e.Token])
+		}
+	}
+	return sum
+}
+
+// Shared is which part of the lighter of two vectors the other one has.
+func (v *Vocabulary) Shared(x, y *Vector) float32 {
+	least := min(x.Total, y.Total)
+	if least <= 0 {
+		return 0
+	}
+	return v.Overlap(x, y) / least
+}
+
+// Size returns how many tokens the vector that was begun has.
+func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
+
+// MostCandidates is with how many others one fact or sentence is compared, where it could be compared with all.
+const MostCandidates = 48
+
+// An Index lists facts or sentences by the tokens in them, each list in ascending order.
+type Index struct {
+	lists    [][]int32
+	seen     []int32 // by fact or sentence: the search that found it last
+	searches int32
+}
+
+// Add lists something under a token; what is listed comes in ascending order.
+func (p *Index) Add(token int32, n int) {
+	list := p.lists[token]
+	if len(list) == 0 || list[len(list)-1] != int32(n) { //nolint:gosec // fewer than characters
+		p.lists[token] = append(list, int32(n)) //nolint:gosec // fewer than characters
+	}
+}
+
+// NewIndex returns an empty index of facts or sentences by their tokens.
+func (v *Vocabulary) NewIndex(size int) *Index {
+	return &Index{lists: make([][]int32, len(v.weights)), seen: make([]int32, size)}
+}
+
+// Near returns what shares tokens with a vector: all that shares a rare one, and of what shares a frequent one that which
+// stands at about the same place. It returns at most about 4·MostCandidates.
+func (p *Index) Near(v *Vector, at int) []int {
+	p.searches++
+	var found []int
+	note := func(list []int32) {
+		for _, n := range list {
+			if p.seen[n] != p.searches {
+				p.seen[n] = p.searches
+				found = append(found, int(n))
+			}
+		}
+	}
+	const rare = 8
+	for _, e := range v.Entries {
+		if list := p.lists[e.Token]; len(list) <= rare && len(found) < 3*MostCandidates {
+			note(list)
+		}
+	}
+	for _, e := range v.Entries {
+		list := p.lists[e.Token]
+		if len(list) <= rare {
+			continue
+		}
+		if len(found) >= 3*MostCandidates {
+			break
+		}
+		if len(list) > MostCandidates {
+			first := sort.Search(len(list), func(k int) bool { return int(list[k]) >= at }) - MostCandidates/2
+			first = max(0, min(first, len(list)-MostCandidates))
+			list = list[first : first+MostCandidates]
+		}
+		note(list)
+	}
+	return found
+}
+
+const functionCharacters = "的了是在和与及或也都就还而且并等之其以于为由从到对把被将会可能要应须需得不没无未一个这那您你我他们请按照该此所有者给让向如果若则即但因"
+
+var functionWords = func() map[string]bool {
+	all := map[string]bool{}
+	for _, word := range strings.Fields(`the a an of to in on at for and or is are was were be been being it its you your we our they their this that these those
+	with by as from will would if then than so such do does did have has had there which who what when how i my also more can may must not no
+	any all per about into under out up only until`) {
+		all[word] = true
+	}
+	return all
+}()
+
+// IsFunctionWord reports whether a word in small letters only joins others.
+func IsFunctionWord(word string) bool { return functionWords[word] }
+
+// IsFunctionCharacter reports whether a Chinese character only joins others: 的, 和, 将.
+func IsFunctionCharacter(r rune) bool {
+	return IsHan(r) && functionBits[(r-0x3400)>>6]&(1<<(r&63)) != 0
+}
+
+// functionBits is a bit for each Chinese character.
+var functionBits = func() [(0xA000 - 0x3400) >> 6]uint64 {
+	var all [(0xA000 - 0x3400) >> 6]uint64
+	for _, r := range functionCharacters {
+		all[(r-0x3400)>>6] |= 1 << (r & 63)
+	}
+	return all
+}()
+
+// HashPair returns the hash of two Chinese characters; b is 0 for one alone.
+func HashPair(a, b rune) uint32 {
+	h := uint32(2166136261)
+	for _, r := range [2]rune{a, b} {
+		h = (h ^ uint32(r)) * 16777619 //nolint:gosec // any bits do
+		h ^= h >> 15
+	}
+	return h | 1
+}
+
+// HashWord returns the hash of a word in small letters without its ending, or 0 if it only joins others.
+func HashWord(word []byte) uint32 {
+	if functionWords[string(word)] {
+		return 0
+	}
+	h := uint32(2166136261)
+	for _, b := range stem(word) {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	return h | 1
+}
+
+// stem drops the commonest endings of an English word.
+func stem(word []byte) []byte {
+	for _, ending := range []string{"ing", "ed", "es", "s", "able", "e"} {
+		if n := len(word) - len(ending); n >= 3 && string(word[n:]) == ending {
+			word = word[:n]
+			break
+		}
+	}
+	if n := len(word); n > 3 && word[n-1] == word[n-2] {
+		word = word[:n-1]
+	}
+	return word
+}
