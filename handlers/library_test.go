@@ -176,7 +176,12 @@ func TestPromptsHaveVersions(t *testing.T) {
 	page := s.entry(t, "GET", path+"/versions?page_size=1&page=2", nil, 200)
 	require.EqualValues(t, 2, page["items"].([]any)[0].(object)["version"])
 	require.EqualValues(t, 3, page["pagination"].(object)["total"])
-	s.entry(t, "GET", path+"/versions/4", nil, 404)
+	for _, none := range []string{"4", "2147483648", "9999999999999999999999"} {
+		s.entry(t, "GET", path+"/versions/"+none, nil, 404)
+		require.Equal(t, http.StatusNotFound, s.get(t, "/library/"+path+"/versions/"+none).StatusCode)
+		refused := s.do(t, s.form(t, api, map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:9/", "prompts": saved["id"].(string) + "@" + none, "file@q.csv": questions}))
+		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "%s", refused.body)
+	}
 	require.EqualValues(t, 3, s.entry(t, "PATCH", path, object{"name": "简短回答"}, 200)["version"], "a name makes no version")
 	preview := s.entry(t, "POST", "prompts/preview", object{"system": "{{role}}", "user": "{{question}} {{级别}} {{question}}", "variables": object{"question": "{{role}}", "级别": 3}}, 200)
 	require.Equal(t, object{"system": "{{role}}", "user": "{{role}} 3 {{role}}", "missing": []any{"role"}}, preview)

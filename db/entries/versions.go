@@ -117,7 +117,7 @@ func (l Library) EvaluatorVersions(ctx context.Context, id uuid.UUID, page db.Pa
 }
 
 func (l Library) getVersion(ctx context.Context, version any, read string, id uuid.UUID, number int) error {
-	err := l.db.GetContext(ctx, version, read+` WHERE v.version = $2`, id, number)
+	err := l.db.GetContext(ctx, version, read+` WHERE v.version = $2::bigint`, id, number)
 	return db.NotFound(KindEntry, pg.Classify("read a version", err))
 }
 
