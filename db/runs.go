@@ -37,12 +37,14 @@ type Run struct {
 	ResponseLength int     `db:"response_length"`
 	Reasoning      *string `db:"reasoning"`
 	// ReasoningIsCut reports that Reasoning is only the beginning.
-	ReasoningIsCut bool    `db:"reasoning_is_cut"`
-	AnswerKey      []byte  `db:"answer_key"`
-	LatencyMS      *int    `db:"latency_ms"`
-	Attempts       int     `db:"attempts"`
-	ErrorCode      *string `db:"error_code"`
-	ErrorMessage   *string `db:"error_message"`
+	ReasoningIsCut bool   `db:"reasoning_is_cut"`
+	AnswerKey      []byte `db:"answer_key"`
+	LatencyMS      *int   `db:"latency_ms"`
+	Attempts       int    `db:"attempts"`
+	// FailedAttempts are those before the last.
+	FailedAttempts FailedAttempts `db:"failed_attempts"`
+	ErrorCode      *string        `db:"error_code"`
+	ErrorMessage   *string        `db:"error_message"`
 	// FinishReason is why the answer ended: stop, length, content_filter, refusal or tool_calls; nil means that the agent
 	// did not say.
 	FinishReason *string `db:"finish_reason"`

@@ -37,11 +37,13 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	s.entry(t, "PATCH", "models/"+model, object{"input_price": "2", "output_price": "10", "currency": "CNY"}, 200)
 	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
 	rule := s.evaluator(t, "规则", "regex", object{"pattern": "answer"})
+	var broken sync.Once
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		switch call.Question {
 		case "坏":
 			w.WriteHeader(http.StatusBadGateway)
 		case "字节":
+			broken.Do(func() { panic(http.ErrAbortHandler) }) // it is asked again
 			agenttest.Stream(w, "a\x00b")
 		default:
 			agenttest.Stream(w, "answer to "+call.Question)
@@ -230,6 +232,14 @@ func wrongValues() (all []wrongValue) {
 	run("error_code", quotedText(65, "X"), `"\u0000"`)
 	run("error_message", quotedText(1<<20+1, "x"))
 	run("finish_reason", `"tired"`)
+	failed := `{"attempt":1,"started_at":"2026-01-01T00:00:00Z","latency_ms":1,"error_code":"X","error_message":"m","http_status":503,"body":"b"}`
+	run("failed_attempts", `7`, `[7]`, `[{}]`, "["+strings.Repeat(failed+",", 10)+failed+"]")
+	for _, wrong := range [][2]string{
+		{`"attempt":1`, `"attempt":0`}, {`2026-01-01T00`, `1869-01-01T00`}, {`"2026-01-01T00:00:00Z"`, `null`}, {`"latency_ms":1`, `"latency_ms":-1`}, {`"X"`, `"\u0000"`}, {`"m"`, `"\u0000"`},
+		{`503`, `"503"`}, {`503`, `99`}, {`"b"`, `"\u0000"`}, {`"body"`, `"more":1,"body"`},
+	} {
+		run("failed_attempts", "["+strings.Replace(failed, wrong[0], wrong[1], 1)+"]")
+	}
 	run("conversation_id", `"\u0000"`)
 	run("created_at", `"infinity"`, `"1969-01-01T00:00:00Z"`, `"`+digits+`"`, `7`)
 	run("input_tokens", `-1`, `3000000000`)

@@ -28,11 +28,13 @@ type Result struct {
 	Response  []byte
 	Reasoning []byte
 	// AnswerKey is equal for answers that count as equal; nil unless the run succeeded.
-	AnswerKey    []byte
-	LatencyMS    int
-	Attempts     int
-	ErrorCode    string
-	ErrorMessage string
+	AnswerKey []byte
+	LatencyMS int
+	Attempts  int
+	// FailedAttempts are those before the last.
+	FailedAttempts db.FailedAttempts
+	ErrorCode      string
+	ErrorMessage   string
 	// FinishReason is why the answer ended; empty means that the agent did not say.
 	FinishReason string
 	// InputTokens and the others are what the agent says of the call; nil means that it does not say.
@@ -104,9 +106,9 @@ const ofUnits = `
 			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
 			CAST(:codes AS text[]), CAST(:messages AS text[]), CAST(:finishes AS text[]),
 			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]), CAST(:silences AS int[]),
-			CAST(:passed AS bool[]), CAST(:scores AS float8[]))
+			CAST(:passed AS bool[]), CAST(:scores AS float8[]), CAST(:failed AS text[]))
 		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
-			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score)),`
+			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score, failed_attempts)),`
 
 const doneUnits = `
 	done AS (
@@ -141,12 +143,12 @@ const insertRuns = `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 		answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
-		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score, conversation_id)
+		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score, conversation_id, failed_attempts)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
 		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''), nullif(g.finish_reason, ''),
 		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms, g.longest_silence_ms,
-		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id
+		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id, CAST(nullif(g.failed_attempts, '') AS jsonb)
 	FROM given g
 	JOIN done d ON d.id = g.unit_id
 	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
@@ -196,7 +198,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	var ofTurns turns
 	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
 	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
-	codes, messages, finishes := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages, finishes, failed := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
 	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
 	inputs, outputs, thoughts, totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
 	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
@@ -212,7 +214,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 		reasonings[n], keys[n] = pg.StorableText(string(result.Reasoning)), result.AnswerKey
 		latencies[n], attempts[n] = int64(result.LatencyMS), int64(result.Attempts)
 		codes[n], messages[n], finishes[n] = result.ErrorCode, pg.StorableText(result.ErrorMessage), result.FinishReason
-		passed[n], scores[n] = result.Passed, result.Score
+		passed[n], scores[n], failed[n] = result.Passed, result.Score, result.FailedAttempts.Text()
 		judged.add(result)
 		ofTurns.add(result)
 	}
@@ -221,7 +223,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
 		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes,
 		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first), "silences": pq.Array(silences),
-		"passed": pq.Array(passed), "scores": pq.Array(scores),
+		"passed": pq.Array(passed), "scores": pq.Array(scores), "failed": failed,
 	}
 	switch {
 	case ofTurns.any || ofTurns.hasJudges || hasAssets(results):

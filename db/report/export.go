@@ -45,13 +45,14 @@ type Run struct {
 	ErrorMessage *string
 	FinishReason *string
 	db.Usage
-	Evaluations db.Evaluations
+	Evaluations    db.Evaluations
+	FailedAttempts db.FailedAttempts
 }
 
 const readExport = `
 	SELECT ` + db.ItemColumns + `, v.number AS variant, r.id AS run_id, r.run_index, r.unit_id, r.launch_id, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
-		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message, r.finish_reason,
+		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message, r.finish_reason, r.failed_attempts,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 		` + db.EvaluationsOfRun + ` AS evaluations,
 		q.level, q.agreement, q.similarity, q.answers, q.letters
@@ -79,14 +80,15 @@ type exportLine struct {
 	ErrorMessage *string       `db:"error_message"`
 	FinishReason *string       `db:"finish_reason"`
 	db.Usage
-	Evaluations db.Evaluations `db:"evaluations"`
+	Evaluations    db.Evaluations    `db:"evaluations"`
+	FailedAttempts db.FailedAttempts `db:"failed_attempts"`
 }
 
 func (l exportLine) run() Run {
 	return Run{
 		ID: *l.RunID, RunIndex: *l.RunIndex, UnitID: *l.UnitID, LaunchID: *l.LaunchID, Status: *l.Status, Response: l.Response, Exact: l.Exact,
 		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage, FinishReason: l.FinishReason,
-		Usage: l.Usage, Evaluations: l.Evaluations,
+		Usage: l.Usage, Evaluations: l.Evaluations, FailedAttempts: l.FailedAttempts,
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // RunColumns are those of a db.Run of evaluation_runs r but for the answer's text.
 const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
-	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
+	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts, r.failed_attempts,
 	r.error_code, r.error_message, r.finish_reason, r.created_at,
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 	r.passed, r.score, ` + db.EvaluationsOfRun + ` AS evaluations`

@@ -28,7 +28,7 @@ func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json
 		SELECT row_to_json(line) AS line
 		FROM (
 			SELECT i.question_id, r.variant, r.run_index, r.status, r.response_body, encode(r.response_bytes, 'base64') AS response_bytes, r.reasoning,
-				encode(r.answer_key, 'hex') AS answer_key, r.latency_ms, r.attempts, r.error_code, r.error_message, r.finish_reason, r.created_at,
+				encode(r.answer_key, 'hex') AS answer_key, r.latency_ms, r.attempts, r.error_code, r.error_message, r.finish_reason, r.failed_attempts, r.created_at,
 				r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, CAST(r.cost AS text) AS cost, r.first_token_ms, r.passed, r.score,
 				r.conversation_id,
 				(SELECT json_agg(json_build_object('evaluator', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed, 'reason', e.reason,
@@ -75,6 +75,7 @@ type ArchivedRun struct {
 	Passed          *bool                `json:"passed"`
 	Score           *float64             `json:"score"`
 	ConversationID  *string              `json:"conversation_id"`
+	FailedAttempts  db.FailedAttempts    `json:"failed_attempts,omitempty"`
 	Evaluations     []ArchivedEvaluation `json:"evaluations"`
 }
 
@@ -110,15 +111,15 @@ const insertRuns = `
 		FROM json_to_recordset($1) AS line (
 			question_id text, variant int, run_index int, status text, response_body text, response_bytes text, reasoning text, answer_key text, latency_ms int,
 			attempts int, error_code text, error_message text, finish_reason text, created_at timestamptz, input_tokens int, output_tokens int, reasoning_tokens int,
-			total_tokens int, cost numeric, first_token_ms int, passed bool, score float8, conversation_id text, evaluations json)),
+			total_tokens int, cost numeric, first_token_ms int, passed bool, score float8, conversation_id text, failed_attempts jsonb, evaluations json)),
 	stored AS (
 		INSERT INTO evaluation_runs (
 			unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning, answer_key, latency_ms, attempts,
-			error_code, error_message, finish_reason, created_at, input_tokens, output_tokens, reasoning_tokens, total_tokens, cost, first_token_ms, passed, score, conversation_id)
+			error_code, error_message, finish_reason, created_at, input_tokens, output_tokens, reasoning_tokens, total_tokens, cost, first_token_ms, passed, score, conversation_id, failed_attempts)
 		SELECT nextval(pg_get_serial_sequence('units', 'id')), 1, t.id, $3, i.id, line.variant, line.run_index, line.status, line.response_body,
 			decode(line.response_bytes, 'base64'), line.reasoning, decode(line.answer_key, 'hex'), line.latency_ms, coalesce(line.attempts, 1),
 			line.error_code, line.error_message, line.finish_reason, coalesce(line.created_at, now()), line.input_tokens, line.output_tokens, line.reasoning_tokens,
-			line.total_tokens, line.cost, line.first_token_ms, line.passed, line.score, line.conversation_id
+			line.total_tokens, line.cost, line.first_token_ms, line.passed, line.score, line.conversation_id, line.failed_attempts
 		FROM line
 		JOIN evaluation_tasks t ON t.id = $2
 		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = line.question_id

@@ -28,28 +28,29 @@ import (
 // Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
 type Run struct {
 	turn
-	SessionID       *string             `json:"session_id,omitempty" doc:"Of a turn of a conversation: new for each conversation of each launch, variant and run_index" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
-	RunID           *int64              `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
-	UnitID          *int64              `json:"unit_id" example:"4708"`
-	Variant         int                 `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
-	RunIndex        int                 `json:"run_index" doc:"1, 2, 3 …" example:"1"`
-	Status          db.RunStatus        `json:"status" example:"SUCCEEDED"`
-	ResponseBody    *string             `json:"response_body" example:"北京"`
-	Reasoning       *string             `json:"reasoning"`
-	LatencyMS       *int                `json:"latency_ms" doc:"Of the last attempt" example:"812"`
-	Attempts        *int                `json:"attempts" example:"1"`
-	ErrorCode       *string             `json:"error_code" example:"HTTP_502"`
-	ErrorMessage    *string             `json:"error_message"`
-	FinishReason    *string             `json:"finish_reason" enum:"stop,length,content_filter,refusal,tool_calls" doc:"Why the answer ended; null: the agent did not say" example:"stop"`
-	CreatedAt       *rest.Moment        `json:"created_at"`
-	InputTokens     *int                `json:"input_tokens" doc:"As the agent says; null: it does not" example:"120"`
-	OutputTokens    *int                `json:"output_tokens" example:"35"`
-	ReasoningTokens *int                `json:"reasoning_tokens"`
-	TotalTokens     *int                `json:"total_tokens" example:"155"`
-	Cost            *string             `json:"cost" doc:"Decimal number, by the prices that the task was created with; null: unknown" example:"0.00065"`
-	Currency        *string             `json:"currency" example:"USD"`
-	FirstTokenMS    *int                `json:"first_token_ms" doc:"null unless the answer was streamed" example:"310"`
-	Evaluations     []export.Evaluation `json:"evaluations" doc:"What the task's evaluators say; empty for a run that failed"`
+	SessionID       *string                `json:"session_id,omitempty" doc:"Of a turn of a conversation: new for each conversation of each launch, variant and run_index" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
+	RunID           *int64                 `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
+	UnitID          *int64                 `json:"unit_id" example:"4708"`
+	Variant         int                    `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
+	RunIndex        int                    `json:"run_index" doc:"1, 2, 3 …" example:"1"`
+	Status          db.RunStatus           `json:"status" example:"SUCCEEDED"`
+	ResponseBody    *string                `json:"response_body" example:"北京"`
+	Reasoning       *string                `json:"reasoning"`
+	LatencyMS       *int                   `json:"latency_ms" doc:"Of the last attempt" example:"812"`
+	Attempts        *int                   `json:"attempts" example:"1"`
+	ErrorCode       *string                `json:"error_code" example:"HTTP_502"`
+	ErrorMessage    *string                `json:"error_message"`
+	FinishReason    *string                `json:"finish_reason" enum:"stop,length,content_filter,refusal,tool_calls" doc:"Why the answer ended; null: the agent did not say" example:"stop"`
+	CreatedAt       *rest.Moment           `json:"created_at"`
+	InputTokens     *int                   `json:"input_tokens" doc:"As the agent says; null: it does not" example:"120"`
+	OutputTokens    *int                   `json:"output_tokens" example:"35"`
+	ReasoningTokens *int                   `json:"reasoning_tokens"`
+	TotalTokens     *int                   `json:"total_tokens" example:"155"`
+	Cost            *string                `json:"cost" doc:"Decimal number, by the prices that the task was created with; null: unknown" example:"0.00065"`
+	Currency        *string                `json:"currency" example:"USD"`
+	FirstTokenMS    *int                   `json:"first_token_ms" doc:"null unless the answer was streamed" example:"310"`
+	FailedAttempts  []export.FailedAttempt `json:"failed_attempts" doc:"The attempts before the last, each of which failed; the first ten"`
+	Evaluations     []export.Evaluation    `json:"evaluations" doc:"What the task's evaluators say; empty for a run that failed"`
 }
 
 // turn is which turn of which conversation a question is; absent for a single question.
@@ -62,7 +63,7 @@ type turn struct {
 func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 	r.Variant = max(1, r.Variant)
 	if r.Status == db.RunStopped {
-		return Run{turn: turn, Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, Evaluations: []export.Evaluation{}}
+		return Run{turn: turn, Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, FailedAttempts: []export.FailedAttempt{}, Evaluations: []export.Evaluation{}}
 	}
 	var currency *string
 	if r.Cost != nil && r.Variant <= len(task.Variants) {
@@ -78,7 +79,7 @@ func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: tasks.Verdicts(r.Evaluations, task.Evaluators, text.LocaleOf(ctx).Reason), Variant: r.Variant,
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
 		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, FinishReason: r.FinishReason,
-		CreatedAt: rest.MomentOf(&r.CreatedAt),
+		FailedAttempts: tasks.FailedAttempts(r.FailedAttempts), CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
 }
 

@@ -296,7 +296,7 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
 			},
-			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, locale.Reason),
+			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, locale.Reason), FailedAttempts: tasks.FailedAttempts(run.FailedAttempts),
 		})
 	}
 	return item, nil

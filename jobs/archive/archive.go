@@ -132,6 +132,7 @@ func (target) listName() string         { return "targets" }
 func (variant) listName() string        { return "variants" }
 func (evaluator) listName() string      { return "evaluators" }
 func (evaluationLine) listName() string { return "evaluations" }
+func (attemptLine) listName() string    { return "failed_attempts" }
 func (variable) listName() string       { return "variable_names" }
 func (retryKind) listName() string      { return "retry_on" }
 func (value) listName() string          { return "variables" }

@@ -409,6 +409,13 @@ type runLine struct {
 	// ResponseBytes is in base64.
 	ResponseBytes *string              `json:"response_bytes"`
 	Evaluations   list[evaluationLine] `json:"evaluations"`
+	// FailedAttempts are absent in archives of older versions.
+	FailedAttempts list[attemptLine] `json:"failed_attempts"`
+}
+
+type attemptLine struct {
+	db.FailedAttempt
+	StartedAt *moment `json:"started_at"`
 }
 
 type evaluationLine struct {
@@ -445,6 +452,10 @@ func (r *runLine) check(c *checker, evaluators int) {
 	c.require(r.Cost == nil || costOfRun.MatchString(*r.Cost), "cost", wantPrice)
 	c.share("score", r.Score)
 	c.time("created_at", r.CreatedAt)
+	c.require(len(r.FailedAttempts) <= db.MaxFailedAttempts, "failed_attempts", wantList, "Max", db.MaxFailedAttempts)
+	for place := range r.FailedAttempts {
+		r.FailedAttempts[place].check(c, fmt.Sprintf("failed_attempts[%d].", place+1))
+	}
 	seen := map[int]bool{}
 	for place := range r.Evaluations {
 		one, member := &r.Evaluations[place], fmt.Sprintf("evaluations[%d].", place+1)
@@ -453,6 +464,17 @@ func (r *runLine) check(c *checker, evaluators int) {
 		seen[one.Evaluator] = true
 		one.check(c, member)
 	}
+}
+
+func (a *attemptLine) check(c *checker, member string) {
+	c.number(member+"attempt", &a.Attempt, 1, maxAttempts)
+	c.require(a.StartedAt != nil, member+"started_at", wantTime)
+	c.time(member+"started_at", a.StartedAt)
+	c.number(member+"latency_ms", &a.LatencyMS, 0, maxInt)
+	c.text(member+"error_code", &a.ErrorCode, maxCode)
+	c.text(member+"error_message", &a.ErrorMessage, maxMessage)
+	c.number(member+"http_status", a.HTTPStatus, 100, 599)
+	c.text(member+"body", &a.Body, maxMessage)
 }
 
 func (e *evaluationLine) check(c *checker, member string) {
@@ -492,6 +514,12 @@ func (r *runLine) stored() *upkeep.ArchivedRun {
 	}
 	for _, one := range r.Evaluations {
 		run.Evaluations = append(run.Evaluations, one.ArchivedEvaluation)
+	}
+	for _, one := range r.FailedAttempts {
+		if at := one.StartedAt.time(); at != nil {
+			one.FailedAttempt.StartedAt = *at
+		}
+		run.FailedAttempts = run.FailedAttempts.With(one.FailedAttempt)
 	}
 	return run
 }

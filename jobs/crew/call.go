@@ -41,7 +41,7 @@ func newRetry() retryClock {
 // attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; otherwise the unit
 // is to be returned, because the call was cut.
 func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
-	ctx := c.calls
+	ctx, started := c.calls, time.Now()
 	var answer protocol.Answer
 	var conversationID string
 	if unit.judging != nil {
@@ -73,7 +73,7 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
 		}
 	}
-	if c.fallsBack(unit, answer) {
+	if c.fallsBack(unit, answer, started) {
 		return nil, true
 	}
 	if !agent.MayRetry(answer, target.RetryOn) || unit.retries() >= c.Task.MaxRetries {
@@ -81,6 +81,7 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 			return c.vote(*unit, answer)
 		}
 		outcome := newResult(unit.Unit, answer, unit.attempt)
+		outcome.FailedAttempts = unit.failed
 		tellEnd(*unit, answer)
 		silence := unit.call.LongestSilence()
 		outcome.LongestSilenceMS, outcome.Assets = &silence, unit.call.Assets()
@@ -98,7 +99,7 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	if unit.retry == nil {
 		unit.retry = newRetry()
 	}
-	unit.attempt++
+	unit.failedWith(answer, started)
 	wait := unit.retry.NextBackOff()
 	c.forgetJob(unit)
 	if unit.call != nil {
@@ -107,6 +108,19 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	}
 	c.supply.park(*unit, wait)
 	return nil, true
+}
+
+// failedWith notes an attempt that is made again.
+func (c *claimed) failedWith(answer protocol.Answer, started time.Time) {
+	one := db.FailedAttempt{
+		Attempt: c.attempt, StartedAt: started.UTC(), LatencyMS: int(answer.Latency.Milliseconds()),
+		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage, Body: string(answer.Raw),
+	}
+	if answer.HTTPStatus != 0 {
+		one.HTTPStatus = &answer.HTTPStatus
+	}
+	c.failed = c.failed.With(one)
+	c.attempt++
 }
 
 // tellEnd notes how an attempt of a unit's call has ended.
@@ -170,7 +184,7 @@ func (c *crew) ask(ctx context.Context, unit *claimed) (answer protocol.Answer, 
 		request.IsTooLong = request.IsTooLong || unit.turn.isTooLong
 		c.refer(ctx, unit, &request)
 	}
-	request.Events = unit.call
+	request.Events, request.RawLimit = unit.call, db.MaxFailedAttemptRaw
 	if c.Task.UseStream && (unit.isUnstreamed || c.unstreamed.has(unit.Target)) {
 		request.Stream = false
 		unit.call.Emit(event.Other, event.Data{Name: event.NotStreamed, Attempt: unit.attempt})

@@ -78,7 +78,7 @@ func (c *crew) vote(unit claimed, answer protocol.Answer) (result *engine.Result
 		}
 	}
 	if j.asked < j.judge.Votes {
-		unit.attempt, unit.retry = 1, nil
+		unit.attempt, unit.failed, unit.retry = 1, nil, nil
 		c.supply.park(unit, 0)
 		return nil, true
 	}

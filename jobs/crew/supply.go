@@ -56,6 +56,8 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
+	// failed are the attempts before it.
+	failed db.FailedAttempts
 	// isUnstreamed reports that the target refused to stream: the call after that is none of the retries.
 	isUnstreamed bool
 	// isParked reports that the unit was parked: its next call is due at, and needs a rate-limit slot of its own.

@@ -102,6 +102,6 @@ func (c *crew) endTurn(asked *openTurn, answer protocol.Answer, conversationID s
 
 // nextTurn parks a unit for the next turn of its conversation, once the last one is recorded.
 func (c *crew) nextTurn(unit claimed) {
-	unit.turn, unit.attempt, unit.retry, unit.isUnstreamed = nil, 1, nil, false
+	unit.turn, unit.attempt, unit.failed, unit.retry, unit.isUnstreamed = nil, 1, nil, nil, false
 	c.supply.park(unit, 0)
 }

@@ -2,6 +2,7 @@ package crew
 
 import (
 	"sync"
+	"time"
 
 	"wending/db"
 	"wending/db/event"
@@ -39,12 +40,12 @@ func (u *unstreamed) add(target int) (isNew bool) {
 
 // fallsBack parks a unit whose target refused to stream, so that it is asked without: once, with a rate-limit slot of its own,
 // and besides the retries. A target that answers such a call is asked so from then on.
-func (c *crew) fallsBack(unit *claimed, answer protocol.Answer) bool {
+func (c *crew) fallsBack(unit *claimed, answer protocol.Answer, started time.Time) bool {
 	switch {
 	case answer.RefusesStream && !unit.isUnstreamed:
 		tellEnd(*unit, answer)
 		unit.isUnstreamed = true
-		unit.attempt++
+		unit.failedWith(answer, started)
 		unit.call.Emit(event.Retry, event.Data{Attempt: unit.attempt})
 		c.supply.park(*unit, 0)
 		return true

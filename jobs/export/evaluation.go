@@ -29,6 +29,17 @@ type Evaluation struct {
 	Error       *string            `json:"error_message"`
 }
 
+// FailedAttempt is an attempt of a call that failed and was made again.
+type FailedAttempt struct {
+	Attempt      int    `json:"attempt" doc:"From 1" example:"1"`
+	StartedAt    string `json:"started_at" format:"date-time" doc:"RFC 3339, +08:00" example:"2026-11-21T22:55:08+08:00"`
+	LatencyMS    int    `json:"latency_ms" example:"812"`
+	ErrorCode    string `json:"error_code" example:"HTTP_502"`
+	ErrorMessage string `json:"error_message"`
+	HTTPStatus   *int   `json:"http_status" doc:"null: no response came" example:"502"`
+	Body         string `json:"body" doc:"The beginning of what came; with the message at most 1,800 bytes"`
+}
+
 // Evaluator is one of the evaluators of a task.
 type Evaluator struct {
 	Number int

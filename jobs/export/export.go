@@ -116,6 +116,8 @@ type Run struct {
 	FinishReason *string
 	Usage
 	Evaluations []Evaluation
+	// FailedAttempts are those before the last.
+	FailedAttempts []FailedAttempt
 	// Assets are the files that the agent produced.
 	Assets []Asset
 }

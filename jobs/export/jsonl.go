@@ -90,6 +90,8 @@ type jsonRun struct {
 	FirstTokenMS    *int    `json:"first_token_ms"`
 	// Evaluations are the verdicts of evaluators.
 	Evaluations []Evaluation `json:"evaluations"`
+	// FailedAttempts are those before the last.
+	FailedAttempts []FailedAttempt `json:"failed_attempts"`
 	// Assets are the files that the agent produced.
 	Assets []Asset `json:"assets,omitempty"`
 }
@@ -137,7 +139,7 @@ func (j *JSONL) Write(item Item) error {
 			Variant:   variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
 			FinishReason: run.FinishReason,
 			InputTokens:  run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
-			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...), Assets: run.Assets,
+			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...), FailedAttempts: append([]FailedAttempt{}, run.FailedAttempts...), Assets: run.Assets,
 		}
 		if run.Cost != nil && variant.Currency != "" {
 			out.Currency = &variant.Currency

@@ -9,6 +9,7 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/report"
+	"wending/jobs/cron"
 	"wending/jobs/evaluate"
 	"wending/jobs/export"
 )
@@ -153,4 +154,16 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator, say func(re
 		list = append(list, e)
 	}
 	return list
+}
+
+// FailedAttempts are those of a run as reports and the API have them.
+func FailedAttempts(of db.FailedAttempts) []export.FailedAttempt {
+	attempts := make([]export.FailedAttempt, len(of))
+	for n, one := range of {
+		attempts[n] = export.FailedAttempt{
+			Attempt: one.Attempt, StartedAt: cron.BeijingRFC3339(one.StartedAt), LatencyMS: one.LatencyMS,
+			ErrorCode: one.ErrorCode, ErrorMessage: one.ErrorMessage, HTTPStatus: one.HTTPStatus, Body: one.Body,
+		}
+	}
+	return attempts
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -179,12 +178,12 @@ func (e ended) facts(l text.Locale, event outbox.Event) (facts []notify.Fact) {
 	return facts
 }
 
-// scoreText writes a mean score between 0 and 1.
+// scoreText writes a mean score; empty if it is unknown.
 func scoreText(score *float64) string {
 	if score == nil {
 		return ""
 	}
-	return strconv.FormatFloat(*score, 'f', 3, 64)
+	return text.Score(score)
 }
 
 // variantText is the line of one variant: its name and its numbers.

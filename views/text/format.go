@@ -39,6 +39,14 @@ func Percent(share *float64) string {
 	return strconv.FormatFloat(100**share, 'f', 1, 64) + "%"
 }
 
+// Score writes a mean score between 0 and 1 with three decimals: 0.874; nil is unknown.
+func Score(score *float64) string {
+	if score == nil {
+		return "–"
+	}
+	return strconv.FormatFloat(*score, 'f', 3, 64)
+}
+
 // Signed writes a difference with its sign, none if it is rounded to 0: +12.0, −1,401.
 func Signed(difference float64, decimals int) string {
 	digits := strconv.FormatFloat(math.Abs(difference), 'f', decimals, 64)

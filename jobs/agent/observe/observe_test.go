@@ -71,13 +71,15 @@ func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	require.Len(t, list, 3)
 }
 
-// Paths stay within their folder and can be written anywhere.
-// A member that is named for a film or a sound announces one, whatever its address looks like.
+// A member that is named for a film, a sound or, in a job's result, a picture announces one, whatever its address looks like.
 func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	list := watch(t, `{"event":"tool_finished","data":{"tool":"speak","output":{"audioUrl":"https://x/a/42"}}}`)
 	watcher := observe.New("default", &list, func(text string) string { return text })
 	status, isJSON := wire.Parse([]byte(`{"status":"done","result":{"video_url":"https://x/v/42?sign=1"}}`))
+	require.True(t, isJSON)
+	watcher.Polled("done", status)
+	status, isJSON = wire.Parse([]byte(`{"status":"done","image_url":"https://x/preview","result":{"image_url":"https://x/i/42"}}`))
 	require.True(t, isJSON)
 	watcher.Polled("done", status)
 	var found []string
@@ -86,9 +88,10 @@ func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 			found = append(found, one.Data.Kind+" "+one.Data.URL)
 		}
 	}
-	require.Equal(t, []string{"audio https://x/a/42", "video https://x/v/42?sign=1"}, found)
+	require.Equal(t, []string{"audio https://x/a/42", "video https://x/v/42?sign=1", "image https://x/i/42"}, found)
 }
 
+// Paths stay within their folder and can be written anywhere.
 func TestPathsAreCleaned(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{

@@ -252,7 +252,11 @@ func (w *Watcher) Polled(state string, v wire.Value) {
 	}
 	w.preview(data)
 	w.files(data)
-	w.files(firstOf(data, "result", "output"))
+	result := firstOf(data, "result", "output")
+	w.files(result)
+	if address := firstText(result, "image_url", "imageUrl"); address != "" { // beside the result it is a preview
+		w.file(false, event.Data{Kind: event.Image, URL: address})
+	}
 }
 
 // stringJSON is a text as JSON's string.

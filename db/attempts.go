@@ -1,0 +1,78 @@
+package db
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"wending/db/pg"
+)
+
+// FailedAttempt is an attempt of a call that failed and was made again.
+type FailedAttempt struct {
+	// Attempt is its number, from 1.
+	Attempt      int       `json:"attempt"`
+	StartedAt    time.Time `json:"started_at"`
+	LatencyMS    int       `json:"latency_ms"`
+	ErrorCode    string    `json:"error_code"`
+	ErrorMessage string    `json:"error_message"`
+	// HTTPStatus is nil where no response came.
+	HTTPStatus *int `json:"http_status"`
+	// Body is the beginning of what came.
+	Body string `json:"body"`
+}
+
+// How many failed attempts of a run are kept, the first ones, and of each how many bytes of message and body together.
+const (
+	MaxFailedAttempts   = 10
+	maxAttemptText      = 1800 // with the other values it stays below 2 KB
+	maxAttemptMessage   = 600
+	MaxFailedAttemptRaw = 2 * maxAttemptText // of a body, to be cut where no secret is cut with it
+)
+
+// FailedAttempts are those of a run, in their order.
+type FailedAttempts []FailedAttempt
+
+// With are the attempts and one more, cut to what is kept; beyond MaxFailedAttempts it is left out.
+func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
+	if len(f) == MaxFailedAttempts {
+		return f
+	}
+	one.ErrorMessage = cutBytes(one.ErrorMessage, maxAttemptMessage)
+	one.Body = cutBytes(one.Body, maxAttemptText-len(one.ErrorMessage))
+	return append(f[:len(f):len(f)], one)
+}
+
+// cutBytes is the beginning of a text that the database can hold, at most so many bytes of whole characters.
+func cutBytes(text string, most int) string {
+	text = pg.StorableText(text)
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && text[most]&0xC0 == 0x80 {
+		most--
+	}
+	return text[:most]
+}
+
+// Text is what is stored: JSON, or empty for none.
+func (f FailedAttempts) Text() string {
+	if len(f) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(f) // never fails
+	return string(text)
+}
+
+// Scan implements sql.Scanner for a column of JSON, which may be null.
+func (f *FailedAttempts) Scan(column any) error {
+	*f = nil
+	if column == nil {
+		return nil
+	}
+	text, ok := column.([]byte)
+	if !ok {
+		return fmt.Errorf("failed attempts are stored as %T", column)
+	}
+	return json.Unmarshal(text, f)
+}
