@@ -47,6 +47,20 @@ func (s *site) as(t *testing.T, name, path string) response {
 	return s.do(t, request)
 }
 
+// Other columns of the dataset are searched, too: in a task with prompts they may be what was asked.
+func TestTheColumnsOfADatasetAreSearched(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, map[string]string{
+		"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer,类别,Region\nq1,一,a,退款,North\nq2,二,b,物流,South\nq3,三,c,退款,\n",
+	})
+	s.awaitDone(t, id)
+	for search, numbers := range map[string]string{"退款": "1 3", "south": "2", "region": ""} {
+		require.Equal(t, numbers, shownNumbers(s.get(t, "/tasks/"+id+"/results?search="+url.QueryEscape(search)).page(t)), search)
+	}
+}
+
 func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -81,7 +81,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
 		q.level, q.agreement, q.letters, ` + known + `
-		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2 OR EXISTS (
+		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
+			OR EXISTS (SELECT FROM unnest(i.variable_values) AS own (value) WHERE own.value ` + like + ` $2) OR EXISTS (
 			SELECT FROM evaluation_runs found
 			WHERE found.item_id = i.id AND found.is_current AND ($4 = 0 OR found.variant = $4) AND left(found.response_body, $3) ` + like + ` $2)) AS matches
 	FROM evaluation_items i
@@ -103,7 +104,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 
 // Summaries returns a summary of each of the task's items, in the order of pages and exports, by the runs of one variant,
 // or of all if it is 0. An item matches if its
-// question_id, question, standard answer or the beginning of one of its answers contains text, without regard to case. It
+// question_id, question, standard answer, another of its columns or the beginning of one of its answers contains text, without regard to case. It
 // returns ErrSearchTooSlow if that takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string, withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"

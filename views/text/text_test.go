@@ -304,7 +304,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("library.change.", "added", "removed", "altered")
 	add("library.", "archive", "archive.confirm", "remove", "remove.confirm")
-	add("nav.", "tasks", "create", "compare", "library", "workers", "theme.light", "theme.dark")
+	add("nav.", "tasks", "create", "compare", "library", "system", "theme.light", "theme.dark")
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		add("results.export.", format, "failed."+format)
 		add("results.exporting.", format)
