@@ -108,6 +108,7 @@ func TestFailedAttemptsAreKept(t *testing.T) {
 		return line.Runs[0].FailedAttempts
 	}
 	requireAttempts(inReport(id))
+	require.NotContains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl&include_errors=false").body), "failed_attempts")
 
 	archive := s.get(t, api+"/"+id+"/archive").body
 	require.NotContains(t, string(archive), "very-secret-key")

@@ -90,8 +90,6 @@ type jsonRun struct {
 	FirstTokenMS    *int    `json:"first_token_ms"`
 	// Evaluations are the verdicts of evaluators.
 	Evaluations []Evaluation `json:"evaluations"`
-	// FailedAttempts are those before the last.
-	FailedAttempts []FailedAttempt `json:"failed_attempts"`
 	// Assets are the files that the agent produced.
 	Assets []Asset `json:"assets,omitempty"`
 }
@@ -99,6 +97,8 @@ type jsonRun struct {
 type jsonError struct {
 	ErrorCode    *string `json:"error_code"`
 	ErrorMessage *string `json:"error_message"`
+	// FailedAttempts are those before the last.
+	FailedAttempts []FailedAttempt `json:"failed_attempts"`
 }
 
 // variables are an item's values by their names; nil if there are none.
@@ -139,7 +139,7 @@ func (j *JSONL) Write(item Item) error {
 			Variant:   variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
 			FinishReason: run.FinishReason,
 			InputTokens:  run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
-			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...), FailedAttempts: append([]FailedAttempt{}, run.FailedAttempts...), Assets: run.Assets,
+			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...), Assets: run.Assets,
 		}
 		if run.Cost != nil && variant.Currency != "" {
 			out.Currency = &variant.Currency
@@ -153,7 +153,7 @@ func (j *JSONL) Write(item Item) error {
 			}
 		}
 		if j.report.IncludeErrors {
-			out.jsonError = &jsonError{run.ErrorCode, run.ErrorMessage}
+			out.jsonError = &jsonError{run.ErrorCode, run.ErrorMessage, append([]FailedAttempt{}, run.FailedAttempts...)}
 		}
 		line.Runs = append(line.Runs, out)
 	}
