@@ -194,6 +194,7 @@ func (w *walk) tasks() {
 	w.review(path)
 	w.do("GET", "evaluation-tasks", nil, 200)
 	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
+	w.do("POST", "facts", object{"answers": []string{"30 日内答复。", "35 日内答复。"}}, 200)
 	w.do("GET", "comparison?a="+draft+"&b="+plain, nil, 200)
 	w.do("POST", "evaluation-tasks/estimate", object{"dataset": w.ids["datasets"], "models": []string{w.ids["models"]}}, 200)
 	copied := w.file(path+"/clone", map[string]string{"task_name": "again", "start": "false"}, 201)["task_id"].(string)
@@ -335,7 +336,7 @@ func (w *walk) people() {
 
 // bodies are what operations need to come as far as what they do not find.
 var bodies = map[string]any{
-	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "assign-reviews": object{"reviewers": []string{}},
+	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
 }
 
 // filled is an operation's path with ids of nothing, and what its query must have.

@@ -117,6 +117,7 @@ GET    /compare                                          editor        task?
 POST   /compare/estimate                                 editor        -
 GET    /comparison                                       viewer        task?
 GET    /api/v1/comparison                                viewer        task?
+POST   /api/v1/facts                                     viewer        -
 POST   /demo                                             editor        -               task.create
 POST   /demo/comparison                                  editor        -               task.create
 GET    /workers                                          viewer        -

@@ -19,7 +19,7 @@ const Patience = 3 * time.Second
 // Gates are the kinds of work that are bounded, each with the number of places that it has. One visitor gets at most half of them, so
 // that nobody keeps the others out.
 type Gates struct {
-	// Files is reading uploaded files: a place for each core.
+	// Files is reading uploaded files, and the facts of answers: a place for each core.
 	Files *Gate
 	// Imports is storing tasks of archives, with their upload: 2 places.
 	Imports *Gate

@@ -69,6 +69,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerRunInput(whole)
 	h.registerReviews(whole)
 	h.registerComparison(whole)
+	h.registerFacts(whole)
 	h.registerStreams(stream)
 	replay.RegisterAPI(whole, stream, h.Replay)
 	gallery.RegisterAPI(whole, stream, h.Gallery)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -241,6 +242,11 @@ func (l Limit) told(locale text.Locale) string {
 // Between allows whole numbers from least to most.
 func Between(least, most int) Limit {
 	return Limit{"error.range.number", map[string]any{"Min": least, "Max": most}}
+}
+
+// Values allows lists of least to most values.
+func Values(least, most int) Limit {
+	return Limit{"error.range.count", map[string]any{"Want": fmt.Sprintf("%d–%d", least, most)}}
 }
 
 // OneOf allows one of the choices.

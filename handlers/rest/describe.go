@@ -67,7 +67,10 @@ func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	if name == "" { // not about one parameter
 		return fault.New("REQUEST_INVALID").WithCause(detail)
 	}
-	name, _, _ = strings.Cut(name, "[")
+	name, _, isItem := strings.Cut(name, "[")
+	if isItem && strings.HasPrefix(detail.Location, "body.") {
+		return fault.Parameter(name, fault.Text()).WithCause(detail)
+	}
 	return fault.Parameter(name, limitOf(operation, name)).WithCause(detail)
 }
 
@@ -91,6 +94,11 @@ func limitOf(operation *huma.Operation, name string) fault.Limit {
 			return fault.Between(int(*schema.Minimum), int(*schema.Maximum))
 		case schema.Type == huma.TypeBoolean:
 			return fault.Boolean()
+		}
+	}
+	if body := vocabularyOf(operation).body; body != nil && body.Properties[name] != nil {
+		if schema := body.Properties[name]; schema.MinItems != nil && schema.MaxItems != nil {
+			return fault.Values(*schema.MinItems, *schema.MaxItems)
 		}
 	}
 	return fault.NonEmpty()

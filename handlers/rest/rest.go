@@ -99,6 +99,8 @@ type Endpoint struct {
 	Status int
 	// Faults are the codes of the errors that it may answer, besides those that follow from its body, and what any may.
 	Faults []string
+	// MaxBytes is how large a JSON body may be that the input's Body describes; 0 means a megabyte.
+	MaxBytes int64
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody
 	// Responses are further or other responses by status.
@@ -109,7 +111,7 @@ type Endpoint struct {
 func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(context.Context, *I) (*O, error)) {
 	operation := huma.Operation{
 		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description, Tags: []string{e.Tag},
-		DefaultStatus: e.Status, Responses: map[string]*huma.Response{}, Metadata: map[string]any{schemasKey: api.OpenAPI().Components.Schemas},
+		DefaultStatus: e.Status, MaxBodyBytes: e.MaxBytes, Responses: map[string]*huma.Response{}, Metadata: map[string]any{schemasKey: api.OpenAPI().Components.Schemas},
 	}
 	for status, response := range e.Responses {
 		operation.Responses[status] = response

@@ -25,6 +25,11 @@ const (
 	Polarity   Kind = "polarity"
 )
 
+// Kinds are all kinds of facts.
+var Kinds = []Kind{
+	Number, Percent, Money, Duration, Date, Time, Range, Bound, Citation, Code, Choice, Entity, Quantifier, Polarity,
+}
+
 // A Fact is one statement of an answer that a reader would check.
 type Fact struct {
 	Kind  Kind

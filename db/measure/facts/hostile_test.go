@@ -26,7 +26,10 @@ func FuzzRead(f *testing.F) {
 		if len(a)+len(b) > 20_000 {
 			t.Skip()
 		}
+		last := 0
 		for _, fact := range facts.Read(a) {
+			require.LessOrEqual(t, last, fact.Start, "facts come in the order of their places")
+			last = fact.Start
 			require.True(t, fact.Start >= 0 && fact.Start < fact.End && fact.End <= len(a), "%+v", fact)
 			if utf8.ValidString(a) {
 				require.True(t, utf8.ValidString(a[fact.Start:fact.End]), "%+v", fact)
@@ -34,6 +37,18 @@ func FuzzRead(f *testing.F) {
 		}
 		require.Equal(t, facts.Compare(a, b), facts.Compare(a, b))
 		require.Empty(t, facts.Compare(a, a))
+		reading, err := facts.Question(t.Context(), []string{a, b, a + b})
+		require.NoError(t, err)
+		for _, s := range reading.Statements {
+			require.NotEmpty(t, s.Values)
+			for _, v := range s.Values {
+				require.NotEmpty(t, v.Runs)
+				for _, p := range v.Places {
+					answer := []string{a, b, a + b}[p.Answer]
+					require.True(t, p.Start >= 0 && p.Start < p.End && p.End <= len(answer), "%+v", p)
+				}
+			}
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -635,8 +636,9 @@ func (d *document) ranged(start int, first, second number, from, to, clause int)
 	}
 	d.finish(&f, first.value*factor, clause)
 	last := len(d.facts) - 1
-	d.facts[last].kind = Range
-	d.facts[last-1], d.facts[last] = d.facts[last], d.facts[last-1]
+	f = d.facts[last]
+	f.kind = Range
+	d.facts = slices.Insert(d.facts[:last], before, f)
 	return end
 }
 
