@@ -129,58 +129,6 @@ func (d *document) firstFact(from int) int {
 	return low
 }
 
-// sign gives each sentence a signature: sentences that are equal but for form, and about the same, have the same.
-func (d *document) sign() {
-	d.signatures = make([]uint64, len(d.Sentences))
-	known := map[passage.Span]uint64{}
-	signature := func(part passage.Span) uint64 {
-		h, isKnown := known[part]
-		if !isKnown {
-			h = d.signature(part)
-			known[part] = h
-		}
-		return h
-	}
-	for n, x := range d.Sentences {
-		h := d.signature(x.Span)
-		for _, part := range [4]passage.Span{x.Heading, x.Label, x.Row, x.Column} {
-			h = h*1099511628211 + 7
-			if !part.IsEmpty() {
-				h ^= signature(part)
-			}
-		}
-		d.signatures[n] = h
-	}
-}
-
-func (d *document) signature(part passage.Span) uint64 {
-	const prime = 1099511628211
-	h := uint64(14695981039346656037)
-	last := part.From - 1 // the last character that counts
-	for i := part.From; i < part.To; i++ {
-		r := d.Runes[i]
-		if !passage.IsLetter(r) && !passage.IsDigit(r) && !isSignificant(r) {
-			continue
-		}
-		isApart := last < i-1 && last >= part.From && passage.IsDigit(r) && passage.IsDigit(d.Runes[last])
-		if isApart && (last != i-2 || d.Runes[i-1] != ',') { // 3、5 is not 35
-			h = (h ^ ' ') * prime
-		}
-		h = (h ^ uint64(passage.Lower(r))) * prime //nolint:gosec // any bits do
-		last = i
-	}
-	return h
-}
-
-// isSignificant reports whether a mark can be part of a fact.
-func isSignificant(r rune) bool {
-	switch r {
-	case '%', '-', '–', '~', '°', '.', '<', '>', '≥', '≤', '/', '$', '¥', '€', '£', '‰', '±', '+', '×':
-		return true
-	}
-	return false
-}
-
 // agree reports whether two facts of a class state the same.
 func agree(x, y *fact) bool {
 	switch x.class {

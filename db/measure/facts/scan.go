@@ -116,7 +116,7 @@ func read(answer string) *document {
 	d.joinRanges()
 	d.markWorking()
 	d.tokenize()
-	d.sign()
+	d.signatures = d.Signatures()
 	return d
 }
 
