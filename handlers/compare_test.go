@@ -1,9 +1,12 @@
 package handlers_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
 )
@@ -272,4 +276,53 @@ func TestManyModelsAreNarrowedByWhatIsTyped(t *testing.T) {
 	}
 	require.Equal(t, 1, models().Find("[data-filter-choices]").Length())
 	require.Contains(t, models().Find(".choice").First().Text(), "某厂 · m7")
+}
+
+// The workbook of a comparison has a sheet with the variants' numbers, as numbers; its first sheet has no empty lines.
+func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	model, _ := s.chatTarget(t, "会答", agenttest.New(t, chatting(func(string) string { return "Paris" })).URL)
+	other, _ := s.chatTarget(t, "不会", agenttest.New(t, chatting(func(string) string { return "London" })).URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
+	evaluator := s.evaluator(t, "对", "contains", object{})
+	id := s.create(t, "", map[string]string{
+		"task_name": "比", "models": model + "," + other, "evaluators": evaluator, "runs_per_item": "2", "file@q.csv": "question,standard_answer\nq1,Paris\nq2,Paris\nq3,London\n",
+	})
+	s.awaitDone(t, id)
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
+	require.NoError(t, err)
+	defer book.Close()
+	require.Equal(t, []string{"任务信息", "评测结果", "方案", "稳定性"}, book.GetSheetList())
+	shown, err := book.GetRows("方案")
+	require.NoError(t, err)
+	raw, err := book.GetRows("方案", excelize.Options{RawCellValue: true})
+	require.NoError(t, err)
+	require.Len(t, shown, 3)
+	cell := func(rows [][]string, title string, row int) string {
+		place := slices.Index(rows[0], title)
+		require.GreaterOrEqual(t, place, 0, "%s in %v", title, rows[0])
+		return append(rows[row], make([]string, len(rows[0]))...)[place]
+	}
+	statistics := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)
+	for row := 1; row <= 2; row++ {
+		want := statistics[row-1].(object)
+		passed, err := strconv.ParseFloat(cell(raw, "评估通过率", row), 64)
+		require.NoError(t, err)
+		require.InDelta(t, want["pass_rate"], passed, 1e-9)
+		latency, err := strconv.ParseFloat(cell(raw, "耗时 P50 (ms)", row), 64)
+		require.NoError(t, err)
+		require.InDelta(t, want["latency_p50_ms"], latency, 1e-9)
+	}
+	require.Equal(t, "66.67%", cell(shown, "评估通过率", 1))
+	require.NotEmpty(t, cell(raw, "评估通过率：95% 置信区间下限", 1))
+	require.Equal(t, []string{"330", "0.033", "CNY", ""}, []string{cell(raw, "Token 用量", 1), cell(raw, "费用", 1), cell(raw, "币种", 1), cell(raw, "费用", 2)})
+	kind, err := book.GetCellType("方案", "E2")
+	require.NoError(t, err)
+	require.Equal(t, excelize.CellTypeUnset, kind, "a number is a number")
+	info, err := book.GetRows("任务信息")
+	require.NoError(t, err)
+	for _, line := range info {
+		require.True(t, len(line) == 2 && line[1] != "–", "%v", line)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,16 +75,22 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, format string, inclu
 		return nil, err
 	}
 	var lines []string // the report in a few lines, for the first sheet
+	var variants *export.Sheet
 	if format == "xlsx" {
 		numbers, err := r.reader.Summary(ctx, task, false)
 		if err != nil {
 			return nil, err
 		}
 		lines = numbers.Lines(request.From(ctx).Locale)
+		if len(head.Variants) > 0 {
+			variants = variantsSheet(request.From(ctx).Locale, head.Variants, numbers)
+		}
 	}
 	return func(ctx context.Context, w io.Writer) error {
 		writer, err := newWriter(w, format, head, func() export.Texts {
-			return exportTexts(request.From(ctx).Locale, task, head, statistics, lines)
+			texts := exportTexts(request.From(ctx).Locale, task, head, statistics, lines)
+			texts.Variants = variants
+			return texts
 		})
 		if err != nil {
 			return err
@@ -235,6 +242,9 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 		},
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
 		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), CutMark: locale.Text("export.cut"),
+	}
+	if len(report.Variants) > 0 { // several targets have no one address, model or agreement
+		texts.Info = slices.DeleteFunc(texts.Info, func(line [2]string) bool { return line[1] == "" || line[1] == "–" })
 	}
 	for n, line := range lines {
 		title := ""

@@ -134,9 +134,17 @@ func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
 		{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"},
-		{"1", "q1", "=1+1", "wording", "0.3333", "1.0000", "2", "AB-A"},
+		{"1", "q1", "=1+1", "wording", "33.33%", "100.00%", "2", "AB-A"},
 		{"2", "q2", "b"},
 	}, rows)
+	for cell, want := range map[string]string{"A2": "1", "E2": "0.3333", "F2": "1.0000", "G2": "2"} {
+		kind, err := book.GetCellType("稳定性", cell)
+		require.NoError(t, err)
+		require.Equal(t, excelize.CellTypeUnset, kind, "%s is a number", cell)
+		raw, err := book.GetCellValue("稳定性", cell, excelize.Options{RawCellValue: true})
+		require.NoError(t, err)
+		require.Equal(t, want, raw, cell)
+	}
 }
 
 func TestATextOverTheCellLimitIsCutVisibly(t *testing.T) {

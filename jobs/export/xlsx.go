@@ -28,23 +28,50 @@ type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
+	// Variants is the sheet of the variants' numbers; nil for a task that compares none.
+	Variants *Sheet
 	// ReviewSheet is used if there are reviews.
 	StabilitySheet, ReviewSheet string
 	// CutMark ends a text that is too long for a cell and names where the whole one is found.
 	CutMark string
 }
 
-// XLSX writes a report as a workbook of three sheets: the information page, the rows as text cells, and how alike the
-// answers to each question are. Texts are written into the cells themselves, so that of the answers nothing has to be
+// Sheet is a table of its own in a workbook.
+type Sheet struct {
+	Name    string
+	Columns []Column
+	// Rows have a cell for each column; an empty one is left out.
+	Rows [][]string
+}
+
+// Column is one of a sheet.
+type Column struct {
+	Title string
+	Holds Cells
+}
+
+// Cells is what the cells of a column hold.
+type Cells int
+
+// What cells hold: texts, numbers written as decimals, or shares of 1 that are shown in percent. What is not a number is a text.
+const (
+	HoldsText Cells = iota
+	HoldsNumber
+	HoldsShare
+)
+
+// XLSX writes a report as a workbook: the information page, the rows as text cells, how alike the answers to each question are, and
+// where there are some the numbers of the variants and the reviews. Texts are written into the cells themselves, so that of the answers nothing has to be
 // kept until the end.
 type XLSX struct {
-	report  Report
-	zip     *zip.Writer
-	w       *bufio.Writer
-	row     int
-	columns []string // their names: A, B … AA
-	cutMark string
-	scratch []byte
+	report   Report
+	zip      *zip.Writer
+	w        *bufio.Writer
+	row      int
+	columns  []string // their names: A, B … AA
+	cutMark  string
+	scratch  []byte
+	variants *Sheet
 	// stability and reviews are the rows of the sheets behind the results.
 	stability, reviews [][]string
 }
@@ -57,17 +84,24 @@ const (
 	packageRels  = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
 	workbookRels = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId4" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet3.xml"/>%s<Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
 	reviewRel    = `<Relationship Id="rId5" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet4.xml"/>`
-	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/><sheet name="%s" sheetId="3" r:id="rId4"/>%s</sheets></workbook>`
+	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/>%s<sheet name="%s" sheetId="3" r:id="rId4"/>%s</sheets></workbook>`
 	reviewSheet  = `<sheet name="%s" sheetId="4" r:id="rId5"/>`
-	// Style 1 is a bold head, style 2 text at the top of its cell, wrapped; both of number format 49, text.
-	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="3"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf></cellXfs></styleSheet>`
+
+	variantsType  = `<Override PartName="/xl/worksheets/sheet5.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
+	variantsRel   = `<Relationship Id="rId6" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet5.xml"/>`
+	variantsSheet = `<sheet name="%s" sheetId="5" r:id="rId6"/>`
+	// Style 1 is a bold head, style 2 text at the top of its cell, wrapped; both of number format 49, text. Styles 3 and 4 are numbers,
+	// general and in percent (format 10).
+	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0" applyAlignment="1"><alignment vertical="top"/></xf><xf numFmtId="10" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top"/></xf></cellXfs></styleSheet>`
 	sheetBegin = xmlHeader + `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`
 	frozenHead = `<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>`
 )
 
 const (
-	styleHead = 1
-	styleText = 2
+	styleHead   = 1
+	styleText   = 2
+	styleNumber = 3
+	styleShare  = 4
 )
 
 // compressionLevel is the fastest that keeps workbooks small.
@@ -75,18 +109,21 @@ const compressionLevel = 1
 
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark}
+	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark, variants: texts.Variants}
 	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(w, compressionLevel)
 	})
-	var fourthType, fourthRel, fourthSheet string
+	var moreTypes, moreRels, ofReviews, ofVariants string
 	if report.HasReviews {
-		fourthType, fourthRel, fourthSheet = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
+		moreTypes, moreRels, ofReviews = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
+	}
+	if x.variants != nil {
+		moreTypes, moreRels, ofVariants = moreTypes+variantsType, moreRels+variantsRel, fmt.Sprintf(variantsSheet, xmlText(x.variants.Name))
 	}
 	for _, part := range [][2]string{
-		{"[Content_Types].xml", fmt.Sprintf(contentTypes, fourthType)}, {"_rels/.rels", packageRels},
-		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, fourthRel)},
-		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), xmlText(texts.StabilitySheet), fourthSheet)}, {"xl/styles.xml", styles},
+		{"[Content_Types].xml", fmt.Sprintf(contentTypes, moreTypes)}, {"_rels/.rels", packageRels},
+		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, moreRels)},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofVariants, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
 	} {
 		if err := x.begin(part[0]); err != nil {
 			return nil, err
@@ -117,6 +154,17 @@ var (
 	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
 	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "note", "is_outdated", "created_at"}
 )
+
+// numeric are the columns of these sheets that hold numbers.
+var numeric = map[string]Cells{"number": HoldsNumber, "agreement": HoldsShare, "similarity": HoldsShare, "distinct": HoldsNumber, "variant": HoldsNumber, "run_index": HoldsNumber}
+
+// columnsOf are the columns of such a sheet.
+func columnsOf(names []string) (columns []Column) {
+	for _, name := range names {
+		columns = append(columns, Column{Title: name, Holds: numeric[name]})
+	}
+	return columns
+}
 
 // beginTable begins a sheet with its head.
 func (x *XLSX) beginTable(part string, columns []string) error {
@@ -184,11 +232,16 @@ func (x *XLSX) Close() error {
 	if len(x.report.Variants) > 0 {
 		columns = append(slices.Clone(columns), "variant", "variant_name")
 	}
-	if err := x.table("xl/worksheets/sheet3.xml", columns, x.stability); err != nil {
+	if err := x.table("xl/worksheets/sheet3.xml", columnsOf(columns), x.stability); err != nil {
 		return err
 	}
 	if x.report.HasReviews {
-		if err := x.table("xl/worksheets/sheet4.xml", reviewColumns, x.reviews); err != nil {
+		if err := x.table("xl/worksheets/sheet4.xml", columnsOf(reviewColumns), x.reviews); err != nil {
+			return err
+		}
+	}
+	if x.variants != nil {
+		if err := x.table("xl/worksheets/sheet5.xml", x.variants.Columns, x.variants.Rows); err != nil {
 			return err
 		}
 	}
@@ -199,12 +252,16 @@ func (x *XLSX) Close() error {
 }
 
 // table writes a whole sheet.
-func (x *XLSX) table(part string, columns []string, rows [][]string) error {
-	if err := x.beginTable(part, columns); err != nil {
+func (x *XLSX) table(part string, columns []Column, rows [][]string) error {
+	titles := make([]string, len(columns))
+	for n, column := range columns {
+		titles[n] = column.Title
+	}
+	if err := x.beginTable(part, titles); err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if err := x.cells(row, styleText); err != nil {
+		if err := x.typed(row, columns); err != nil {
 			return err
 		}
 	}
@@ -214,6 +271,35 @@ func (x *XLSX) table(part string, columns []string, rows [][]string) error {
 
 // cells writes a row of text cells; empty ones are left out.
 func (x *XLSX) cells(cells []string, style int) error {
+	row := x.beginRow(cells)
+	for n, cell := range cells {
+		x.text(n, row, cell, style)
+	}
+	_, err := x.w.WriteString(`</row>`)
+	return err
+}
+
+// typed writes a row of cells that hold what their columns do.
+func (x *XLSX) typed(cells []string, columns []Column) error {
+	row := x.beginRow(cells)
+	for n, cell := range cells {
+		holds := columns[n].Holds
+		if _, err := strconv.ParseFloat(cell, 64); err != nil || holds == HoldsText {
+			x.text(n, row, cell, styleText)
+			continue
+		}
+		style := map[Cells]int{HoldsNumber: styleNumber, HoldsShare: styleShare}[holds]
+		x.scratch = append(append(append(x.scratch[:0], `<c r="`...), x.columns[n]...), row...)
+		x.scratch = append(append(append(x.scratch, `" s="`...), byte('0'+style)), `"><v>`...)
+		x.scratch = append(append(x.scratch, cell...), `</v></c>`...)
+		_, _ = x.w.Write(x.scratch)
+	}
+	_, err := x.w.WriteString(`</row>`)
+	return err
+}
+
+// beginRow begins the next row and returns its number.
+func (x *XLSX) beginRow(cells []string) string {
 	x.row++
 	row := strconv.Itoa(x.row)
 	for n := len(x.columns); n < len(cells); n++ {
@@ -221,18 +307,19 @@ func (x *XLSX) cells(cells []string, style int) error {
 	}
 	x.scratch = append(append(append(x.scratch[:0], `<row r="`...), row...), `">`...)
 	_, _ = x.w.Write(x.scratch)
-	for n, cell := range cells {
-		if cell == "" {
-			continue
-		}
-		x.scratch = append(append(append(x.scratch[:0], `<c r="`...), x.columns[n]...), row...)
-		x.scratch = append(append(append(x.scratch, `" t="inlineStr" s="`...), byte('0'+style)), `"><is><t xml:space="preserve">`...)
-		_, _ = x.w.Write(x.scratch)
-		_, _ = x.w.WriteString(xmlText(cutCell(cell, x.cutMark)))
-		_, _ = x.w.WriteString(`</t></is></c>`)
+	return row
+}
+
+// text writes the nth cell of a row unless it is empty.
+func (x *XLSX) text(n int, row, cell string, style int) {
+	if cell == "" {
+		return
 	}
-	_, err := x.w.WriteString(`</row>`)
-	return err
+	x.scratch = append(append(append(x.scratch[:0], `<c r="`...), x.columns[n]...), row...)
+	x.scratch = append(append(append(x.scratch, `" t="inlineStr" s="`...), byte('0'+style)), `"><is><t xml:space="preserve">`...)
+	_, _ = x.w.Write(x.scratch)
+	_, _ = x.w.WriteString(xmlText(cutCell(cell, x.cutMark)))
+	_, _ = x.w.WriteString(`</t></is></c>`)
 }
 
 // columnName is how spreadsheets name the nth column, counted from 0: A to Z, then AA, AB …
