@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/google/uuid"
@@ -325,4 +327,45 @@ func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
 	for _, line := range info {
 		require.True(t, len(line) == 2 && line[1] != "–", "%v", line)
 	}
+}
+
+// The summary says by how much the best variant is ahead of the next best, with the interval, and what it costs; tables have intervals,
+// not standard errors.
+func TestASummaryHasAmounts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	right := chatting(func(string) string { return "Paris" })
+	good, _ := s.chatTarget(t, "好", agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		time.Sleep(30 * time.Millisecond) // which is dearer and slower
+		right(w, call)
+	}).URL)
+	var calls atomic.Int64
+	wrong := chatting(func(string) string { return []string{"London", "Paris"}[calls.Add(1)%2] })
+	bad, _ := s.chatTarget(t, "差", agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		time.Sleep(3 * time.Millisecond)
+		wrong(w, call)
+	}).URL)
+	for model, price := range map[string]string{good: "1000", bad: "100"} {
+		s.entry(t, "PATCH", "models/"+model, object{"input_price": price, "output_price": price, "currency": "CNY"}, 200)
+	}
+	var rows strings.Builder
+	for n := range 6 {
+		fmt.Fprintf(&rows, "q%d,Paris\n", n)
+	}
+	judge := s.evaluator(t, "对", "contains", object{})
+	id := s.create(t, "", map[string]string{
+		"task_name": "比", "models": good + "," + bad, "evaluators": judge, "runs_per_item": "3", "concurrency": "1", "file@q.csv": "question,standard_answer\n" + rows.String(),
+	})
+	s.awaitDone(t, id)
+	text := s.get(t, "/tasks/"+id+"/report").page(t).Find(".synopsis").Text()
+	statistics := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)
+	rate := func(n int) float64 { return statistics[n].(object)["pass_rate"].(float64) }
+	require.Contains(t, text, fmt.Sprintf("；比方案 2 高 %.1f 个百分点（95%% 置信区间 ", 100*(rate(0)-rate(1))))
+	require.Regexp(t, `平均耗时：方案 2 .*；比方案 1 低 \d+ ms（95% 置信区间 [\d.]+ 至 [\d.]+ ms）`, text)
+	require.Contains(t, text, "方案 1 与方案 2 相比：每次运行费用 0.055 CNY 对 0.0055 CNY（10 倍）；平均耗时 ")
+	for _, page := range []string{"/variants", "/report"} {
+		require.NotContains(t, s.get(t, "/tasks/"+id+page).page(t).Find("table").Text(), "±", page)
+	}
+	small := s.get(t, "/tasks/"+id+"/variants").page(t).Find(".variants-table small[title='95% 置信区间']").Text()
+	require.Contains(t, small, "…", "the interval of the agreement")
 }

@@ -30,6 +30,35 @@ type Ranking struct {
 	Seldom []int
 }
 
+// Lead is by how much a leader is ahead.
+type Lead struct {
+	// Over is the variant with the best mean after the leader's, from 0.
+	Over int
+	// Change is from it to the leader.
+	Change Change
+}
+
+// LeadOf returns by how much the leader of a ranking is ahead of the next best; nil if it can be compared with none.
+func LeadOf(variants [][]ComparedQuestion, by By, ranking Ranking) *Lead {
+	sign := 1.0
+	if by.IsLessBetter {
+		sign = -1
+	}
+	means := meansOf(variants, by.Of, sign)
+	for _, n := range append([]int{ranking.Leader}, ranking.Seldom...) {
+		means[n] = math.NaN()
+	}
+	next := highest(means)
+	if next < 0 {
+		return nil
+	}
+	lead := Lead{next, changeOf(pairsOf(variants[next], variants[ranking.Leader]), by.Of)}
+	if lead.Change.Mean == nil {
+		return nil
+	}
+	return &lead
+}
+
 // IsBest reports that the leader is better than every other variant.
 func (r Ranking) IsBest() bool {
 	return len(r.Alike)+len(r.Each)+len(r.Unknown) == 0 && len(r.Worse) > 0

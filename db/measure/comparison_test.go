@@ -191,3 +191,28 @@ func TestWhoAnswersLittleDoesNotLeadByItsAnswers(t *testing.T) {
 	ranking, _ := Rank([][]ComparedQuestion{slow, variant([]float64{.4, .6, .4, .2}, 5, 6, 5, 6)}, success)
 	require.Equal(t, Ranking{Leader: 0, Worse: []int{1}}, ranking, "how often a variant answers is no number of answers")
 }
+
+func TestHowFarALeaderIsAhead(t *testing.T) {
+	t.Parallel()
+	variant := func(shares ...float64) (questions []ComparedQuestion) {
+		for n := range shares {
+			questions = append(questions, ComparedQuestion{ID: int64(n), Agreement: &shares[n]})
+		}
+		return questions
+	}
+	by := By{Of: func(q ComparedQuestion) *float64 { return q.Agreement }}
+	variants := [][]ComparedQuestion{variant(.1, .2, .1), variant(.9, .8, .9), variant(.5, .6, .7)}
+	ranking, isKnown := Rank(variants, by)
+	require.True(t, isKnown)
+	lead := LeadOf(variants, by, ranking)
+	require.Equal(t, 2, lead.Over, "the next best, not the first")
+	require.InDelta(t, .8/3, *lead.Change.Mean, 1e-9)
+	by.IsLessBetter = true
+	ranking, _ = Rank(variants, by)
+	lead = LeadOf(variants, by, ranking)
+	require.Equal(t, 2, lead.Over)
+	require.InDelta(t, -1.4/3, *lead.Change.Mean, 1e-9)
+	require.Nil(t, LeadOf(variants[:1], by, Ranking{}), "alone")
+	require.Nil(t, LeadOf([][]ComparedQuestion{variants[0], {{ID: 0}, {ID: 1}, {ID: 2}}}, by, Ranking{}), "nothing in common")
+	require.Nil(t, LeadOf(variants, by, Ranking{Leader: 0, Seldom: []int{1, 2}}), "the others answer seldom")
+}

@@ -59,6 +59,16 @@ type Rating struct {
 	N    int      `json:"n" doc:"Questions" example:"100"`
 }
 
+// Interval is the 95 % interval of the mean; nil if there is none.
+func (r Rating) Interval() Interval {
+	if r.Mean == nil || r.SE == nil || *r.SE == 0 {
+		return nil
+	}
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(r.N - 1)}
+	half := t.Quantile(oneSided) * *r.SE
+	return Interval{max(0, *r.Mean-half), min(100, *r.Mean+half)}
+}
+
 // NewRating sums the mean ratings of questions up.
 func NewRating(means []float64) Rating {
 	mean, se := meanAndError(means)

@@ -16,7 +16,7 @@ import (
 
 // Summary reads what the report of a task says in numbers. Default ratings of judges count if withDefaults says so.
 func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (summary.Summary, error) {
-	s := summary.Summary{Task: task, WithDefaults: withDefaults, Agreements: map[int][]float64{}}
+	s := summary.Summary{Task: task, WithDefaults: withDefaults}
 	var matrix [][]measure.ComparedQuestion
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { s.Statistics, err = r.store.TaskStatistics(reading, task); return err })
@@ -31,14 +31,13 @@ func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (s
 		return s, err
 	}
 	s.Rankings = Rank(task, matrix)
-	for n, questions := range matrix {
-		number := task.Variants[n].Number
-		for _, question := range questions {
-			if question.Agreement != nil {
-				s.Agreements[number] = append(s.Agreements[number], *question.Agreement)
-			}
+	s.Leads = map[string]*measure.Lead{}
+	for _, by := range comparison.MeasuresOf(len(task.Evaluators) > 0) {
+		if ranking, isKnown := s.Rankings[by.Name]; isKnown {
+			s.Leads[by.Name] = measure.LeadOf(matrix, by.By, ranking)
 		}
 	}
+	s.Agreements = Agreements(task, matrix)
 	var err error
 	if s.Worst, s.WorstTotal, err = r.worst(ctx, matrix, s.Verdicts != nil); err != nil {
 		return s, err
@@ -115,6 +114,20 @@ func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion, is
 		rows = append(rows, row)
 	}
 	return rows, total, nil
+}
+
+// Agreements are those of the questions, by the numbers of the variants of a task.
+func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int][]float64 {
+	known := map[int][]float64{}
+	for n, questions := range matrix {
+		number := task.Variants[n].Number
+		for _, question := range questions {
+			if question.Agreement != nil {
+				known[number] = append(known[number], *question.Agreement)
+			}
+		}
+	}
+	return known
 }
 
 // Rank ranks the variants of a task by each measure, by the measures' names; none by what is not known.

@@ -76,7 +76,10 @@ func (p *Pages) showVariants(c echo.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	table.Rankings = reading.Rank(task, matrix)
+	table.Rankings, table.Agreements = reading.Rank(task, matrix), map[int]measure.Interval{}
+	for number, agreements := range reading.Agreements(task, matrix) {
+		table.Agreements[number] = measure.MeanInterval(agreements)
+	}
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, comparison.Summary(table))
 	}

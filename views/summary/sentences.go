@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +78,7 @@ func (s Summary) said(locale text.Locale) (said []string) {
 		ranking, isKnown := s.Rankings[measure.Name]
 		if isKnown && len(ranking.Each) > 0 {
 			said = append(said, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
-				"Worse", s.listed(locale, ranking.Each)))
+				"Worse", s.listed(locale, ranking.Each))+s.leadOfEach(locale, measure.Name))
 		}
 		if !isKnown || len(ranking.Worse) == 0 {
 			continue
@@ -93,9 +94,122 @@ func (s Summary) said(locale text.Locale) (said []string) {
 			key = "summary.above"
 		}
 		said = append(said, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
-			"Worse", s.listed(locale, ranking.Worse), "Alike", alike))
+			"Worse", s.listed(locale, ranking.Worse), "Alike", alike)+s.lead(locale, measure.Name))
+	}
+	return append(said, s.price(locale)...)
+}
+
+// leadOfEach says by how much the leader is ahead of the next best where that is told of no other sentence.
+func (s Summary) leadOfEach(locale text.Locale, name string) string {
+	ranking := s.Rankings[name]
+	if lead := s.Leads[name]; lead == nil || len(ranking.Worse) > 0 || !slices.Contains(ranking.Each, lead.Over) {
+		return ""
+	}
+	return s.lead(locale, name)
+}
+
+// Differences of the means that are called small: they decide nothing, however sure they are. Of shares it is a part of 1, of times and
+// costs a part of the next best.
+const (
+	smallShare = 0.01
+	smallPart  = 0.05
+)
+
+// lead says by how much the leader of a measure is ahead of the next best; empty if it is not, or if that is not known.
+func (s Summary) lead(locale text.Locale, name string) string {
+	lead := s.Leads[name]
+	if lead == nil {
+		return ""
+	}
+	isAmount := name == "latency" || name == "cost"
+	digits := func(difference float64) string {
+		switch name {
+		case "latency":
+			return strconv.FormatFloat(difference, 'f', decimalsOf(difference), 64)
+		case "cost":
+			return strconv.FormatFloat(difference, 'g', 3, 64)
+		}
+		return strconv.FormatFloat(100*difference, 'f', 1, 64)
+	}
+	write := func(difference float64) string {
+		written := digits(difference)
+		switch name {
+		case "latency":
+			return locale.Text("summary.lead.ms", "N", written)
+		case "cost":
+			return text.Cost(&written, s.Numbers[lead.Over].Currency)
+		}
+		return locale.Text("compare.points", "Points", written)
+	}
+	key, sign := "summary.lead.higher", 1.0
+	if isAmount { // less is better
+		key, sign = "summary.lead.lower", -1
+	}
+	if sign**lead.Change.Mean <= 0 { // on the questions that both answered it is not ahead
+		return ""
+	}
+	said := locale.Text(key, "Next", s.Numbers[lead.Over].Number, "Difference", write(sign**lead.Change.Mean))
+	if lead.Change.Low != nil {
+		ends := []float64{sign * *lead.Change.Low, sign * *lead.Change.High}
+		slices.Sort(ends)
+		said += locale.Text("summary.lead.interval", "Low", digits(ends[0]), "High", write(ends[1]))
+	}
+	difference, small := math.Abs(*lead.Change.Mean), smallShare
+	if isAmount {
+		small = smallPart * *lead.Change.MeanA
+	}
+	if difference < small {
+		said += locale.Text("summary.lead.small")
 	}
 	return said
+}
+
+// decimalsOf is with how many decimals milliseconds are written: none but for a few.
+func decimalsOf(ms float64) int {
+	if math.Abs(ms) < 10 {
+		return 1
+	}
+	return 0
+}
+
+// price says what the variant with the best pass rate costs and takes beside the next best; nil if that is not known of both.
+func (s Summary) price(locale text.Locale) []string {
+	ranking, lead := s.Rankings["pass"], s.Leads["pass"]
+	if lead == nil || len(ranking.Worse)+len(ranking.Each) == 0 {
+		return nil
+	}
+	leader, next := s.Numbers[ranking.Leader], s.Numbers[lead.Over]
+	var parts []string
+	add := func(key string, own, other float64, write func(float64) string) {
+		if own > 0 && other > 0 {
+			parts = append(parts, locale.Text(key, "Own", write(own), "Other", write(other), "Times", strconv.FormatFloat(own/other, 'g', 2, 64)))
+		}
+	}
+	if leader.Currency != nil && next.Currency != nil && *leader.Currency == *next.Currency {
+		add("summary.price.cost", costOfRun(leader), costOfRun(next), func(amount float64) string {
+			digits := strconv.FormatFloat(amount, 'g', 3, 64)
+			return text.Cost(&digits, leader.Currency)
+		})
+	}
+	if leader.LatencyAvg != nil && next.LatencyAvg != nil {
+		add("summary.price.latency", *leader.LatencyAvg, *next.LatencyAvg, func(ms float64) string { return text.Millis(&ms) })
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{locale.Text("summary.price", "Variant", leader.Number, "Next", next.Number, "Parts", strings.Join(parts, locale.Text("summary.price.and")))}
+}
+
+// costOfRun is what a run whose cost is known cost on average; 0 if none is.
+func costOfRun(row report.VariantStatistics) float64 {
+	if row.Cost == nil || row.RunsWithCost == 0 {
+		return 0
+	}
+	cost, err := strconv.ParseFloat(*row.Cost, 64)
+	if err != nil {
+		return 0
+	}
+	return cost / float64(row.RunsWithCost)
 }
 
 // listed are variants by their numbers.
