@@ -326,7 +326,23 @@ func (l *layout) isEnd(i, to int) bool {
 			return true
 		}
 		isAbbreviation := IsLatin(l.At(i-1)) && !IsLatin(l.At(i-2)) || l.Has(i-2, "no") || l.Has(i-2, "vs")
+		if IsDigit(l.At(next)) && l.isAbbreviated(i) {
+			return false
+		}
 		return !isAbbreviation && (l.At(next) < 'a' || l.At(next) > 'z')
+	}
+	return false
+}
+
+// abbreviations are words before a number that end with a full stop which does not end a sentence: Jan. 3, max. 5 kg.
+var abbreviations = strings.Fields("jan feb mar apr jun jul aug sep sept oct nov dec approx max min art sec fig incl ca est tel ext no vol")
+
+// isAbbreviated reports whether one of them ends before i.
+func (l *layout) isAbbreviated(i int) bool {
+	for _, word := range abbreviations {
+		if from := i - len(word); l.Has(from, word) && !IsLatin(l.At(from-1)) {
+			return true
+		}
 	}
 	return false
 }
