@@ -55,7 +55,11 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	}
 	filling.Wait()
 
-	reading := []string{"/tasks/" + id + "/results", api + "/" + id + "/results", api + "/" + id + "/export?format=csv", "/?from=" + id}
+	run := 0
+	require.NoError(t, s.tables.Get(&run, `SELECT min(id) FROM evaluation_runs`))
+	answer := "/" + id + "/runs/" + strconv.Itoa(run)
+	reading := []string{"/tasks/" + id + "/results", api + "/" + id + "/results", api + "/" + id + "/export?format=csv", "/?from=" + id,
+		api + "/" + id + "/archive", api + answer, "/tasks" + answer + "/text"}
 	requests := []*http.Request{s.form(t, api+"/"+id+"/clone", nil), s.form(t, api, fields), s.form(t, "/tasks", fields)}
 	for _, path := range reading {
 		request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
@@ -86,8 +90,50 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 		empty()
 	}
 	require.Equal(t, http.StatusCreated, s.post(t, api, fields).StatusCode)
-	require.Equal(t, http.StatusOK, s.get(t, "/tasks/"+id+"/results").StatusCode)
+	for _, path := range reading {
+		require.Equal(t, http.StatusOK, s.get(t, path).StatusCode, path)
+	}
 	require.Contains(t, string(s.get(t, "/metrics").body), `wending_refused_total{kind="files"}`)
+}
+
+// Reports that wait for their turn hold nothing that others need: not one of the connections to the database.
+func TestWaitingReportsHoldNoConnection(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	id := s.create(t, fake.URL, nil)
+	s.awaitDone(t, id)
+	defer fill(t, s.server.Gates().Exports)()
+	var waiting sync.WaitGroup
+	refused := make([]int, 60)
+	for n := range refused {
+		path := api + "/" + id + []string{"/export?format=html", "/archive"}[n%2]
+		waiting.Go(func() {
+			answer, err := http.Get(s.URL + path)
+			if !assert.NoError(t, err) {
+				return
+			}
+			refused[n] = answer.StatusCode
+			assert.NoError(t, answer.Body.Close())
+		})
+	}
+	all := make(chan struct{})
+	go func() { waiting.Wait(); close(all) }()
+	slowest := time.Duration(0)
+	for isDone := false; !isDone; {
+		start := time.Now()
+		require.Equal(t, http.StatusOK, s.get(t, "/tasks").StatusCode)
+		slowest = max(slowest, time.Since(start))
+		select {
+		case <-all:
+			isDone = true
+		default:
+		}
+	}
+	require.Less(t, slowest, admission.Patience/2)
+	for _, status := range refused {
+		require.Equal(t, http.StatusServiceUnavailable, status)
+	}
 }
 
 // Tests of an agent take slots of its rate limit: as many as have room soon are made, at its pace, and the others are

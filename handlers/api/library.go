@@ -814,11 +814,11 @@ func (h *libraryHandler) registerFiles(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		file, err := h.Library.DatasetFile(ctx, id, version)
-		if err != nil {
-			return nil, err
-		}
 		return rest.Stream(h.Failed, func(ctx huma.Context) error {
+			file, err := h.Library.DatasetFile(ctx.Context(), id, version)
+			if err != nil {
+				return err
+			}
 			defer file.Close() //nolint:errcheck // only read
 			response := humaecho.Unwrap(ctx).Response()
 			header := response.Header()
@@ -826,7 +826,7 @@ func (h *libraryHandler) registerFiles(api huma.API) {
 			header.Set("Content-Length", strconv.Itoa(version.Size))
 			header.Set("Content-Disposition", `attachment; filename="dataset.`+version.Extension+`"; filename*=UTF-8''`+url.PathEscape(version.FileName))
 			response.WriteHeader(http.StatusOK)
-			_, err := io.Copy(response, file)
+			_, err = io.Copy(response, file)
 			return err
 		}), nil
 	})

@@ -394,9 +394,3 @@ func (h *handler) registerRunInput(api huma.API) {
 		return &runInputOutput{runInput{run.ID, run.QuestionID, run.Variant, run.RunIndex, sent.Protocol, sent.URL, sent.Body, sent.OmitsPayload}}, err
 	})
 }
-
-type runTextOutput struct {
-	ContentType string `header:"Content-Type"`
-	Policy      string `header:"Content-Security-Policy"`
-	Body        []byte
-}

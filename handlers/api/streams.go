@@ -59,7 +59,8 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutput, error) {
+// getRunText sends an answer, which may have megabytes: not many are in memory at once.
+func (h *handler) getRunText(ctx context.Context, input *RunPath) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
@@ -68,13 +69,18 @@ func (h *handler) getRunText(ctx context.Context, input *RunPath) (*runTextOutpu
 	if err != nil {
 		return nil, err
 	}
-	response, err := report.New(h.Store).RunResponse(ctx, task.ID, id)
-	if err != nil {
-		return nil, err
-	}
-	return &runTextOutput{
-		ContentType: "text/plain; charset=utf-8", Policy: "sandbox; default-src 'none'", Body: response,
-	}, nil
+	return rest.Stream(h.Failed, func(ctx huma.Context) error {
+		answer, err := report.New(h.Store).RunResponse(ctx.Context(), task.ID, id)
+		if err != nil {
+			return err
+		}
+		response := humaecho.Unwrap(ctx).Response()
+		response.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		response.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		response.WriteHeader(http.StatusOK)
+		_, err = response.Write(answer)
+		return err
+	}), nil
 }
 
 type exportInput struct {
@@ -89,11 +95,11 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	if err != nil {
 		return nil, err
 	}
-	write, err := reports.New(h.Store, h.Tasks.Assets).Prepare(ctx, task, input.Format, input.IncludeErrors)
-	if err != nil {
-		return nil, err
-	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
+		write, err := reports.New(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task, input.Format, input.IncludeErrors)
+		if err != nil {
+			return err
+		}
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
 		header.Set("Content-Type", reports.Types[input.Format])

@@ -228,7 +228,8 @@ func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
 }
 
 // Stream runs write when it has a place, which it releases when everything is read from the database, even if the
-// client is slow. A failure midway breaks the connection, so that no client mistakes a partial response for a
+// client is slow: what takes a connection to the database, or much memory, belongs into write. A failure before the response
+// begins is answered as any other; one midway breaks the connection, so that no client mistakes a partial response for a
 // complete one.
 func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
@@ -240,6 +241,10 @@ func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamRespo
 		}
 		defer leave()
 		if err := gates.Responses.Through(&c.Response().Writer, func() error { return write(ctx) }, leave); err != nil {
+			if !c.Response().Committed {
+				c.Error(err)
+				return
+			}
 			if ctx.Context().Err() == nil { // a disconnected client is not a server error
 				failed(ctx.Context(), err)
 			}

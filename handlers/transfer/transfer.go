@@ -107,11 +107,13 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 	}
 	var parts []archive.Part
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
-		write, err := reports.New(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, format, true)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, archive.Part{Name: "report." + format, Write: write})
+		parts = append(parts, archive.Part{Name: "report." + format, Write: func(ctx context.Context, to io.Writer) error {
+			write, err := reports.New(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, format, true)
+			if err != nil {
+				return err
+			}
+			return write(ctx, to)
+		}})
 	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		response := humaecho.Unwrap(ctx).Response()

@@ -372,14 +372,22 @@ func (p *Pages) runText(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	response, err := p.report.RunResponse(c.Request().Context(), task.ID, id)
+	ctx := c.Request().Context()
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
-	header := c.Response().Header()
-	header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	header.Set(echo.HeaderContentType, "text/plain; charset=utf-8")
-	c.Response().WriteHeader(http.StatusOK)
-	_, err = c.Response().Write(response)
-	return err
+	defer leave()
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		answer, err := p.report.RunResponse(ctx, task.ID, id)
+		if err != nil {
+			return err
+		}
+		header := c.Response().Header()
+		header.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		header.Set(echo.HeaderContentType, "text/plain; charset=utf-8")
+		c.Response().WriteHeader(http.StatusOK)
+		_, err = c.Response().Write(answer)
+		return err
+	}, leave)
 }
