@@ -165,6 +165,47 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 		b.requireSteady(fmt.Sprint(size))
 		b.requireAccessible(fmt.Sprint(size))
 	}
+
+	// The answers of a variant come when it is opened; without a script a link leads to them.
+	b.open("/tasks/" + id + "/results?view=columns")
+	var answers int
+	b.evaluate(`document.querySelectorAll(".result .runs").length`, &answers)
+	require.Zero(t, answers)
+	b.do(chromedp.Click(".result .variant[data-variant='3'] > summary"))
+	b.sees(".result:first-child .variant[data-variant='3'] .run", "应当承担违约责任")
+	b.evaluate(`document.querySelectorAll(".result .runs").length`, &answers)
+	require.Equal(t, 1, answers)
+	var href string
+	b.evaluate(`document.querySelector(".result:nth-child(2) .variant[data-variant='4'] > .later a").getAttribute("href")`, &href)
+	b.open(href)
+	b.sees(".result:nth-child(2) .variant[data-variant='4'] .run", "应当承担违约责任")
+}
+
+// The bar of a report shows what is chosen in its lists, on a small screen and with a thousand questions, too.
+func TestTheListsOfAReportAreWhole(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "一致") })
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "16", "--rate-limit-per-agent", "unlimited")
+	var questions strings.Builder
+	questions.WriteString("question,standard_answer\n")
+	for n := range 1000 {
+		fmt.Fprintf(&questions, "第 %d 题,\n", n)
+	}
+	id := createTask(t, program.url, map[string]string{"task_name": "千题", "agent_api_url": fake.URL, "runs_per_item": "1"}, questions.String())
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, program.url)
+	for _, width := range []int64{1440, 1280, 390} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		b.open("/tasks/" + id + "/results")
+		var cut []string
+		b.evaluate(`[...document.querySelectorAll(".report-bar .select")].filter((e) => {
+			const style = getComputedStyle(e), pen = document.createElement("canvas").getContext("2d");
+			pen.font = style.font;
+			return pen.measureText(e.selectedOptions[0].textContent.trim()).width > e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) + 1 ||
+				e.getBoundingClientRect().right > innerWidth;
+		}).map((e) => e.selectedOptions[0].textContent)`, &cut)
+		require.Empty(t, cut, width)
+	}
 }
 
 // On a phone every entry of the navigation is there to be touched, in both languages.

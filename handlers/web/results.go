@@ -210,13 +210,16 @@ func (p *Pages) news(c echo.Context) error {
 
 // findQuestion leads to a question by its number, on the page of the whole report that has it. Numbers do not change with
 // filters, paging or retries; the query can name the one variant whose answers are shown. A page that shows the question asks for
-// its card alone.
+// its card alone, or that with one variant open.
 func (p *Pages) findQuestion(c echo.Context) error {
 	task, item, number, err := p.question(c)
 	if err != nil {
 		return err
 	}
 	if request.IsFragment(c.Request()) {
+		if variant, err := pages.Variant(c, task); err != nil || variant != 0 {
+			return p.openVariant(c, task, item.ID, variant, err)
+		}
 		return p.followRetry(c, task, item.ID)
 	}
 	query := url.Values{}
@@ -263,6 +266,19 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 		return task, item, 0, err
 	}
 	return task, items[0], number, nil
+}
+
+// openVariant is a question's card with the answers of one variant.
+func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant int, wrong error) error {
+	if wrong != nil {
+		return wrong
+	}
+	r, card, err := p.readCard(c, task, item)
+	if err != nil {
+		return err
+	}
+	r.Variant = variant
+	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
 // followRetry says how far a question's retry is. Once it has ended the whole card takes the place of the one that is shown.
