@@ -471,7 +471,7 @@ func (d *document) part(i, from, to, clause int, size float64) int {
 // measured reads a number with its unit, and the one before it that shares the unit: 5–10 mg/kg.
 func (d *document) measured(start int, n number, to, clause int) int {
 	u, end := d.unit(n.To, to)
-	if u.class == classCount && u.base == "" {
+	if u.class == classCount && u.base == "" && !d.isInRange { // 1-2-3 is not a range of ranges
 		if second, from, isRange := d.rangeTo(n.To, to); isRange {
 			return d.ranged(start, n, second, from, to, clause)
 		}
@@ -615,7 +615,9 @@ func (d *document) restOfMoney(u unit, i, to int) (float64, int) {
 // ranged reads 5–10片: two facts that share a unit.
 func (d *document) ranged(start int, first, second number, from, to, clause int) int {
 	before := len(d.facts)
+	d.isInRange = true
 	end := d.measured(from, second, to, clause)
+	d.isInRange = false
 	if end == from || len(d.facts) == before {
 		f := fact{Span: passage.Span{From: start, To: first.To}, kind: Number, class: classCount}
 		d.finish(&f, first.value, clause)

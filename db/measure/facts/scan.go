@@ -94,11 +94,12 @@ func (f *fact) isRange() bool { return f.last > f.first }
 // document is an answer that has been read.
 type document struct {
 	*passage.Text
-	facts    []fact
-	taken    []bool // characters that belong to a fact
-	turnedAt int    // where the last 并不等于 ended
-	reading  int    // the sentence that is being read
-	plainTo  int    // up to where a token is known to be neither an address nor a code
+	facts     []fact
+	isInRange bool   // the second number of a range is being read
+	taken     []bool // characters that belong to a fact
+	turnedAt  int    // where the last 并不等于 ended
+	reading   int    // the sentence that is being read
+	plainTo   int    // up to where a token is known to be neither an address nor a code
 
 	pairHashes, singleHashes []uint32 // by character, of what is not part of a fact
 	signatures               []uint64 // by sentence
