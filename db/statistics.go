@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"wending/db/measure"
 	"wending/db/pg"
 )
 
@@ -25,7 +26,9 @@ type Stability struct {
 	Consensus    *float64       `json:"consensus" doc:"Mean share of runs that gave their question's most common answer" example:"0.83"`
 	DistinctMean *float64       `json:"distinct_mean" doc:"Mean number of different answers to a question" example:"1.9"`
 	Similarity   *float64       `json:"similarity" doc:"Mean similarity of pairs of answers: 1 − edit distance / length of the longer" example:"0.94"`
-	Levels       map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, wording, different, empty, unknown"`
+	Levels       map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, facts, wording, different, empty, unknown"`
+	// FactsDiffer leaves out questions with fewer than two answers.
+	FactsDiffer map[string]int `json:"facts_differ" doc:"Questions whose answers contradict each other in a fact (conflict), of which some lack one (omission), or neither (none)"`
 }
 
 // Statistics are counts and latencies of runs: the current ones of a task, or those of one launch. Latencies are
@@ -88,7 +91,7 @@ func (s *TaskStatistics) Scan(column any) error {
 	if !ok {
 		return fmt.Errorf("statistics are stored as %T", column)
 	}
-	s.Levels = map[string]int{} // those that an earlier version stored have none
+	s.Levels, s.FactsDiffer = map[string]int{}, map[string]int{} // those that an earlier version stored have none
 	return json.Unmarshal(text, s)
 }
 
@@ -193,11 +196,16 @@ const computeStability = `
 		'levels', jsonb_build_object(
 			'identical', count(*) FILTER (WHERE level = 'identical'),
 			'format_only', count(*) FILTER (WHERE level = 'format_only'),
+			'facts', count(*) FILTER (WHERE level = 'facts'),
 			'wording', count(*) FILTER (WHERE level = 'wording'),
 			'different', count(*) FILTER (WHERE level = 'different'),
 			'empty', count(*) FILTER (WHERE level = 'empty'),
 			'unknown', (SELECT CASE WHEN total_variants = 1 THEN total_items ELSE 0 END FROM evaluation_tasks WHERE id = $1)
-				- count(*) FILTER (WHERE level <> 'unknown')))
+				- count(*) FILTER (WHERE level <> 'unknown')),
+		'facts_differ', jsonb_build_object(
+			'conflict', count(*) FILTER (WHERE facts_differ = 'conflict'),
+			'omission', count(*) FILTER (WHERE facts_differ = 'omission'),
+			'none', count(*) FILTER (WHERE facts_differ = 'none')))
 	FROM question_statistics q
 	JOIN evaluation_items i ON i.id = q.item_id
 	JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants = 1
@@ -286,14 +294,14 @@ const findUnassessed = `
 	CROSS JOIN LATERAL (
 		SELECT max(id) AS newest, count(*) AS runs FROM evaluation_runs WHERE item_id = i.id AND is_current) r
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
-	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs) <> (r.newest, r.runs))
+	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3))
 	LIMIT $2`
 
 func findUnassessedItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {
 	if err := pg.PreferIndexes(ctx, tx); err != nil {
 		return nil, err
 	}
-	err = tx.SelectContext(ctx, &itemIDs, findUnassessed, taskID, limit)
+	err = tx.SelectContext(ctx, &itemIDs, findUnassessed, taskID, limit, measure.Revision)
 	return itemIDs, pg.Classify("look for questions to assess", err)
 }
 

@@ -1034,7 +1034,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Len(t, strings.Fields(*questions[3].Differences), 4)
 	statistics, err := b.store.TaskStatistics(t.Context(), task)
 	require.NoError(t, err)
-	require.Equal(t, map[string]int{"identical": 1, "format_only": 0, "wording": 1, "different": 0, "empty": 0, "unknown": 1}, statistics.Levels)
+	require.Equal(t, map[string]int{"identical": 1, "format_only": 0, "facts": 1, "wording": 0, "different": 0, "empty": 0, "unknown": 1}, statistics.Levels)
 	require.InDelta(t, 1.0/3, *statistics.Agreement, 1e-9)
 	require.InDelta(t, 1.0/3, *statistics.IdenticalRate, 1e-9)
 	require.InDelta(t, (1+0+0.2)/3, *statistics.Consensus, 1e-9)

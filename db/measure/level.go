@@ -22,6 +22,9 @@ const (
 	Identical Level = "identical"
 	// FormatOnly means that they differ in nothing but white space, case, punctuation, Markdown or the layout of JSON.
 	FormatOnly Level = "format_only"
+	// Facts means that two of them contradict each other in a fact, and that they are otherwise of one kind: their mean
+	// similarity is at least sameSubject.
+	Facts Level = "facts"
 	// Wording means that they are alike: their mean similarity is at least sameWording.
 	Wording Level = "wording"
 	// Different means that they are not.
@@ -33,7 +36,7 @@ const (
 )
 
 // Levels are all levels, as reports list them.
-var Levels = []Level{Identical, FormatOnly, Wording, Different, Empty, Unknown}
+var Levels = []Level{Identical, FormatOnly, Facts, Wording, Different, Empty, Unknown}
 
 // IsStable reports whether the answers say the same.
 func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
@@ -41,15 +44,19 @@ func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
 // IsKnown reports whether the level says how alike answers are: there are several, and they are not all empty.
 func (l Level) IsKnown() bool { return l != "" && l != Unknown && l != Empty }
 
-// sameWording is the least mean similarity of answers that differ in their wording only.
-const sameWording = 0.8
+// sameWording is the least mean similarity of answers that differ in their wording only, sameSubject that of answers whose
+// facts are what sets them apart.
+const (
+	sameWording = 0.8
+	sameSubject = 0.5
+)
 
 // MaxCompared is up to how many characters answers are compared by more than their beginnings and ends.
 const MaxCompared = 400_000
 
 // levelOf finds the first level that fits answers. distinct holds each distinct one once, similarity is the mean over all
-// pairs.
-func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64) Level {
+// pairs, haveConflict reports that two answers contradict each other in a fact.
+func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64, haveConflict bool) Level {
 	switch {
 	case answered < 2:
 		return Unknown
@@ -57,8 +64,10 @@ func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64
 		return Empty
 	case len(distinct) == 1:
 		return Identical
-	case haveOneContent(distinct):
+	case !haveConflict && haveOneContent(distinct):
 		return FormatOnly
+	case haveConflict && similarity != nil && *similarity >= sameSubject:
+		return Facts
 	case similarity != nil && *similarity >= sameWording:
 		return Wording
 	}

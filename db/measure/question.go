@@ -2,8 +2,11 @@ package measure
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
+
+	"wending/db/measure/facts"
 )
 
 // Answer is what one run of a question gave; the zero value is a run without an answer, be it one that failed.
@@ -27,12 +30,36 @@ type Question struct {
 	Distinct int
 	// Letters has a letter for each run, - for one without an answer.
 	Letters string
+	// Differ tells whether the answers state the same facts; empty if fewer than two runs have an answer.
+	Differ facts.Differ
+	// Facts are those in which they differ, conflicts first.
+	Facts []Fact
 }
+
+// Fact is a fact in which the answers to a question differ: a conflict has several values, an omission one.
+type Fact struct {
+	Kind facts.Kind `json:"kind" example:"duration"`
+	// Label is the words around it, at most 20 characters.
+	Label  string  `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
+	Values []Value `json:"values" nullable:"false" doc:"The most frequent first; one alone is what other answers leave out"`
+	// Missing are the runs whose answers do not state it.
+	Missing []int `json:"missing" nullable:"false" doc:"run_index of the runs whose answers do not state it"`
+}
+
+// Value is what some of the answers to a question state.
+type Value struct {
+	Value string `json:"value" doc:"In canonical form: two that say the same are equal" example:"30 day"`
+	Text  string `json:"text" doc:"As the first of them writes it" example:"30 日"`
+	Runs  []int  `json:"runs" nullable:"false" doc:"run_index of the runs whose answers state it"`
+}
+
+// Revision is that of the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
+const Revision = 1
 
 // Assess sums up the answers to a question, those of each variant by themselves; each has one answer for each of its
 // runs. Equal answers have the same letter in all of them. differences say how the answer A becomes each of the others,
-// in the order of their letters from B.
-func Assess(variants [][]Answer) (questions []Question, differences []Difference) {
+// in the order of their letters from B. The only error is the context's.
+func Assess(ctx context.Context, variants [][]Answer) (questions []Question, differences []Difference, err error) {
 	var keys [][]byte
 	texts := map[string]string{} // by letter
 	for _, answers := range variants {
@@ -50,17 +77,21 @@ func Assess(variants [][]Answer) (questions []Question, differences []Difference
 				}
 			}
 		}
-		questions = append(questions, assess(answers, letters[place:place+len(answers)], texts))
+		one, err := assess(ctx, answers, letters[place:place+len(answers)], texts)
+		if err != nil {
+			return nil, nil, err
+		}
+		questions = append(questions, one)
 		place += len(answers)
 	}
 	for _, other := range all[min(1, len(all)):] {
 		differences = append(differences, CompareTexts(texts[all[0].Letter], texts[other.Letter], DifferenceTime))
 	}
-	return questions, differences
+	return questions, differences, nil
 }
 
 // assess sums up the answers of one variant, whose texts are known by their letters.
-func assess(answers []Answer, letters []string, texts map[string]string) Question {
+func assess(ctx context.Context, answers []Answer, letters []string, texts map[string]string) (Question, error) {
 	keys := make([][]byte, len(answers))
 	missing, answered := false, 0
 	for n, answer := range answers {
@@ -88,9 +119,59 @@ func assess(answers []Answer, letters []string, texts map[string]string) Questio
 	if answered > 1 {
 		mean := meanSimilarity(distinct, groups, answered)
 		q.Similarity = &mean
+		var err error
+		if q.Differ, q.Facts, err = readFacts(ctx, letters, texts); err != nil {
+			return Question{}, err
+		}
 	}
-	q.Level = levelOf(answered, len(groups) == 1 && bytes.Equal(keyOf(keys), Key(nil)), distinct, q.Similarity)
-	return q
+	areEmpty := len(groups) == 1 && bytes.Equal(keyOf(keys), Key(nil))
+	q.Level = levelOf(answered, areEmpty, distinct, q.Similarity, q.Differ == facts.Conflict)
+	return q, nil
+}
+
+// mostFacts is how many facts are kept of a question.
+const mostFacts = 100
+
+// readFacts finds the facts in which the answers of one variant differ; letters are its runs', texts the answers' by them.
+func readFacts(ctx context.Context, letters []string, texts map[string]string) (facts.Differ, []Fact, error) {
+	var answered []string
+	var runs []int // of each of these answers
+	for n, letter := range letters {
+		if letter != "" {
+			answered, runs = append(answered, texts[letter]), append(runs, n+1)
+		}
+	}
+	reading, err := facts.Question(ctx, answered)
+	if err != nil {
+		return "", nil, err
+	}
+	statements := reading.Statements[:min(len(reading.Statements), mostFacts)]
+	return reading.Differ, Differing(statements, runs), nil
+}
+
+// Differing are the statements in which answers differ; runs are the run_index of each answer.
+func Differing(statements []facts.Statement, runs []int) []Fact {
+	runsOf := func(answers []int) []int {
+		list := make([]int, len(answers))
+		for n, answer := range answers {
+			list[n] = runs[answer]
+		}
+		return list
+	}
+	list := make([]Fact, len(statements))
+	for n, one := range statements {
+		list[n] = Fact{Kind: one.Kind, Label: one.Label, Missing: runsOf(one.Missing)}
+		values := &list[n].Values
+		for _, value := range one.Values {
+			if len(*values) > 0 && !one.IsConflict { // the same, less or more exactly
+				(*values)[0].Runs = append((*values)[0].Runs, runsOf(value.Runs)...)
+				slices.Sort((*values)[0].Runs)
+				continue
+			}
+			*values = append(*values, Value{Value: value.Value, Text: value.Text, Runs: runsOf(value.Runs)})
+		}
+	}
+	return list
 }
 
 // meanSimilarity is the mean over all pairs of answers; equal ones are measured once.

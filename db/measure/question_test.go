@@ -1,6 +1,7 @@
 package measure_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -30,16 +31,20 @@ func answers(texts ...string) (all []measure.Answer) {
 
 // assess sums up the answers of one variant.
 func assess(texts ...string) measure.Question {
-	questions, _ := measure.Assess([][]measure.Answer{answers(texts...)})
+	questions, _, err := measure.Assess(context.Background(), [][]measure.Answer{answers(texts...)})
+	if err != nil {
+		panic(err)
+	}
 	return questions[0]
 }
 
 // A letter means the same answer in all variants of a question; everything else is of each variant alone.
 func TestVariantsShareLettersAndNothingElse(t *testing.T) {
 	t.Parallel()
-	questions, differences := measure.Assess([][]measure.Answer{
+	questions, differences, err := measure.Assess(t.Context(), [][]measure.Answer{
 		answers("北京", "北京市", "✗"), answers("上海", "北京市", "北京市"), answers("…", "…", "…"),
 	})
+	require.NoError(t, err)
 	require.Equal(t, []string{"BA-", "CAA", "---"}, []string{questions[0].Letters, questions[1].Letters, questions[2].Letters})
 	require.Equal(t, []int{2, 2, 0}, []int{questions[0].Distinct, questions[1].Distinct, questions[2].Distinct})
 	require.Len(t, differences, 2, "from A to B and to C")
@@ -94,12 +99,15 @@ func TestTheLevelOfAQuestion(t *testing.T) {
 		{measure.FormatOnly, []string{"1,234,567 元", "1234567元"}},
 		{measure.FormatOnly, []string{"The answer is 42.", "the answer is 42"}},
 		{measure.FormatOnly, []string{`{"a": 1.0, "b": [true, null]}`, "```json\n{\"b\":[true,null],\"a\":1}\n```"}},
-		{measure.Different, []string{"1.5", "15"}},
-		{measure.Different, []string{"-5", "5"}},
-		{measure.Different, []string{"1 2", "12"}},
+		{measure.Facts, []string{"1.5", "15"}},
+		{measure.Facts, []string{"-5", "5"}},
+		{measure.Facts, []string{"1 2", "12"}},
 		{measure.Different, []string{"50%", "50"}},
-		{measure.Wording, []string{`{"a":1}`, `{"a":2}`}}, // seven characters of which one differs
+		{measure.Facts, []string{`{"a":1}`, `{"a":2}`}},
 		{measure.Wording, []string{long + "完。", long + "结束。"}},
+		{measure.Facts, []string{long + "期限为 14 日。", long + "期限为 19 日。", long + "期限为十四日。"}},
+		{measure.Facts, []string{"约 3~5 天", "约 35 天"}}, // equal but for format
+		{measure.Different, []string{"期限为 14 日。", long + "期限为 19 日。"}},
 		{measure.Different, []string{"北京", "上海"}},
 		{measure.Different, []string{"", "北京"}},
 		{measure.Different, []string{"!", "?!"}}, // nothing is left of either
@@ -247,7 +255,8 @@ func BenchmarkAssess(b *testing.B) {
 	}
 	all := answers(texts...)
 	for b.Loop() {
-		measure.Assess([][]measure.Answer{all})
+		_, _, err := measure.Assess(b.Context(), [][]measure.Answer{all})
+		require.NoError(b, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/google/uuid"
@@ -76,34 +77,45 @@ func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (who
 }
 
 const storeAssessed = `
-	INSERT INTO question_statistics AS q (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
-	SELECT g.*
-	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::int[], $10::text[], $11::text[])
-		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
+	INSERT INTO question_statistics AS q (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences,
+		facts_differ, facts, revision)
+	SELECT g.item_id, g.variant, g.newest_run_id, g.runs, g.level, g.agreement, g.consensus, g.similarity, g.answers, g.letters, g.differences,
+		nullif(g.facts_differ, ''), CAST(nullif(g.facts, '') AS jsonb), $14
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::int[], $10::text[], $11::text[],
+			$12::text[], $13::text[])
+		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences, facts_differ, facts)
 	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- one by one: few of many
 	ORDER BY g.item_id, g.variant
 	ON CONFLICT (item_id, variant) DO UPDATE
 	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level, agreement = excluded.agreement,
 		consensus = excluded.consensus, similarity = excluded.similarity, answers = excluded.answers, letters = excluded.letters,
-		differences = excluded.differences
-	WHERE (q.newest_run_id, q.runs) <> (excluded.newest_run_id, excluded.runs)`
+		differences = excluded.differences, facts_differ = excluded.facts_differ, facts = excluded.facts, revision = excluded.revision
+	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision)`
 
 // Store stores what was assessed. It skips items that were deleted in the meantime.
 func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	var ids, variants, newest, runs, answers pq.Int64Array
-	var levels, letters, differences pq.StringArray
+	var levels, letters, differences, differ, facts pq.StringArray
 	var agreements, consensuses, similarities []*float64
 	for _, one := range assessed {
 		shared := joinDifferences(one.Differences)
 		for n, q := range one.Variants {
 			ids, variants, newest, runs = append(ids, one.ItemID), append(variants, int64(n+1)), append(newest, one.NewestRunID), append(runs, int64(one.Runs))
 			answers, levels, letters, differences = append(answers, int64(q.Distinct)), append(levels, string(q.Level)), append(letters, q.Letters), append(differences, shared)
+			stated, err := json.Marshal(q.Facts)
+			if err != nil {
+				return err
+			}
+			if len(q.Facts) == 0 {
+				stated = nil
+			}
+			differ, facts = append(differ, string(q.Differ)), append(facts, string(stated))
 			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus), append(similarities, q.Similarity)
 			shared = "" // it stands once
 		}
 	}
 	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
-		answers, letters, differences)
+		answers, letters, differences, differ, facts, measure.Revision)
 	return pg.Classify("store how alike answers are", err)
 }
 
@@ -172,7 +184,8 @@ func (q Question) ParseDifferences() (all []measure.Difference, err error) {
 // Questions returns what reports say of items of a task, by their ids.
 func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
 	const read = `
-		SELECT n.number, n.id, coalesce(q.variant, 0) AS variant, q.level, q.agreement, q.similarity, q.answers, q.letters, q.differences, q.newest_run_id, q.runs
+		SELECT n.number, n.id, coalesce(q.variant, 0) AS variant, q.differences, q.newest_run_id, q.runs,
+			` + likenessColumns + `
 		FROM (SELECT id, row_number() OVER (ORDER BY sort_key) AS number FROM evaluation_items WHERE task_id = $1) n
 		LEFT JOIN question_statistics q ON q.item_id = n.id
 		WHERE n.id = ANY ($2)

@@ -9,6 +9,7 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/measure/facts"
 	"wending/db/pg"
 )
 
@@ -20,6 +21,8 @@ type compared struct {
 	Text         string         `db:"text"`
 	Variant      int            `db:"variant"`
 	Level        *measure.Level `db:"level"`
+	FactsDiffer  *facts.Differ  `db:"facts_differ"`
+	Facts        Facts          `db:"facts"`
 	Agreement    *float64       `db:"agreement"`
 	Similarity   *float64       `db:"similarity"`
 	Answers      *float64       `db:"answers"`
@@ -37,7 +40,7 @@ type compared struct {
 
 const readComparable = `
 	SELECT i.id, i.number, i.question_id, i.text, v.variant,
-		q.level, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
+		q.level, q.facts_differ, q.facts, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
 		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
@@ -104,7 +107,7 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
 		}
 		if row.Level != nil {
-			question.Level, question.Letters = *row.Level, *row.Letters
+			question.Level, question.Letters, question.FactsDiffer, question.Facts = *row.Level, *row.Letters, row.FactsDiffer, row.Facts
 		}
 		place := places[row.Variant]
 		questions[place] = append(questions[place], question)

@@ -2,12 +2,15 @@ package report
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/measure/facts"
 	"wending/db/pg"
 )
 
@@ -27,6 +30,28 @@ type Likeness struct {
 	Similarity *float64       `db:"similarity"`
 	Answers    *int           `db:"answers"`
 	Letters    *string        `db:"letters"`
+	// FactsDiffer is also nil with fewer than two answers; Facts are those in which the answers differ, conflicts first.
+	FactsDiffer *facts.Differ `db:"facts_differ"`
+	Facts       Facts         `db:"facts"`
+}
+
+// likenessColumns are those of a Likeness, of question_statistics q.
+const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts`
+
+// Facts are the facts in which the answers to a question differ.
+type Facts []measure.Fact
+
+// Scan implements sql.Scanner for a column of JSON.
+func (f *Facts) Scan(column any) error {
+	if column == nil {
+		*f = nil
+		return nil
+	}
+	text, ok := column.([]byte)
+	if !ok {
+		return fmt.Errorf("facts are stored as %T", column)
+	}
+	return json.Unmarshal(text, f)
 }
 
 // Run is one run of a row.
@@ -55,7 +80,7 @@ const readExport = `
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message, r.finish_reason, r.failed_attempts,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 		` + db.EvaluationsOfRun + ` AS evaluations,
-		q.level, q.agreement, q.similarity, q.answers, q.letters
+		` + likenessColumns + `
 	FROM evaluation_items i
 	JOIN task_variants v ON v.task_id = i.task_id
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = v.number

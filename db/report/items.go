@@ -9,6 +9,8 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/measure"
+	"wending/db/measure/facts"
 	"wending/db/pg"
 )
 
@@ -48,6 +50,10 @@ type Filter struct {
 	Evaluator int
 	// Unstable keeps items that a variant answered in more than one way.
 	Unstable bool
+	// Levels and Facts keep items that a variant answered as alike as one of these, and with facts that differ as one of
+	// these: both of the same variant.
+	Levels []measure.Level
+	Facts  []facts.Differ
 	// Sort is one of Sorts, with a - before it in descending order; empty is question_id.
 	Sort string
 }
@@ -86,11 +92,26 @@ var sorts = map[string]string{
 	"question_id": "i.sort_key",
 	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
 	"pass_rate":   "(SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / nullif(count(r.passed), 0) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))",
+	"risk":        "(SELECT min(" + riskOfQuestion + ") FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
 	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
 }
 
 // Sorts are what items may be ordered by.
-var Sorts = []string{"question_id", "agreement", "pass_rate", "latency"}
+var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
+
+// riskOfQuestion orders question_statistics q by what a reader should see first: facts that contradict each other, then the
+// other differences, the lower agreement first among equals.
+const riskOfQuestion = `
+	2 * CASE
+		WHEN q.facts_differ = 'conflict' THEN 0
+		WHEN q.level = 'different' THEN 1
+		WHEN q.facts_differ = 'omission' THEN 2
+		WHEN q.level = 'wording' THEN 3
+		WHEN q.level = 'unknown' THEN 4
+		WHEN q.level = 'empty' THEN 5
+		WHEN q.level = 'format_only' THEN 6
+		ELSE 7
+	END + coalesce(q.agreement, 1)`
 
 // joinVerdicts joins the verdict v on a run r: that of one evaluator, or of all together.
 func (f Filter) joinVerdicts() string {
@@ -108,6 +129,14 @@ func (f Filter) where() string {
 	if f.Unstable {
 		where += `
 		  AND EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.answers > 1 AND (:variant = 0 OR q.variant = :variant))`
+	}
+	if len(f.Levels)+len(f.Facts) > 0 {
+		where += `
+		  AND EXISTS (
+				SELECT FROM question_statistics q
+				WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant)
+				  AND (coalesce(cardinality(CAST(:levels AS text[])), 0) = 0 OR q.level = ANY (:levels))
+				  AND (coalesce(cardinality(CAST(:facts AS text[])), 0) = 0 OR q.facts_differ = ANY (:facts)))`
 	}
 	if len(f.Statuses)+len(f.FinishReasons)+len(f.ErrorCodes) > 0 || f.judges() {
 		where += `
@@ -136,6 +165,7 @@ func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page
 	arguments := map[string]any{
 		"task": taskID, "question": filter.QuestionID, "assessed": filter.OnlyAssessed, "variant": filter.Variant, "statuses": pq.Array(filter.Statuses),
 		"finishes": pq.Array(filter.FinishReasons), "codes": pq.Array(filter.ErrorCodes),
+		"levels": pq.Array(filter.Levels), "facts": pq.Array(filter.Facts),
 		"passed": filter.Passed, "min_score": filter.MinScore, "max_score": filter.MaxScore, "evaluator": filter.Evaluator,
 		"size": page.Size, "offset": page.Offset(),
 	}

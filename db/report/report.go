@@ -45,6 +45,10 @@ type Summary struct {
 	Level     *measure.Level `db:"level"`
 	Agreement *float64       `db:"agreement"`
 	Letters   *string        `db:"letters"`
+	// HasConflict reports that two answers of a variant contradict each other in a fact.
+	HasConflict bool `db:"has_conflict"`
+	// Risk orders items by what a reader should see first, the least first; nil while the item is not assessed.
+	Risk *float64 `db:"risk"`
 	// LatencyMS is the mean of the successful current runs, nil if there is none, and Bytes the length of the longest
 	// answer; only with measures.
 	LatencyMS *float64 `db:"latency_ms"`
@@ -80,7 +84,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
-		q.level, q.agreement, q.letters, ` + known + `
+		q.level, q.agreement, q.letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
 			OR EXISTS (SELECT FROM unnest(i.variable_values) AS own (value) WHERE own.value ` + like + ` $2) OR EXISTS (
 			SELECT FROM evaluation_runs found
@@ -93,7 +97,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		GROUP BY item_id) r ON r.item_id = i.id
 	LEFT JOIN ( -- of several variants the least alike, and the mean
 		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
-			string_agg(q.letters, '' ORDER BY q.variant) AS letters
+			string_agg(q.letters, '' ORDER BY q.variant) AS letters,
+			bool_or(q.facts_differ = 'conflict') AS has_conflict, min(` + riskOfQuestion + `) AS risk
 		FROM question_statistics q
 		JOIN evaluation_items own ON own.id = q.item_id
 		WHERE own.task_id = $1 AND ($4 = 0 OR q.variant = $4)

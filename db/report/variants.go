@@ -147,28 +147,33 @@ func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCou
 	return errors, nil
 }
 
-// Levels returns how many questions have each level, by the variants' numbers. Questions that are not assessed have none.
-func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (map[int]map[string]int, error) {
+// Levels returns how many questions have each level, and of how many the facts differ how, by the variants' numbers.
+// Questions that are not assessed have neither.
+func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (levels, differ map[int]map[string]int, err error) {
 	const read = `
-		SELECT q.variant, q.level, count(*) AS count
+		SELECT q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count
 		FROM evaluation_items i
 		JOIN question_statistics q ON q.item_id = i.id
 		WHERE i.task_id = $1
-		GROUP BY q.variant, q.level`
+		GROUP BY q.variant, q.level, q.facts_differ`
 	var rows []struct {
-		Variant int
-		Level   string
-		Count   int
+		Variant     int
+		Level       string
+		FactsDiffer string `db:"facts_differ"`
+		Count       int
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, taskID); err != nil {
-		return nil, pg.Classify("count the levels", err)
+		return nil, nil, pg.Classify("count the levels", err)
 	}
-	counts := map[int]map[string]int{}
+	levels, differ = map[int]map[string]int{}, map[int]map[string]int{}
 	for _, row := range rows {
-		if counts[row.Variant] == nil {
-			counts[row.Variant] = map[string]int{}
+		if levels[row.Variant] == nil {
+			levels[row.Variant], differ[row.Variant] = map[string]int{}, map[string]int{}
 		}
-		counts[row.Variant][row.Level] = row.Count
+		levels[row.Variant][row.Level] += row.Count
+		if row.FactsDiffer != "" {
+			differ[row.Variant][row.FactsDiffer] += row.Count
+		}
 	}
-	return counts, nil
+	return levels, differ, nil
 }

@@ -29,10 +29,11 @@ type ComparedQuestion struct {
 	Level      measure.Level `json:"level" example:"identical"`
 	Agreement  *float64      `json:"agreement" example:"1"`
 	Letters    string        `json:"letters" example:"AAAAA"`
+	FactsOfAnswers
 }
 
 func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
-	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters}
+	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters, newFacts(q.FactsDiffer, q.Facts)}
 }
 
 // ComparedPair is a question that both tasks have.

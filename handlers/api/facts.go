@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/handlers/fault"
 	"wending/handlers/request"
@@ -40,25 +41,10 @@ type factsInput struct {
 
 type factsOutput struct {
 	Body struct {
-		FactsDiffer facts.Differ    `json:"facts_differ" doc:"conflict: two answers contradict each other; omission: a fact is in some answers, but not in all" example:"conflict"`
-		Facts       []DifferingFact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
-		Each        [][]ReadFact    `json:"each" nullable:"false" doc:"By answer, what was read in it, in the order of the places"`
+		FactsDiffer facts.Differ   `json:"facts_differ" doc:"conflict: two answers contradict each other; omission: a fact is in some answers, but not in all" example:"conflict"`
+		Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
+		Each        [][]ReadFact   `json:"each" nullable:"false" doc:"By answer, what was read in it, in the order of the places"`
 	}
-}
-
-// DifferingFact is a fact in which the answers of a question differ.
-type DifferingFact struct {
-	Kind    facts.Kind  `json:"kind" example:"duration"`
-	Label   string      `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
-	Values  []FactValue `json:"values" nullable:"false" doc:"The most frequent first; one alone is what other answers leave out"`
-	Missing []int       `json:"missing" nullable:"false" doc:"Answers that do not have it, counted from 1"`
-}
-
-// FactValue is what some answers say.
-type FactValue struct {
-	Value string `json:"value" doc:"Canonical: the same for every notation" example:"30 day"`
-	Text  string `json:"text" doc:"As written in the first of the answers" example:"30 日"`
-	Runs  []int  `json:"runs" nullable:"false" doc:"The answers that say so, counted from 1" example:"[1]"`
 }
 
 // ReadFact is a fact of one answer.
@@ -89,33 +75,16 @@ func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutpu
 	}
 	output := &factsOutput{}
 	output.Body.FactsDiffer = reading.Differ
-	output.Body.Facts = newDifferingFacts(reading.Statements)
+	runs := make([]int, len(input.Body.Answers))
+	for n := range runs {
+		runs[n] = n + 1
+	}
+	output.Body.Facts = measure.Differing(reading.Statements, runs)
 	output.Body.Each = make([][]ReadFact, len(reading.Each))
 	for n, list := range reading.Each {
 		output.Body.Each[n] = newReadFacts(input.Body.Answers[n], list)
 	}
 	return output, nil
-}
-
-func newDifferingFacts(statements []facts.Statement) []DifferingFact {
-	list := make([]DifferingFact, len(statements))
-	for n, s := range statements {
-		values := make([]FactValue, len(s.Values))
-		for k, v := range s.Values {
-			values[k] = FactValue{Value: v.Value, Text: v.Text, Runs: fromOne(v.Runs)}
-		}
-		list[n] = DifferingFact{Kind: s.Kind, Label: s.Label, Values: values, Missing: fromOne(s.Missing)}
-	}
-	return list
-}
-
-// fromOne counts runs from 1 on, as tasks do.
-func fromOne(runs []int) []int {
-	counted := make([]int, len(runs))
-	for n, run := range runs {
-		counted[n] = run + 1
-	}
-	return counted
 }
 
 // newReadFacts counts places in characters; the facts come in the order of their places.

@@ -14,6 +14,7 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/measure/facts"
 	"wending/db/report"
 	"wending/handlers/fault"
 	"wending/handlers/live"
@@ -115,15 +116,29 @@ type Likeness struct {
 	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer" example:"0.93"`
 	Distinct   *int           `json:"distinct" doc:"Number of different answers" example:"3"`
 	Letters    *string        `json:"letters" doc:"One per run: equal answers have the same letter, A the most common; - is a run without an answer" example:"ABBBC"`
+	FactsOfAnswers
+}
+
+// FactsOfAnswers tell in which facts the answers to a question differ.
+type FactsOfAnswers struct {
+	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: an answer lacks one; none; null with fewer than two answers" example:"conflict"`
+	Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
+}
+
+func newFacts(differ *facts.Differ, stated []measure.Fact) FactsOfAnswers {
+	if stated == nil {
+		stated = []measure.Fact{}
+	}
+	return FactsOfAnswers{differ, stated}
 }
 
 // newLikeness is that of a question with one variant; with several, each has its own.
 func newLikeness(q report.Question, variants int) Likeness {
 	if variants > 1 {
-		return Likeness{Number: q.Number}
+		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil)}
 	}
 	one := q.Likeness(1)
-	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters}
+	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts)}
 }
 
 // VariantLikeness says how alike the answers of one variant to a question are. Letters are shared by all variants.
@@ -134,14 +149,15 @@ type VariantLikeness struct {
 	Similarity *float64       `json:"similarity" example:"0.93"`
 	Distinct   *int           `json:"distinct" example:"3"`
 	Letters    *string        `json:"letters" example:"ABBBC"`
-	PassShare  *float64       `json:"pass_share" doc:"Share of the judged runs that pass; null without evaluators"`
+	FactsOfAnswers
+	PassShare *float64 `json:"pass_share" doc:"Share of the judged runs that pass; null without evaluators"`
 }
 
 func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {
 	list := make([]VariantLikeness, len(variants))
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
-		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, nil}
+		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, newFacts(one.FactsDiffer, one.Facts), nil}
 		if share, isJudged := shares[variant.Number]; isJudged {
 			list[n].PassShare = &share
 		}
@@ -181,12 +197,14 @@ type resultsInput struct {
 	Status     []string `query:"status,explode" doc:"Only questions of which a run has one of these; repeatable or comma-separated" example:"FAILED"`
 	Finish     []string `query:"finish_reason,explode" doc:"Only questions of which a run ended for one of these reasons: stop, length, content_filter, refusal, tool_calls; repeatable or comma-separated" example:"length"`
 	ErrorCode  []string `query:"error_code,explode" doc:"Only questions of which a run ended with one of these codes; repeatable or comma-separated" example:"REFUSED"`
+	Level      []string `query:"level,explode" doc:"Only questions of which a variant has one of these levels; repeatable or comma-separated" example:"facts"`
+	Facts      []string `query:"facts,explode" doc:"Only questions whose facts differ so: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
 	Unstable   bool     `query:"unstable" doc:"Only questions that a variant answered in more than one way"`
 	Passed     string   `query:"passed" enum:"true,false" doc:"Only questions of which a run passed, or did not pass" example:"false"`
 	Evaluator  string   `query:"evaluator" doc:"The id of an evaluator of the task: passed and scores are then its own; alone, it keeps what it has a verdict on"`
 	MinScore   string   `query:"min_score" doc:"Only questions of which a run has at least this score, 0–1" example:"0.5"`
 	MaxScore   string   `query:"max_score" doc:"Only questions of which a run has at most this score" example:"1"`
-	Sort       string   `query:"sort" doc:"question_id, agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
+	Sort       string   `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
 	Partial    bool     `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
 }
 
@@ -204,6 +222,18 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 		}
 		filter.Statuses = append(filter.Statuses, db.RunStatus(name))
 	}
+	for _, name := range listed(i.Level) {
+		if !slices.Contains(measure.Levels, measure.Level(name)) {
+			return filter, fault.Parameter("level", fault.OneOf(names(measure.Levels)...))
+		}
+		filter.Levels = append(filter.Levels, measure.Level(name))
+	}
+	for _, name := range listed(i.Facts) {
+		if !slices.Contains(facts.Differs, facts.Differ(name)) {
+			return filter, fault.Parameter("facts", fault.OneOf(names(facts.Differs)...))
+		}
+		filter.Facts = append(filter.Facts, facts.Differ(name))
+	}
 	filter.ErrorCodes = listed(i.ErrorCode)
 	filter.FinishReasons = listed(i.Finish)
 	for _, reason := range filter.FinishReasons {
@@ -218,6 +248,15 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 		return filter, fault.Parameter("sort", fault.OneOf(report.Sorts...))
 	}
 	return filter, nil
+}
+
+// names are values as texts.
+func names[T ~string](values []T) []string {
+	list := make([]string, len(values))
+	for n, value := range values {
+		list[n] = string(value)
+	}
+	return list
 }
 
 // listed are the values of a parameter that is repeated, or holds several separated by commas.

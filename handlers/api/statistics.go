@@ -7,6 +7,7 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/measure/facts"
 	"wending/db/report"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
@@ -35,7 +36,8 @@ func newEvaluators(evaluators []db.Evaluator) []TaskEvaluator {
 // variantStatistics are the numbers of one variant.
 type variantStatistics struct {
 	report.VariantStatistics
-	Levels map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, wording, different, empty, unknown"`
+	Levels      map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, facts, wording, different, empty, unknown"`
+	FactsDiffer map[string]int `json:"facts_differ" doc:"Questions whose answers contradict each other in a fact (conflict), of which some lack one (omission), or neither (none)"`
 	Verdicts
 }
 
@@ -83,7 +85,7 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	if err != nil {
 		return nil, err
 	}
-	levels, err := results.Levels(ctx, task.ID)
+	levels, differ, err := results.Levels(ctx, task.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,11 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 			known += levels[one.Number][string(level)]
 		}
 		counts[string(measure.Unknown)] += task.TotalItems - known
-		body.Variants = append(body.Variants, variantStatistics{one, counts, Verdicts{verdicts[one.Number]}})
+		differing := map[string]int{}
+		for _, kind := range facts.Differs {
+			differing[string(kind)] = differ[one.Number][string(kind)]
+		}
+		body.Variants = append(body.Variants, variantStatistics{one, counts, differing, Verdicts{verdicts[one.Number]}})
 	}
 	for _, evaluator := range task.Evaluators {
 		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)

@@ -289,10 +289,13 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 	item := export.Item{
 		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 		Variables: row.Variables, Series: row.Series, Turn: row.Turn,
-		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers},
+		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Facts: row.Facts},
 	}
 	if row.Level != nil {
 		item.Level, item.Letters = string(*row.Level), *row.Letters
+		if row.FactsDiffer != nil {
+			item.FactsDiffer = string(*row.FactsDiffer)
+		}
 	}
 	for _, run := range row.Runs {
 		session := ""

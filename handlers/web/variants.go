@@ -68,7 +68,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	var matrix [][]measure.ComparedQuestion
 	group, reads := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reads, task.ID); return err })
-	group.Go(func() (err error) { table.Levels, err = p.report.Levels(reads, task.ID); return err })
+	group.Go(func() (err error) { table.Levels, _, err = p.report.Levels(reads, task.ID); return err })
 	if len(task.Evaluators) > 0 {
 		group.Go(func() (err error) { table.Verdicts, err = p.report.PassStatistics(reads, task, false); return err })
 	}

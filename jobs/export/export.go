@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"wending/db/measure"
 	"wending/jobs/cron"
 )
 
@@ -96,6 +97,9 @@ type Likeness struct {
 	Agreement, Similarity *float64
 	Distinct              *int
 	Letters               string
+	// FactsDiffer is empty with fewer than two answers; Facts are those in which the answers differ, conflicts first.
+	FactsDiffer string
+	Facts       []measure.Fact
 }
 
 // Run is one answer.

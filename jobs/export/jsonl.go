@@ -6,6 +6,7 @@ import (
 	"io"
 	"unicode/utf8"
 
+	"wending/db/measure"
 	"wending/jobs/cron"
 )
 
@@ -41,6 +42,8 @@ type jsonItem struct {
 	Similarity     *float64          `json:"similarity"`
 	Distinct       *int              `json:"distinct"`
 	Letters        *string           `json:"letters"`
+	FactsDiffer    *string           `json:"facts_differ"`
+	Facts          []measure.Fact    `json:"facts"`
 	Variants       []jsonVariant     `json:"variants"`
 	Runs           []jsonRun         `json:"runs"`
 	Reviews        []jsonReview      `json:"reviews,omitempty"`
@@ -49,13 +52,15 @@ type jsonItem struct {
 }
 
 type jsonVariant struct {
-	Number     int      `json:"number"`
-	Name       string   `json:"name"`
-	Level      *string  `json:"level"`
-	Agreement  *float64 `json:"agreement"`
-	Similarity *float64 `json:"similarity"`
-	Distinct   *int     `json:"distinct"`
-	Letters    *string  `json:"letters"`
+	Number      int            `json:"number"`
+	Name        string         `json:"name"`
+	Level       *string        `json:"level"`
+	Agreement   *float64       `json:"agreement"`
+	Similarity  *float64       `json:"similarity"`
+	Distinct    *int           `json:"distinct"`
+	Letters     *string        `json:"letters"`
+	FactsDiffer *string        `json:"facts_differ"`
+	Facts       []measure.Fact `json:"facts"`
 }
 
 type jsonReview struct {
@@ -124,15 +129,20 @@ func (j *JSONL) Write(item Item) error {
 		j.line = j.begin(item)
 	}
 	line := j.line
-	var level, letters *string
+	var level, letters, differ *string
 	if item.Level != "" {
 		level, letters = &item.Level, &item.Letters
 	}
+	if item.FactsDiffer != "" {
+		differ = &item.FactsDiffer
+	}
+	facts := append([]measure.Fact{}, item.Facts...)
 	if len(j.report.Variants) <= 1 {
 		line.Level, line.Agreement, line.Similarity, line.Distinct, line.Letters = level, item.Agreement, item.Similarity, item.Distinct, letters
+		line.FactsDiffer, line.Facts = differ, facts
 	}
 	variant := j.report.variant(item)
-	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters})
+	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, differ, facts})
 	for _, run := range j.report.runs(item) {
 		out := jsonRun{
 			SessionID: run.SessionID,

@@ -21,14 +21,19 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 		itemIDs = itemIDs[len(some):]
 		var assessed []report.Assessed
 		var runs []report.AnsweredRun
-		end := func() {
-			if len(runs) > 0 {
-				assessed, runs = append(assessed, assess(runs, task)), runs[:0]
+		end := func() error {
+			if len(runs) == 0 {
+				return nil
 			}
+			one, err := assess(ctx, runs, task)
+			assessed, runs = append(assessed, one), runs[:0]
+			return err
 		}
 		err := results.EachAnsweredRun(ctx, some, measure.MaxCompared+1, func(run report.AnsweredRun) error {
 			if len(runs) > 0 && runs[0].ItemID != run.ItemID {
-				end()
+				if err := end(); err != nil {
+					return err
+				}
 			}
 			runs = append(runs, run)
 			return ctx.Err()
@@ -36,7 +41,9 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 		if err != nil {
 			return err
 		}
-		end()
+		if err := end(); err != nil {
+			return err
+		}
 		if err := results.Store(ctx, assessed); err != nil {
 			return err
 		}
@@ -45,7 +52,7 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 }
 
 // assess sums up the runs of one question. Where all answers are equal their text matters only if it is empty.
-func assess(runs []report.AnsweredRun, task db.Task) report.Assessed {
+func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
 		variants[v] = make([]measure.Answer, task.RunsPerItem)
@@ -66,8 +73,9 @@ func assess(runs []report.AnsweredRun, task db.Task) report.Assessed {
 		}
 	}
 	assessed := report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs)}
-	assessed.Variants, assessed.Differences = measure.Assess(variants)
-	return assessed
+	var err error
+	assessed.Variants, assessed.Differences, err = measure.Assess(ctx, variants)
+	return assessed, err
 }
 
 // AssessWhole assesses those of the questions that have all their runs.

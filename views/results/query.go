@@ -92,6 +92,7 @@ func ReviewFilters() []string {
 
 // Orders of questions beside that of their numbers.
 const (
+	sortRisk      = "risk"
 	sortAgreement = "agreement"
 	sortLatency   = "-latency"
 	sortLength    = "-length"
@@ -100,7 +101,7 @@ const (
 )
 
 // Sorts are the orders by name; the empty name is that of the numbers.
-var Sorts = []string{"", sortAgreement, sortPassed, sortScore, sortLatency, sortLength}
+var Sorts = []string{"", sortRisk, sortAgreement, sortPassed, sortScore, sortLatency, sortLength}
 
 // runsCounted is how many runs of each question count.
 func (r Report) runsCounted() int {
@@ -186,6 +187,8 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 		}
 	}
 	switch query.Sort {
+	case sortRisk:
+		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Risk, b.Risk) })
 	case sortAgreement:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Agreement, b.Agreement) })
 	case sortPassed:

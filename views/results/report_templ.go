@@ -1969,7 +1969,7 @@ func (r Report) reviewOptions(locale text.Locale) (options []option) {
 
 func (r Report) sortOptions(locale text.Locale) []option {
 	names := map[string]string{
-		"": locale.Text("results.sort.number"), sortAgreement: locale.Text("results.sort.agreement"), sortPassed: locale.Text("results.sort.passed"),
+		"": locale.Text("results.sort.number"), sortRisk: locale.Text("results.sort.risk"), sortAgreement: locale.Text("results.sort.agreement"), sortPassed: locale.Text("results.sort.passed"),
 		sortScore: locale.Text("results.sort.score"), sortLatency: locale.Text("results.sort.latency"), sortLength: locale.Text("results.sort.length"),
 	}
 	var options []option
@@ -2063,7 +2063,7 @@ func questionMap(report Report) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, level := range []measure.Level{measure.Identical, measure.FormatOnly, measure.Wording, measure.Different} {
+		for _, level := range []measure.Level{measure.Identical, measure.FormatOnly, measure.Facts, measure.Wording, measure.Different} {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 124, "<li>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

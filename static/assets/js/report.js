@@ -103,7 +103,7 @@
     if (card) show(card);
     else if (square) location.assign(square.href);
   }
-  const unstable = ".is-format_only, .is-wording, .is-different";
+  const unstable = ".is-format_only, .is-facts, .is-wording, .is-different";
   let lastKey = "";
   function copyLink() {
     const link = current().querySelector("h2 > a");

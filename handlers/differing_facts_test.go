@@ -1,0 +1,90 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// A number that differs in one answer of five is seen first: as the question's level, with its values, and in every order,
+// filter, count and export that is about it.
+func TestTheFactThatDiffersIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	const letter = "公司应当在收到申请之日起 14 日内书面答复，并说明理由；逾期不答复的，视为同意。"
+	other := strings.Replace(letter, "14 日", "19 日", 1)
+	agent := agenttest.New(t, answering(map[string][]string{
+		"甲": {letter}, "乙": {letter, letter, other, letter, letter}, "丙": {letter, strings.Replace(letter, "14 日", "十四天", 1)},
+		"丁": {letter + "费用为 200 元。", letter},
+	}))
+	id := s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,a\nq3,丙,a\nq4,丁,a\n"})
+	s.awaitDone(t, id)
+
+	items := func(query string) (ids []string, items []object) {
+		for _, item := range s.get(t, api+"/"+id+"/results"+query).mustBe(t, http.StatusOK)["items"].([]any) {
+			ids, items = append(ids, item.(object)["question_id"].(string)), append(items, item.(object))
+		}
+		return ids, items
+	}
+	_, all := items("")
+	differ := []any{all[0]["facts_differ"], all[1]["facts_differ"], all[2]["facts_differ"], all[3]["facts_differ"]}
+	require.Equal(t, []any{"none", "conflict", "none", "omission"}, differ)
+	require.Equal(t, "facts", all[1]["level"])
+	want := []any{object{
+		"kind": "duration", "label": "公司应当在收到申请之日起", "missing": []any{}, "values": []any{
+			object{"value": "≤ 14 day", "text": "14 日", "runs": []any{1.0, 2.0, 4.0, 5.0}}, object{"value": "≤ 19 day", "text": "19 日", "runs": []any{3.0}},
+		},
+	}}
+	require.Equal(t, want, all[1]["facts"])
+	require.Equal(t, want, all[1]["variants"].([]any)[0].(object)["facts"])
+	require.Equal(t, []any{}, all[0]["facts"])
+	omitted := all[3]["facts"].([]any)[0].(object)
+	require.Equal(t, []any{2.0, 4.0}, omitted["missing"])
+
+	for query, ids := range map[string][]string{
+		"?sort=risk": {"q2", "q4", "q3", "q1"}, "?facts=conflict": {"q2"}, "?facts=omission,conflict": {"q2", "q4"}, "?level=facts": {"q2"},
+		"?level=facts&level=identical": {"q1", "q2"}, "?facts=none&level=wording": {"q3"},
+	} {
+		found, _ := items(query)
+		require.Equal(t, ids, found, query)
+	}
+	for _, wrong := range []string{"?facts=some", "?level=none"} {
+		require.Equal(t, "PARAMETER_INVALID", s.get(t, api+"/"+id+"/results"+wrong).mustBe(t, http.StatusUnprocessableEntity)["code"], wrong)
+	}
+
+	counts := object{"conflict": 1.0, "omission": 1.0, "none": 2.0}
+	require.Equal(t, counts, s.get(t, api+"/"+id).mustBe(t, http.StatusOK)["statistics"].(object)["facts_differ"])
+	require.Equal(t, counts, s.get(t, api+"/"+id+"/statistics").mustBe(t, http.StatusOK)["variants"].([]any)[0].(object)["facts_differ"])
+	compared := s.get(t, "/api/v1/comparison?a="+id+"&b="+id).mustBe(t, http.StatusOK)["items"].([]any)[1].(object)["b"].(object)
+	require.Equal(t, want, compared["facts"])
+
+	page := s.get(t, "/tasks/"+id+"/results?sort=risk").page(t)
+	require.Equal(t, "2 4 3 1", shownNumbers(page))
+	first := page.Find(".result").First()
+	require.Equal(t, "关键信息不同", strings.TrimSpace(first.Find(".level").Text()))
+	require.Equal(t, "公司应当在收到申请之日起 14 日 ×4 19 日 ×1 #3", strings.Join(strings.Fields(first.Find(".stated").Text()), " "))
+	require.Contains(t, page.Find(".result").Eq(1).Find(".stated").Text(), "#2 #4")
+	require.Zero(t, page.Find(".result").Eq(2).Find(".stated").Length())
+
+	line := strings.Split(string(s.get(t, api+"/"+id+"/export?format=jsonl").body), "\n")[1]
+	var exported object
+	require.NoError(t, json.Unmarshal([]byte(line), &exported))
+	require.Equal(t, want, exported["facts"])
+
+	// Questions that an earlier version assessed are assessed again.
+	s.tables.MustExec(`UPDATE question_statistics SET level = 'wording', facts = NULL, facts_differ = NULL, revision = 0`)
+	s.tables.MustExec(`UPDATE evaluation_tasks SET is_assessed = false`)
+	dbtest.Await(t, time.Minute, "the questions to be assessed again", func() (isAssessed bool) {
+		require.NoError(t, s.tables.Get(&isAssessed, `SELECT is_assessed FROM evaluation_tasks`))
+		return isAssessed
+	})
+	_, all = items("")
+	require.Equal(t, want, all[1]["facts"])
+}
