@@ -241,7 +241,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
 		},
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
-		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), CutMark: locale.Text("export.cut"),
+		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), FactsColumn: locale.Text("export.facts"), CutMark: locale.Text("export.cut"),
 	}
 	if len(report.Variants) > 0 { // several targets have no one address, model or agreement
 		texts.Info = slices.DeleteFunc(texts.Info, func(line [2]string) bool { return line[1] == "" || line[1] == "–" })

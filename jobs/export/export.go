@@ -102,6 +102,22 @@ type Likeness struct {
 	Facts       []measure.Fact
 }
 
+// changes writes the facts in which answers contradict each other, the most common value first: 14 日 → 19 日.
+func (l Likeness) changes() string {
+	var all []string
+	for _, fact := range l.Facts {
+		if len(fact.Values) < 2 {
+			continue
+		}
+		values := make([]string, len(fact.Values))
+		for n, value := range fact.Values {
+			values[n] = value.Text
+		}
+		all = append(all, strings.Join(values, " → "))
+	}
+	return strings.Join(all, "; ")
+}
+
 // Run is one answer.
 type Run struct {
 	Index int

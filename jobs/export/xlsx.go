@@ -32,6 +32,8 @@ type Texts struct {
 	Variants *Sheet
 	// ReviewSheet is used if there are reviews.
 	StabilitySheet, ReviewSheet string
+	// FactsColumn heads the facts that answers state differently.
+	FactsColumn string
 	// CutMark ends a text that is too long for a cell and names where the whole one is found.
 	CutMark string
 }
@@ -64,14 +66,15 @@ const (
 // where there are some the numbers of the variants and the reviews. Texts are written into the cells themselves, so that of the answers nothing has to be
 // kept until the end.
 type XLSX struct {
-	report   Report
-	zip      *zip.Writer
-	w        *bufio.Writer
-	row      int
-	columns  []string // their names: A, B … AA
-	cutMark  string
-	scratch  []byte
-	variants *Sheet
+	report      Report
+	zip         *zip.Writer
+	w           *bufio.Writer
+	row         int
+	columns     []string // their names: A, B … AA
+	cutMark     string
+	factsColumn string
+	scratch     []byte
+	variants    *Sheet
 	// stability and reviews are the rows of the sheets behind the results.
 	stability, reviews [][]string
 }
@@ -109,7 +112,7 @@ const compressionLevel = 1
 
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark, variants: texts.Variants}
+	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark, factsColumn: texts.FactsColumn, variants: texts.Variants}
 	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(w, compressionLevel)
 	})
@@ -196,6 +199,7 @@ func (x *XLSX) begin(name string) error {
 func (x *XLSX) Write(item Item) error {
 	alike := []string{
 		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement), decimal(item.Similarity), count(item.Distinct), item.Letters,
+		item.changes(),
 	}
 	if len(x.report.Variants) > 0 {
 		variant := x.report.variant(item)
@@ -228,9 +232,9 @@ func count(number *int) string {
 // Close ends the workbook. Without it the file is damaged, and known to be.
 func (x *XLSX) Close() error {
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
-	columns := stabilityColumns
+	columns := append(slices.Clone(stabilityColumns), x.factsColumn)
 	if len(x.report.Variants) > 0 {
-		columns = append(slices.Clone(columns), "variant", "variant_name")
+		columns = append(columns, "variant", "variant_name")
 	}
 	if err := x.table("xl/worksheets/sheet3.xml", columnsOf(columns), x.stability); err != nil {
 		return err
