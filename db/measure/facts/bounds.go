@@ -148,7 +148,7 @@ func (d *document) eventOf(f *fact, clause int) bound {
 	}
 	next := d.Blanks(f.To)
 	for _, l := range []limit{{"before", before}, {"prior", before}, {"ahead", before}, {"after", after}, {"from", after}, {"of", after}, {"以前", before}, {"之前", before}, {"前", before}, {"以后", after}, {"之后", after}, {"后", after}} {
-		if d.Has(next, l.phrase) && !(passage.IsLatin(d.At(next)) && passage.IsLatin(d.At(next+len(l.phrase)))) {
+		if d.Has(next, l.phrase) && (!passage.IsLatin(d.At(next)) || !passage.IsLatin(d.At(next+len(l.phrase)))) {
 			return l.bound
 		}
 	}
