@@ -167,7 +167,7 @@ func need(method, path string) string {
 			return "viewer"
 		}
 		return "admin"
-	case strings.Contains(path, "/tokens"):
+	case strings.Contains(path, "/tokens"), path == "/api/v1/facts":
 		return "viewer"
 	case path == "/", path == "/compare", strings.HasSuffix(path, "/new"):
 		return "editor"

@@ -100,7 +100,10 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	require.Equal(t, "length", line.Runs[6]["finish_reason"])
 
 	for view, want := range map[string][]string{"columns": {"截断", "拒答", "被过滤", "I can't help."}, "merged": {"截断", "拒答", "被过滤", "I can't help."}} {
-		shown := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find("#main, main").Text()
+		shown := ""
+		for variant := range variants { // the answers of each come when it is opened
+			shown += s.get(t, "/tasks/"+id+"/results?view="+view+"&variant="+strconv.Itoa(variant+1)).page(t).Find("#main, main").Text()
+		}
 		for _, text := range want {
 			require.Contains(t, shown, text, view)
 		}

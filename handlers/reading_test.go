@@ -89,7 +89,7 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 
 	page := s.get(t, results).page(t)
 	require.Equal(t, "五列", page.Find("[data-view][aria-current]").Text())
-	require.Equal(t, "少量不同", page.Find(".verdict .level").Text())
+	require.Equal(t, "关键信息不同", page.Find(".verdict .level").Text())
 	require.Contains(t, page.Find(".verdict").Text(), "一致率 10.0%")
 	var shown []string
 	page.Find(".run").Each(func(_ int, run *goquery.Selection) {
