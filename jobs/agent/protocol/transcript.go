@@ -4,7 +4,6 @@ package protocol
 import (
 	"bytes"
 	"hash/maphash"
-	"slices"
 	"strings"
 	"time"
 
@@ -199,7 +198,7 @@ func (t *transcript) fit(to, text []byte, room int) []byte {
 func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool) {
 	switch {
 	case t.TooLarge:
-		text = append(slices.Clip(wire.Cut(text, MaxText)), "…[cut at 8 MiB]"...)
+		text = append(wire.Cut(text, MaxText), "…[cut at 8 MiB]"...) // in its own place: what is cut off is not needed
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
 	case broken != nil:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
