@@ -174,6 +174,13 @@ func (l *Log) Waits() bool {
 	return len(l.waiting) > 0
 }
 
+// Waiting returns how many bytes of events wait to be taken.
+func (l *Log) Waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}
+
 // Progress is the last that the agent has reported of the call, in per cent, and since when the call is under way; nil means that it has
 // reported none.
 func (l *Log) Progress() (progress *float64, since time.Time) {

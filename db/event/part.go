@@ -41,7 +41,20 @@ func Pack(events []Event) ([]byte, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
-	plain := binary.AppendUvarint(nil, uint64(len(events)))
+	said := make([]string, len(events))
+	size := 2 * binary.MaxVarintLen64
+	for n, one := range events {
+		said[n] = one.Data.Text
+		if !one.isText() {
+			text, err := json.Marshal(one.Data)
+			if err != nil {
+				return nil, fmt.Errorf("pack an event: %w", err)
+			}
+			said[n] = string(text)
+		}
+		size += len(said[n]) + 1 + 2*binary.MaxVarintLen32
+	}
+	plain := binary.AppendUvarint(make([]byte, 0, size), uint64(len(events)))
 	plain = binary.AppendUvarint(plain, uint64(events[0].Seq)) //nolint:gosec // counts from 1
 	before := 0
 	for _, one := range events {
@@ -51,18 +64,8 @@ func Pack(events []Event) ([]byte, error) {
 		plain = binary.AppendVarint(plain, int64(one.AtMS-before))
 		before = one.AtMS
 	}
-	said := make([][]byte, len(events))
-	for n, one := range events {
-		if one.isText() {
-			said[n] = []byte(one.Data.Text)
-		} else {
-			text, err := json.Marshal(one.Data)
-			if err != nil {
-				return nil, fmt.Errorf("pack an event: %w", err)
-			}
-			said[n] = text
-		}
-		plain = binary.AppendUvarint(plain, uint64(len(said[n])))
+	for _, text := range said {
+		plain = binary.AppendUvarint(plain, uint64(len(text)))
 	}
 	for _, text := range said {
 		plain = append(plain, text...)

@@ -25,8 +25,11 @@ import (
 const (
 	// flushEvery is how often what happened is stored.
 	flushEvery = time.Second
-	// atOnce bounds what one transaction stores.
-	atOnce = 500
+	// atOnce and bytesAtOnce bound what one transaction stores: calls, and what they said.
+	atOnce      = 500
+	bytesAtOnce = 4 << 20
+	// bytesInHand is from how much on what a call said is stored before the next flush is due.
+	bytesInHand = 1 << 20
 	// maxEnded is how many calls that have ended may wait to be stored while the database is away; older ones are given up.
 	maxEnded = 20_000
 	// longCall is how long a call must take to be listed as in flight.
@@ -48,13 +51,15 @@ type Scribe struct {
 	ended []*Call
 	lost  int // calls that were given up since the last warning
 
+	// early asks for a flush before it is due: a call has said much.
+	early chan struct{}
 	// inline is how many bytes of files that came inline wait in memory.
 	inline atomic.Int64
 }
 
 // New returns a scribe whose Run stores.
 func New(store Store, log *slog.Logger) *Scribe {
-	return &Scribe{store: store, log: log, open: map[*Call]bool{}}
+	return &Scribe{store: store, log: log, open: map[*Call]bool{}, early: make(chan struct{}, 1)}
 }
 
 // Open begins to note what happens when a unit's question is asked; before is the turn before it under the same claim, or nil. The caller
@@ -94,6 +99,8 @@ func (s *Scribe) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			s.flush(ctx)
+		case <-s.early:
+			s.flush(ctx)
 		}
 	}
 }
@@ -113,13 +120,17 @@ func (s *Scribe) flush(ctx context.Context) {
 	}
 	var batch []*Call
 	var entries []journal.Entry
+	bytes := 0
 	for n, call := range calls {
 		if entry, hasNews := call.take(n >= len(ended)); hasNews {
 			batch, entries = append(batch, call), append(entries, entry)
+			for _, one := range entry.Events {
+				bytes += len(one.Data.Text)
+			}
 		}
-		if len(batch) == atOnce || n == len(calls)-1 && len(batch) > 0 {
+		if len(batch) == atOnce || bytes >= bytesAtOnce || n == len(calls)-1 && len(batch) > 0 {
 			s.append(ctx, batch, entries)
-			batch, entries = nil, nil
+			batch, entries, bytes = nil, nil, 0
 		}
 	}
 	s.mu.Lock()
@@ -215,6 +226,12 @@ func (c *Call) Emit(kind event.Type, data event.Data) {
 		c.noteAsset(kind, &data)
 	}
 	at := c.log.Emit(kind, data)
+	if c.log.Waiting() > bytesInHand {
+		select {
+		case c.scribe.early <- struct{}{}:
+		default: // it is coming
+		}
+	}
 	switch kind {
 	case event.Tool:
 		c.noteTool(at, data)

@@ -4,6 +4,7 @@ package protocol
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,15 +191,21 @@ func (t *transcript) whole(text []byte) []byte { return t.fit(nil, text, MaxText
 func (t *transcript) fit(to, text []byte, room int) []byte {
 	kept := wire.Cut(text, room)
 	t.TooLarge = t.TooLarge || len(kept) < len(text)
+	if len(to)+len(kept) > cap(to) { // twice as much: append copies a long text at each fifth of it
+		to = slices.Grow(to, max(len(kept), min(len(to), room))+len(cutMark))
+	}
 	return append(to, kept...)
 }
+
+// cutMark ends a text that is too large.
+const cutMark = "…[cut at 8 MiB]"
 
 // cutShort is the answer where the text that came is not the whole, for a reason that no protocol knows; ok is false if
 // there is none.
 func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool) {
 	switch {
 	case t.TooLarge:
-		text = append(wire.Cut(text, MaxText), "…[cut at 8 MiB]"...) // in its own place: what is cut off is not needed
+		text = append(wire.Cut(text, MaxText), cutMark...) // in its own place: what is cut off is not needed
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
 	case broken != nil:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
