@@ -29,8 +29,8 @@ const (
 	maxItem  = 16 << 20
 	maxRun   = 24 << 20
 	// maxTime is how much of the processor's time reading may take, and bytesPerSecond for how many bytes there is a second more.
-	maxTime        = 2 * time.Second
-	bytesPerSecond = 16 << 20
+	maxTime        = pace * 2 * time.Second
+	bytesPerSecond = 16 << 20 / pace
 )
 
 // reader reads the files of an archive. It belongs to one thread, whose time is counted.
