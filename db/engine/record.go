@@ -102,12 +102,12 @@ const ofUnits = `
 	WITH given AS (
 		SELECT * FROM unnest(
 			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:statuses AS text[]),
-			CAST(:bodies AS text[]), CAST(:has_body AS bool[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
+			CAST(:bodies AS text[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
 			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
 			CAST(:codes AS text[]), CAST(:messages AS text[]), CAST(:finishes AS text[]),
 			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]), CAST(:silences AS int[]),
 			CAST(:passed AS bool[]), CAST(:scores AS float8[]), CAST(:failed AS text[]))
-		AS g (unit_id, epoch, status, body, has_body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
+		AS g (unit_id, epoch, status, body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
 			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score, failed_attempts)),`
 
 const doneUnits = `
@@ -145,7 +145,7 @@ const insertRuns = `
 		answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
 		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score, conversation_id, failed_attempts)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
-		CASE WHEN g.has_body THEN g.body END, nullif(g.exact, ''), nullif(g.reasoning, ''),
+		g.body, nullif(g.exact, ''), nullif(g.reasoning, ''),
 		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''), nullif(g.finish_reason, ''),
 		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms, g.longest_silence_ms,
 		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id, CAST(nullif(g.failed_attempts, '') AS jsonb)
@@ -197,21 +197,21 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	n := len(results)
 	var ofTurns turns
 	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
-	statuses, bodies, reasonings := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	statuses, bodies, reasonings := make(pq.StringArray, n), make(pg.Texts, n), make(pg.Texts, n)
 	codes, messages, finishes, failed := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
-	hasBody, exact, keys := make(pq.BoolArray, n), make(pq.ByteaArray, n), make(pq.ByteaArray, n)
+	exact, keys := make(pq.ByteaArray, n), make(pq.ByteaArray, n)
 	inputs, outputs, thoughts, totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
 	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
 	for n, result := range results {
 		inputs[n], outputs[n], thoughts[n] = result.InputTokens, result.OutputTokens, result.ReasoningTokens
 		totals[n], first[n], silences[n] = result.TotalTokens, result.FirstTokenMS, result.LongestSilenceMS
 		ids[n], epochs[n], statuses[n] = result.Unit.ID, int64(result.Unit.Epoch), string(result.Status)
-		response := string(result.Response)
-		bodies[n], hasBody[n] = pg.StorableText(response), result.Response != nil
-		if bodies[n] != response {
+		var isSame bool
+		if bodies[n], isSame = pg.StorableBytes(result.Response); !isSame {
 			exact[n] = result.Response
 		}
-		reasonings[n], keys[n] = pg.StorableText(string(result.Reasoning)), result.AnswerKey
+		reasonings[n], _ = pg.StorableBytes(result.Reasoning)
+		keys[n] = result.AnswerKey
 		latencies[n], attempts[n] = int64(result.LatencyMS), int64(result.Attempts)
 		codes[n], messages[n], finishes[n] = result.ErrorCode, pg.StorableText(result.ErrorMessage), result.FinishReason
 		passed[n], scores[n], failed[n] = result.Passed, result.Score, result.FailedAttempts.Text()
@@ -220,7 +220,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	}
 	arguments := map[string]any{
 		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
-		"bodies": bodies, "has_body": hasBody, "exact": exact, "reasonings": reasonings,
+		"bodies": bodies, "exact": exact, "reasonings": reasonings,
 		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes,
 		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first), "silences": pq.Array(silences),
 		"passed": pq.Array(passed), "scores": pq.Array(scores), "failed": failed,

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,8 +16,10 @@ const (
 	maxEvents  = 40_000
 	maxBytes   = 20 << 20
 	// manyWaiting is from how many bytes on that wait to be stored a log is thinned; at maxWaiting only ends are taken.
-	manyWaiting = 1 << 20
-	maxWaiting  = 4 << 20
+	manyWaiting = 512 << 10
+	maxWaiting  = 1 << 20
+	// maxTail is how long a text grows by further pieces: a longer one would be copied again and again while it grows.
+	maxTail = 64 << 10
 	// maxEventsWaiting is how many events wait at most, besides ends: each takes some 400 bytes of memory besides what it says.
 	maxEventsWaiting = 12_000
 )
@@ -117,8 +120,14 @@ func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
 	}
 	switch {
 	case last.isText() && (Event{Type: kind, Data: data}).isText():
+		if max(len(l.tail), len(last.Data.Text))+len(data.Text) > maxTail {
+			return false
+		}
 		if l.tail == nil {
 			l.tail = []byte(last.Data.Text)
+		}
+		if len(l.tail)+len(data.Text) > cap(l.tail) { // twice as much: append copies a long text at each fifth of it
+			l.tail = slices.Grow(l.tail, max(len(l.tail), len(data.Text)))
 		}
 		l.tail = append(l.tail, data.Text...)
 		l.count(len(data.Text))

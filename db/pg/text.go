@@ -1,6 +1,8 @@
 package pg
 
 import (
+	"bytes"
+	"database/sql/driver"
 	"strings"
 	"unicode/utf8"
 )
@@ -11,4 +13,51 @@ func StorableText(text string) string {
 		return text
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\u2400")
+}
+
+// StorableBytes is StorableText without a copy where nothing is to be replaced; isSame reports that.
+func StorableBytes(text []byte) (storable []byte, isSame bool) {
+	if bytes.IndexByte(text, 0) < 0 && utf8.Valid(text) {
+		return text, true
+	}
+	return []byte(StorableText(string(text))), false
+}
+
+// Texts is an argument of type text[], in which nil is NULL. Long texts are copied once, where pq.StringArray copies
+// them three times.
+type Texts [][]byte
+
+// Value implements driver.Valuer.
+func (t Texts) Value() (driver.Value, error) {
+	size := len("{}")
+	for _, text := range t {
+		size += max(len(`"",`)+len(text)+bytes.Count(text, []byte{'"'})+bytes.Count(text, []byte{'\\'}), len("NULL,"))
+	}
+	var literal strings.Builder
+	literal.Grow(size)
+	literal.WriteByte('{')
+	for n, text := range t {
+		if n > 0 {
+			literal.WriteByte(',')
+		}
+		if text == nil {
+			literal.WriteString("NULL")
+			continue
+		}
+		literal.WriteByte('"')
+		for {
+			special := bytes.IndexAny(text, `"\`)
+			if special < 0 {
+				break
+			}
+			literal.Write(text[:special])
+			literal.WriteByte('\\')
+			literal.WriteByte(text[special])
+			text = text[special+1:]
+		}
+		literal.Write(text)
+		literal.WriteByte('"')
+	}
+	literal.WriteByte('}')
+	return literal.String(), nil
 }

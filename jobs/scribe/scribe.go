@@ -29,7 +29,7 @@ const (
 	atOnce      = 500
 	bytesAtOnce = 4 << 20
 	// bytesInHand is from how much on what a call said is stored before the next flush is due.
-	bytesInHand = 1 << 20
+	bytesInHand = 512 << 10
 	// maxEnded is how many calls that have ended may wait to be stored while the database is away; older ones are given up.
 	maxEnded = 20_000
 	// longCall is how long a call must take to be listed as in flight.

@@ -191,11 +191,15 @@ func (t *transcript) whole(text []byte) []byte { return t.fit(nil, text, MaxText
 func (t *transcript) fit(to, text []byte, room int) []byte {
 	kept := wire.Cut(text, room)
 	t.TooLarge = t.TooLarge || len(kept) < len(text)
-	if len(to)+len(kept) > cap(to) { // twice as much: append copies a long text at each fifth of it
-		to = slices.Grow(to, max(len(kept), min(len(to), room))+len(cutMark))
+	if size := len(to) + len(kept); to != nil && size > cap(to) && size > longText {
+		to = slices.Grow(to, room+len(cutMark))
 	}
 	return append(to, kept...)
 }
+
+// longText is from how many bytes on a text is given all the room it may take: most that come so far are without end, and
+// each step of growing them would leave a copy behind.
+const longText = 1 << 20
 
 // cutMark ends a text that is too large.
 const cutMark = "…[cut at 8 MiB]"
