@@ -356,6 +356,48 @@ func TestTokensAskForAFreshSignIn(t *testing.T) {
 	s.ask(t, made.page(t).Find("#new-token").Text(), http.MethodGet, api, nil).mustBe(t, 200)
 }
 
+// Accounts are made and changed by an administrator who has just signed in: somebody who finds the browser open makes
+// nobody an administrator, and gives nobody a password. What was typed for a new account is kept, but not its password.
+func TestAccountsAskForAFreshSignIn(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	admin := s.user(t, "李雷", people.Admin, project.Default)
+	other := s.user(t, "韩梅梅", people.Viewer, project.Default)
+	require.NoError(t, s.people.ChangeUser(t.Context(), admin.ID, people.Change{IsAdmin: ptr(true)}))
+	b := s.signedIn(t, "李雷")
+	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
+	typed := url.Values{"name": {"王芳"}, "password": {goodPassword}, "role": {"reviewer"}, "is_admin": {"true"}}
+	place := "/admin/users/" + other.ID.String()
+	for path, form := range map[string]url.Values{
+		"/admin/users": typed,
+		place:          {"is_admin": {"true"}},
+		place + "?":    {"password": {"a much better one"}},
+	} {
+		refused := b.send(t, path, form)
+		require.Equal(t, http.StatusForbidden, refused.StatusCode, path)
+		require.NotEmpty(t, refused.page(t).Find("[role=alert] a.btn").AttrOr("href", ""), path)
+		if password := form.Get("password"); password != "" {
+			require.NotContains(t, string(refused.body), password, path)
+		}
+	}
+	var users int
+	require.NoError(t, s.tables.Get(&users, `SELECT count(*) FROM users`))
+	require.Equal(t, 2, users)
+	changed, err := s.people.User(t.Context(), other.ID)
+	require.NoError(t, err)
+	require.False(t, changed.IsAdmin)
+
+	again := b.send(t, "/admin/users", typed).page(t).Find("[role=alert] a.btn").AttrOr("href", "")
+	next := b.get(t, again).page(t).Find("[name=next]").AttrOr("value", "")
+	require.NotContains(t, next, url.QueryEscape(goodPassword))
+	back := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {next}}).Header.Get("Location")
+	page := b.get(t, back).page(t)
+	require.Equal(t, "王芳", page.Find("details[open] [name=name]").AttrOr("value", ""))
+	require.Equal(t, "reviewer", page.Find("[name=role] [selected]").AttrOr("value", ""))
+	require.Equal(t, http.StatusSeeOther, b.send(t, "/admin/users", typed).StatusCode)
+	require.Equal(t, http.StatusSeeOther, b.send(t, place, url.Values{"is_admin": {"true"}}).StatusCode)
+}
+
 // A new password, and leaving everywhere, revoke the account's tokens: all, but those that their owner ticks.
 func TestTokensEndWithThePassword(t *testing.T) {
 	t.Parallel()

@@ -340,10 +340,8 @@ const usualTokenDays = 90
 // makeToken makes the token that a form or a body describes. It may do no more than whoever makes it.
 func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload, field string) (token people.Token, value string, faults []form.FieldFault, err error) {
 	info := request.From(ctx)
-	if info.Who.SessionID != uuid.Nil { // a token outlives the browser that somebody finds open
-		if err := request.RequireFresh(ctx); err != nil {
-			return token, "", nil, err
-		}
+	if err := request.RequireFresh(ctx); err != nil { // a token outlives the browser that somebody finds open
+		return token, "", nil, err
 	}
 	token = people.Token{ID: uuid.New(), ProjectID: projectID}
 	if info.Who.UserID != uuid.Nil {

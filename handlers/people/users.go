@@ -21,15 +21,28 @@ import (
 	"wending/views/ui"
 )
 
-func (h *handler) listUsers(c echo.Context) error { return h.renderUsers(c, http.StatusOK, nil, nil) }
+func (h *handler) listUsers(c echo.Context) error {
+	var typed map[string]string // before signing in again
+	if c.QueryParams().Has(fieldsOfUser[0]) {
+		typed = map[string]string{}
+		for _, name := range fieldsOfUser {
+			typed[name] = c.QueryParam(name)
+		}
+	}
+	return h.renderUsers(c, http.StatusOK, views.Users{Values: typed})
+}
 
-func (h *handler) renderUsers(c echo.Context, status int, values, problems map[string]string) error {
+// fieldsOfUser are what is typed for a new account, without its password.
+var fieldsOfUser = []string{"name", "role", "project_id", "is_admin", "must_change_password"}
+
+// renderUsers shows a page of accounts; users has what was typed for a new one, and what is wrong with it.
+func (h *handler) renderUsers(c echo.Context, status int, users views.Users) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
-	users := views.Users{Query: request.SearchText(c.QueryParam("query")), Values: values, Errors: problems, HasPasswords: h.HasPasswords}
+	users.Query, users.HasPasswords = request.SearchText(c.QueryParam("query")), h.HasPasswords
 	total := 0
 	if users.List, total, err = h.people.Users(ctx, users.Query, page); err != nil {
 		return err
@@ -55,22 +68,28 @@ func (h *handler) addUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	user, faults, err := h.makeUser(c.Request().Context(), submitted)
-	if err != nil {
-		return err
+	typed, back := map[string]string{}, url.Values{}
+	for _, name := range fieldsOfUser {
+		typed[name] = submitted.Values[name]
+		back.Set(name, typed[name])
 	}
-	if len(faults) > 0 {
-		typed := map[string]string{}
-		for _, name := range []string{"name", "role", "project_id", "is_admin", "must_change_password"} {
-			typed[name] = submitted.Values[name]
-		}
-		return h.renderUsers(c, http.StatusUnprocessableEntity, typed, form.Messages(pages.Locale(c), faults))
+	user, faults, err := h.makeUser(c.Request().Context(), submitted)
+	switch {
+	case errors.Is(err, request.ErrStale):
+		return h.renderUsers(c, http.StatusForbidden, views.Users{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Users, back))})
+	case err != nil:
+		return err
+	case len(faults) > 0:
+		return h.renderUsers(c, http.StatusUnprocessableEntity, views.Users{Values: typed, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "created")
 }
 
 // makeUser makes the account that a form or an endpoint's body describes.
 func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user people.User, faults []form.FieldFault, err error) {
+	if err := request.RequireFresh(ctx); err != nil { // an account outlives the browser that somebody finds open
+		return user, nil, err
+	}
 	user, faults, err = form.NewUser(ctx, submitted)
 	if err != nil {
 		return user, nil, err
@@ -131,12 +150,12 @@ func (h *handler) showUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderUser(c, http.StatusOK, user, nil)
+	return h.renderUser(c, http.StatusOK, views.User{User: user})
 }
 
-func (h *handler) renderUser(c echo.Context, status int, user people.User, problems map[string]string) error {
-	ctx := c.Request().Context()
-	view := views.User{User: user, Errors: problems}
+// renderUser shows an account; view has it, and what is wrong with what was typed.
+func (h *handler) renderUser(c echo.Context, status int, view views.User) error {
+	ctx, user := c.Request().Context(), view.User
 	var err error
 	if view.Projects, err = h.people.MembershipsOf(ctx, user.ID); err != nil {
 		return err
@@ -151,6 +170,9 @@ func (h *handler) renderUser(c echo.Context, status int, user people.User, probl
 
 // changeUser takes what a form or a body changes of an account: all of it or nothing.
 func (h *handler) changeUser(ctx context.Context, user people.User, submitted *form.Upload) (faults []form.FieldFault, err error) {
+	if err := request.RequireFresh(ctx); err != nil {
+		return nil, err
+	}
 	var change people.Change
 	before, after := map[string]any{}, map[string]any{}
 	flag := func(field string, is bool, to **bool) {
@@ -195,14 +217,15 @@ func (h *handler) applyUser(c echo.Context) error {
 		return err
 	}
 	faults, err := h.changeUser(c.Request().Context(), user, submitted)
-	if errors.Is(err, people.ErrLastAdmin) {
-		return h.renderUser(c, http.StatusUnprocessableEntity, user, map[string]string{"": pages.Locale(c).Text("users.last_admin")})
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, request.ErrStale):
+		return h.renderUser(c, http.StatusForbidden, views.User{User: user, SignInAgain: paths.LoginAgain(paths.User(user.ID))})
+	case errors.Is(err, people.ErrLastAdmin):
+		return h.renderUser(c, http.StatusUnprocessableEntity, views.User{User: user, Errors: map[string]string{"": pages.Locale(c).Text("users.last_admin")}})
+	case err != nil:
 		return err
-	}
-	if len(faults) > 0 {
-		return h.renderUser(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults))
+	case len(faults) > 0:
+		return h.renderUser(c, http.StatusUnprocessableEntity, views.User{User: user, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "saved")
 }

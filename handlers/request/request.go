@@ -193,9 +193,10 @@ func HasVariant(task db.Task, variant int) error {
 	return nil
 }
 
-// RequireFresh returns a fault unless the browser was signed in a moment ago: whoever finds it open must not change what opens the account.
+// RequireFresh returns ErrStale if the browser was signed in too long ago: somebody who finds it open must not change
+// what opens an account. A token, which has no session, proves itself with each request.
 func RequireFresh(ctx context.Context) error {
-	if From(ctx).Who.IsFresh {
+	if who := From(ctx).Who; who.IsFresh || who.SessionID == uuid.Nil {
 		return nil
 	}
 	return ErrStale

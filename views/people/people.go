@@ -77,6 +77,8 @@ type Users struct {
 	Values, Errors map[string]string
 	// HasPasswords reports that accounts are made here, and not by a provider.
 	HasPasswords bool
+	// SignInAgain is where one signs in again to make the account that was typed; empty means that one need not.
+	SignInAgain string
 }
 
 // User is the page of an account, for administrators.
@@ -85,6 +87,8 @@ type User struct {
 	Projects []people.Membership
 	Sessions []people.Session
 	Errors   map[string]string
+	// SignInAgain is where one signs in again to change the account; empty means that one need not.
+	SignInAgain string
 }
 
 // Projects is the list of projects.
