@@ -134,7 +134,7 @@ func metricText(metric measure.Metric, value float64) string {
 	case metric == measure.MetricLatency:
 		return text.Millis(&value)
 	case !metric.IsShare():
-		return strconv.FormatFloat(value, 'g', 6, 64)
+		return text.Significant(value, 6)
 	}
 	return text.Percent(&value)
 }

@@ -127,7 +127,7 @@ func (s Summary) lead(locale text.Locale, name string) string {
 		case "latency":
 			return strconv.FormatFloat(difference, 'f', decimalsOf(difference), 64)
 		case "cost":
-			return strconv.FormatFloat(difference, 'g', 3, 64)
+			return text.Significant(difference, 3)
 		}
 		return strconv.FormatFloat(100*difference, 'f', 1, 64)
 	}
@@ -182,12 +182,12 @@ func (s Summary) price(locale text.Locale) []string {
 	var parts []string
 	add := func(key string, own, other float64, write func(float64) string) {
 		if own > 0 && other > 0 {
-			parts = append(parts, locale.Text(key, "Own", write(own), "Other", write(other), "Times", strconv.FormatFloat(own/other, 'g', 2, 64)))
+			parts = append(parts, locale.Text(key, "Own", write(own), "Other", write(other), "Times", text.Significant(own/other, 2)))
 		}
 	}
 	if leader.Currency != nil && next.Currency != nil && *leader.Currency == *next.Currency {
 		add("summary.price.cost", costOfRun(leader), costOfRun(next), func(amount float64) string {
-			digits := strconv.FormatFloat(amount, 'g', 3, 64)
+			digits := text.Significant(amount, 3)
 			return text.Cost(&digits, leader.Currency)
 		})
 	}

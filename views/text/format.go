@@ -47,6 +47,15 @@ func Score(score *float64) string {
 	return strconv.FormatFloat(*score, 'f', 3, 64)
 }
 
+// Significant writes a number with that many significant digits and no exponent: 0.0000396, 1230.
+func Significant(value float64, digits int) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'e', digits-1, 64), 64)
+	if err != nil { // it is near the end of what a number may be
+		rounded = value
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
 // Signed writes a difference with its sign, none if it is rounded to 0: +12.0, −1,401.
 func Signed(difference float64, decimals int) string {
 	digits := strconv.FormatFloat(math.Abs(difference), 'f', decimals, 64)

@@ -3,6 +3,7 @@ package text_test
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -405,5 +406,14 @@ func TestAReasonIsASentence(t *testing.T) {
 		for _, lang := range []string{"zh-CN", "en"} {
 			require.NotContains(t, locale(t, lang).Reason(reason.Because(key, names...)), "<no value>", key)
 		}
+	}
+}
+
+func TestSignificantDigitsHaveNoExponent(t *testing.T) {
+	t.Parallel()
+	for value, written := range map[float64]string{
+		0.0000396: "0.0000396", 3.96449e-05: "0.0000396", 1234: "1230", 0: "0", -0.5: "-0.5", 12: "12", 999.9: "1000", 1e12: "1000000000000", math.Inf(1): "+Inf",
+	} {
+		require.Equal(t, written, text.Significant(value, 3))
 	}
 }

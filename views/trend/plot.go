@@ -196,7 +196,7 @@ func valueText(metric measure.Metric, value float64, currency *string) string {
 	case metric == measure.MetricLatency:
 		return text.Span(value)
 	case !metric.IsShare():
-		cost := strconv.FormatFloat(value, 'g', 3, 64)
+		cost := text.Significant(value, 3)
 		return text.Cost(&cost, currency)
 	}
 	return text.Percent(&value)
