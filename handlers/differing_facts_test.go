@@ -24,7 +24,7 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 		"甲": {letter}, "乙": {letter, letter, other, letter, letter}, "丙": {letter, strings.Replace(letter, "14 日", "十四天", 1)},
 		"丁": {letter + "费用为 200 元。", letter},
 	}))
-	id := s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,a\nq3,丙,a\nq4,丁,a\n"})
+	id := s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,收到申请之日起 19 日内书面答复。\nq3,丙,收到申请之日起十五日内书面答复\nq4,丁,a\n"})
 	s.awaitDone(t, id)
 
 	items := func(query string) (ids []string, items []object) {
@@ -45,6 +45,12 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Equal(t, want, all[1]["facts"])
 	require.Equal(t, want, all[1]["variants"].([]any)[0].(object)["facts"])
 	require.Equal(t, []any{}, all[0]["facts"])
+	against := []any{object{"kind": "duration", "label": "收到申请之日起", "value": "≤ 19 day", "text": "19 日", "values": []any{
+		object{"value": "≤ 14 day", "text": "14 日", "runs": []any{1.0, 2.0, 4.0, 5.0}},
+	}}}
+	require.Equal(t, against, all[1]["expected_facts"])
+	require.Len(t, all[2]["expected_facts"], 1)
+	require.Equal(t, []any{}, all[0]["expected_facts"])
 	omitted := all[3]["facts"].([]any)[0].(object)
 	require.Equal(t, []any{2.0, 4.0}, omitted["missing"])
 
@@ -69,14 +75,16 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Equal(t, "2 4 3 1", shownNumbers(page))
 	first := page.Find(".result").First()
 	require.Equal(t, "关键信息不同", strings.TrimSpace(first.Find(".level").Text()))
-	require.Equal(t, "公司应当在收到申请之日起 14 日 ×4 19 日 ×1 #3", strings.Join(strings.Fields(first.Find(".stated").Text()), " "))
+	require.Equal(t, "公司应当在收到申请之日起 14 日 ×4 19 日 ×1 #3", strings.Join(strings.Fields(first.Find(".stated:not(.against)").Text()), " "))
+	require.Equal(t, "与标准答案不符： 收到申请之日起 19 日 → 14 日 #1 #2 #4 #5", strings.Join(strings.Fields(first.Find(".against").Text()), " "))
 	require.Contains(t, page.Find(".result").Eq(1).Find(".stated").Text(), "#2 #4")
-	require.Zero(t, page.Find(".result").Eq(2).Find(".stated").Length())
+	require.Zero(t, page.Find(".result").Eq(2).Find(".stated:not(.against)").Length())
 
 	line := strings.Split(string(s.get(t, api+"/"+id+"/export?format=jsonl").body), "\n")[1]
 	var exported object
 	require.NoError(t, json.Unmarshal([]byte(line), &exported))
 	require.Equal(t, want, exported["facts"])
+	require.Equal(t, against, exported["expected_facts"])
 
 	// Questions that an earlier version assessed are assessed again.
 	s.tables.MustExec(`UPDATE question_statistics SET level = 'wording', facts = NULL, facts_differ = NULL, revision = 0`)

@@ -16,9 +16,10 @@ type ComparedQuestion struct {
 	// Text identifies the question's text: equal for equal texts.
 	Text  string
 	Level Level
-	// FactsDiffer and Facts are those of Question; FactsDiffer is nil while it is unknown.
+	// FactsDiffer, Facts and Expected are those of Question; FactsDiffer is nil while it is unknown.
 	FactsDiffer *facts.Differ
 	Facts       []Fact
+	Expected    []ExpectedFact
 	// Agreement, Similarity and Distinct are those of stability.Question.
 	Agreement, Similarity, Distinct *float64
 	// SuccessRate is the share of its runs that succeeded; the others are means of those runs, TotalTokens and Cost of those

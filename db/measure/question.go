@@ -34,6 +34,19 @@ type Question struct {
 	Differ facts.Differ
 	// Facts are those in which they differ, conflicts first.
 	Facts []Fact
+	// Expected are the facts of the standard answer that answers contradict.
+	Expected []ExpectedFact
+}
+
+// ExpectedFact is a fact of a standard answer that answers contradict.
+type ExpectedFact struct {
+	Kind facts.Kind `json:"kind" example:"duration"`
+	// Label is the words around it in the standard answer, at most 20 characters.
+	Label string `json:"label" doc:"The words around it in the standard answer, at most 20 characters" example:"答复期限为"`
+	Value string `json:"value" doc:"What the standard answer states, in canonical form" example:"30 day"`
+	Text  string `json:"text" doc:"As the standard answer writes it" example:"30 日"`
+	// Values are what answers state in its place.
+	Values []Value `json:"values" nullable:"false" doc:"What answers state in its place, the most frequent first"`
 }
 
 // Fact is a fact in which the answers to a question differ: a conflict has several values, an omission one.
@@ -54,12 +67,12 @@ type Value struct {
 }
 
 // Revision is that of the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
-const Revision = 1
+const Revision = 2
 
 // Assess sums up the answers to a question, those of each variant by themselves; each has one answer for each of its
 // runs. Equal answers have the same letter in all of them. differences say how the answer A becomes each of the others,
-// in the order of their letters from B. The only error is the context's.
-func Assess(ctx context.Context, variants [][]Answer) (questions []Question, differences []Difference, err error) {
+// in the order of their letters from B. standard is the standard answer, which may be empty. The only error is the context's.
+func Assess(ctx context.Context, standard string, variants [][]Answer) (questions []Question, differences []Difference, err error) {
 	var keys [][]byte
 	texts := map[string]string{} // by letter
 	for _, answers := range variants {
@@ -79,6 +92,9 @@ func Assess(ctx context.Context, variants [][]Answer) (questions []Question, dif
 		}
 		one, err := assess(ctx, answers, letters[place:place+len(answers)], texts)
 		if err != nil {
+			return nil, nil, err
+		}
+		if one.Expected, err = expect(ctx, standard, letters[place:place+len(answers)], texts); err != nil {
 			return nil, nil, err
 		}
 		questions = append(questions, one)
@@ -147,6 +163,69 @@ func readFacts(ctx context.Context, letters []string, texts map[string]string) (
 	}
 	statements := reading.Statements[:min(len(reading.Statements), mostFacts)]
 	return reading.Differ, Differing(statements, runs), nil
+}
+
+// expect finds the facts of the standard answer that the answers of one variant contradict; letters and texts are readFacts'.
+func expect(ctx context.Context, standard string, letters []string, texts map[string]string) ([]ExpectedFact, error) {
+	var answers []string
+	runs := map[string][]int{} // by letter
+	for n, letter := range letters {
+		if letter == "" {
+			continue
+		}
+		if len(runs[letter]) == 0 {
+			answers = append(answers, letter)
+		}
+		runs[letter] = append(runs[letter], n+1)
+	}
+	type place struct {
+		start, end int
+		kind       facts.Kind
+	}
+	var list []ExpectedFact
+	known := map[place]int{}
+	for _, letter := range answers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for _, d := range facts.Expected(standard, texts[letter]) {
+			at := place{d.A.Start, d.A.End, d.Kind}
+			n, isKnown := known[at]
+			if !isKnown {
+				if len(list) == mostFacts {
+					continue
+				}
+				n, known[at] = len(list), len(list)
+				list = append(list, ExpectedFact{Kind: d.Kind, Label: d.Label, Value: d.A.Value, Text: d.A.Text})
+			}
+			list[n].contradict(d.B, runs[letter])
+		}
+	}
+	for n := range list {
+		slices.SortStableFunc(list[n].Values, func(x, y Value) int { return len(y.Runs) - len(x.Runs) })
+	}
+	return list, nil
+}
+
+// String writes the fact and what answers state in its place: 30 日 → 35 日.
+func (f ExpectedFact) String() string {
+	texts := []string{f.Text}
+	for _, value := range f.Values {
+		texts = append(texts, value.Text)
+	}
+	return strings.Join(texts, " → ")
+}
+
+// contradict adds what some runs state in the place of the fact.
+func (f *ExpectedFact) contradict(stated *facts.Fact, runs []int) {
+	n := slices.IndexFunc(f.Values, func(value Value) bool { return value.Value == stated.Value })
+	if n < 0 {
+		n = len(f.Values)
+		f.Values = append(f.Values, Value{Value: stated.Value, Text: stated.Text})
+	}
+	all := append(slices.Clone(f.Values[n].Runs), runs...)
+	slices.Sort(all)
+	f.Values[n].Runs = slices.Compact(all)
 }
 
 // Differing are the statements in which answers differ; runs are the run_index of each answer.

@@ -31,7 +31,7 @@ func answers(texts ...string) (all []measure.Answer) {
 
 // assess sums up the answers of one variant.
 func assess(texts ...string) measure.Question {
-	questions, _, err := measure.Assess(context.Background(), [][]measure.Answer{answers(texts...)})
+	questions, _, err := measure.Assess(context.Background(), "", [][]measure.Answer{answers(texts...)})
 	if err != nil {
 		panic(err)
 	}
@@ -41,7 +41,7 @@ func assess(texts ...string) measure.Question {
 // A letter means the same answer in all variants of a question; everything else is of each variant alone.
 func TestVariantsShareLettersAndNothingElse(t *testing.T) {
 	t.Parallel()
-	questions, differences, err := measure.Assess(t.Context(), [][]measure.Answer{
+	questions, differences, err := measure.Assess(t.Context(), "", [][]measure.Answer{
 		answers("北京", "北京市", "✗"), answers("上海", "北京市", "北京市"), answers("…", "…", "…"),
 	})
 	require.NoError(t, err)
@@ -255,7 +255,7 @@ func BenchmarkAssess(b *testing.B) {
 	}
 	all := answers(texts...)
 	for b.Loop() {
-		_, _, err := measure.Assess(b.Context(), [][]measure.Answer{all})
+		_, _, err := measure.Assess(b.Context(), "", [][]measure.Answer{all})
 		require.NoError(b, err)
 	}
 }
@@ -336,4 +336,22 @@ func TestRandomAnswersGiveTheSameNumbersInAnotherWay(t *testing.T) {
 			require.InDelta(t, similar/float64(compared), *got.Similarity, 1e-12, "%q", texts)
 		}
 	}
+}
+
+// What an answer states against the standard answer is found in each answer, with its runs; other notations are no contradiction.
+func TestAnswersAreReadBesideTheStandardAnswer(t *testing.T) {
+	t.Parallel()
+	const answer = "公司应当在收到申请之日起 35 日内书面答复。"
+	all := answers(answer, "公司应当在收到申请之日起三十日内书面答复。", answer)
+	questions, _, err := measure.Assess(t.Context(), "收到申请之日起 30 日内书面答复。", [][]measure.Answer{all, answers(answer)})
+	require.NoError(t, err)
+	want := []measure.ExpectedFact{{Kind: "duration", Label: "收到申请之日起", Value: "≤ 30 day", Text: "30 日", Values: []measure.Value{
+		{Value: "≤ 35 day", Text: "35 日", Runs: []int{1, 3}},
+	}}}
+	require.Equal(t, want, questions[0].Expected)
+	require.Equal(t, "30 日 → 35 日", questions[0].Expected[0].String())
+	require.Equal(t, []int{1}, questions[1].Expected[0].Values[0].Runs)
+	questions, _, err = measure.Assess(t.Context(), "收到申请之日起 35 天内答复。", [][]measure.Answer{answers(answer, answer)})
+	require.NoError(t, err)
+	require.Empty(t, questions[0].Expected)
 }

@@ -42,20 +42,30 @@ type AnsweredRun struct {
 	Variant   int    `db:"variant"`
 	RunIndex  int    `db:"run_index"`
 	AnswerKey []byte `db:"answer_key"`
-	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal.
+	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal and there is no
+	// standard answer to compare them with.
 	Text *string `db:"text"`
+	// StandardAnswer is its beginning; it stands at the first run of the item.
+	StandardAnswer string `db:"standard_answer"`
 }
 
-// A text is read for each distinct answer, and only where there are several.
+// A text is read for each distinct answer, and only where there are several, or a standard answer.
 const readAnswers = `
-	SELECT item_id, id, variant, run_index, answer_key,
-		CASE WHEN is_first AND sum(CAST(is_first AS int)) OVER (PARTITION BY item_id) > 1 THEN left(response_body, $2) END AS text
+	SELECT r.item_id, r.id, r.variant, r.run_index, r.answer_key, coalesce(s.standard_answer, '') AS standard_answer,
+		CASE WHEN r.is_first AND (r.distinct_answers > 1 OR s.standard_answer IS NOT NULL) THEN left(r.response_body, $2) END AS text
 	FROM (
-		SELECT item_id, id, variant, run_index, answer_key, response_body,
-			answer_key IS NOT NULL AND row_number() OVER (PARTITION BY item_id, answer_key ORDER BY variant, run_index) = 1 AS is_first
-		FROM evaluation_runs
-		WHERE item_id = ANY ($1) AND is_current) r
-	ORDER BY item_id, variant, run_index`
+		SELECT *, sum(CAST(is_first AS int)) OVER (PARTITION BY item_id) AS distinct_answers,
+			row_number() OVER (PARTITION BY item_id ORDER BY variant, run_index) AS place
+		FROM (
+			SELECT item_id, id, variant, run_index, answer_key, response_body,
+				answer_key IS NOT NULL AND row_number() OVER (PARTITION BY item_id, answer_key ORDER BY variant, run_index) = 1 AS is_first
+			FROM evaluation_runs
+			WHERE item_id = ANY ($1) AND is_current) own) r
+	LEFT JOIN LATERAL (
+		SELECT CASE WHEN r.place = 1 THEN left(i.standard_answer, $2) ELSE '' END AS standard_answer
+		FROM evaluation_items i
+		WHERE i.id = r.item_id AND i.standard_answer <> '' AND (r.is_first OR r.place = 1)) s ON true
+	ORDER BY r.item_id, r.variant, r.run_index`
 
 // EachAnsweredRun calls yield with the current runs of items, item by item, in order of variant and run_index. limit is how
 // many characters of a text are read.
@@ -78,45 +88,56 @@ func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (who
 
 const storeAssessed = `
 	INSERT INTO question_statistics AS q (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences,
-		facts_differ, facts, revision)
+		facts_differ, facts, expected_facts, revision)
 	SELECT g.item_id, g.variant, g.newest_run_id, g.runs, g.level, g.agreement, g.consensus, g.similarity, g.answers, g.letters, g.differences,
-		nullif(g.facts_differ, ''), CAST(nullif(g.facts, '') AS jsonb), $14
+		nullif(g.facts_differ, ''), CAST(nullif(g.facts, '') AS jsonb), CAST(nullif(g.expected_facts, '') AS jsonb), $15
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::int[], $10::text[], $11::text[],
-			$12::text[], $13::text[])
-		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences, facts_differ, facts)
+			$12::text[], $13::text[], $14::text[])
+		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences, facts_differ, facts, expected_facts)
 	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- one by one: few of many
 	ORDER BY g.item_id, g.variant
 	ON CONFLICT (item_id, variant) DO UPDATE
 	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level, agreement = excluded.agreement,
 		consensus = excluded.consensus, similarity = excluded.similarity, answers = excluded.answers, letters = excluded.letters,
-		differences = excluded.differences, facts_differ = excluded.facts_differ, facts = excluded.facts, revision = excluded.revision
+		differences = excluded.differences, facts_differ = excluded.facts_differ, facts = excluded.facts,
+		expected_facts = excluded.expected_facts, revision = excluded.revision
 	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision)`
 
 // Store stores what was assessed. It skips items that were deleted in the meantime.
 func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	var ids, variants, newest, runs, answers pq.Int64Array
-	var levels, letters, differences, differ, facts pq.StringArray
+	var levels, letters, differences, differ, facts, expected pq.StringArray
 	var agreements, consensuses, similarities []*float64
 	for _, one := range assessed {
 		shared := joinDifferences(one.Differences)
 		for n, q := range one.Variants {
 			ids, variants, newest, runs = append(ids, one.ItemID), append(variants, int64(n+1)), append(newest, one.NewestRunID), append(runs, int64(one.Runs))
 			answers, levels, letters, differences = append(answers, int64(q.Distinct)), append(levels, string(q.Level)), append(letters, q.Letters), append(differences, shared)
-			stated, err := json.Marshal(q.Facts)
+			stated, err := list(q.Facts)
 			if err != nil {
 				return err
 			}
-			if len(q.Facts) == 0 {
-				stated = nil
+			contradicted, err := list(q.Expected)
+			if err != nil {
+				return err
 			}
-			differ, facts = append(differ, string(q.Differ)), append(facts, string(stated))
+			differ, facts, expected = append(differ, string(q.Differ)), append(facts, stated), append(expected, contradicted)
 			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus), append(similarities, q.Similarity)
 			shared = "" // it stands once
 		}
 	}
 	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
-		answers, letters, differences, differ, facts, measure.Revision)
+		answers, letters, differences, differ, facts, expected, measure.Revision)
 	return pg.Classify("store how alike answers are", err)
+}
+
+// list writes a list as JSON; one that is empty as nothing.
+func list[T any](all []T) (string, error) {
+	if len(all) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(all)
+	return string(text), err
 }
 
 // Question is what a report says of one item beside its answers.

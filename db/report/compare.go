@@ -23,6 +23,7 @@ type compared struct {
 	Level        *measure.Level `db:"level"`
 	FactsDiffer  *facts.Differ  `db:"facts_differ"`
 	Facts        Facts          `db:"facts"`
+	Expected     ExpectedFacts  `db:"expected_facts"`
 	Agreement    *float64       `db:"agreement"`
 	Similarity   *float64       `db:"similarity"`
 	Answers      *float64       `db:"answers"`
@@ -40,7 +41,7 @@ type compared struct {
 
 const readComparable = `
 	SELECT i.id, i.number, i.question_id, i.text, v.variant,
-		q.level, q.facts_differ, q.facts, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
+		q.level, q.facts_differ, q.facts, q.expected_facts, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
 		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
@@ -107,7 +108,8 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
 		}
 		if row.Level != nil {
-			question.Level, question.Letters, question.FactsDiffer, question.Facts = *row.Level, *row.Letters, row.FactsDiffer, row.Facts
+			question.Level, question.Letters, question.FactsDiffer = *row.Level, *row.Letters, row.FactsDiffer
+			question.Facts, question.Expected = row.Facts, row.Expected
 		}
 		place := places[row.Variant]
 		questions[place] = append(questions[place], question)

@@ -100,9 +100,9 @@ var sorts = map[string]string{
 var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
 
 // riskOfQuestion orders question_statistics q by what a reader should see first: facts that contradict each other, then the
-// other differences, the lower agreement first among equals.
+// other differences; among equals what contradicts the standard answer, then the lower agreement.
 const riskOfQuestion = `
-	2 * CASE
+	4 * CASE
 		WHEN q.facts_differ = 'conflict' THEN 0
 		WHEN q.level = 'different' THEN 1
 		WHEN q.facts_differ = 'omission' THEN 2
@@ -111,7 +111,7 @@ const riskOfQuestion = `
 		WHEN q.level = 'empty' THEN 5
 		WHEN q.level = 'format_only' THEN 6
 		ELSE 7
-	END + coalesce(q.agreement, 1)`
+	END + 2 * CAST(q.expected_facts IS NULL AS int) + coalesce(q.agreement, 1)`
 
 // joinVerdicts joins the verdict v on a run r: that of one evaluator, or of all together.
 func (f Filter) joinVerdicts() string {

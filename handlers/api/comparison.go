@@ -33,7 +33,7 @@ type ComparedQuestion struct {
 }
 
 func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
-	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters, newFacts(q.FactsDiffer, q.Facts)}
+	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters, newFacts(q.FactsDiffer, q.Facts, q.Expected)}
 }
 
 // ComparedPair is a question that both tasks have.

@@ -123,22 +123,27 @@ type Likeness struct {
 type FactsOfAnswers struct {
 	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: an answer lacks one; none; null with fewer than two answers" example:"conflict"`
 	Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
+	// Expected are facts of the standard answer.
+	Expected []measure.ExpectedFact `json:"expected_facts" nullable:"false" doc:"The facts of the standard answer that answers contradict"`
 }
 
-func newFacts(differ *facts.Differ, stated []measure.Fact) FactsOfAnswers {
+func newFacts(differ *facts.Differ, stated []measure.Fact, expected []measure.ExpectedFact) FactsOfAnswers {
 	if stated == nil {
 		stated = []measure.Fact{}
 	}
-	return FactsOfAnswers{differ, stated}
+	if expected == nil {
+		expected = []measure.ExpectedFact{}
+	}
+	return FactsOfAnswers{differ, stated, expected}
 }
 
 // newLikeness is that of a question with one variant; with several, each has its own.
 func newLikeness(q report.Question, variants int) Likeness {
 	if variants > 1 {
-		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil)}
+		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil, nil)}
 	}
 	one := q.Likeness(1)
-	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts)}
+	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts, one.Expected)}
 }
 
 // VariantLikeness says how alike the answers of one variant to a question are. Letters are shared by all variants.
@@ -157,7 +162,7 @@ func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int
 	list := make([]VariantLikeness, len(variants))
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
-		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, newFacts(one.FactsDiffer, one.Facts), nil}
+		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, newFacts(one.FactsDiffer, one.Facts, one.Expected), nil}
 		if share, isJudged := shares[variant.Number]; isJudged {
 			list[n].PassShare = &share
 		}

@@ -241,7 +241,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
 		},
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
-		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), FactsColumn: locale.Text("export.facts"), CutMark: locale.Text("export.cut"),
+		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), FactsColumn: locale.Text("export.facts"), ExpectedColumn: locale.Text("export.expected"), CutMark: locale.Text("export.cut"),
 	}
 	if len(report.Variants) > 0 { // several targets have no one address, model or agreement
 		texts.Info = slices.DeleteFunc(texts.Info, func(line [2]string) bool { return line[1] == "" || line[1] == "–" })
@@ -289,7 +289,7 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 	item := export.Item{
 		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 		Variables: row.Variables, Series: row.Series, Turn: row.Turn,
-		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Facts: row.Facts},
+		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Facts: row.Facts, Expected: row.Expected},
 	}
 	if row.Level != nil {
 		item.Level, item.Letters = string(*row.Level), *row.Letters

@@ -100,6 +100,8 @@ type Likeness struct {
 	// FactsDiffer is empty with fewer than two answers; Facts are those in which the answers differ, conflicts first.
 	FactsDiffer string
 	Facts       []measure.Fact
+	// Expected are the facts of the standard answer that answers contradict.
+	Expected []measure.ExpectedFact
 }
 
 // changes writes the facts in which answers contradict each other, the most common value first: 14 日 → 19 日.
@@ -114,6 +116,15 @@ func (l Likeness) changes() string {
 			values[n] = value.Text
 		}
 		all = append(all, strings.Join(values, " → "))
+	}
+	return strings.Join(all, "; ")
+}
+
+// contradictions writes the facts of the standard answer that answers contradict, each with what they state: 30 日 → 35 日.
+func (l Likeness) contradictions() string {
+	all := make([]string, len(l.Expected))
+	for n, fact := range l.Expected {
+		all[n] = fact.String()
 	}
 	return strings.Join(all, "; ")
 }

@@ -42,25 +42,30 @@ type jsonItem struct {
 	Similarity     *float64          `json:"similarity"`
 	Distinct       *int              `json:"distinct"`
 	Letters        *string           `json:"letters"`
-	FactsDiffer    *string           `json:"facts_differ"`
-	Facts          []measure.Fact    `json:"facts"`
-	Variants       []jsonVariant     `json:"variants"`
-	Runs           []jsonRun         `json:"runs"`
-	Reviews        []jsonReview      `json:"reviews,omitempty"`
-	CreatedAt      string            `json:"created_at"`
-	CompletedAt    *string           `json:"completed_at"`
+	jsonFacts
+	Variants    []jsonVariant `json:"variants"`
+	Runs        []jsonRun     `json:"runs"`
+	Reviews     []jsonReview  `json:"reviews,omitempty"`
+	CreatedAt   string        `json:"created_at"`
+	CompletedAt *string       `json:"completed_at"`
 }
 
 type jsonVariant struct {
-	Number      int            `json:"number"`
-	Name        string         `json:"name"`
-	Level       *string        `json:"level"`
-	Agreement   *float64       `json:"agreement"`
-	Similarity  *float64       `json:"similarity"`
-	Distinct    *int           `json:"distinct"`
-	Letters     *string        `json:"letters"`
-	FactsDiffer *string        `json:"facts_differ"`
-	Facts       []measure.Fact `json:"facts"`
+	Number     int      `json:"number"`
+	Name       string   `json:"name"`
+	Level      *string  `json:"level"`
+	Agreement  *float64 `json:"agreement"`
+	Similarity *float64 `json:"similarity"`
+	Distinct   *int     `json:"distinct"`
+	Letters    *string  `json:"letters"`
+	jsonFacts
+}
+
+// jsonFacts are the facts in which answers differ, and those of the standard answer that answers contradict.
+type jsonFacts struct {
+	FactsDiffer *string                `json:"facts_differ"`
+	Facts       []measure.Fact         `json:"facts"`
+	Expected    []measure.ExpectedFact `json:"expected_facts"`
 }
 
 type jsonReview struct {
@@ -136,13 +141,13 @@ func (j *JSONL) Write(item Item) error {
 	if item.FactsDiffer != "" {
 		differ = &item.FactsDiffer
 	}
-	facts := append([]measure.Fact{}, item.Facts...)
+	facts := jsonFacts{differ, append([]measure.Fact{}, item.Facts...), append([]measure.ExpectedFact{}, item.Expected...)}
 	if len(j.report.Variants) <= 1 {
 		line.Level, line.Agreement, line.Similarity, line.Distinct, line.Letters = level, item.Agreement, item.Similarity, item.Distinct, letters
-		line.FactsDiffer, line.Facts = differ, facts
+		line.jsonFacts = facts
 	}
 	variant := j.report.variant(item)
-	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, differ, facts})
+	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, facts})
 	for _, run := range j.report.runs(item) {
 		out := jsonRun{
 			SessionID: run.SessionID,

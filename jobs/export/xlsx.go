@@ -32,8 +32,8 @@ type Texts struct {
 	Variants *Sheet
 	// ReviewSheet is used if there are reviews.
 	StabilitySheet, ReviewSheet string
-	// FactsColumn heads the facts that answers state differently.
-	FactsColumn string
+	// FactsColumn heads the facts that answers state differently, ExpectedColumn those of the standard answer that they contradict.
+	FactsColumn, ExpectedColumn string
 	// CutMark ends a text that is too long for a cell and names where the whole one is found.
 	CutMark string
 }
@@ -72,7 +72,7 @@ type XLSX struct {
 	row         int
 	columns     []string // their names: A, B … AA
 	cutMark     string
-	factsColumn string
+	factColumns []string
 	scratch     []byte
 	variants    *Sheet
 	// stability and reviews are the rows of the sheets behind the results.
@@ -112,7 +112,7 @@ const compressionLevel = 1
 
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark, factsColumn: texts.FactsColumn, variants: texts.Variants}
+	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants}
 	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(w, compressionLevel)
 	})
@@ -200,6 +200,7 @@ func (x *XLSX) Write(item Item) error {
 	alike := []string{
 		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement), decimal(item.Similarity), count(item.Distinct), item.Letters,
 		item.changes(),
+		item.contradictions(),
 	}
 	if len(x.report.Variants) > 0 {
 		variant := x.report.variant(item)
@@ -232,7 +233,7 @@ func count(number *int) string {
 // Close ends the workbook. Without it the file is damaged, and known to be.
 func (x *XLSX) Close() error {
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
-	columns := append(slices.Clone(stabilityColumns), x.factsColumn)
+	columns := slices.Concat(stabilityColumns, x.factColumns)
 	if len(x.report.Variants) > 0 {
 		columns = append(columns, "variant", "variant_name")
 	}

@@ -51,7 +51,8 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 	return nil
 }
 
-// assess sums up the runs of one question. Where all answers are equal their text matters only if it is empty.
+// assess sums up the runs of one question. Where all answers are equal, and there is no standard answer,
+// their text matters only if it is empty.
 func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
@@ -74,7 +75,7 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 	}
 	assessed := report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs)}
 	var err error
-	assessed.Variants, assessed.Differences, err = measure.Assess(ctx, variants)
+	assessed.Variants, assessed.Differences, err = measure.Assess(ctx, runs[0].StandardAnswer, variants)
 	return assessed, err
 }
 
