@@ -198,6 +198,7 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	require.InDelta(t, 1000, runs[0].Silence, 400)
 	require.Equal(t, []string{"task_started", "tool", "progress_update", "text", "error_occurred", "retry", "tool", "progress_update", "text", "error_occurred"}, types(items))
 	require.Equal(t, "TIMEOUT", items[9].Data["code"])
+	require.InDelta(t, 1, items[4].Data["attempt"], 0, "the first attempt is the one that failed")
 	require.InDelta(t, 2, items[5].Data["attempt"], 0)
 	require.GreaterOrEqual(t, items[6].AtMS, 2000)
 	require.Len(t, tools, 2)

@@ -19,23 +19,23 @@ type acceptedJob struct {
 
 // followJob lets a request to an agent that accepts jobs continue the job of an earlier holder of the unit, and has a
 // new one stored, so that another worker goes on waiting instead of asking again.
-func (c *crew) followJob(unit *claimed, request *protocol.Request) {
+func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	request.Leaving = c.Leaving
-	if unit.job == nil && unit.Resume != nil {
+	if a.job == nil && unit.Resume != nil {
 		var kept acceptedJob
 		if err := json.Unmarshal(*unit.Resume, &kept); err == nil && kept.ItemID == unit.Item.ID && kept.StatusURL != "" {
-			unit.job = &kept
+			a.job = &kept
 		}
 		unit.Resume = nil
 	}
-	if unit.job != nil && unit.job.ItemID == unit.Item.ID {
-		unit.job.request = *request
-		request.Job = &unit.job.Job
+	if a.job != nil && a.job.ItemID == unit.Item.ID {
+		a.job.request = *request
+		request.Job = &a.job.Job
 		return
 	}
 	request.Accepted = func(job protocol.Job) {
-		unit.job = &acceptedJob{Job: job, ItemID: unit.Item.ID, request: *request}
-		kept, err := json.Marshal(unit.job)
+		a.job = &acceptedJob{Job: job, ItemID: unit.Item.ID, request: *request}
+		kept, err := json.Marshal(a.job)
 		if err == nil {
 			err = journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, kept)
 		}
@@ -46,11 +46,11 @@ func (c *crew) followJob(unit *claimed, request *protocol.Request) {
 }
 
 // forgetJob forgets the job of an attempt that failed: the next one asks again.
-func (c *crew) forgetJob(unit *claimed) {
-	if unit.job == nil {
+func (a *asking) forgetJob(c *crew, unit *claimed) {
+	if a.job == nil {
 		return
 	}
-	unit.job = nil
+	a.job = nil
 	if err := journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, nil); err != nil {
 		c.Log.WarnContext(c.calls, "failed job not cleared", "unit_id", unit.ID, "error", err)
 	}
@@ -58,13 +58,13 @@ func (c *crew) forgetJob(unit *claimed) {
 
 // cancelJob cancels the job of a unit at an agent that says how, once its launch was stopped or its time is over. A
 // worker that leaves cancels nothing: another one waits for the job.
-func (c *crew) cancelJob(unit *claimed) {
-	if unit.job == nil || c.isLeaving() {
+func (a *asking) cancelJob(c *crew, unit *claimed) {
+	if a.job == nil || c.isLeaving() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.calls), 10*time.Second)
 	defer cancel()
-	if err := c.Agents.Cancel(ctx, unit.job.request, unit.job.Job); err != nil {
+	if err := c.Agents.Cancel(ctx, a.job.request, a.job.Job); err != nil {
 		c.Log.WarnContext(ctx, "job cancellation not delivered to the agent", "unit_id", unit.ID, "error", err)
 	}
 }

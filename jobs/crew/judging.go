@@ -13,10 +13,10 @@ import (
 	"wending/jobs/tasks"
 )
 
-// judging is how far a unit is that asks a judge.
+// judging asks a judge about an answer, as often as the judge has votes.
 type judging struct {
 	judge judge.Judge
-	// values are what the judge's template can name, the answer among them.
+	// values are what the judge's template can name, the answer among them; nil until they are read.
 	values map[string]string
 	// votes are those that could be read, of asked.
 	votes []judge.Vote
@@ -26,9 +26,11 @@ type judging struct {
 	said   strings.Builder
 }
 
-// readSubject reads the answer that a judge is asked about. If that cannot be done now the unit is parked; one whose run is gone is
-// to be returned.
-func (c *crew) readSubject(unit *claimed) (may, isParked bool) {
+// prepare reads the answer that the judge is asked about, once. A unit whose run is gone is to be returned.
+func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
+	if j.values != nil {
+		return true, false
+	}
 	values, err := tasks.Subject(c.calls, c.Store, c.Task, unit.Unit)
 	switch {
 	case errors.Is(err, db.ErrNotFound):
@@ -38,23 +40,28 @@ func (c *crew) readSubject(unit *claimed) (may, isParked bool) {
 		c.supply.park(*unit, time.Second)
 		return false, true
 	}
-	unit.judging = &judging{judge: c.Judges[unit.Evaluator], values: values}
+	j.judge, j.values = c.Judges[unit.Evaluator], values
 	return true, false
 }
 
-// askJudge makes one call for a vote.
-func (c *crew) askJudge(ctx context.Context, unit claimed) protocol.Answer {
-	target := c.Task.Target(unit.Target)
-	request := tasks.AskJudge(c.Task, target, c.Targets[unit.Target], unit.judging.judge, unit.judging.values, c.LaunchID, unit.ID, unit.judging.asked+1)
+// call asks for a vote.
+func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
+	request := tasks.AskJudge(c.Task, c.Task.Target(unit.Target), c.Targets[unit.Target], j.judge, j.values, c.LaunchID, unit.ID, j.asked+1)
 	return c.send(ctx, c.Models, request)
 }
+
+// What happens while a judge is asked is not noted, and it is asked without a stream.
+func (j *judging) cut(*crew, *claimed)                                               {}
+func (j *judging) fallsBack(*crew, *claimed, protocol.Answer, time.Time) bool        { return false }
+func (j *judging) failed(*crew, *claimed, protocol.Answer, time.Time, time.Duration) {}
+func (j *judging) close()                                                            {}
+func (j *judging) retries(unit *claimed) int                                         { return unit.attempt - 1 }
 
 // maxSaid is how many bytes of what a judge says in one vote are kept.
 const maxSaid = 20_000
 
-// vote takes what a judge said, and decides once all votes are there; until then the unit is parked for the next one.
-func (c *crew) vote(unit claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
-	j := unit.judging
+// end takes what a judge said, and decides once all votes are there; until then the unit is parked for the next one.
+func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	j.asked++
 	j.result.Attempts += unit.attempt
 	j.result.LatencyMS += int(answer.Latency.Milliseconds())
@@ -78,8 +85,8 @@ func (c *crew) vote(unit claimed, answer protocol.Answer) (result *engine.Result
 		}
 	}
 	if j.asked < j.judge.Votes {
-		unit.attempt, unit.failed, unit.retry = 1, nil, nil
-		c.supply.park(unit, 0)
+		unit.begin()
+		c.supply.park(*unit, 0)
 		return nil, true
 	}
 	verdict := j.judge.Decide(j.votes)

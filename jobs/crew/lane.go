@@ -122,7 +122,7 @@ func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 	isKept := false
 	defer func() {
 		if !isKept { // also after a panic
-			unit.closeCall()
+			unit.errand.close()
 			c.returnUnits([]db.Unit{unit.Unit})
 		}
 	}()
@@ -136,11 +136,12 @@ func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 	if result == nil {
 		return nil
 	}
-	unit.closeCall()
+	unit.errand.close()
 	recorded = c.recorder.record(*result)
 	if result.Turn.HasMore() {
 		<-recorded // a crash must not cost more than the turn in flight
-		c.nextTurn(unit)
+		unit.begin()
+		c.supply.park(unit, 0)
 	}
 	return recorded
 }

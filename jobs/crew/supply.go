@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"wending/db"
-	"wending/jobs/scribe"
 )
 
 const (
@@ -56,29 +55,12 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
-	// failed are the attempts before it.
-	failed db.FailedAttempts
-	// isUnstreamed reports that the target refused to stream: the call after that is none of the retries.
-	isUnstreamed bool
 	// isParked reports that the unit was parked: its next call is due at, and needs a rate-limit slot of its own.
 	isParked bool
-	// turn is the turn of a conversation that is asked next; nil for a single question, and until it is read.
-	turn *openTurn
-	// judging is how far a unit is that asks a judge; nil for others, and until it is read.
-	judging *judging
+	// errand is what the unit's calls are for.
+	errand errand
 	// retry spaces the attempts.
 	retry retryClock
-	// call notes what happens while the question is asked; nil until its first attempt. Of a conversation it is the last turn's.
-	call *scribe.Call
-	// job is what the agent has accepted; nil if it has accepted none.
-	job *acceptedJob
-}
-
-// closeCall ends what is noted of the unit's call.
-func (c claimed) closeCall() {
-	if c.call != nil {
-		c.call.Close()
-	}
 }
 
 // mustBeginBy is the latest time at which the unit's call may begin.
@@ -303,7 +285,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 	}
 	var limited, free []claimed
 	for _, unit := range claim.Units {
-		one := claimed{Unit: unit, at: now, attempt: 1}
+		one := claimed{Unit: unit, at: now, attempt: 1, errand: newErrand(unit)}
 		line := s.lineLocked(one)
 		line.ready++
 		if one.isLimited = line.isLimited; one.isLimited {
@@ -378,7 +360,7 @@ func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	}
 	if isOver {
 		for _, unit := range s.parked {
-			unit.closeCall()
+			unit.errand.close()
 			unused = append(unused, unit.Unit)
 			s.lineLocked(unit).parked--
 		}

@@ -24,7 +24,7 @@ type openTurn struct {
 // readTurn reads which turn of its conversation a unit asks next, and what was said before: the database says it, so that
 // another worker continues in the same way. If it cannot, the unit is parked; a unit that has no turn left, or belongs to
 // another worker by now, is to be returned.
-func (c *crew) readTurn(unit *claimed) (may, isParked bool) {
+func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 	next, isTooLong, err := engine.NewConversations(c.Store).Next(c.calls, unit.Unit, prompt.MaxRendered)
 	switch {
 	case errors.Is(err, db.ErrConflict):
@@ -34,7 +34,7 @@ func (c *crew) readTurn(unit *claimed) (may, isParked bool) {
 		c.supply.park(*unit, time.Second)
 		return false, true
 	}
-	unit.turn, unit.Item = &openTurn{next, isTooLong}, next.Item
+	a.turn, unit.Item = &openTurn{next, isTooLong}, next.Item
 	return true, false
 }
 
@@ -98,10 +98,4 @@ func (c *crew) endTurn(asked *openTurn, answer protocol.Answer, conversationID s
 		return &engine.Turn{ConversationID: conversationID, Later: asked.Later}
 	}
 	return &engine.Turn{ConversationID: asked.ConversationID, Later: asked.Later, Stops: c.Task.OnTurnFailure == db.TurnFailureStops}
-}
-
-// nextTurn parks a unit for the next turn of its conversation, once the last one is recorded.
-func (c *crew) nextTurn(unit claimed) {
-	unit.turn, unit.attempt, unit.failed, unit.retry, unit.isUnstreamed = nil, 1, nil, nil, false
-	c.supply.park(unit, 0)
 }

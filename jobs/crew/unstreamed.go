@@ -38,18 +38,17 @@ func (u *unstreamed) add(target int) (isNew bool) {
 	return isNew
 }
 
-// fallsBack parks a unit whose target refused to stream, so that it is asked without: once, with a rate-limit slot of its own,
+// fallsBack reports that the target refused to stream, so that it is asked without: once, with a rate-limit slot of its own,
 // and besides the retries. A target that answers such a call is asked so from then on.
-func (c *crew) fallsBack(unit *claimed, answer protocol.Answer, started time.Time) bool {
+func (a *asking) fallsBack(c *crew, unit *claimed, answer protocol.Answer, started time.Time) bool {
 	switch {
-	case answer.RefusesStream && !unit.isUnstreamed:
-		tellEnd(*unit, answer)
-		unit.isUnstreamed = true
-		unit.failedWith(answer, started)
-		unit.call.Emit(event.Retry, event.Data{Attempt: unit.attempt})
-		c.supply.park(*unit, 0)
+	case answer.RefusesStream && !a.isUnstreamed:
+		a.isUnstreamed = true
+		a.tellEnd(unit, answer)
+		a.attempts = a.attempts.With(failedAttempt(unit, answer, started))
+		a.notes.Emit(event.Retry, event.Data{Attempt: unit.attempt + 1})
 		return true
-	case unit.isUnstreamed && answer.IsRead() && c.unstreamed.add(unit.Target):
+	case a.isUnstreamed && answer.IsRead() && c.unstreamed.add(unit.Target):
 		if err := c.Store.NoteUnstreamed(c.calls, c.TaskID, unit.Target); err != nil {
 			c.Log.WarnContext(c.calls, "could not note that a target does not stream, other workers will find out", "error", err)
 		}
@@ -57,10 +56,10 @@ func (c *crew) fallsBack(unit *claimed, answer protocol.Answer, started time.Tim
 	return false
 }
 
-// retries is how many of the unit's attempts were retries.
-func (c claimed) retries() int {
-	if c.isUnstreamed {
-		return c.attempt - 2
+// retries leaves the attempt out that was made because the target does not stream.
+func (a *asking) retries(unit *claimed) int {
+	if a.isUnstreamed {
+		return unit.attempt - 2
 	}
-	return c.attempt - 1
+	return unit.attempt - 1
 }
