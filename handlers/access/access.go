@@ -559,8 +559,10 @@ const recheckEvery = 5 * time.Second
 // it changes take effect a little later.
 func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 	changed := make(chan struct{}, 1)
+	var listening sync.WaitGroup
+	defer listening.Wait()
 	if databaseURL != "" && g.HasAccounts {
-		go func() {
+		listening.Go(func() {
 			err := people.ListenForChanges(ctx, databaseURL, func() {
 				select {
 				case changed <- struct{}{}:
@@ -570,7 +572,7 @@ func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 			if err != nil && ctx.Err() == nil {
 				g.Log.WarnContext(ctx, "permission-change listener stopped, rights are rechecked on the timer only", "error", err)
 			}
-		}()
+		})
 	}
 	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()

@@ -15,6 +15,7 @@ import (
 	"wending/db"
 	"wending/db/journal"
 	"wending/jobs/blob"
+	"wending/jobs/pump"
 	"wending/jobs/reason"
 	"wending/jobs/secret"
 )
@@ -35,6 +36,9 @@ type Collector struct {
 // places is how many files a process copies at once.
 const places = 16
 
+// lookEvery is how often a process looks for files to copy.
+const lookEvery = 500 * time.Millisecond
+
 // copyFor is how long copying one file may take.
 const copyFor = 10 * time.Minute
 
@@ -43,43 +47,27 @@ const attempts = 8
 
 // Run copies what is due until ctx ends.
 func (c *Collector) Run(ctx context.Context) {
-	left := make(chan uuid.UUID, places) // the tasks whose files have left a place
-	var copying sync.WaitGroup
-	defer copying.Wait()
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	isOurs, free, held := false, places, map[uuid.UUID]int{}
-	for {
-		if !isOurs {
-			isOurs = c.mark(ctx)
-		}
-		if isOurs && free > 0 {
-			claimed, err := c.assets().Claim(ctx, free, held)
-			if err != nil && ctx.Err() == nil {
-				c.Log.WarnContext(ctx, "cannot look for files to copy, will retry", "error", err)
-			}
-			for _, one := range claimed {
-				free--
-				held[one.TaskID]++
-				copying.Go(func() {
-					defer func() { left <- one.TaskID }()
-					c.take(ctx, one)
-				})
-			}
-		}
+	for !c.mark(ctx) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-		}
-		for range len(left) {
-			id := <-left
-			free++
-			if held[id]--; held[id] == 0 {
-				delete(held, id)
-			}
+		case <-time.After(lookEvery):
 		}
 	}
+	pump.Pump[journal.ClaimedAsset]{
+		Places: places, Every: lookEvery,
+		Claim: func(ctx context.Context, free int, copying []journal.ClaimedAsset) ([]journal.ClaimedAsset, error) {
+			held := map[uuid.UUID]int{}
+			for _, one := range copying {
+				held[one.TaskID]++
+			}
+			return c.assets().Claim(ctx, free, held)
+		},
+		Failed: func(ctx context.Context, err error) {
+			c.Log.WarnContext(ctx, "cannot look for files to copy, will retry", "error", err)
+		},
+		Work: c.take,
+	}.Run(ctx)
 }
 
 func (c *Collector) assets() journal.Assets { return journal.NewAssets(c.Store) }
@@ -91,7 +79,8 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 	lost := make(chan struct{})
 	renewing, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() {
+	var renewal sync.WaitGroup
+	renewal.Go(func() {
 		tick := time.NewTicker(journal.ClaimFor / 3)
 		defer tick.Stop()
 		for {
@@ -106,9 +95,10 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 				}
 			}
 		}
-	}()
+	})
 	err := c.copy(ctx, claimed)
 	stop()
+	renewal.Wait()
 	if err == nil {
 		return
 	}
@@ -175,7 +165,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 		c.Log.WarnContext(ctx, "cannot use the store of files, will retry", "error", err)
 	case err == nil && !isOurs:
 		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files", "is_owner", c.IsOwner)
-		select { // they may not have started yet
+		select { // those that mark it may not have started yet
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):
 		}

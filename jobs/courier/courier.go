@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"wending/db"
@@ -15,6 +14,7 @@ import (
 	"wending/db/outbox"
 	"wending/jobs/courier/notify"
 	"wending/jobs/library"
+	"wending/jobs/pump"
 	"wending/jobs/secret"
 )
 
@@ -28,7 +28,8 @@ type Courier struct {
 	Log   *slog.Logger
 }
 
-// So many deliveries are sent at once, of one channel so many: one that hangs leaves room for the others.
+// atOnce is how many deliveries are sent at once, perChannel how many of one channel: one that hangs leaves room for the
+// others.
 const (
 	atOnce     = 16
 	perChannel = 2
@@ -39,32 +40,16 @@ const tidyEvery = time.Hour
 
 // Run sends what is due until ctx ends.
 func (c *Courier) Run(ctx context.Context) {
-	slots := make(chan struct{}, atOnce)
-	var sending sync.WaitGroup
-	defer sending.Wait()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		free := cap(slots) - len(slots)
-		if free > 0 {
-			claimed, err := c.outbox().Claim(ctx, free, perChannel)
-			if err != nil && ctx.Err() == nil {
-				c.Log.WarnContext(ctx, "cannot look for messages to send, will retry", "error", err)
-			}
-			for _, delivery := range claimed {
-				slots <- struct{}{}
-				sending.Go(func() {
-					defer func() { <-slots }()
-					c.deliver(ctx, delivery)
-				})
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	pump.Pump[outbox.Delivery]{
+		Places: atOnce, Every: time.Second,
+		Claim: func(ctx context.Context, free int, _ []outbox.Delivery) ([]outbox.Delivery, error) {
+			return c.outbox().Claim(ctx, free, perChannel)
+		},
+		Failed: func(ctx context.Context, err error) {
+			c.Log.WarnContext(ctx, "cannot look for messages to send, will retry", "error", err)
+		},
+		Work: c.deliver,
+	}.Run(ctx)
 }
 
 func (c *Courier) outbox() outbox.Outbox { return outbox.New(c.Store.Pool()) }

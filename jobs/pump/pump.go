@@ -1,0 +1,66 @@
+// Package pump works off what falls due in the database: it looks for it at regular times, and works on as many pieces at once as it
+// has places.
+package pump
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Pump is how one kind of pieces is worked off. All fields must be set.
+type Pump[T any] struct {
+	// Places is how many pieces are worked on at once.
+	Places int
+	// Every is how often Claim is called while places are free.
+	Every time.Duration
+	// Claim takes up to free pieces that are due; working are those that are worked on.
+	Claim func(ctx context.Context, free int, working []T) ([]T, error)
+	// Failed is told of an error of Claim; the next call is the next try.
+	Failed func(ctx context.Context, err error)
+	// Work works on a piece.
+	Work func(ctx context.Context, piece T)
+}
+
+// Run works until ctx ends, and returns once all pieces that it began are done.
+func (p Pump[T]) Run(ctx context.Context) {
+	var working []*T
+	done := make(chan *T, p.Places)
+	var all sync.WaitGroup
+	defer all.Wait()
+	tick := time.NewTicker(p.Every)
+	defer tick.Stop()
+	for {
+		for range len(done) {
+			piece := <-done
+			working = slices.DeleteFunc(working, func(one *T) bool { return one == piece })
+		}
+		if free := p.Places - len(working); free > 0 {
+			for _, claimed := range p.claim(ctx, free, working) {
+				working = append(working, &claimed)
+				all.Go(func() {
+					defer func() { done <- &claimed }()
+					p.Work(ctx, claimed)
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (p Pump[T]) claim(ctx context.Context, free int, working []*T) []T {
+	pieces := make([]T, len(working))
+	for n, piece := range working {
+		pieces[n] = *piece
+	}
+	claimed, err := p.Claim(ctx, free, pieces)
+	if err != nil && ctx.Err() == nil {
+		p.Failed(ctx, err)
+	}
+	return claimed
+}
