@@ -126,8 +126,19 @@ func (d *document) boundOf(f *fact, clause int) bound {
 			}
 		}
 	}
+	if k := len(d.facts) - 1; k >= 0 && d.facts[k].polarity.isNegative() && d.facts[k].From >= clause && f.From-d.facts[k].To <= longestVerbPhrase {
+		switch found { // must never go above 30 °C
+		case moreThan:
+			return atMost
+		case lessThan:
+			return atLeast
+		}
+	}
 	return found
 }
+
+// longestVerbPhrase is how many characters stand between a negation and the number whose comparison it denies.
+const longestVerbPhrase = 16
 
 // eventOf reports whether a time is before or after something: 期满前 30 日内, 30 days after delivery.
 func (d *document) eventOf(f *fact, clause int) bound {
@@ -139,10 +150,12 @@ func (d *document) eventOf(f *fact, clause int) bound {
 		at--
 	}
 	if at > clause {
-		switch d.At(at - 1) {
-		case '前':
+		isOrder := d.At(at-2) == '最' || d.At(at-2) == '临' // 最后 2 周
+		switch r := d.At(at - 1); {
+		case isOrder:
+		case r == '前':
 			return before
-		case '后':
+		case r == '后':
 			return after
 		}
 	}

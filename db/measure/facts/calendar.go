@@ -40,12 +40,6 @@ func (x date) agrees(y date) bool {
 		(x.year > 0 && y.year > 0 || x.month > 0 && y.month > 0 || x.day > 0 && y.day > 0)
 }
 
-var months = map[string]int{
-	"january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7, "august": 8, "september": 9,
-	"october": 10, "november": 11, "december": 12, "jan": 1, "feb": 2, "mar": 3, "apr": 4, "jun": 6, "jul": 7, "aug": 8,
-	"sep": 9, "sept": 9, "oct": 10, "nov": 11, "dec": 12,
-}
-
 func (d *document) addDate(from, to int, x date) int {
 	d.add(fact{Span: passage.Span{From: from, To: to}, kind: Date, class: classDate, key: x.String(), value: x.String(), date: x})
 	return to
@@ -107,7 +101,7 @@ func (d *document) calendar(i int, n number, to int) int {
 			}
 			word, end = d.word(next, to)
 		}
-		if month := months[word]; month > 0 {
+		if month := passage.EnglishMonths[word]; month > 0 {
 			x := date{month: month, day: value}
 			if d.At(end) == '.' {
 				end++
@@ -138,7 +132,7 @@ func (d *document) isDayOfMonth(i int, unit rune) bool {
 		return true
 	}
 	if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && d.facts[k].date.day > 0 && i-d.facts[k].To <= 3 {
-		return strings.ContainsRune("至到-–~", d.At(before))
+		return strings.ContainsRune("至到-–~、和及", d.At(before))
 	}
 	return unit == '号' && d.At(before) != '第'
 }
@@ -237,6 +231,14 @@ func (d *document) partOfDay(i, to int) (byte, int) {
 			part = 'p'
 		}
 	}
+	if next := d.Blanks(i + 1); part == 0 && next < to && passage.IsDigit(d.Runes[next]) && !passage.IsHan(d.At(i-1)) || part == 0 && d.Has(i-1, "到晚") {
+		switch d.Runes[i] { // 早 9 点到晚 9 点
+		case '早':
+			return 'a', next
+		case '晚':
+			return 'p', next
+		}
+	}
 	if part == 0 || i+2 >= to {
 		return 0, i
 	}
@@ -262,7 +264,7 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 		minute, end, isTime = d.minutes(next+1, to)
 		before := len(d.facts) - 1
 		follows := before >= 0 && d.facts[before].class == classTime && i-d.facts[before].To <= 4
-		isTime = isTime || part != 0 || follows && r == '点' || !n.isHan && !n.isWord && r == '点'
+		isTime = isTime || part != 0 || follows && r == '点' || d.followsDate(i) || !n.isHan && !n.isWord && r == '点'
 	}
 	if suffix, after := d.meridiem(d.Blanks(end)); suffix != 0 && !n.isHan {
 		part, end, isTime = suffix, after, true
@@ -291,6 +293,12 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 	f.bound = d.boundOf(&f, i)
 	d.add(f)
 	return end
+}
+
+// followsDate reports whether the fact before i is a day: 5月6日9时.
+func (d *document) followsDate(i int) bool {
+	k := len(d.facts) - 1
+	return k >= 0 && d.facts[k].class == classDate && d.facts[k].date.day > 0 && i-d.facts[k].To <= 1
 }
 
 // minutes reads what follows 九点: 半, 三十分, 整.

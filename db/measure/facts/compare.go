@@ -11,13 +11,13 @@ import (
 
 // The least similarities of the surroundings of two facts. They were chosen on two thirds of the labelled pairs.
 const (
-	sameStatement = 0.34 // two values of one statement
+	sameStatement = 0.30 // two values of one statement
 	sameRepeated  = 0.45 // one of the two values is also elsewhere in the other answer
 	sameStray     = 0.60 // both answers have one of the two values
 	sameSet       = 0.55 // words that exclude each other
 	sameLimit     = 0.32 // one value, limited in two directions
 	onlyOne       = 0.17 // is added where each answer has the value once
-	samePredicate = 0.50 // a statement and its negation
+	samePredicate = 0.55 // a statement and its negation
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
@@ -140,11 +140,16 @@ func agree(x, y *fact) bool {
 		return x.key == y.key && x.unit == y.unit
 	case classCitation:
 		return x.key == y.key || strings.HasPrefix(x.key, y.key+"-") || strings.HasPrefix(y.key, x.key+"-")
-	case classDuration, classMoney, classPercent:
+	case classDuration:
+		return x.key == y.key || x.isHalfMonth() && y.isHalfMonth()
+	case classMoney, classPercent:
 		return x.key == y.key
 	}
 	return x.key == y.key && x.unit == y.unit
 }
+
+// isHalfMonth reports whether a duration is 半个月, which is 15 days.
+func (f *fact) isHalfMonth() bool { return f.key == "0.5month" || f.key == "1296000s" }
 
 // isUncounted reports whether a number counts things without naming them: 32, 32 个.
 func (f *fact) isUncounted() bool { return f.unit == "" || f.unit == "个" }
@@ -224,8 +229,10 @@ func (c *comparison) equals() {
 		}
 		p.score = c.similarity(p.i, p.j)
 		switch {
-		case x.bound == y.bound:
+		case x.bound == y.bound && x.event == y.event:
 			p.score += 0.1
+		case x.event != exact && y.event != exact && x.event != y.event: // 48 小时 before one thing, and after another
+			p.score -= 0.2
 		case x.bound.contradicts(y.bound):
 			p.score -= 0.2
 		}
@@ -235,10 +242,11 @@ func (c *comparison) equals() {
 		if c.states[0][p.i] != open || c.states[1][p.j] != open {
 			continue
 		}
-		if inA[p.i] == 1 && inB[p.j] == 1 {
+		isOnlyOne := inA[p.i] == 1 && inB[p.j] == 1
+		if isOnlyOne {
 			p.score += onlyOne
 		}
-		if c.isOtherLimit(p) {
+		if c.isOtherLimit(p, isOnlyOne) {
 			c.conflict(p.i, p.j, Bound)
 			continue
 		}
@@ -248,14 +256,14 @@ func (c *comparison) equals() {
 	c.markRepeated(1, c.b, c.a)
 }
 
-// isOtherLimit reports whether equal numbers limit in two directions.
-func (c *comparison) isOtherLimit(p pair) bool {
+// isOtherLimit reports whether equal numbers limit in two directions. isOnlyOne says that each answer has the number once.
+func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
 	if c.isShort() && len(c.a.facts) == 1 && len(c.b.facts) == 1 && (x.bound == exact) != (y.bound == exact) {
 		return x.bound.isLower() || y.bound.isLower()
 	}
 	isOtherSide := x.event != exact && y.event != exact && x.event != y.event
-	return isOtherSide && p.score >= sameLimit || x.bound.contradicts(y.bound) && p.score+0.2 >= sameLimit
+	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.bound.contradicts(y.bound) && p.score+0.2 >= sameLimit
 }
 
 // markRepeated marks what is open although the other answer has the value.
@@ -287,7 +295,8 @@ func (c *comparison) conflicts() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.facts[i], &c.b.facts[j]
-		return !agree(x, y) && x.isWorking == y.isWorking
+		isOtherWay := x.class == classPercent && x.unit != y.unit // 六折, 优惠 40%
+		return !agree(x, y) && x.isWorking == y.isWorking && (!isOtherWay || c.isShort())
 	}, isOpen)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
@@ -307,11 +316,23 @@ func (c *comparison) conflicts() {
 				least = 0
 			}
 		}
+		if x.class < classDate && areFarApart(x, y) && !c.isShort() {
+			least = max(least, surely)
+		}
 		if p.score < least {
 			continue
 		}
 		c.conflict(p.i, p.j, c.a.facts[p.i].kind)
 	}
+}
+
+// areFarApart reports whether one of two amounts is many times the other one: they hardly state the same thing.
+func areFarApart(x, y *fact) bool {
+	less, more := x.amount(), y.amount()
+	if less > more {
+		less, more = more, less
+	}
+	return x.unit == y.unit && more > 50*less
 }
 
 // measure is what a fact measures, without regard to its value.
@@ -357,7 +378,7 @@ func (c *comparison) stray() {
 		func(i, j int) bool {
 			x, y := &c.a.facts[i], &c.b.facts[j]
 			return isStray(0, i) != isStray(1, j) && x.class < classSet && x.class != classVerdict &&
-				(x.unit == y.unit || x.class > classTime || x.raw == y.raw && x.raw != "") && !agree(x, y)
+				x.isWorking == y.isWorking && (x.unit == y.unit || x.class > classTime || x.raw == y.raw && x.raw != "") && !agree(x, y)
 		},
 		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched })
 	c.score(pairs)
@@ -409,6 +430,8 @@ func (c *comparison) least(p pair) float32 {
 		return sameRepeated
 	case isOtherUnit(x, y), x.isRange() != y.isRange():
 		return sameSet
+	case x.class == classCount && x.unit != y.unit:
+		return sameRepeated
 	case x.class == classCount && x.unit == "" && y.unit == "" && len(x.raw) >= 5 && areLookalikes(x.raw, y.raw):
 		return sameStatement / 3
 	case x.isName():

@@ -89,7 +89,7 @@ func (c *comparison) polarities() {
 		case x.isNegative() != y.isNegative() && isOnly,
 			x.isNegative() != y.isNegative() && p.score >= samePredicate && c.a.hasAmount(p.i) == c.b.hasAmount(p.j),
 			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
-			x == banned && y == exempt && p.score >= 0.7, x == exempt && y == banned && p.score >= 0.7:
+			x == banned && y == exempt && p.score >= 0.85, x == exempt && y == banned && p.score >= 0.85:
 			c.conflict(p.i, p.j, Polarity)
 		case x.isNegative() == y.isNegative() && p.score >= sameSubject:
 			c.match(p.i, p.j)
@@ -97,6 +97,19 @@ func (c *comparison) polarities() {
 	}
 	c.plain(0, c.a, c.b)
 	c.plain(1, c.b, c.a)
+}
+
+// isCondition reports whether a negation says of whom something holds, not what holds: 没有户口簿的可以…, 未登记的，…
+func (d *document) isCondition(f *fact) bool {
+	if f.polarity != denied {
+		return false
+	}
+	for at := f.To; at < min(f.clause.To, f.To+longestScope) && passage.IsHan(d.Runes[at]); at++ {
+		if d.Runes[at] == '的' {
+			return true
+		}
+	}
+	return false
 }
 
 // proportion is about where in another answer a character of an answer stands.
@@ -109,11 +122,11 @@ func (c *comparison) plain(k int, s, other *side) {
 	var index *passage.Index
 	for _, i := range c.openPolarities(k, s) {
 		f := &s.facts[i]
-		if !f.polarity.isNegative() || s.Sentences[f.sentence].IsName {
+		if !f.polarity.isNegative() || s.Sentences[f.sentence].IsName || s.isCondition(f) {
 			continue
 		}
 		scope := c.scope(s, i)
-		if scope.Total < 2 {
+		if scope.Total < 2 || len(scope.Entries) < 2 {
 			continue
 		}
 		if index == nil {
@@ -132,7 +145,7 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < 0.55 || c.isDenied(1-k, other, place, scope, best) {
+		if place < 0 || best < 0.7 || f.polarity == exempt && best < 0.8 || c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting
@@ -184,7 +197,7 @@ func (s *side) hasAmount(i int) bool {
 var endings = [][]rune{
 	[]rune("消灭"), []rune("失效"), []rune("终止"), []rune("取消"), []rune("过期"), []rune("清零"), []rune("免收"), []rune("免费"), []rune("免"), []rune("除外"), []rune("逾期"),
 	[]rune("ended"), []rune("gone"), []rune("removed"), []rune("expire"), []rune("except"), []rune("exempt"), []rune("unless"), []rune("only"), []rune("rather than"),
-	[]rune("nothing"), []rune("nobody"), []rune("without"), []rune("waive"), []rune("free"), []rune("closed"), []rune("refuse"), []rune("decline"),
+	[]rune("nothing"), []rune("nobody"), []rune("without"), []rune("waive"), []rune("free"), []rune("closed"), []rune("refuse"), []rune("exclude"), []rune("avoid"), []rune("摘"), []rune("避免"), []rune("decline"),
 	[]rune("中止"), []rune("作废"), []rune("无"), []rune("停"), []rune("谢绝"), []rune("拒"), []rune("逾"),
 }
 

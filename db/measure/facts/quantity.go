@@ -18,22 +18,6 @@ type number struct {
 	isLight bool // one Chinese character: a number only before a unit
 }
 
-func chineseScale(r rune) float64 {
-	switch r {
-	case '十', '拾':
-		return 10
-	case '百', '佰':
-		return 100
-	case '千', '仟':
-		return 1000
-	case '万', '萬':
-		return 1e4
-	case '亿':
-		return 1e8
-	}
-	return 0
-}
-
 // longestNumber is how many Chinese characters one number has at most.
 const longestNumber = 32
 
@@ -53,7 +37,7 @@ func (d *document) han(i, to int) (number, bool) {
 			digits++
 			continue
 		}
-		scale := chineseScale(r)
+		scale := passage.ChineseScale(r)
 		if scale == 0 || n.To == i && scale != 10 {
 			break
 		}
@@ -163,7 +147,7 @@ func (d *document) english(i, to int) (number, bool) {
 			}
 		}
 		word, end := d.word(from, to)
-		value, isNumber := numbers[word]
+		value, isNumber := passage.EnglishNumbers[word]
 		if !isNumber || word == "" || passage.IsLatin(d.At(end)) {
 			break
 		}
@@ -180,13 +164,6 @@ func (d *document) english(i, to int) (number, bool) {
 	}
 	n.value = total
 	return n, n.To > i
-}
-
-var numbers = map[string]float64{
-	"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
-	"twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19,
-	"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
-	"hundred": 100, "thousand": 1000, "million": 1e6, "billion": 1e9, "zero": 0,
 }
 
 // anyNumber reads a number that begins at i.
@@ -239,7 +216,7 @@ func (d *document) scale(n *number, to int) {
 	}
 	switch r := d.Runes[i]; r {
 	case '万', '亿':
-		n.value *= chineseScale(r)
+		n.value *= passage.ChineseScale(r)
 		n.To = i + 1
 		if d.At(n.To) == '亿' {
 			n.value *= 1e8
@@ -247,12 +224,12 @@ func (d *document) scale(n *number, to int) {
 		}
 	case '千', '百':
 		if next := d.At(i + 1); next != '克' && next != '米' && next != '卡' && next != '分' && next != '瓦' {
-			n.value *= chineseScale(r)
+			n.value *= passage.ChineseScale(r)
 			n.To = i + 1
 		}
 	default:
 		if word, end := d.word(i, to); word == "million" || word == "billion" || word == "thousand" || word == "hundred" {
-			n.value *= numbers[word]
+			n.value *= passage.EnglishNumbers[word]
 			n.To = end
 		}
 	}
@@ -470,9 +447,14 @@ func (d *document) part(i, from, to, clause int, size float64) int {
 
 // measured reads a number with its unit, and the one before it that shares the unit: 5–10 mg/kg.
 func (d *document) measured(start int, n number, to, clause int) int {
+	if d.Has(n.To, "个半") { // 四个半小时
+		if u, _ := d.unit(n.To+2, to); u.class == classDuration {
+			n.value, n.To, n.isLight = n.value+0.5, n.To+2, false
+		}
+	}
 	u, end := d.unit(n.To, to)
 	if u.class == classCount && u.base == "" && !d.isInRange { // 1-2-3 is not a range of ranges
-		if second, from, isRange := d.rangeTo(n.To, to); isRange {
+		if second, from, isRange := d.rangeTo(n.To, to); isRange && second.value >= n.value {
 			return d.ranged(start, n, second, from, to, clause)
 		}
 	}
@@ -496,8 +478,12 @@ func (d *document) measured(start int, n number, to, clause int) int {
 		f.per, f.To = d.denominator(end, to, start, clause)
 	}
 	value := n.value * u.factor
-	if u.class == classBytes && math.Mod(n.value, 1024) == 0 { // 1024 GB is 1 TB
+	if u.base == "MB" && math.Mod(n.value, 1024) == 0 { // 1024 GB is 1 TB
 		value = n.value / 1024 * 1000 * u.factor
+	}
+	if u.class == classMass && d.At(f.To) == '半' { // 一斤半
+		value += u.factor / 2
+		f.To++
 	}
 	if u.base == "折" {
 		f.unit = "折"
@@ -555,14 +541,20 @@ func (d *document) restOfDuration(u unit, i, to int) (float64, int) {
 		return 0, i
 	}
 	from := d.Blanks(i)
-	if d.Has(from, "and ") {
+	if d.Has(from, "and ") && u.factor != 7*86400 { // two weeks, one week and one day before
 		from += 4
+	}
+	if d.At(from) == '半' && u.factor != 1 && !strings.ContainsRune("个小天月年数价", d.At(from+1)) { // 两年半
+		return u.factor / 2, from + 1
 	}
 	n, isNumber := d.anyNumber(from, to)
 	if !isNumber {
 		return 0, i
 	}
 	smaller, end := d.unit(n.To, to)
+	if u.factor == 3600 && smaller.base == "分" { // 6 小时 15 分
+		smaller = units["分钟"]
+	}
 	if smaller.class != classDuration || smaller.base != u.base || smaller.factor >= u.factor {
 		return 0, i
 	}
@@ -657,7 +649,11 @@ func (d *document) rangeTo(i, to int) (number, int, bool) {
 	}
 	from = d.Blanks(from)
 	n, isNumber := d.anyNumber(from, to)
-	return n, from, isNumber && !n.isLight
+	if isNumber && n.isLight { // 三到五天
+		u, _ := d.unit(n.To, to)
+		isNumber = u.base != ""
+	}
+	return n, from, isNumber
 }
 
 func kindOf(c class) Kind {

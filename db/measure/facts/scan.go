@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"cmp"
+	"strconv"
 	"strings"
 
 	"wending/db/measure/passage"
@@ -132,7 +134,7 @@ func (d *document) markWorking() {
 		for before >= 0 && d.Runes[before] == ' ' {
 			before--
 		}
-		f.isWorking = isOperator(d.At(before)) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
+		f.isWorking = f.isWorking || isOperator(d.At(before)) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
 	}
 }
 
@@ -147,11 +149,24 @@ func (d *document) joinRanges() {
 		}
 		switch strings.TrimSpace(string(d.Runes[x.To:y.From])) {
 		case "-", "–", "~", "至", "到", "to":
+			if x.class < classDate && x.amount() > y.amount() { // a difference: 90 − 20
+				x.isWorking, y.isWorking = true, true
+				continue
+			}
 			x.first, x.last = k, k+1
 			y.first, y.last = k, k+1
 			k++
 		}
 	}
+}
+
+// amount is the number as written, without its unit.
+func (f *fact) amount() float64 {
+	amount, err := strconv.ParseFloat(cmp.Or(f.raw, strings.TrimRight(f.key, "|ABCDEFGHIJKLMNOPQRSTUVWXYZ%折")), 64)
+	if err != nil {
+		return 0
+	}
+	return amount
 }
 
 // scan reads the facts of a sentence.
@@ -405,7 +420,7 @@ func (d *document) latin(i, to, clause int) int {
 	case "option", "answer", "choice":
 		return d.choice(i, next, to)
 	}
-	if month := months[word]; month > 0 {
+	if month := passage.EnglishMonths[word]; month > 0 {
 		if end := d.monthFirst(i, next, to, month); end > i {
 			return end
 		}

@@ -39,7 +39,7 @@ var units = func() map[string]unit {
 	define(classMass, "g", 500, "斤 市斤")
 	define(classMass, "g", 50, "两")
 	define(classMass, "g", 1e6, "t 吨 ton tons tonne tonnes")
-	define(classMass, "lb", 1, "lb lbs")
+	define(classMass, "lb", 1, "lb lbs pound pounds 磅")
 	define(classMass, "oz", 1, "oz ounce ounces")
 	define(classVolume, "ml", 1, "ml 毫升 milliliter milliliters millilitre millilitres cc")
 	define(classVolume, "ml", 1000, "l 升 liter liters litre litres 公升")
@@ -55,6 +55,10 @@ var units = func() map[string]unit {
 	define(classLength, "ft", 1, "ft feet foot 英尺")
 	define(classArea, "m2", 1, "m2 ㎡ 平方米 平米 sqm")
 	define(classArea, "mu", 1, "亩")
+	define(classBytes, "MiB", 1.0/1024, "ki kib")
+	define(classBytes, "MiB", 1, "mi mib")
+	define(classBytes, "MiB", 1024, "gi gib")
+	define(classVolume, "m3", 1, "m3 立方米")
 	define(classBytes, "MB", 1, "mb 兆")
 	define(classBytes, "MB", 1e-3, "kb")
 	define(classBytes, "MB", 1000, "gb")
@@ -174,8 +178,8 @@ func (d *document) unit(i, to int) (unit, int) {
 				return units["工作日"], after
 			}
 		case "m":
-			if d.At(end) == '2' {
-				return units["m2"], end + 1
+			if r := d.At(end); r == '2' || r == '3' {
+				return units["m"+string(r)], end + 1
 			}
 		}
 		if u, isUnit := units[word]; isUnit {

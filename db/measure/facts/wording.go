@@ -176,42 +176,7 @@ func (s *side) wordsOf(n int, words []word) []word {
 	return words
 }
 
-// synonyms are characters and words that stand for each other without changing a fact.
-var synonyms = func() map[string]int {
-	all := map[string]int{}
-	for i, line := range strings.Split(synonymLines, "\n") {
-		for _, w := range strings.Fields(line) {
-			all[w] = i + 1
-		}
-	}
-	return all
-}()
-
-const synonymLines = `意味着 代表 表示 说明 表明 意味
-拨打 致电 联系 打 拨
-一般 通常 往往 一般情况下
-立即 立刻 马上 尽快 及时
-出现 发生 遇到
-提醒 提示 留意 注意 说明 下面
-去 到 前往
-规定 约定
-如果 若 要是 假如
-allowed permitted
-begin start commence begins starts
-end finish terminate ends
-sufficient enough suffices
-about roughly approximately around
-help assistance
-further more additional
-points notes
-shall must
-get receive obtain
-天 日
-cap limit ceiling maximum
-空间 剩余 容量
-合 共 合计 共计 总计
-算 参与 参加 计`
-
+// areSynonyms reports whether words stand for each other without changing a fact.
 func areSynonyms(x, y []word) bool {
 	join := func(words []word) string {
 		var b strings.Builder
@@ -220,16 +185,5 @@ func areSynonyms(x, y []word) bool {
 		}
 		return b.String()
 	}
-	a, b := join(x), join(y)
-	if len(x) == len(y) {
-		letters := func(s string) string {
-			runes := []rune(s)
-			slices.Sort(runes)
-			return string(runes)
-		}
-		if letters(a) == letters(b) {
-			return true
-		}
-	}
-	return a == b || synonyms[a] != 0 && synonyms[a] == synonyms[b]
+	return passage.AreSynonyms(join(x), join(y))
 }

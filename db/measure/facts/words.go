@@ -49,12 +49,12 @@ var phrases = map[polarity]string{
 	must:   `应当 应该 应 须 必须 需要 需 务必 请务必`,
 	denied: `不 没有 没 未 无 并非 不予 拒绝 不会 不再 不是 非`,
 	banned: `不得 不可以 不可 不能够 不能 不许 不准 禁止 严禁 切勿 请勿 勿 不允许 不应当 不应该 不应 不该 不宜 无权 不要 请不要 别 无法 禁用 忌用`,
-	exempt: `可以不 不必 无需 无须 不需要 不需 不用 免于 毋须`,
+	exempt: `可以不 不必 无需 无须 不需要 不需 不用 免于 毋须 可以免予 可免予 免予 可不 不必再`,
 }
 
 var latinPhrases = map[polarity]string{
 	skipped: `not without;not only;no longer than;no later than;no more than;not more than;no less than;not less than;no fewer than;must not exceed;
-		not exceed;without prejudice;can be found;may be subject;if you need;need help;may 1;not legal advice;is not legal advice;or without;with or without;without;no matter;do not hesitate;don't hesitate;
+		not exceed;without prejudice;can be found;may be subject;if you need;need help;may 1;not legal advice;is not legal advice;or without;with or without;no one without;without;no matter;do not hesitate;don't hesitate;
 		more than you need;what you need;as needed;you need to know;can help`,
 	may:  `may;can;allowed;permitted;allows;could`,
 	must: `must;has to;have to;need to;needs to;required to;shall;should`,
@@ -198,6 +198,9 @@ func (d *document) words(i, to int, isWordStart bool) int {
 			d.add(fact{Span: passage.Span{From: i, To: end}, kind: e.kind, class: e.class, key: e.member, value: e.member})
 			return end
 		}
+		if e.isLatin && e.polarity.isNegative() && d.hasWithout(end, to) {
+			return end
+		}
 		if e.polarity == turned {
 			d.turnedAt = end
 			return end
@@ -212,6 +215,16 @@ func (d *document) words(i, to int, isWordStart bool) int {
 		return end
 	}
 	return i
+}
+
+// hasWithout reports whether a second denial turns an English one round: no one passes without 60 points.
+func (d *document) hasWithout(i, to int) bool {
+	for limit := min(to, i+3*longestScope); i < limit && !d.isClauseEnd(i); i++ {
+		if d.Runes[i] == 'w' && d.Has(i, "without") {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *document) isNoun(i int) bool { return d.At(i-1) == '供' || d.At(i-1) == '效' }

@@ -204,7 +204,7 @@ func IsDigit(r rune) bool { return r >= '0' && r <= '9' }
 
 // IsLatin reports whether r is a Latin letter.
 func IsLatin(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= 0xC0 && r < 0x250
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= 0xC0 && r < 0x250 && r != '×' && r != '÷'
 }
 
 // IsLetter reports whether r is a letter or a character of any script.
