@@ -114,7 +114,10 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 	_, _ = sum.Write([]byte(question.Question))
 	kind := sum.Sum32() % 8
 	answer := known
+	letter := letterTo(question.Question)
 	switch {
+	case letter != nil:
+		answer = letter.next(known)
 	case kind <= 2: // steady
 	case kind <= 5: // the same in other words
 		answer = []string{known, known, "答案是" + known + "。", known + "（根据公开资料）"}[rand.IntN(4)]
