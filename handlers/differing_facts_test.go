@@ -24,6 +24,8 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 		"甲": {letter}, "乙": {letter, letter, other, letter, letter}, "丙": {letter, strings.Replace(letter, "14 日", "十四天", 1)},
 		"丁": {letter + "费用为 200 元。", letter},
 	}))
+	chat := newReceiver(t, always(200))
+	s.entry(t, "POST", "channels", object{"name": "群", "kind": "feishu", "url": chat.URL, "events": []string{"finished"}, "is_default": true}, 201)
 	id := s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,收到申请之日起 19 日内书面答复。\nq3,丙,收到申请之日起十五日内书面答复\nq4,丁,a\n"})
 	s.awaitDone(t, id)
 
@@ -85,6 +87,11 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(line), &exported))
 	require.Equal(t, want, exported["facts"])
 	require.Equal(t, against, exported["expected_facts"])
+
+	dbtest.Await(t, 20*time.Second, "a message that names how many questions it is about", func() (isTold bool) {
+		require.NoError(t, s.tables.Get(&isTold, `SELECT EXISTS (SELECT FROM deliveries WHERE convert_from(body, 'UTF8') LIKE '%关键信息不同%1 题%')`))
+		return isTold
+	})
 
 	// Questions that an earlier version assessed are assessed again.
 	s.tables.MustExec(`UPDATE question_statistics SET level = 'wording', facts = NULL, facts_differ = NULL, revision = 0`)

@@ -11,6 +11,7 @@ import (
 	"wending/db/engine"
 	"wending/db/entries"
 	"wending/db/measure"
+	"wending/db/measure/facts"
 	"wending/db/outbox"
 	"wending/db/report"
 	"wending/jobs/courier/notify"
@@ -146,10 +147,10 @@ func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]mea
 const variantsShown = 6
 
 // facts are the lines of the message; what is not known is left out.
-func (e ended) facts(l text.Locale, event outbox.Event) (facts []notify.Fact) {
+func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	add := func(key, value string) {
 		if value != "" && value != "–" {
-			facts = append(facts, notify.Fact{Name: l.Text(key), Value: value})
+			lines = append(lines, notify.Fact{Name: l.Text(key), Value: value})
 		}
 	}
 	if e.launch.Kind != db.LaunchSubmit {
@@ -170,12 +171,15 @@ func (e ended) facts(l text.Locale, event outbox.Event) (facts []notify.Fact) {
 		add("notify.agreement", text.Percent(e.statistics.Agreement))
 		add("notify.latency", text.Millis(e.statistics.LatencyP50))
 	}
+	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 {
+		add("notify.facts", l.Text("notify.facts.count", "Count", count))
+	}
 	add("notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency))
 	add("notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency))
 	if e.launch.Statistics.Duration != nil {
 		add("notify.duration", text.Duration(l, time.Duration(*e.launch.Statistics.Duration*float64(time.Second))))
 	}
-	return facts
+	return lines
 }
 
 // scoreText writes a mean score; empty if it is unknown.
