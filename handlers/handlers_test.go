@@ -671,7 +671,7 @@ func TestTheReportShowsAnswersSideBySide(t *testing.T) {
 	waiting := s.get(t, "/tasks/"+uuid.NewString()+"/results")
 	require.Equal(t, http.StatusNotFound, waiting.StatusCode)
 	s.awaitDone(t, id)
-	answer := s.get(t, "/tasks/"+id+"/results")
+	answer := s.get(t, "/tasks/"+id+"/results?view=columns")
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	page := answer.page(t)
 	require.Equal(t, "评测报告: 稳定性测试", page.Find("h1").Text())

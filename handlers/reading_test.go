@@ -88,6 +88,8 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	results := "/tasks/" + id + "/results"
 
 	page := s.get(t, results).page(t)
+	require.Equal(t, "逐段", page.Find("[data-view][aria-current]").Text(), "an answer is longer than 300 characters")
+	page = s.get(t, results+"?view=columns").page(t)
 	require.Equal(t, "五列", page.Find("[data-view][aria-current]").Text())
 	require.Equal(t, "关键信息不同", page.Find(".verdict .level").Text())
 	require.Contains(t, page.Find(".verdict").Text(), "一致率 10.0%")
@@ -103,25 +105,33 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.Contains(t, page.Find(".run .fold > summary mark").Text(), "2,000", "a fold does not end before the first difference")
 
 	page = s.get(t, results+"?view=merged").page(t)
-	answers := page.Find(".merged > li")
-	require.Equal(t, 3, answers.Length(), "two answers, and the failures together")
-	first, second, failed := answers.Eq(0), answers.Eq(1), answers.Eq(2)
-	require.Contains(t, first.Find("header").Text(), "2 次")
-	require.Equal(t, 2, first.Find(".same").Length(), "what all share is folded, the rest with what is around it stays")
-	common := first.Find(".difference").Clone()
-	common.Find("summary").Remove()
-	require.Equal(t, bodies[0], common.Text())
-	require.Equal(t, "1,000", second.Find("del").Text())
-	require.Equal(t, "2,000", second.Find("ins").Text())
-	require.Equal(t, 2, second.Find(".same").Length())
-	require.Regexp(t, `⋯ [\d,]+ 字相同 ⋯`, second.Find(".same summary").First().Text())
-	whole := second.Find(".difference").Clone()
-	whole.Find("del, summary").Remove()
-	require.Equal(t, bodies[1], whole.Text(), "without what is deleted, it is the answer")
+	voices := page.Find(".reading .voices > li")
+	require.Equal(t, 2, voices.Length())
+	require.Contains(t, voices.First().Text(), "2 次")
+	unit := page.Find(".reading .unit.is-fact")
+	require.Equal(t, 1, unit.Length(), "the one place in which a fact differs")
+	require.Equal(t, "1,000元", unit.Find(".stated-here").Text())
+	require.Equal(t, "1,000元", unit.Find("del.fact").Text())
+	require.Equal(t, "2,000元", unit.Find("ins.fact").Text())
+	other := unit.Find(".block").Last().Clone()
+	other.Find("del").Remove()
+	require.Contains(t, bodies[1], other.Text(), "without what is deleted, it is the answer")
+	place := page.Find(".stated .is-rare a").AttrOr("href", "")
+	require.Equal(t, 1, page.Find(place).Length(), "the fact leads to its place")
+	require.Regexp(t, `^\d+ 段相同`, page.Find(".unit-fold summary").First().Text())
+	whole := ""
+	page.Find(".reading .unit-fold .block, .reading .unit .block").Each(func(_ int, block *goquery.Selection) {
+		if block.Find("del").Length() == 0 {
+			whole += block.Text()
+		}
+	})
+	require.Equal(t, strings.Join(strings.Fields(bodies[0]), ""), strings.Join(strings.Fields(whole), ""), "nothing of the answer is left out")
+	failed := page.Find(".merged > li")
+	require.Equal(t, 1, failed.Length(), "the failures together")
 	require.Contains(t, failed.Text(), "HTTP_502")
 	require.Contains(t, failed.Find("header").Text(), "2 次")
 
-	require.Equal(t, "合并相同", s.get(t, results).page(t).Find("[data-view][aria-current]").Text(), "the browser keeps the view")
+	require.Equal(t, "逐段", s.get(t, results).page(t).Find("[data-view][aria-current]").Text(), "the browser keeps the view")
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?view=none").StatusCode)
 }
 
@@ -214,17 +224,26 @@ func TestAQuestionHasALink(t *testing.T) {
 	}
 }
 
-// Questions with many runs are merged unless a reader chose otherwise.
-func TestManyRunsAreMergedByDefault(t *testing.T) {
+// Answers longer than 300 characters are read by paragraph unless a reader chose otherwise, and a page says to its fragments what it shows.
+func TestLongAnswersAreReadByParagraph(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "same") })
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "7"})
-	s.awaitDone(t, id)
-	page := s.get(t, "/tasks/"+id+"/results").page(t)
-	require.Equal(t, 2, page.Find(".merged > li").Length(), "one answer to each of two questions")
-	require.Equal(t, "7 列", page.Find("[data-view=columns]").Text())
-	require.Zero(t, s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".merged").Length())
+	fake := agenttest.New(t, answering(map[string][]string{"短": {strings.Repeat("短", 300)}, "长": {strings.Repeat("长", 301)}}))
+	task := func(question string) string {
+		id := s.create(t, fake.URL, map[string]string{"runs_per_item": "7", "file@q.csv": "question,standard_answer\n" + question + ",\n"})
+		s.awaitDone(t, id)
+		return "/tasks/" + id + "/results"
+	}
+	short, long := task("短"), task("长")
+	page := s.get(t, short).page(t)
+	require.Equal(t, "7 列", page.Find("[data-view][aria-current]").Text())
+	require.Equal(t, 7, page.Find(".run").Length())
+	require.JSONEq(t, `{"Wending-View": "columns"}`, page.Find(".cards").AttrOr("hx-headers", ""))
+	page = s.get(t, long).page(t)
+	require.Equal(t, "逐段", page.Find("[data-view][aria-current]").Text())
+	require.Equal(t, 1, page.Find(".merged > li").Length(), "one answer")
+	require.Equal(t, 1, page.Find(".merged .unit-fold").Length(), "in one line until it is opened")
+	require.Zero(t, s.get(t, long+"?view=columns").page(t).Find(".merged").Length())
 }
 
 // Who judges the answers of a prompt sees the columns of the row that it was made of.

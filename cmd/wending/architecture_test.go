@@ -78,7 +78,7 @@ var rooms = []string{
 // leaves take and return plain values and import other leaves only.
 var leaves = []string{
 	"cmd/docs", "cmd/gate",
-	"db/event", "db/measure", "db/measure/facts", "db/measure/passage", "db/naming",
+	"db/event", "db/measure", "db/measure/blocks", "db/measure/facts", "db/measure/passage", "db/naming",
 	"handlers/admission", "handlers/live",
 	"jobs/agent", "jobs/agent/agenttest", "jobs/agent/guard", "jobs/agent/observe", "jobs/agent/protocol", "jobs/agent/wire", "jobs/blob", "jobs/blob/blobtest", "jobs/courier/notify", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/dataset/prompt", "jobs/evaluate", "jobs/evaluate/judge", "jobs/export", "jobs/password", "jobs/pump", "jobs/reason", "jobs/secret",
 	"static",

@@ -46,28 +46,43 @@ func CompareTexts(a, b string, within time.Duration) Difference {
 	if within <= 0 || utf8.RuneCountInString(a) > MaxCompared || utf8.RuneCountInString(b) > MaxCompared {
 		return coarse(a, b)
 	}
+	return CompareTokens(Words(a), Words(b), within)
+}
+
+// Words cuts a text into the tokens of UAX #29.
+func Words(text string) (tokens []string) {
+	for token := words.FromString(text); token.Next(); {
+		tokens = append(tokens, token.Value())
+	}
+	return tokens
+}
+
+// CompareTokens finds how the text of the tokens a becomes that of b, without cutting a token.
+func CompareTokens(a, b []string, within time.Duration) (d Difference) {
+	within = min(within, DifferenceTime)
 	codes := map[string]rune{}
 	coded, lengths := code(a, codes, nil)
 	other, lengths := code(b, codes, lengths)
-	if len(codes) > maxCodes {
-		return coarse(a, b)
+	if len(codes) > maxCodes || within <= 0 {
+		return coarse(strings.Join(a, ""), strings.Join(b, ""))
 	}
 	matcher := diffmatchpatch.New()
 	matcher.DiffTimeout = within
 	start := time.Now()
-	var d Difference
 	for _, found := range matcher.DiffMainRunes(coded, other, false) {
 		length := 0
 		for _, r := range found.Text {
 			length += lengths[r]
 		}
-		d.add(Op(map[diffmatchpatch.Operation]byte{diffmatchpatch.DiffEqual: '=', diffmatchpatch.DiffDelete: '-', diffmatchpatch.DiffInsert: '+'}[found.Type]), length)
+		d.add(operations[found.Type], length)
 	}
 	if time.Since(start) > within {
 		d.IsCoarse = true
 	}
 	return d
 }
+
+var operations = map[diffmatchpatch.Operation]Op{diffmatchpatch.DiffEqual: Equal, diffmatchpatch.DiffDelete: Delete, diffmatchpatch.DiffInsert: Insert}
 
 func (d *Difference) add(op Op, length int) {
 	if last := len(d.Steps) - 1; last >= 0 && d.Steps[last].Op == op {
@@ -83,21 +98,21 @@ const (
 	maxCodes                    = utf8.MaxRune - (afterSurrogates - surrogates)
 )
 
-// code writes a text as one character for each token. lengths, by those characters, are those of the tokens.
-func code(text string, codes map[string]rune, lengths map[rune]int) ([]rune, map[rune]int) {
+// code writes one character for each token. lengths, by those characters, are those of the tokens.
+func code(tokens []string, codes map[string]rune, lengths map[rune]int) ([]rune, map[rune]int) {
 	if lengths == nil {
 		lengths = map[rune]int{}
 	}
-	var coded []rune
-	for token := words.FromString(text); token.Next(); {
-		r, isKnown := codes[token.Value()]
+	coded := make([]rune, len(tokens))
+	for n, token := range tokens {
+		r, isKnown := codes[token]
 		if !isKnown {
 			if r = rune(len(codes) + 1); r >= surrogates {
 				r += afterSurrogates - surrogates
 			}
-			codes[token.Value()], lengths[r] = r, utf8.RuneCountInString(token.Value())
+			codes[token], lengths[r] = r, utf8.RuneCountInString(token)
 		}
-		coded = append(coded, r)
+		coded[n] = r
 	}
 	return coded, lengths
 }

@@ -81,7 +81,7 @@ func haveOneContent(texts []string) bool {
 			return false
 		}
 	}
-	return areEqual(texts, plain) || areEqual(texts, CanonicalJSON)
+	return areEqual(texts, Plain) || areEqual(texts, CanonicalJSON)
 }
 
 // areEqual reports whether reduce makes the same of all texts; of a text that it does not take, it makes "".
@@ -100,10 +100,10 @@ func areEqual(texts []string, reduce func(string) string) bool {
 
 var fold = cases.Fold()
 
-// plain is a text without what is format: compatibility forms (NFKC), case, white space, punctuation and the marks of
+// Plain is a text without what is format: compatibility forms (NFKC), case, white space, punctuation and the marks of
 // Markdown. What belongs to a number stays – 1.5 is not 15, -5 not 5, and 1 2 not 12 – but for the commas between its
 // thousands.
-func plain(text string) string {
+func Plain(text string) string {
 	runes := []rune(fold.String(norm.NFKC.String(text)))
 	var kept strings.Builder
 	last := func() rune { // the last rune kept

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -72,6 +73,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	if report.Cards, err = p.reader.Cards(ctx, task, ids, reviews, results.Shown(len(ids)*task.RunsOfItem())); err != nil {
 		return err
 	}
+	report.View = cmp.Or(report.View, results.DefaultView(report.Cards))
 	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), task, leave, func(frame ui.Frame) templ.Component {
 		return results.ReportPage(frame, report)
 	})
@@ -135,7 +137,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 // readReport reads what a report says of all its questions, and how its reader likes to read.
 func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews reading.Reviews, err error) {
 	ctx := c.Request().Context()
-	if report.View, err = choiceOf(c, "view", results.Views, results.DefaultView(report.Task.RunsPerItem)); err != nil {
+	if report.View, err = choiceOf(c, "view", results.Views, viewOfPage(c)); err != nil {
 		return reviews, err
 	}
 	shownAs, err := choiceOf(c, "text", results.Texts, results.Raw)
@@ -166,6 +168,14 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	reviews, err = p.reader.Reviews(ctx, report.Task.ID)
 	report.Reviews = reviews.OfQuestions
 	return reviews, err
+}
+
+// viewOfPage is the view of the page that asks for one of its cards; empty if it is not said.
+func viewOfPage(c echo.Context) string {
+	if view := c.Request().Header.Get(results.ViewHeader); slices.Contains(results.Views, view) {
+		return view
+	}
+	return ""
 }
 
 // choiceOf is the choice that the request makes, which the browser keeps, or that it has kept.
@@ -316,6 +326,7 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 	if len(cards) == 0 {
 		return r, card, fault.New("QUESTION_NOT_FOUND")
 	}
+	r.View = cmp.Or(r.View, results.DefaultView(cards))
 	return r, cards[0], nil
 }
 

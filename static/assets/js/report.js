@@ -105,6 +105,16 @@
   }
   const unstable = ".is-format_only, .is-facts, .is-wording, .is-different";
   let lastKey = "";
+  // What is marked: what matters, all that differs, nothing.
+  const marks = ["", "all-differences", "without-differences"];
+  function nextMarks() {
+    const root = document.documentElement.classList;
+    const now = marks.findIndex((one) => one && root.contains(one));
+    if (now > 0) root.remove(marks[now]);
+    const next = marks[(Math.max(now, 0) + 1) % marks.length];
+    if (next) root.add(next);
+    toast(help.dataset["marks" + (Math.max(now, 0) + 1) % marks.length], false);
+  }
   function copyLink() {
     const link = current().querySelector("h2 > a");
     if (navigator.clipboard) navigator.clipboard.writeText(link.href).then(() => toast(link.dataset.copied, false));
@@ -124,12 +134,12 @@
     f: () => seek(1, ".is-failed"),
     g: () => lastKey === "g" && follow(inOrder[0]),
     G: () => follow(inOrder[inOrder.length - 1]),
-    d: () => document.documentElement.classList.toggle("without-differences"),
+    d: nextMarks,
     c: withCard(copyLink),
     j: () => (mode ? location.assign(mode.dataset.next) : step(1)),
     k: () => (mode ? history.back() : step(-1)),
-    e: withCard((card) => toggle(card.querySelectorAll(".fold, .same"), card)),
-    E: withCard((card) => toggle(document.querySelectorAll(".result .fold, .result .same"), card)),
+    e: withCard((card) => toggle(card.querySelectorAll(".fold, .same, .unit-fold"), card)),
+    E: withCard((card) => toggle(document.querySelectorAll(".result :is(.fold, .same, .unit-fold)"), card)),
     v: () => switchTo(document.querySelector("[data-view]:not([aria-current])")),
     m: () => switchTo(document.querySelector("[data-shown-as]:not([aria-current])")),
     R: () => { const link = document.querySelector("[data-review-mode]"); if (link) location.assign(link.href); },
@@ -190,7 +200,7 @@
       const fold = found.length > 0 && part.parentElement.closest("details.fold:not([open])");
       if (fold && !rangesIn(fold.querySelector("summary")).length) fold.open = true;
       found.forEach((range) => {
-        const same = range.startContainer.parentElement.closest("details.same");
+        const same = range.startContainer.parentElement.closest("details:is(.same, .unit-fold)");
         if (same && !range.startContainer.parentElement.closest("summary")) same.open = true;
       });
     });

@@ -1,0 +1,223 @@
+// Package blocks lays the answers to a question beside each other for reading: each is cut into blocks – headings, paragraphs,
+// entries of lists, rows of tables, code, the values of a JSON –, the blocks are aligned with those of the most common answer, and
+// what differs inside of two is marked by how much it matters.
+package blocks
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"wending/db/measure"
+)
+
+// Kind is what sort of thing a block is.
+type Kind string
+
+// The kinds of blocks.
+const (
+	Heading   Kind = "heading"
+	Paragraph Kind = "paragraph"
+	Item      Kind = "item"
+	Row       Kind = "row"
+	Code      Kind = "code"
+	Member    Kind = "member" // a value of a JSON with its path
+)
+
+// Block is a part of an answer that is read as a whole.
+type Block struct {
+	Kind Kind
+	// Text is the block as it was written, without the line break at its end; of a Member, its path and value.
+	Text string
+	// plain is the text without what is format and without the number of a list's entry: equal ones say the same.
+	plain string
+	// pairs are the pairs of neighbouring characters of plain, sorted, by which blocks are compared.
+	pairs []uint32
+}
+
+const (
+	// longLine is how many bytes of a line are one block; a longer line is cut after sentences.
+	longLine = 1500
+	// mostBlocks is how many blocks an answer has at most; the last one holds the rest.
+	mostBlocks = 6000
+	// mostPairs is how much of a block is compared.
+	mostPairs = 600
+)
+
+var (
+	heading  = regexp.MustCompile(`^\s*#{1,6}\s`)
+	entry    = regexp.MustCompile(`^\s*(?:[-*+•·]\s|(?:\d{1,3}[.)、]|[（(]\d{1,3}[)）]|[一二三四五六七八九十]{1,3}、)\s?)`)
+	tableRow = regexp.MustCompile(`^\s*\|.*\|\s*$`)
+	rule     = regexp.MustCompile(`^[\s|:\-]+$`)
+)
+
+// Cut cuts an answer into blocks. Blank lines and the rule below a table's head are in none; a JSON's values come in the order of their
+// keys.
+func Cut(answer string) []Block {
+	if members := cutJSON(answer); members != nil {
+		return members
+	}
+	var cut []Block
+	var code []string
+	isCode := false
+	for line := range strings.Lines(answer) {
+		line = strings.TrimRight(line, "\r\n")
+		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case len(cut) == mostBlocks:
+			cut[mostBlocks-1].Text += "\n" + line
+		case isCode:
+			if code = append(code, line); isFence {
+				cut, code, isCode = append(cut, newBlock(Code, strings.Join(code, "\n"))), nil, false
+			}
+		case isFence:
+			code, isCode = []string{line}, true
+		default:
+			cut = append(cut, cutLine(line)...)
+		}
+	}
+	if isCode { // it was not closed
+		cut = append(cut, newBlock(Code, strings.Join(code, "\n")))
+	}
+	if len(cut) >= mostBlocks {
+		last := &cut[mostBlocks-1]
+		*last = newBlock(last.Kind, last.Text)
+	}
+	return cut
+}
+
+func cutLine(line string) []Block {
+	switch {
+	case strings.TrimSpace(line) == "", rule.MatchString(line):
+		return nil
+	case tableRow.MatchString(line):
+		return []Block{newBlock(Row, line)}
+	case heading.MatchString(line):
+		return []Block{newBlock(Heading, line)}
+	}
+	kind := Paragraph
+	if entry.MatchString(line) {
+		kind = Item
+	}
+	var cut []Block
+	for _, part := range sentences(line) {
+		cut = append(cut, newBlock(kind, part))
+	}
+	return cut
+}
+
+// sentences cuts a long line after sentences, into parts of about longLine bytes.
+func sentences(line string) (parts []string) {
+	from := 0
+	for at, r := range line {
+		next := at + utf8.RuneLen(r)
+		if r == utf8.RuneError { // an invalid byte is shorter than the character that stands for it
+			continue
+		}
+		if next-from >= longLine && strings.ContainsRune("。！？!?；;", r) && next < len(line) {
+			parts = append(parts, line[from:next])
+			from = next
+		}
+	}
+	return append(parts, line[from:])
+}
+
+func newBlock(kind Kind, text string) Block {
+	b := Block{Kind: kind, Text: text}
+	said := text
+	if kind == Item || kind == Paragraph {
+		said = text[len(entry.FindString(text)):]
+	}
+	b.plain = measure.Plain(said)
+	last := uint32(0)
+	for _, r := range b.plain {
+		if b.pairs = append(b.pairs, last*31+uint32(r)); len(b.pairs) == mostPairs {
+			break
+		}
+		last = uint32(r)
+	}
+	slices.Sort(b.pairs)
+	return b
+}
+
+// likeness is how alike two blocks are, from 0 to 1.
+func (b Block) likeness(other Block) float64 {
+	if b.plain == other.plain {
+		return 1
+	}
+	if len(b.pairs)+len(other.pairs) == 0 {
+		return 0
+	}
+	common := 0
+	for i, j := 0, 0; i < len(b.pairs) && j < len(other.pairs); {
+		switch {
+		case b.pairs[i] < other.pairs[j]:
+			i++
+		case b.pairs[i] > other.pairs[j]:
+			j++
+		default:
+			common, i, j = common+1, i+1, j+1
+		}
+	}
+	return 2 * float64(common) / float64(len(b.pairs)+len(other.pairs))
+}
+
+// cutJSON cuts an answer that is one object or list, also in a fence, into its values; nil if it is none.
+func cutJSON(answer string) []Block {
+	canonical := measure.CanonicalJSON(answer)
+	if canonical == "" {
+		return nil
+	}
+	decoder := json.NewDecoder(strings.NewReader(canonical))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return nil
+	}
+	var cut []Block
+	addMembers(&cut, "", value)
+	return cut
+}
+
+// addMembers adds what a value holds, each with its path, until there are mostBlocks.
+func addMembers(cut *[]Block, path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		keys := make([]string, 0, len(value))
+		for key := range value {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			within := key
+			if path != "" {
+				within = path + "." + key
+			}
+			addMembers(cut, within, value[key])
+		}
+	case []any:
+		for n, one := range value {
+			addMembers(cut, path+"["+strconv.Itoa(n+1)+"]", one)
+		}
+	default:
+		if len(*cut) < mostBlocks {
+			*cut = append(*cut, newBlock(Member, path+": "+scalar(value)))
+		}
+	}
+}
+
+// scalar writes a text as it is and everything else as JSON has it.
+func scalar(value any) string {
+	if text, isText := value.(string); isText {
+		return text
+	}
+	var written bytes.Buffer
+	encoder := json.NewEncoder(&written)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // what was decoded can be encoded
+	return strings.TrimSpace(written.String())
+}
