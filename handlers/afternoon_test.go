@@ -67,10 +67,11 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	id := fourQuestions(t, s)
 	results := "/tasks/" + id + "/results"
 	for query, numbers := range map[string]string{
-		"":                                 "1 2 3 4",
-		"?filter=unstable":                 "2 3",
+		"":                                 "3 2 4 1",
+		"?sort=number":                     "1 2 3 4",
+		"?filter=unstable":                 "3 2",
 		"?filter=failed":                   "4",
-		"?filter=identical":                "1 4",
+		"?filter=identical":                "4 1",
 		"?filter=format_only":              "2",
 		"?filter=wording":                  "",
 		"?filter=facts":                    "3",
@@ -82,7 +83,7 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 		"?search=PARIS":                    "2",
 		"?search=" + url.QueryEscape("丁"):  "4",
 		"?search=nothing":                  "",
-		"?review=open":                     "1 2 3 4",
+		"?review=open":                     "3 2 4 1",
 		"?review=PASS":                     "",
 	} {
 		require.Equal(t, numbers, shownNumbers(s.get(t, results+query).page(t)), query)
@@ -179,11 +180,11 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	judge("q4", "李雷", "UNSURE", 1)
 
 	results := base + "/results"
-	for query, numbers := range map[string]string{"?review=open": "1 3", "?review=PASS": "2", "?review=disagree": "4", "?review=FAIL": ""} {
+	for query, numbers := range map[string]string{"?review=open": "3 1", "?review=PASS": "2", "?review=disagree": "4", "?review=FAIL": ""} {
 		require.Equal(t, numbers, shownNumbers(s.get(t, results+query).page(t)), query)
 	}
-	require.Equal(t, "1 3", shownNumbers(s.as(t, "李雷", results+"?review=mine").page(t)))
-	require.Equal(t, "1 2 3", shownNumbers(s.as(t, "韩梅梅", results+"?review=mine").page(t)))
+	require.Equal(t, "1 3", shownNumbers(s.as(t, "李雷", results+"?sort=number&review=mine").page(t)))
+	require.Equal(t, "1 2 3", shownNumbers(s.as(t, "韩梅梅", results+"?sort=number&review=mine").page(t)))
 	require.Contains(t, s.as(t, "李雷", results).page(t).Find(".report-bar").Text(), "已评 2/4 · 待我评 2")
 	history := s.fragment(t, results+"/4/reviews").page(t).Find("li")
 	require.Equal(t, 3, history.Length())
@@ -204,12 +205,12 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Equal(t, []string{"李雷", "韩梅梅"}, assigned.Items[3].Reviewers)
 	require.Equal(t, "1", shownNumbers(s.as(t, "李雷", results+"?review=mine").page(t)))
 	require.Equal(t, "3", shownNumbers(s.as(t, "韩梅梅", results+"?review=mine").page(t)))
-	require.Contains(t, s.get(t, results).page(t).Find(".said-of").Eq(2).Text(), "评审人：韩梅梅")
+	require.Contains(t, s.get(t, results+"?sort=number").page(t).Find(".said-of").Eq(2).Text(), "评审人：韩梅梅")
 	require.Equal(t, http.StatusUnprocessableEntity, s.send(t, http.MethodPut, api+"/"+id+"/review-assignments", map[string]any{"reviewers": []string{" "}}).StatusCode)
 	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments", map[string]string{"reviewers": "甲\n\n乙 \n", "order": "random", "overlap": "100"}).StatusCode)
-	require.Contains(t, s.get(t, results).page(t).Find(".said-of").Eq(2).Text(), "评审人：乙、甲")
+	require.Contains(t, s.get(t, results+"?sort=number").page(t).Find(".said-of").Eq(2).Text(), "评审人：乙、甲")
 	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments", map[string]string{"reviewers": "", "overlap": "0"}).StatusCode)
-	require.NotContains(t, s.get(t, results).page(t).Find(".said-of").Text(), "评审人")
+	require.NotContains(t, s.get(t, results+"?sort=number").page(t).Find(".said-of").Text(), "评审人")
 
 	judge("q1", "李雷", "PASS", 0)
 	judge("q3", "李雷", "PASS", 0)

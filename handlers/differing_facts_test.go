@@ -73,7 +73,7 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	compared := s.get(t, "/api/v1/comparison?a="+id+"&b="+id).mustBe(t, http.StatusOK)["items"].([]any)[1].(object)["b"].(object)
 	require.Equal(t, want, compared["facts"])
 
-	page := s.get(t, "/tasks/"+id+"/results?sort=risk").page(t)
+	page := s.get(t, "/tasks/"+id+"/results").page(t)
 	require.Equal(t, "2 4 3 1", shownNumbers(page))
 	first := page.Find(".result").First()
 	require.Equal(t, "关键信息不同", strings.TrimSpace(first.Find(".level").Text()))

@@ -123,8 +123,11 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 		to      *string
 	}{{"filter", results.Filters(task), &query.Filter}, {"review", results.ReviewFilters(), &query.Review}, {"sort", results.Sorts, &query.Sort}} {
 		*parameter.to = c.QueryParam(parameter.name)
+		if parameter.name == "sort" && *parameter.to == "" {
+			*parameter.to = results.DefaultSort
+		}
 		if !slices.Contains(parameter.choices, *parameter.to) {
-			return query, fault.Parameter(parameter.name, fault.OneOf(parameter.choices[1:]...))
+			return query, fault.Parameter(parameter.name, fault.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool { return choice == "" })...))
 		}
 	}
 	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
@@ -236,6 +239,9 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	if !task.HasResults { // those that are done can be read
 		return p.findPartial(c, task, item.ID)
 	}
+	if task.TotalItems > pages.DefaultSize { // the place of a number is known in their order only
+		query.Set("sort", results.SortNumber)
+	}
 	if page := (number-1)/pages.DefaultSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
@@ -247,7 +253,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 
 // findPartial leads to a question among those that are done before the task's first launch has ended.
 func (p *Pages) findPartial(c echo.Context, task db.Task, item int64) error {
-	r := results.Report{Task: task, Query: results.Query{IsPartial: true}}
+	r := results.Report{Task: task, Query: results.Query{IsPartial: true, Sort: results.DefaultSort}}
 	if _, err := p.readReport(c, &r); err != nil {
 		return err
 	}

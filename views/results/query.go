@@ -31,7 +31,7 @@ type Query struct {
 // Values are the query's parameters.
 func (q Query) Values() url.Values {
 	values := url.Values{}
-	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.Sort, "search": q.Search, "series": q.Series,
+	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.sortParameter(), "search": q.Search, "series": q.Series,
 		"finish_reason": q.FinishReason, "error_code": q.ErrorCode} {
 		if value != "" {
 			values.Set(name, value)
@@ -44,6 +44,14 @@ func (q Query) Values() url.Values {
 		values.Set("partial", "1")
 	}
 	return values
+}
+
+// sortParameter is how an address names the order: the default one is not named.
+func (q Query) sortParameter() string {
+	if q.Sort == DefaultSort {
+		return ""
+	}
+	return q.Sort
 }
 
 // Filters by the answers.
@@ -90,9 +98,12 @@ func ReviewFilters() []string {
 	return append(filters, reviewDisagree)
 }
 
-// Orders of questions beside that of their numbers.
+// Orders of questions.
 const (
-	sortRisk      = "risk"
+	// SortNumber is the order of their numbers.
+	SortNumber = "number"
+	// DefaultSort is by risk: what a reader should see first.
+	DefaultSort   = "risk"
 	sortAgreement = "agreement"
 	sortLatency   = "-latency"
 	sortLength    = "-length"
@@ -100,8 +111,8 @@ const (
 	sortScore     = "score"
 )
 
-// Sorts are the orders by name; the empty name is that of the numbers.
-var Sorts = []string{"", sortRisk, sortAgreement, sortPassed, sortScore, sortLatency, sortLength}
+// Sorts are the orders by name.
+var Sorts = []string{DefaultSort, SortNumber, sortAgreement, sortPassed, sortScore, sortLatency, sortLength}
 
 // runsCounted is how many runs of each question count.
 func (r Report) runsCounted() int {
@@ -187,7 +198,7 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 		}
 	}
 	switch query.Sort {
-	case sortRisk:
+	case DefaultSort:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Risk, b.Risk) })
 	case sortAgreement:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Agreement, b.Agreement) })

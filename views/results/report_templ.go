@@ -1982,7 +1982,7 @@ func (r Report) reviewOptions(locale text.Locale) (options []option) {
 
 func (r Report) sortOptions(locale text.Locale) []option {
 	names := map[string]string{
-		"": locale.Text("results.sort.number"), sortRisk: locale.Text("results.sort.risk"), sortAgreement: locale.Text("results.sort.agreement"), sortPassed: locale.Text("results.sort.passed"),
+		SortNumber: locale.Text("results.sort.number"), DefaultSort: locale.Text("results.sort.risk"), sortAgreement: locale.Text("results.sort.agreement"), sortPassed: locale.Text("results.sort.passed"),
 		sortScore: locale.Text("results.sort.score"), sortLatency: locale.Text("results.sort.latency"), sortLength: locale.Text("results.sort.length"),
 	}
 	var options []option
