@@ -431,7 +431,8 @@ func isWhole(text string, from, to int) bool {
 	first, _ := utf8.DecodeRuneInString(text[from:])
 	last, _ := utf8.DecodeLastRuneInString(text[:to])
 	behind, _ := utf8.DecodeRuneInString(text[to:])
-	return !(unicode.IsDigit(before) && unicode.IsDigit(first)) && !(unicode.IsDigit(last) && unicode.IsDigit(behind))
+	isCutBefore, isCutBehind := unicode.IsDigit(before) && unicode.IsDigit(first), unicode.IsDigit(last) && unicode.IsDigit(behind)
+	return !isCutBefore && !isCutBehind
 }
 
 // joined puts what is deleted before what is inserted, and joins changes with less than two characters between them: a reader sees one.

@@ -40,7 +40,7 @@
   function showTicks() {
     document.querySelectorAll("#rows [name=task]").forEach((box) => { box.checked = ticked.includes(box.value); });
     if (!comparing) return;
-    comparing.hidden = ticked.length === 0;
+    comparing.toggleAttribute("data-shown", ticked.length > 0);
     submit.textContent = ticked.length === 2 ? submit.dataset.two : submit.dataset.one;
   }
   document.addEventListener("change", (event) => {
