@@ -89,7 +89,10 @@ func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, er
 		FROM sessions s
 		JOIN users u ON u.id = s.user_id AND u.disabled_at IS NULL
 		WHERE s.hash = $1 AND` + isValid
-	const touch = `UPDATE sessions SET seen_at = now() WHERE id = $1 AND seen_at < now() - interval '1 minute'`
+	const touch = `
+		UPDATE sessions SET seen_at = now()
+		WHERE id = $1 AND seen_at < now() - interval '1 minute'
+		  AND seen_at > now() - $2 * interval '1 second' -- one that has ended since it was read does not begin again`
 	var found struct {
 		Session
 		IsFresh bool `db:"is_fresh"`
@@ -101,7 +104,7 @@ func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, er
 	if signed.User, err = p.User(ctx, signed.UserID); err != nil {
 		return signed, err
 	}
-	_, err = p.db.ExecContext(ctx, touch, signed.ID)
+	_, err = p.db.ExecContext(ctx, touch, signed.ID, IdleLimit.Seconds())
 	return signed, pg.Classify("note that a session is used", err)
 }
 
