@@ -148,7 +148,7 @@ func TestAReviewersStory(t *testing.T) {
 	b.sees("h1", "评测报告: A模型V1.2稳定性测试")
 	b.sees(".run .code", "HTTP_503")
 	b.sees(".run .detail", "模型繁忙")
-	b.do(chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
+	b.do(chromedp.Click(".unit-fold summary"), chromedp.WaitVisible(".unit-fold[open] > .block"))
 	b.sees(".fold[open] > .text", "<b>完</b>")
 	b.requireAccessible("report")
 	b.do(chromedp.KeyEvent("?"), chromedp.WaitVisible("#help[open]"))
@@ -320,7 +320,7 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 		b.do(chromedp.Text(".tasks .tag", &tag))
 		return strings.TrimSpace(tag) == "已完成"
 	})
-	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
+	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".unit-fold summary"), chromedp.WaitVisible(".unit-fold[open] > .block"))
 	var buttons []*cdp.Node
 	b.do(chromedp.Nodes(".only-script", &buttons, chromedp.ByQueryAll))
 	require.NotEmpty(t, buttons)
