@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -43,7 +44,9 @@ func openBrowser(t *testing.T, base string) *tab {
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute) // a test on a busy machine; what it waits for has deadlines of its own
 	t.Cleanup(func() { cancel(); closeTab(); stopBrowser() })
-	return &tab{ctx, t, base}
+	b := &tab{ctx, t, base}
+	b.do(network.SetCookie("view", "columns").WithURL(base)) // what most tests read; the other view is asked for by name
+	return b
 }
 
 func (b *tab) do(actions ...chromedp.Action) {
@@ -148,7 +151,7 @@ func TestAReviewersStory(t *testing.T) {
 	b.sees("h1", "评测报告: A模型V1.2稳定性测试")
 	b.sees(".run .code", "HTTP_503")
 	b.sees(".run .detail", "模型繁忙")
-	b.do(chromedp.Click(".unit-fold summary"), chromedp.WaitVisible(".unit-fold[open] > .block"))
+	b.do(chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
 	b.sees(".fold[open] > .text", "<b>完</b>")
 	b.requireAccessible("report")
 	b.do(chromedp.KeyEvent("?"), chromedp.WaitVisible("#help[open]"))
@@ -320,7 +323,7 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 		b.do(chromedp.Text(".tasks .tag", &tag))
 		return strings.TrimSpace(tag) == "已完成"
 	})
-	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".unit-fold summary"), chromedp.WaitVisible(".unit-fold[open] > .block"))
+	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
 	var buttons []*cdp.Node
 	b.do(chromedp.Nodes(".only-script", &buttons, chromedp.ByQueryAll))
 	require.NotEmpty(t, buttons)

@@ -111,7 +111,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.do(chromedp.EmulateViewport(1240, 900))
-	b.open("/tasks/" + id + "/results?view=columns")
+	b.open("/tasks/" + id + "/results")
 	b.do(chromedp.WaitVisible(".result"))
 
 	var columns, overflow int
