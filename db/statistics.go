@@ -71,10 +71,12 @@ type TaskStatistics struct {
 	// JudgeMissing is how many answers a judge was not asked about.
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
 	// What all evaluators together say, over all variants; nil without evaluators, or while nothing is judged.
-	PassRate  *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
-	Passes    *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
-	Failures  *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
-	ScoreMean *float64 `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
+	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
+	Passes   *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
+	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
+	// AgreementRange is the mean agreement of the variants that agree least and most; nil with one variant.
+	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"With several variants: mean agreement of the least and of the most agreeing one" example:"[0.72, 0.95]"`
+	ScoreMean      *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
 }
 
 // LaunchStatistics are those of a launch.
@@ -158,6 +160,7 @@ var computeTaskStatistics = `
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
+		|| (` + computeAgreementRange + `)
 		|| (
 			SELECT jsonb_build_object('judge_missing', count(*) FILTER (WHERE v.run_id IS NULL),
 				'judge_errors', count(*) FILTER (WHERE v.status = 'FAILED' OR v.is_default),
@@ -210,6 +213,17 @@ const computeStability = `
 	JOIN evaluation_items i ON i.id = q.item_id
 	JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants = 1
 	WHERE i.task_id = $1`
+
+const computeAgreementRange = `
+	SELECT CASE WHEN count(*) > 0 THEN jsonb_build_object('agreement_range', jsonb_build_array(min(agreement), max(agreement))) ELSE '{}' END
+	FROM (
+		SELECT avg(q.agreement) AS agreement
+		FROM question_statistics q
+		JOIN evaluation_items i ON i.id = q.item_id
+		JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants > 1
+		WHERE i.task_id = $1
+		GROUP BY q.variant
+		HAVING avg(q.agreement) IS NOT NULL) of_variants`
 
 var computeLaunchStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,

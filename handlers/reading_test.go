@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -258,4 +259,39 @@ func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 		require.Equal(t, []string{"产品", "语气"}, variables.Find("dt").Map(func(_ int, name *goquery.Selection) string { return name.Text() }), view)
 		require.Contains(t, variables.Find("dd").First().Text(), "<b>耳机</b>", view)
 	}
+}
+
+// A run's page has the letter of its answer, the standard answer, and what differs from the most common answer; the
+// squares of a card lead to the answers.
+func TestARunIsReadBesideItsQuestion(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	const most, other = "答复期限为 **30 日**，逾期视为同意。", "答复期限为 **35 日**，逾期视为同意。"
+	fake := agenttest.New(t, answering(map[string][]string{"问": {most, most, other}}))
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "runs_per_item": "3", "file@q.csv": "question,standard_answer\n问,三十日\n"})
+	s.awaitDone(t, id)
+	report := s.get(t, "/tasks/"+id+"/results?view=columns").page(t)
+	squares := report.Find("nav.strip a")
+	require.Equal(t, 3, squares.Length())
+	for n, letter := range []string{"A", "A", "B"} {
+		require.Equal(t, letter, squares.Eq(n).Text())
+		answer := report.Find(squares.Eq(n).AttrOr("href", "#"))
+		require.Equal(t, "#"+strconv.Itoa(n+1), answer.Find(".index").Text())
+	}
+	require.Contains(t, report.Find("[data-copy-address]").AttrOr("data-copy-address", ""), "/tasks/"+id+"/results")
+
+	run := report.Find(".run").Eq(2).Find("a.plain-link").AttrOr("href", "")
+	page := s.get(t, run).page(t)
+	require.Equal(t, "B", page.Find(".head .letter").Text())
+	require.Contains(t, page.Find(".standard").Text(), "三十日")
+	require.Equal(t, other, page.Find(".answer .text").Text())
+	require.Equal(t, "/tasks/"+id+"/results/1", page.Find(".head .group a").Eq(2).AttrOr("href", ""))
+	marked := s.get(t, run+"?text=marked").page(t).Find(".answer .text")
+	require.Equal(t, "30", marked.Find("del").Text())
+	require.Equal(t, "35", marked.Find("mark").Text())
+	require.Equal(t, "35 日", s.get(t, run+"?text=formatted").page(t).Find(".answer strong").Text())
+	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, run+"?text=bold").StatusCode)
+	same := s.get(t, report.Find(".run").Eq(0).Find("a.plain-link").AttrOr("href", "")+"?text=marked").page(t)
+	require.Equal(t, 2, same.Find(".answer .segments a").Length(), "the most common answer has no differences from itself")
+	require.Equal(t, most, same.Find(".answer .text").Text())
 }

@@ -316,7 +316,19 @@ func TestVariantsStandSideBySide(t *testing.T) {
 		return row.AttrOr("data-variant", "")
 	}))
 
-	for _, wrong := range []string{"/variants?sort=name", "/results?variant=3", "/results?variant=x"} {
+	// The variants are ordered by any column, and the list names the least and the most agreement.
+	for by, first := range map[string]string{"agreement": "1", "distinct": "1", "cost": "1", "": "1"} {
+		rows := s.get(t, path+"/variants?sort=spread&by="+by).page(t).Find(".variants-table tbody .index")
+		require.Equal(t, first, rows.First().Text(), by)
+	}
+	sorted := s.get(t, path+"/variants?by=agreement").page(t).Find(".variants-table [aria-sort]")
+	require.Equal(t, "descending", sorted.AttrOr("aria-sort", ""))
+	require.Equal(t, path+"/variants", sorted.Find("a").AttrOr("href", ""), "the second click restores the order")
+	dbtest.Await(t, 20*time.Second, "the list to have both agreements", func() bool {
+		return strings.Join(strings.Fields(s.get(t, "/tasks").page(t).Find(".col-agreement a").Text()), " ") == "20.0% … 100.0%"
+	})
+
+	for _, wrong := range []string{"/variants?by=name", "/variants?sort=name", "/results?variant=3", "/results?variant=x"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path+wrong).StatusCode, wrong)
 	}
 	draft := s.create(t, c.steady.URL, map[string]string{"start": "false"})

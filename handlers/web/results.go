@@ -353,7 +353,23 @@ func (p *Pages) showRun(c echo.Context) error {
 	title := pages.Locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	view := results.Run{Task: task, WholeRun: run}
+	view := results.Run{Task: task, WholeRun: run, Format: markdown.New(), ShownAs: c.QueryParam("text")}
+	if view.ShownAs == "" {
+		view.ShownAs = results.Raw
+	} else if !slices.Contains(results.RunTexts, view.ShownAs) {
+		return fault.Parameter("text", fault.OneOf(results.RunTexts...))
+	}
+	// Marks are of texts as long as the report's; the page may hold a longer one without them.
+	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{run.ItemID}, reading.Reviews{}, results.Shown(task.RunsOfItem()))
+	if err != nil {
+		return err
+	}
+	if len(cards) > 0 {
+		view.Among(cards[0])
+	}
+	if view.ShownAs == results.Marked && len(view.Pieces) == 0 {
+		view.ShownAs = results.Raw
+	}
 	sent, err := p.Tasks.Input(c.Request().Context(), task, run)
 	if err != nil {
 		return err

@@ -59,12 +59,16 @@ func (p *Pages) showVariants(c echo.Context) error {
 	if sort != "" && sort != comparison.SortSpread {
 		return fault.Parameter("sort", fault.OneOf(comparison.SortSpread))
 	}
+	by, measures := c.QueryParam("by"), comparison.MeasureNames(len(task.Evaluators) > 0)
+	if by != "" && !slices.Contains(measures, by) {
+		return fault.Parameter("by", fault.OneOf(measures...))
+	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	table := comparison.Table{Task: task, IsBySpread: sort != ""}
+	table := comparison.Table{Task: task, IsBySpread: sort != "", By: by}
 	var matrix [][]measure.ComparedQuestion
 	group, reads := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reads, task.ID); return err })

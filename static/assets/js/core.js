@@ -176,6 +176,13 @@
       if (navigator.clipboard) navigator.clipboard.writeText(source.textContent).then(() => toast(copier.dataset.copied), select);
       else select();
     }
+    const linker = event.target.closest("[data-copy-address]");
+    if (linker) {
+      const address = new URL(linker.dataset.copyAddress, location.href).href;
+      const show = () => prompt(linker.dataset.uncopied, address);
+      if (navigator.clipboard) navigator.clipboard.writeText(address).then(() => toast(linker.dataset.copied, false), show);
+      else show();
+    }
   });
   // Two can be ticked; a third tick takes the place of another.
   document.addEventListener("change", (event) => {
