@@ -13,6 +13,7 @@ import (
 
 	"wending/db/outbox"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // LaunchKind is why a launch was made.
@@ -169,12 +170,12 @@ func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, erro
 }
 
 // RequestLaunch starts a draft (SUBMIT), continues with what has no run (RESUME) or retries everything that did
-// not succeed (RETRY_FAILED; a scope narrows it). The task is RUNNING from then on. It returns ErrConflict if the task's
+// not succeed (RETRY_FAILED; narrow says of what). The task is RUNNING from then on. It returns ErrConflict if the task's
 // state does not allow it or another request was first, ErrNothingToRun if nothing is left for this kind, and ErrNotFound
 // if there is no such task, question or variant.
-func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind LaunchKind, scope Scope, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) RequestLaunch(ctx context.Context, scope project.Scope, taskID uuid.UUID, kind LaunchKind, narrow Scope, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
-		task, err := LockTask(ctx, tx, taskID)
+		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
 			return err
 		}
@@ -182,7 +183,7 @@ func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind Launch
 			return fmt.Errorf("a %s launch of a task that is %s: %w", kind, task.Status, ErrConflict)
 		}
 		row := newLaunchRow{TaskID: taskID, Kind: kind, NewLaunch: n}
-		if row.ItemID, row.Variant, err = runsToMake(ctx, tx, task, kind, scope); err != nil {
+		if row.ItemID, row.Variant, err = runsToMake(ctx, tx, task, kind, narrow); err != nil {
 			return err
 		}
 		launchID, err = reopen(ctx, tx, row)
@@ -193,10 +194,10 @@ func (s *Store) RequestLaunch(ctx context.Context, taskID uuid.UUID, kind Launch
 
 // ExtendTask raises the runs of each question of a task that has ended, and starts those that are missing. It returns
 // ErrConflict if the task is active or was never started, and ErrNothingToRun if it has as many runs already.
-func (s *Store) ExtendTask(ctx context.Context, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) ExtendTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
 	const raise = `UPDATE evaluation_tasks SET runs_per_item = $2 WHERE id = $1`
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
-		task, err := LockTask(ctx, tx, taskID)
+		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
 			return err
 		}
@@ -217,9 +218,9 @@ func (s *Store) ExtendTask(ctx context.Context, taskID uuid.UUID, runsPerItem in
 
 // EvaluateTask has evaluators judge the answers of a task that has ended; no agent is asked. judges are the targets of those
 // that are new, numbers are those of the evaluators. It returns ErrConflict if the task is active or was never started.
-func (s *Store) EvaluateTask(ctx context.Context, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) EvaluateTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
-		task, err := LockTask(ctx, tx, taskID)
+		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
 			return err
 		}
@@ -246,12 +247,13 @@ func (s *Store) EvaluateTask(ctx context.Context, taskID uuid.UUID, evaluators [
 }
 
 // LockTask reads a task that nobody else changes until its caller's transaction ends.
-func LockTask(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (Task, error) {
+func LockTask(ctx context.Context, tx *sqlx.Tx, scope project.Scope, id uuid.UUID) (Task, error) {
 	var locked uuid.UUID
-	if err := tx.GetContext(ctx, &locked, `SELECT id FROM evaluation_tasks WHERE id = $1 FOR UPDATE`, id); err != nil {
+	lock := `SELECT id FROM evaluation_tasks WHERE id = $1 AND ` + project.Within("project_id", "$2") + ` FOR UPDATE`
+	if err := tx.GetContext(ctx, &locked, lock, id, scope); err != nil {
 		return Task{}, NotFound(KindTask, pg.Classify("lock the task", err))
 	}
-	return readTask(ctx, tx, id)
+	return readTask(ctx, tx, scope, id)
 }
 
 // runsToMake returns the item and the variant that scope names, nil for all, or ErrNothingToRun.
@@ -521,20 +523,25 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 // StopFor is how long calls in flight may continue after a stop before they are cut.
 const StopFor = 30 * time.Second
 
+// taskWithin is the condition that the task $1 is within the scope of a parameter.
+func taskWithin(parameter string) string {
+	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + project.Within("project_id", parameter) + `)`
+}
+
 // StopTask stops a task's launch: no unit is claimed after it. Calls in flight may finish for up to StopFor. It
 // returns the launch, which FinishLaunch ends once none of its units is running. It returns ErrConflict if the task
 // is not running.
-func (s *Store) StopTask(ctx context.Context, taskID uuid.UUID, by Actor) (launchID uuid.UUID, err error) {
-	const stop = `
+func (s *Store) StopTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, by Actor) (launchID uuid.UUID, err error) {
+	stop := `
 		UPDATE launches
 		SET status = 'STOPPING', stop_requested_at = now(), stopped_by = $2
-		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING')
+		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING') AND ` + taskWithin("$3") + `
 		RETURNING id`
-	const stopping = `SELECT id FROM launches WHERE task_id = $1 AND status = 'STOPPING'`
+	stopping := `SELECT id FROM launches WHERE task_id = $1 AND status = 'STOPPING' AND ` + taskWithin("$2")
 	err = s.db.InTx(ctx, "stop the task", func(tx *sqlx.Tx) error {
-		err := tx.GetContext(ctx, &launchID, stop, taskID, by.Who())
+		err := tx.GetContext(ctx, &launchID, stop, taskID, by.Who(), scope)
 		if pg.IsNoRows(err) { // stopping twice has the same effect as stopping once
-			if err = tx.GetContext(ctx, &launchID, stopping, taskID); pg.IsNoRows(err) {
+			if err = tx.GetContext(ctx, &launchID, stopping, taskID, scope); pg.IsNoRows(err) {
 				return ErrConflict
 			}
 			return pg.Classify("find the launch", err)

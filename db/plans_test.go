@@ -18,6 +18,7 @@ import (
 	"wending/db/dbtest"
 	"wending/db/engine"
 	"wending/db/pg/embedded"
+	"wending/db/project"
 	"wending/db/report"
 	"wending/db/upkeep"
 	"wending/jobs/evaluate/judge"
@@ -66,9 +67,9 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		name string
 		run  func() error
 	}{
-		{"Task", func() error { _, err := store.Task(ctx, large); return err }},
+		{"Task", func() error { _, err := store.Task(ctx, project.AllProjects(), large); return err }},
 		{"Tasks", func() error {
-			_, _, err := report.NewTaskList(store).Tasks(ctx, report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
+			_, _, err := report.NewTaskList(store).Tasks(ctx, project.AllProjects(), report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
 		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, db.Task{ID: large}, 0, "", false); return err }},
@@ -93,7 +94,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"TaskProgress", func() error { _, err := report.NewMonitor(store).TaskProgress(ctx, large); return err }},
 		{"Workers", func() error { _, err := report.NewMonitor(store).Workers(ctx); return err }},
 		{"RequestLaunch", func() (err error) {
-			retry, err = store.RequestLaunch(ctx, large, db.LaunchRetry, db.Scope{}, newLaunch)
+			retry, err = store.RequestLaunch(ctx, project.AllProjects(), large, db.LaunchRetry, db.Scope{}, newLaunch)
 			return err
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
@@ -118,7 +119,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, err := engine.NewRecorder(store).Record(ctx, large, results)
 			return err
 		}},
-		{"Running Task", func() error { _, err := store.Task(ctx, large); return err }},
+		{"Running Task", func() error { _, err := store.Task(ctx, project.AllProjects(), large); return err }},
 		{"TaskHindrance", func() error { _, err := report.NewMonitor(store).TaskHindrance(ctx, large); return err }},
 		{"Questions", func() error { _, err := report.New(store).Questions(ctx, large, items); return err }},
 		{"Unassessed", func() error { _, err := store.Unassessed(ctx, large, 100); return err }},
@@ -134,7 +135,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		}},
 		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx, judge.Unrated); return err }},
 		{"ActiveLaunches", func() error { _, err := engine.NewLanes(store).ActiveLaunches(ctx); return err }},
-		{"StopTask", func() error { _, err := store.StopTask(ctx, large, db.Actor{}); return err }},
+		{"StopTask", func() error { _, err := store.StopTask(ctx, project.AllProjects(), large, db.Actor{}); return err }},
 		{"CutStopped", func() error { return store.CutStopped(ctx) }},
 		{"ReleaseUnits", func() error { _, err := store.ReleaseUnits(ctx, worker.ID); return err }},
 		{"FinishLaunch", func() error {
@@ -145,7 +146,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			return err
 		}},
 		{"PruneHistory", func() error { _, _, err := upkeep.New(store).Prune(ctx, time.Nanosecond); return err }},
-		{"DeleteTask", func() error { return upkeep.New(store).DeleteTask(ctx, large) }},
+		{"DeleteTask", func() error { return upkeep.New(store).DeleteTask(ctx, project.AllProjects(), large) }},
 	} {
 		before := len(log())
 		require.NoError(t, step.run(), step.name)
@@ -171,7 +172,7 @@ func TestChangesAreHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- report.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
-	task := db.NewTask{Task: db.Task{ID: uuid.New(), Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: project.Default, Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
 		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}}
 	launch, err := store.CreateTask(t.Context(), task)
 	require.NoError(t, err)
@@ -179,7 +180,7 @@ func TestChangesAreHeard(t *testing.T) {
 	_, err = store.StartLaunch(t.Context(), launch)
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "a start")
-	_, err = store.StopTask(t.Context(), task.Task.ID, db.Actor{})
+	_, err = store.StopTask(t.Context(), project.AllProjects(), task.Task.ID, db.Actor{})
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "a stop")
 	_, err = tasks.FinishLaunch(t.Context(), store, launch)

@@ -157,9 +157,9 @@ const taskColumns = `
 		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at,
 		t.statistics`
 
-// listedTasks are the tasks of $1 (an array of ids) in the project $2 (NULL: in any), newest first, as they are stored, with the newest launch: a
+// listedTasks are the tasks of $1 (an array of ids) in the scope $2, newest first, as they are stored, with the newest launch: a
 // later launch than the first exists only where one has ended.
-const listedTasks = `
+var listedTasks = `
 	SELECT ` + taskColumns + `,
 		t.processed_items AS processed,
 		CASE
@@ -179,7 +179,7 @@ const listedTasks = `
 		WHERE task_id = t.id
 		ORDER BY number DESC
 		LIMIT 1) newest ON true
-	WHERE t.id = ANY ($1) AND (CAST($2 AS uuid) IS NULL OR t.project_id = $2)
+	WHERE t.id = ANY ($1) AND ` + project.Within("t.project_id", "$2") + `
 	ORDER BY t.created_at DESC, t.id DESC`
 
 // countWork counts what the launches of $1 (an array of ids) have of their tasks: questions processed are those that
@@ -259,13 +259,10 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 	return launchID, err
 }
 
-// CreateTaskIn is CreateTask within its caller's transaction.
+// CreateTaskIn is CreateTask within its caller's transaction. The task must name its project.
 func CreateTaskIn(ctx context.Context, tx *sqlx.Tx, n NewTask) (launchID uuid.UUID, err error) {
 	task := n.row()
 	task.CreatedBy = n.By.Who()
-	if only := project.Only(ctx); only.Valid || task.ProjectID == uuid.Nil { // a copy that a schedule makes stays where it is
-		task.ProjectID = project.Of(ctx)
-	}
 	if _, err := tx.NamedExecContext(ctx, insertTask, task); err != nil {
 		return uuid.Nil, pg.Classify("store the task", err)
 	}
@@ -288,7 +285,7 @@ const updateDraft = `
 		id_column = :id_column, question_column = :question_column, answer_column = :answer_column, dataset_encoding = :dataset_encoding, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
 		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure,
 		max_cost = CAST(:max_cost AS numeric), updated_at = now()
-	WHERE t.id = :id
+	WHERE t.id = :id AND t.project_id = :project_id
 	  AND t.status = 'PENDING'
 	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 
@@ -327,18 +324,21 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 	return launchID, err
 }
 
+// Scope is the project that the task belongs to: whoever was given the task may go on within it.
+func (t Task) Scope() project.Scope { return project.InProject(t.ProjectID) }
+
 // Task returns one task, or ErrNotFound.
-func (s *Store) Task(ctx context.Context, id uuid.UUID) (Task, error) {
-	return readTask(ctx, s.db, id)
+func (s *Store) Task(ctx context.Context, scope project.Scope, id uuid.UUID) (Task, error) {
+	return readTask(ctx, s.db, scope, id)
 }
 
 // TasksByID returns those of the tasks that exist, newest first.
-func (s *Store) TasksByID(ctx context.Context, ids []uuid.UUID) ([]Task, error) {
-	return readTasks(ctx, s.db, pq.Array(ids))
+func (s *Store) TasksByID(ctx context.Context, scope project.Scope, ids []uuid.UUID) ([]Task, error) {
+	return readTasks(ctx, s.db, scope, pq.Array(ids))
 }
 
-func readTask(ctx context.Context, db sqlx.QueryerContext, id uuid.UUID) (Task, error) {
-	tasks, err := readTasks(ctx, db, pq.Array([]uuid.UUID{id}))
+func readTask(ctx context.Context, db sqlx.QueryerContext, scope project.Scope, id uuid.UUID) (Task, error) {
+	tasks, err := readTasks(ctx, db, scope, pq.Array([]uuid.UUID{id}))
 	if err == nil && len(tasks) == 0 {
 		err = &NotFoundError{Kind: KindTask}
 	}
@@ -349,13 +349,13 @@ func readTask(ctx context.Context, db sqlx.QueryerContext, id uuid.UUID) (Task, 
 }
 
 // readTasks reads the tasks of an array of ids, newest first.
-func readTasks(ctx context.Context, db sqlx.QueryerContext, ids driver.Valuer) ([]Task, error) {
+func readTasks(ctx context.Context, db sqlx.QueryerContext, scope project.Scope, ids driver.Valuer) ([]Task, error) {
 	var rows []struct {
 		Task
 		// AtWork is the launch whose units tell the task's progress; nil means that it is stored.
 		AtWork *uuid.UUID `db:"at_work"`
 	}
-	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks, ids, project.Only(ctx)); err != nil {
+	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks, ids, scope); err != nil {
 		return nil, pg.Classify("read the tasks", err)
 	}
 	tasks, place := make([]Task, len(rows)), map[uuid.UUID]*Task{}

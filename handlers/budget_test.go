@@ -80,7 +80,7 @@ func TestATaskStopsAtItsCeiling(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+task.TaskID+"/ceiling", map[string]string{"max_cost": "1000"}).StatusCode)
 	s.entry(t, "POST", path+"/resume", nil, 202)
 	require.Nil(t, ended("SUCCEEDED")["stop_reason"])
-	require.Equal(t, 1000, len(fake.Calls()))
+	require.Len(t, fake.Calls(), 1000)
 	refused := s.post(t, api, map[string]string{"task_name": "x", "models": model, "max_cost": "-1", "file@q.csv": "question,standard_answer\na,b\n"})
 	require.Contains(t, string(refused.body), "max_cost")
 }

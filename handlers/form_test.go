@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 
 	"wending/db/dbtest"
+	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -71,7 +72,7 @@ func TestHeadersWithATypoStayInTheirField(t *testing.T) {
 	sealed := page.Find("input[name=agent_api_headers_sealed]").AttrOr("value", "")
 	require.NotEmpty(t, sealed)
 	page = s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"second"`, "agent_api_headers_sealed": sealed}).page(t)
-	require.Equal(t, `{"A":"second"`, strings.TrimSpace(page.Find("#agent_api_headers").Text()))
+	require.JSONEq(t, `{"A":"second"`, page.Find("#agent_api_headers").Text())
 	require.NotEmpty(t, page.Find("#agent_api_headers-error").Text())
 }
 
@@ -102,7 +103,7 @@ func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
 		var saved uuid.UUID
 		require.NoError(t, s.tables.Get(&saved, `SELECT id FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
-		task, err := s.store.Task(t.Context(), saved)
+		task, err := s.store.Task(t.Context(), project.AllProjects(), saved)
 		require.NoError(t, err)
 		require.NotContains(t, task.Targets[0].URL, "?", "the query is sealed")
 		target, err := tasks.Open(sealer, task.Targets[0])
@@ -303,7 +304,7 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 		fields[name] = page.Find("input[name="+name+"], [name="+name+"] [selected]").AttrOr("value", "")
 	}
 	none := s.post(t, "/tasks/preview", with(fields, "column_question_id", "")).page(t)
-	require.Equal(t, "", none.Find("[name=column_question_id] [selected]").AttrOr("value", ""), "somebody has chosen none")
+	require.Empty(t, none.Find("[name=column_question_id] [selected]").AttrOr("value", ""), "somebody has chosen none")
 	require.Equal(t, 3, none.Find("#preview tbody tr").First().Find("td").Length(), "ids that nobody has seen are not shown")
 
 	answer := s.post(t, "/tasks", fields)

@@ -33,6 +33,7 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/project"
 	"wending/handlers"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -328,7 +329,7 @@ func (s *site) create(t testing.TB, agentURL string, more map[string]string) str
 func (s *site) awaitDone(t testing.TB, id string) {
 	t.Helper()
 	dbtest.Await(t, time.Minute, "the task's end", func() bool {
-		task, err := s.store.Task(t.Context(), uuid.MustParse(id))
+		task, err := s.store.Task(t.Context(), project.AllProjects(), uuid.MustParse(id))
 		require.NoError(t, err)
 		return !task.Status.IsActive()
 	})
@@ -592,7 +593,7 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	page := answer.page(t)
 	value := func(selector string) string { return page.Find(selector).AttrOr("value", "") }
 	require.Equal(t, "请输入任务名称", page.Find("#task_name-error").Text())
-	require.Equal(t, "", page.Find("#agent_api_url-error").Text())
+	require.Empty(t, page.Find("#agent_api_url-error").Text())
 	require.Equal(t, "http://127.0.0.1:1/x", value("#agent_api_url"))
 	require.Equal(t, "7", value("#runs_per_item"))
 	require.NotContains(t, string(answer.body), "tops3cret", "headers come back sealed, never in clear")

@@ -144,7 +144,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
 	require.Equal(t, "EVALUATE", launches[0].(object)["kind"])
 	did := launches[0].(object)["statistics"].(object)
-	require.EqualValues(t, []any{6.0, 2.0, 330.0, "0.0009", "CNY"}, []any{did["judge_calls"], did["judge_errors"], did["judge_tokens"], did["judge_cost"], did["judge_currency"]})
+	require.Equal(t, []any{6.0, 2.0, 330.0, "0.0009", "CNY"}, []any{did["judge_calls"], did["judge_errors"], did["judge_tokens"], did["judge_cost"], did["judge_currency"]})
 	require.EqualValues(t, 6, launches[1].(object)["statistics"].(object)["judge_calls"], "what it asked is replaced and still counted")
 	require.Equal(t, "0.0009", launches[1].(object)["statistics"].(object)["judge_cost"])
 	row := s.get(t, "/tasks/"+task.TaskID+"/launches").page(t).Find("table.table tbody tr").First()

@@ -444,7 +444,7 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	require.NotEmpty(t, form.Find("[name=dataset_token]").AttrOr("value", ""))
 	require.Equal(t, id, form.Find("[name=from]").AttrOr("value", ""))
 	require.Zero(t, form.Find("[name=agent_api_headers_sealed]").Length(), "what may be secret stays in the source")
-	require.Equal(t, "", form.Find("[name=extra_payload]").Text())
+	require.Empty(t, form.Find("[name=extra_payload]").Text())
 	copied := map[string]string{"task_name": "copy", "from": id, "agent_api_url": form.Find("[name=agent_api_url]").AttrOr("value", ""),
 		"dataset_token": form.Find("[name=dataset_token]").AttrOr("value", ""), "agent_api_headers": " "}
 	sent := s.post(t, "/tasks", copied)

@@ -106,7 +106,7 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	require.Len(t, night["worse"], 4)
 	require.Contains(t, night["worse"].([]any)[0], "unsteady", "of all variants")
 	require.Contains(t, night["worse"].([]any)[0], "→ 0.0%")
-	require.Equal(t, 3, len(s.deliveries(t, card)))
+	require.Len(t, s.deliveries(t, card), 3)
 	dbtest.Await(t, 20*time.Second, "the card is red", isRed)
 	shifts := s.get(t, page).page(t).Find(".shifts li")
 	require.Equal(t, 4, shifts.Length(), "the page agrees")

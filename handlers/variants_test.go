@@ -88,7 +88,7 @@ func TestATaskComparesPromptsAndModels(t *testing.T) {
 	s.awaitDone(t, id)
 	detail := s.entry(t, "GET", path, nil, 200)
 	require.EqualValues(t, 60, detail["total_runs"])
-	require.Equal(t, "", detail["agent_api_url"])
+	require.Empty(t, detail["agent_api_url"])
 	require.Len(t, detail["variants"], 4)
 	require.Empty(t, detail["evaluators"])
 
@@ -363,7 +363,7 @@ func TestTheReportAsksMore(t *testing.T) {
 	require.Equal(t, path+"?done=retry", answered.Header.Get("Location"))
 	s.awaitDone(t, id)
 	require.Len(t, agent.Calls(), 12, "each of the six once more")
-	require.Equal(t, 6, len(c.steady.Calls()))
+	require.Len(t, c.steady.Calls(), 6)
 
 	form := s.get(t, path+"/results").page(t).Find("form.extend")
 	require.Equal(t, "3", form.Find("input").AttrOr("min", ""))
@@ -372,7 +372,7 @@ func TestTheReportAsksMore(t *testing.T) {
 	require.Equal(t, path+"?done=extend", answered.Header.Get("Location"))
 	s.awaitDone(t, id)
 	require.Len(t, agent.Calls(), 18)
-	require.Equal(t, 12, len(c.steady.Calls()))
+	require.Len(t, c.steady.Calls(), 12)
 	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, path+"/extend", map[string]string{"runs_per_item": "21"}).StatusCode)
 }
 

@@ -14,6 +14,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
+	"wending/db/project"
 	"wending/jobs"
 	"wending/jobs/tasks"
 )
@@ -72,7 +73,7 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 	require.NoError(t, err)
 
 	isActive := func() bool {
-		task, err := b.store.Task(t.Context(), taskID)
+		task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 		return err == nil && task.Status.IsActive()
 	}
 	var all sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
+	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/evaluate/judge"
@@ -130,7 +131,7 @@ func TestAFailedTurnStopsItsConversationAndARetryContinuesIt(t *testing.T) {
 
 	asked := len(fake.Calls())
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{QuestionID: "q1-3"}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{QuestionID: "q1-3"}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	task = b.awaitEnd(t, taskID, 30*time.Second)
@@ -169,7 +170,7 @@ func TestAConversationMayContinueAfterAFailedTurn(t *testing.T) {
 	require.Equal(t, []string{"s1 turn 1", "answer to s1 turn 1"}, agenttest.HistoryOf(fake.Calls()[2]), "only what was answered")
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))
@@ -270,10 +271,10 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{4, 1, 1, 2}, []int{progress.Total, progress.Completed, progress.Running, progress.Queued})
-	task, err := b.store.Task(t.Context(), taskID)
+	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, 1, task.Processed, "the first turn has all its runs")
-	_, err = b.store.StopTask(t.Context(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	close(release)
 	task = b.awaitEnd(t, taskID, 30*time.Second)
@@ -281,7 +282,7 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 SUCCEEDED"}, b.outcomes(t, taskID))
 	require.Equal(t, 2, b.statistics(t, taskID).Stopped)
 
-	resume, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchResume, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	resume, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchResume, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), resume))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))
@@ -316,13 +317,13 @@ func TestEveryTurnWaitsForTheRateLimitAndIsRetried(t *testing.T) {
 	require.Len(t, calls, 6)
 	require.Equal(t, calls[1].IdempotencyKey, calls[2].IdempotencyKey)
 	require.Equal(t, calls[1].Body, calls[2].Body)
-	require.Equal(t, 5, len(slices.Compact(slices.Sorted(func(yield func(string) bool) {
+	require.Len(t, slices.Compact(slices.Sorted(func(yield func(string) bool) {
 		for _, call := range calls {
 			if !yield(call.IdempotencyKey) {
 				return
 			}
 		}
-	}))))
+	})), 5)
 }
 
 // Agents that keep conversations themselves are told by which id they know it, from the second turn on.
@@ -345,7 +346,7 @@ func TestTheConversationOfAnAgentIsContinued(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 30*time.Second)
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))

@@ -30,6 +30,7 @@ import (
 	"wending/db/engine"
 	"wending/db/measure"
 	"wending/db/pg/embedded"
+	"wending/db/project"
 	"wending/db/report"
 	"wending/db/upkeep"
 	"wending/jobs"
@@ -108,7 +109,7 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 func (b *bench) task(t testing.TB, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
 	t.Helper()
 	n := db.NewTask{
-		Task: db.Task{ID: uuid.New(), Name: "任务", Targets: dbtest.Targets(url), Variants: dbtest.Variants(), RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
+		Task: db.Task{ID: uuid.New(), ProjectID: project.Default, Name: "任务", Targets: dbtest.Targets(url), Variants: dbtest.Variants(), RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
 			DatasetName: "q.csv", DatasetExtension: "csv"},
 		Launch: &db.NewLaunch{Targets: dbtest.Limits(url)},
 	}
@@ -163,7 +164,7 @@ func (b *bench) record(t testing.TB, taskID uuid.UUID, result engine.Result) (ac
 
 func (b *bench) statistics(t testing.TB, taskID uuid.UUID) db.TaskStatistics {
 	t.Helper()
-	task, err := b.store.Task(t.Context(), taskID)
+	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 	require.NoError(t, err)
 	statistics, err := b.store.TaskStatistics(t.Context(), task)
 	require.NoError(t, err)
@@ -177,7 +178,7 @@ func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) d
 		require.NoError(t, b.tables.Get(&status, `SELECT status FROM evaluation_tasks WHERE id = $1`, taskID))
 		return !status.IsActive()
 	})
-	task, err := b.store.Task(t.Context(), taskID)
+	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 	require.NoError(t, err)
 	return task
 }
@@ -480,7 +481,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	sealed, err = tasks.SealPlain(t.Context(), b.store, b.sealer)
 	require.NoError(t, err)
 	require.Zero(t, sealed, "once")
-	before, err := b.store.Task(t.Context(), half)
+	before, err := b.store.Task(t.Context(), project.AllProjects(), half)
 	require.NoError(t, err)
 	require.Equal(t, 2, before.Processed, "what was processed is counted from its units")
 	items, _, err := report.New(b.store).Items(t.Context(), half, report.Filter{}, db.Page{Number: 1, Size: 10})
@@ -495,7 +496,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.Len(t, fake.Calls(), after.TotalRuns()-done)
 	require.Equal(t, "key=canary1", fake.Calls()[0].Query)
 	require.Equal(t, "canary2", fake.Calls()[0].Body["token"])
-	untouched, err := b.store.Task(t.Context(), draft)
+	untouched, err := b.store.Task(t.Context(), project.AllProjects(), draft)
 	require.NoError(t, err)
 	require.True(t, untouched.IsDraft())
 }
@@ -550,7 +551,7 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 	finished, err = tasks.FinishLaunch(t.Context(), b.store, launchID)
 	require.NoError(t, err)
 	require.False(t, finished, "a launch is finished once")
-	task, err := b.store.Task(t.Context(), taskID)
+	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 	require.NoError(t, err)
 	b.requireComplete(t, task)
 	var code string
@@ -615,12 +616,12 @@ func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
 	stop := b.startWorker(t, 1)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, 20*time.Second, "the worker has tried", func() bool {
-		task, err := b.store.Task(t.Context(), taskID)
+		task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 		require.NoError(t, err)
 		return task.Status == db.TaskRunning
 	})
 	stop()
-	task, err := b.store.Task(t.Context(), taskID)
+	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, db.TaskRunning, task.Status)
 	require.Empty(t, fake.Calls())
@@ -712,7 +713,7 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	require.Equal(t, [2]int{149 - first[0], 1}, steps[len(steps)-1])
 	alone := newSealer(2)
 	for n, id := range ids {
-		task, err := b.store.Task(t.Context(), id)
+		task, err := b.store.Task(t.Context(), project.AllProjects(), id)
 		require.NoError(t, err)
 		opened, err := tasks.Open(alone, task.Targets[0])
 		switch n {
@@ -978,7 +979,7 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			// The hanging tasks' units are made first, which on a busy machine takes longer than a call hangs.
 			asked := time.Now()
 			dbtest.Await(t, 20*time.Second, "the start", func() bool {
-				task, err := b.store.Task(t.Context(), taskID)
+				task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
 				return err == nil && task.Status != db.TaskPending
 			})
 			start := time.Now()
@@ -1043,11 +1044,11 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Equal(t, []int{3, 15, 0}, []int{statistics.Items, statistics.RunsExpected, statistics.Missing})
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	dbtest.Await(t, 20*time.Second, "the retry's end", func() bool {
-		task, err = b.store.Task(t.Context(), taskID)
+		task, err = b.store.Task(t.Context(), project.AllProjects(), taskID)
 		return err == nil && !task.Status.IsActive()
 	})
 	questions = read()
@@ -1062,7 +1063,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	b.tables.MustExec(`DELETE FROM question_statistics`)
 	b.tables.MustExec(`UPDATE evaluation_tasks SET is_assessed = false, statistics = CAST(CAST(statistics AS jsonb) - 'agreement' AS json)`)
 	dbtest.Await(t, 20*time.Second, "its questions", func() bool {
-		task, err = b.store.Task(t.Context(), taskID)
+		task, err = b.store.Task(t.Context(), project.AllProjects(), taskID)
 		return err == nil && task.Final.Agreement != nil
 	})
 	require.Equal(t, questions, read())
@@ -1177,7 +1178,7 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 			taskID, launchID := b.task(t, fake.URL, 1000, func(n *db.NewTask) { n.Task.RunsPerItem = 20; change(n) })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 			dbtest.Await(t, time.Minute, "ten calls", func() bool { return len(fake.Calls()) >= 10 })
-			_, err := b.store.StopTask(t.Context(), taskID, db.Actor{})
+			_, err := b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
 			require.NoError(t, err)
 			stopped := time.Now()
 			task := b.awaitEnd(t, taskID, 10*time.Second)
@@ -1218,7 +1219,7 @@ func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 600 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, time.Minute, "two calls", func() bool { return len(fake.Calls()) == 2 })
-	_, err := b.store.StopTask(t.Context(), taskID, db.Actor{})
+	_, err := b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, err = b.tables.Exec(`UPDATE launches SET stop_requested_at = now() - interval '30 seconds'`)
 	require.NoError(t, err)
@@ -1275,7 +1276,7 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 20*time.Second)
 	isWell.Store(true)
-	_, err := b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	_, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	b.awaitEnd(t, taskID, 20*time.Second)
 	_, found, err := upkeep.New(b.store).Prune(t.Context(), time.Hour)
@@ -1292,7 +1293,7 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	var current int
 	require.NoError(t, b.tables.Get(&current, `SELECT count(*) FROM evaluation_runs WHERE is_current`))
 	require.Equal(t, 10, current)
-	_, err = b.store.RequestLaunch(t.Context(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	_, err = b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
 }
 
@@ -1497,7 +1498,7 @@ func TestNoFurtherAttemptOfAStoppedOrLostUnit(t *testing.T) {
 	require.NoError(t, b.store.ReturnUnits(t.Context(), units[:1]))
 	_, _, err = b.store.ReserveCall(t.Context(), call, units[0])
 	require.ErrorIs(t, err, db.ErrConflict, "given back")
-	_, err = b.store.StopTask(t.Context(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, _, err = b.store.ReserveCall(t.Context(), call, units[1])
 	require.ErrorIs(t, err, db.ErrConflict, "stopped")

@@ -18,6 +18,7 @@ import (
 	"wending/db/dbtest"
 	"wending/db/engine"
 	"wending/db/measure"
+	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/tasks"
@@ -118,7 +119,7 @@ func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 			var left int
 			require.NoError(t, b.tables.Get(&left, `SELECT count(*) FROM units WHERE launch_id = $1 AND target = 2 AND state <> 'DONE'`, launchID))
 			require.Greater(t, left, 50)
-			_, err := b.store.StopTask(context.WithoutCancel(t.Context()), taskID, db.Actor{})
+			_, err := b.store.StopTask(context.WithoutCancel(t.Context()), project.AllProjects(), taskID, db.Actor{})
 			require.NoError(t, err)
 		})
 	}
@@ -180,12 +181,12 @@ func TestOneVariantIsRetried(t *testing.T) {
 	require.Equal(t, 40, task.Unsuccessful)
 	isDown.Store(false)
 	limits := []db.LaunchTarget{{Number: 1, Origin: fakes[0].URL}, {Number: 2, Origin: fakes[1].URL}, {Number: 3, Origin: fakes[2].URL}}
-	_, err := b.store.RequestLaunch(t.Context(), task.ID, db.LaunchRetry, db.Scope{Variant: 1}, db.NewLaunch{Targets: limits})
+	_, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), task.ID, db.LaunchRetry, db.Scope{Variant: 1}, db.NewLaunch{Targets: limits})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
-	_, err = b.store.RequestLaunch(t.Context(), task.ID, db.LaunchRetry, db.Scope{Variant: 4}, db.NewLaunch{Targets: limits})
+	_, err = b.store.RequestLaunch(t.Context(), project.AllProjects(), task.ID, db.LaunchRetry, db.Scope{Variant: 4}, db.NewLaunch{Targets: limits})
 	require.ErrorIs(t, err, db.ErrNotFound)
 	retry := func(scope db.Scope) db.Task {
-		launch, err := b.store.RequestLaunch(t.Context(), task.ID, db.LaunchRetry, scope, db.NewLaunch{Targets: limits})
+		launch, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), task.ID, db.LaunchRetry, scope, db.NewLaunch{Targets: limits})
 		require.NoError(t, err)
 		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launch))
 		return b.awaitEnd(t, task.ID, 30*time.Second)
@@ -230,7 +231,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	var units int
 	require.NoError(t, b.tables.Get(&units, `SELECT count(DISTINCT (item_id, variant, run_index)) FROM units WHERE launch_id = $1 AND target = variant`, launchID))
 	require.Equal(t, 24_000, units)
-	_, err = b.store.StopTask(t.Context(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 
 	taskID, launchID = large()
@@ -244,7 +245,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		require.NoError(t, b.tables.Get(&units, `SELECT total_units FROM launches WHERE id = $1`, launchID))
 		return units > 0
 	})
-	_, err = b.store.StopTask(t.Context(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	if err := <-stopped; err != nil { // otherwise it was just done
 		require.ErrorIs(t, err, db.ErrConflict)

@@ -137,7 +137,7 @@ func TestTheReadmeIsShort(t *testing.T) {
 	require.Equal(t, links(english), links(chinese))
 	for _, part := range []string{chinese, english} {
 		require.Equal(t, 3, strings.Count(part, "\n### "))
-		require.Equal(t, 5, len(regexp.MustCompile(`(?m)^\d\. \*\*`).FindAllString(part, -1)), "promises")
+		require.Len(t, regexp.MustCompile(`(?m)^\d\. \*\*`).FindAllString(part, -1), 5, "promises")
 		require.Equal(t, 5, strings.Count(part, "Proof: ")+strings.Count(part, "证明："), "each with its proof")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // Additions are those to all tasks.
@@ -41,7 +42,7 @@ func (e *KnownItemsError) Error() string {
 // Append adds items to a task that was started. The launch that is active asks them; without one n starts, which asks
 // everything that has no run yet. It returns that launch. db.ErrConflict means that the task is a draft, that its launch is
 // being stopped, or that it is one that asks a part of the questions, or none.
-func (a Additions) Append(ctx context.Context, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
+func (a Additions) Append(ctx context.Context, scope project.Scope, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
 	// The launch is locked before its task, as when it ends.
 	const findActive = `
 		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind <> 'EVALUATE' AND status <> 'STOPPING' AS takes_more
@@ -57,7 +58,7 @@ func (a Additions) Append(ctx context.Context, taskID uuid.UUID, items []db.NewI
 		if err := tx.SelectContext(ctx, &active, findActive, taskID); err != nil {
 			return pg.Classify("lock the launch", err)
 		}
-		task, err := db.LockTask(ctx, tx, taskID)
+		task, err := db.LockTask(ctx, tx, scope, taskID)
 		switch {
 		case err != nil:
 			return err

@@ -320,62 +320,67 @@ type Filter struct {
 }
 
 // List returns one page of the entries that match, newest first, and how many match in all.
-func (k Kind[T]) List(ctx context.Context, filter Filter, page db.Page) (entries []T, total int, err error) {
-	const where = ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2) AND (CAST($3 AS uuid) IS NULL OR e.project_id = $3)`
-	name, only := pg.Containing(filter.NameContains), project.Only(ctx)
-	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name, only); err != nil {
+func (k Kind[T]) List(ctx context.Context, scope project.Scope, filter Filter, page db.Page) (entries []T, total int, err error) {
+	where := ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2) AND ` + project.Within("e.project_id", "$3")
+	name := pg.Containing(filter.NameContains)
+	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name, scope); err != nil {
 		return nil, 0, pg.Classify("count "+k.name, err)
 	}
 	list := `SELECT ` + entryColumns + k.selected + ` FROM ` + k.from + where + ` ORDER BY e.created_at DESC, e.id DESC LIMIT $4 OFFSET $5`
-	err = k.db.SelectContext(ctx, &entries, list, filter.Archived, name, only, page.Size, page.Offset())
+	err = k.db.SelectContext(ctx, &entries, list, filter.Archived, name, scope, page.Size, page.Offset())
 	return entries, total, pg.Classify("list "+k.name, err)
 }
 
 // Get returns one entry, archived or not, or ErrNotFound.
-func (k Kind[T]) Get(ctx context.Context, id uuid.UUID) (T, error) {
+func (k Kind[T]) Get(ctx context.Context, scope project.Scope, id uuid.UUID) (T, error) {
 	var found T
-	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND (CAST($2 AS uuid) IS NULL OR e.project_id = $2)`, id, project.Only(ctx))
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND `+project.Within("e.project_id", "$2"), id, scope)
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Named returns the entry of a name, in the context's project, that is not archived, or ErrNotFound.
-func (k Kind[T]) Named(ctx context.Context, name string) (T, error) {
+// Named returns the entry of a name, in the scope's own project, that is not archived, or ErrNotFound.
+func (k Kind[T]) Named(ctx context.Context, scope project.Scope, name string) (T, error) {
 	var found T
-	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, project.Of(ctx))
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, scope.Home())
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
 // Insert stores a new entry. It returns ErrNameTaken if another has its name, and a project.FullError if the project may not have more.
-func (k Kind[T]) Insert(ctx context.Context, entry T) error {
+func (k Kind[T]) Insert(ctx context.Context, scope project.Scope, entry T) error {
 	if k.limit == nil {
-		return k.insert(ctx, k.db, entry)
+		return k.insert(ctx, k.db, scope, entry)
 	}
 	return k.db.InTx(ctx, "store into "+k.name, func(tx *sqlx.Tx) error {
-		if err := k.limit.Admit(ctx, tx, project.Of(ctx)); err != nil {
+		if err := k.limit.Admit(ctx, tx, scope.Home()); err != nil {
 			return err
 		}
-		return k.insert(ctx, tx, entry)
+		return k.insert(ctx, tx, scope, entry)
 	})
 }
 
-func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, entry T) error {
+func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, scope project.Scope, entry T) error {
 	columns := append([]string{"id", "name"}, k.columns...)
 	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `, project_id) VALUES (:` + strings.Join(columns, ", :") + `, ?)`
 	statement, arguments, err := sqlx.Named(casted(statement), entry)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, sqlx.Rebind(sqlx.DOLLAR, statement), append(arguments, project.Of(ctx))...)
+	_, err = tx.ExecContext(ctx, sqlx.Rebind(sqlx.DOLLAR, statement), append(arguments, scope.Home())...)
 	return taken(pg.Classify("store into "+k.name, err))
 }
 
 // Update replaces what an entry holds. It returns ErrNotFound if it is gone.
-func (k Kind[T]) Update(ctx context.Context, entry T) error {
+func (k Kind[T]) Update(ctx context.Context, scope project.Scope, entry T) error {
 	set := []string{"name = :name", "updated_at = now()"}
 	for _, column := range k.columns {
 		set = append(set, column+" = :"+column)
 	}
-	result, err := k.db.NamedExecContext(ctx, casted(`UPDATE `+k.name+` SET `+strings.Join(set, ", ")+` WHERE id = :id`), entry)
+	statement := `UPDATE ` + k.name + ` SET ` + strings.Join(set, ", ") + ` WHERE id = :id AND ` + project.Within("project_id", "?")
+	statement, arguments, err := sqlx.Named(casted(statement), entry)
+	if err != nil {
+		return err
+	}
+	result, err := k.db.ExecContext(ctx, sqlx.Rebind(sqlx.DOLLAR, statement), append(arguments, scope, scope)...)
 	changed, err := pg.Affected("change "+k.name, result, err)
 	if err == nil && changed == 0 {
 		return &db.NotFoundError{Kind: KindEntry}
@@ -399,13 +404,13 @@ func taken(err error) error {
 }
 
 // Remove removes an entry that nothing used, and archives any other. isGone reports that it was removed.
-func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err error) {
+func (k Kind[T]) Remove(ctx context.Context, scope project.Scope, id uuid.UUID) (isGone bool, err error) {
 	err = k.db.InTx(ctx, "remove from "+k.name, func(tx *sqlx.Tx) error {
 		used, isUsed := false, `EXISTS (`+k.uses+`)`
 		if k.kept != "" {
 			isUsed += ` OR ` + k.kept
 		}
-		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 FOR UPDATE`, id); err != nil {
+		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 AND `+project.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
 			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		statement := `DELETE FROM ` + k.name + ` WHERE id = $1`
@@ -420,10 +425,10 @@ func (k Kind[T]) Remove(ctx context.Context, id uuid.UUID) (isGone bool, err err
 
 // Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now, and a project.FullError if the project
 // may not have more.
-func (k Kind[T]) Restore(ctx context.Context, id uuid.UUID) error {
+func (k Kind[T]) Restore(ctx context.Context, scope project.Scope, id uuid.UUID) error {
 	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
 		var of uuid.UUID
-		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1`, id); err != nil {
+		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1 AND `+project.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
 			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		if k.limit != nil {
@@ -444,13 +449,15 @@ type Use struct {
 }
 
 // Uses returns the newest uses of an entry, and how many there are in all.
-func (k Kind[T]) Uses(ctx context.Context, id uuid.UUID, most int) (uses []Use, total int, err error) {
+func (k Kind[T]) Uses(ctx context.Context, scope project.Scope, id uuid.UUID, most int) (uses []Use, total int, err error) {
 	var found []struct {
 		Use
 		Total int `db:"total"`
 	}
-	list := `SELECT *, count(*) OVER () AS total FROM (` + k.uses + `) uses ORDER BY created_at DESC, id LIMIT $2`
-	if err := k.db.SelectContext(ctx, &found, list, id, most); err != nil {
+	list := `SELECT *, count(*) OVER () AS total FROM (` + k.uses + `) uses
+		WHERE EXISTS (SELECT FROM ` + k.name + ` WHERE id = $1 AND ` + project.Within("project_id", "$3") + `)
+		ORDER BY created_at DESC, id LIMIT $2`
+	if err := k.db.SelectContext(ctx, &found, list, id, most, scope); err != nil {
 		return nil, 0, pg.Classify("look up the uses of an entry of "+k.name, err)
 	}
 	for _, one := range found {
@@ -460,8 +467,8 @@ func (k Kind[T]) Uses(ctx context.Context, id uuid.UUID, most int) (uses []Use, 
 }
 
 // NoteTest stores how a test call of a target ended; an empty code means that it succeeded.
-func (k Kind[T]) NoteTest(ctx context.Context, id uuid.UUID, code string) error {
-	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1`, id, code)
+func (k Kind[T]) NoteTest(ctx context.Context, scope project.Scope, id uuid.UUID, code string) error {
+	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1 AND `+project.Within("project_id", "$3"), id, code, scope)
 	return pg.Classify("note a test", err)
 }
 
@@ -474,9 +481,9 @@ type Measure struct {
 
 // NoteMeasure stores what a test call of a model or an agent took that succeeded. It holds as long as the model's id or the agent's
 // address stays (report.Measured).
-func (k Kind[T]) NoteMeasure(ctx context.Context, id uuid.UUID, m Measure) error {
+func (k Kind[T]) NoteMeasure(ctx context.Context, scope project.Scope, id uuid.UUID, m Measure) error {
 	called := map[string]string{"models": "model_id", "agents": "url"}[k.name]
-	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1`
-	_, err := k.db.ExecContext(ctx, note, id, m.LatencyMS, m.InputTokens, m.OutputTokens)
+	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1 AND ` + project.Within("project_id", "$5")
+	_, err := k.db.ExecContext(ctx, note, id, m.LatencyMS, m.InputTokens, m.OutputTokens, scope)
 	return pg.Classify("note what a test took", err)
 }

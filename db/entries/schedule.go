@@ -13,6 +13,7 @@ import (
 	"wending/db"
 	"wending/db/outbox"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 // FiringOutcome is what became of a firing.
@@ -155,23 +156,25 @@ func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, 
 }
 
 // List returns firings of a schedule, newest first, and how many there are in all; onlyTasks takes those whose task exists.
-func (s Schedules) List(ctx context.Context, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
-	const where = ` FROM firings f WHERE f.schedule_id = $1 AND (NOT $2 OR f.task_id IS NOT NULL)`
-	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, scheduleID, onlyTasks); err != nil {
+func (s Schedules) List(ctx context.Context, scope project.Scope, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
+	where := ` FROM firings f
+		JOIN schedules s ON s.id = f.schedule_id AND ` + project.Within("s.project_id", "$3") + `
+		WHERE f.schedule_id = $1 AND (NOT $2 OR f.task_id IS NOT NULL)`
+	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, scheduleID, onlyTasks, scope); err != nil {
 		return nil, 0, pg.Classify("count firings", err)
 	}
-	err = s.db.SelectContext(ctx, &found, `SELECT `+columns+where+` ORDER BY f.planned_at DESC LIMIT $3 OFFSET $4`, scheduleID, onlyTasks, page.Size, page.Offset())
+	err = s.db.SelectContext(ctx, &found, `SELECT `+columns+where+` ORDER BY f.planned_at DESC LIMIT $4 OFFSET $5`, scheduleID, onlyTasks, scope, page.Size, page.Offset())
 	return found, total, pg.Classify("list firings", err)
 }
 
 // States returns the states of tasks by their ids, of those that exist.
-func (s Schedules) States(ctx context.Context, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
-	const list = `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1)`
+func (s Schedules) States(ctx context.Context, scope project.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
+	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + project.Within("project_id", "$2")
 	var rows []struct {
 		ID     uuid.UUID     `db:"id"`
 		Status db.TaskStatus `db:"status"`
 	}
-	if err := s.db.SelectContext(ctx, &rows, list, pq.Array(tasks)); err != nil {
+	if err := s.db.SelectContext(ctx, &rows, list, pq.Array(tasks), scope); err != nil {
 		return nil, pg.Classify("read the states of tasks", err)
 	}
 	states := make(map[uuid.UUID]db.TaskStatus, len(rows))

@@ -9,6 +9,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/project"
 )
 
 const insertPromptVersion = `
@@ -28,29 +29,29 @@ const insertEvaluatorVersion = `
 	WHERE entry_id = :id`
 
 // InsertPrompt stores a prompt with its first version.
-func (l Library) InsertPrompt(ctx context.Context, prompt Prompt) error {
-	return insertVersioned(ctx, l.Prompts, prompt, insertPromptVersion)
+func (l Library) InsertPrompt(ctx context.Context, scope project.Scope, prompt Prompt) error {
+	return insertVersioned(ctx, scope, l.Prompts, prompt, insertPromptVersion)
 }
 
 // AddPromptVersion stores the next version of a prompt, and returns the prompt with it.
-func (l Library) AddPromptVersion(ctx context.Context, prompt Prompt) (Prompt, error) {
-	return addVersion(ctx, l.Prompts, prompt.ID, prompt, insertPromptVersion)
+func (l Library) AddPromptVersion(ctx context.Context, scope project.Scope, prompt Prompt) (Prompt, error) {
+	return addVersion(ctx, scope, l.Prompts, prompt.ID, prompt, insertPromptVersion)
 }
 
 // InsertEvaluator stores an evaluator with its first version.
-func (l Library) InsertEvaluator(ctx context.Context, evaluator Evaluator) error {
-	return insertVersioned(ctx, l.Evaluators, evaluator, insertEvaluatorVersion)
+func (l Library) InsertEvaluator(ctx context.Context, scope project.Scope, evaluator Evaluator) error {
+	return insertVersioned(ctx, scope, l.Evaluators, evaluator, insertEvaluatorVersion)
 }
 
 // AddEvaluatorVersion stores the next version of an evaluator, and returns the evaluator with it.
-func (l Library) AddEvaluatorVersion(ctx context.Context, evaluator Evaluator) (Evaluator, error) {
-	return addVersion(ctx, l.Evaluators, evaluator.ID, evaluator, insertEvaluatorVersion)
+func (l Library) AddEvaluatorVersion(ctx context.Context, scope project.Scope, evaluator Evaluator) (Evaluator, error) {
+	return addVersion(ctx, scope, l.Evaluators, evaluator.ID, evaluator, insertEvaluatorVersion)
 }
 
 // insertVersioned stores an entry with its first version.
-func insertVersioned[T any](ctx context.Context, kind Kind[T], entry T, insertVersion string) error {
+func insertVersioned[T any](ctx context.Context, scope project.Scope, kind Kind[T], entry T, insertVersion string) error {
 	return kind.db.InTx(ctx, "store into "+kind.name, func(tx *sqlx.Tx) error {
-		if err := kind.insert(ctx, tx, entry); err != nil {
+		if err := kind.insert(ctx, tx, scope, entry); err != nil {
 			return err
 		}
 		_, err := tx.NamedExecContext(ctx, insertVersion, entry)
@@ -59,9 +60,9 @@ func insertVersioned[T any](ctx context.Context, kind Kind[T], entry T, insertVe
 }
 
 // addVersion stores the next version of an entry, and returns the entry with it.
-func addVersion[T any](ctx context.Context, kind Kind[T], id uuid.UUID, entry T, insertVersion string) (T, error) {
+func addVersion[T any](ctx context.Context, scope project.Scope, kind Kind[T], id uuid.UUID, entry T, insertVersion string) (T, error) {
 	err := kind.db.InTx(ctx, "store a version of an entry of "+kind.name, func(tx *sqlx.Tx) error {
-		if err := touch(ctx, tx, kind.name, id); err != nil {
+		if err := touch(ctx, tx, scope, kind.name, id); err != nil {
 			return err
 		}
 		_, err := tx.NamedExecContext(ctx, insertVersion, entry)
@@ -71,12 +72,12 @@ func addVersion[T any](ctx context.Context, kind Kind[T], id uuid.UUID, entry T,
 		var none T
 		return none, err
 	}
-	return kind.Get(ctx, id)
+	return kind.Get(ctx, scope, id)
 }
 
 // touch locks an entry, so that versions are numbered one after another.
-func touch(ctx context.Context, tx *sqlx.Tx, table string, id uuid.UUID) error {
-	result, err := tx.ExecContext(ctx, `UPDATE `+table+` SET updated_at = now() WHERE id = $1`, id)
+func touch(ctx context.Context, tx *sqlx.Tx, scope project.Scope, table string, id uuid.UUID) error {
+	result, err := tx.ExecContext(ctx, `UPDATE `+table+` SET updated_at = now() WHERE id = $1 AND `+project.Within("project_id", "$2"), id, scope)
 	changed, err := pg.Affected("lock an entry of "+table, result, err)
 	if err == nil && changed == 0 {
 		return &db.NotFoundError{Kind: KindEntry}
@@ -84,45 +85,47 @@ func touch(ctx context.Context, tx *sqlx.Tx, table string, id uuid.UUID) error {
 	return err
 }
 
-const readPromptVersion = `
+var readPromptVersion = `
 	SELECT ` + promptVersionColumns + `
-	FROM (SELECT *, created_at AS saved_at FROM prompt_versions WHERE entry_id = $1) v`
+	FROM (SELECT *, created_at AS saved_at FROM prompt_versions WHERE entry_id = $1) v
+	JOIN prompts e ON e.id = $1 AND ` + project.Within("e.project_id", "$2")
 
 // PromptVersion returns a version of a prompt, or ErrNotFound.
-func (l Library) PromptVersion(ctx context.Context, id uuid.UUID, number int) (version PromptVersion, err error) {
-	err = l.getVersion(ctx, &version, readPromptVersion, id, number)
+func (l Library) PromptVersion(ctx context.Context, scope project.Scope, id uuid.UUID, number int) (version PromptVersion, err error) {
+	err = l.getVersion(ctx, scope, &version, readPromptVersion, id, number)
 	return version, err
 }
 
 // PromptVersions returns a page of the versions of a prompt, newest first.
-func (l Library) PromptVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []PromptVersion, err error) {
-	err = l.listVersions(ctx, &versions, readPromptVersion, id, page)
+func (l Library) PromptVersions(ctx context.Context, scope project.Scope, id uuid.UUID, page db.Page) (versions []PromptVersion, err error) {
+	err = l.listVersions(ctx, scope, &versions, readPromptVersion, id, page)
 	return versions, err
 }
 
-const readEvaluatorVersion = `
+var readEvaluatorVersion = `
 	SELECT ` + evaluatorVersion + `
-	FROM (SELECT *, created_at AS saved_at FROM evaluator_versions WHERE entry_id = $1) v`
+	FROM (SELECT *, created_at AS saved_at FROM evaluator_versions WHERE entry_id = $1) v
+	JOIN evaluators e ON e.id = $1 AND ` + project.Within("e.project_id", "$2")
 
 // EvaluatorVersion returns a version of an evaluator, or ErrNotFound.
-func (l Library) EvaluatorVersion(ctx context.Context, id uuid.UUID, number int) (version EvaluatorVersion, err error) {
-	err = l.getVersion(ctx, &version, readEvaluatorVersion, id, number)
+func (l Library) EvaluatorVersion(ctx context.Context, scope project.Scope, id uuid.UUID, number int) (version EvaluatorVersion, err error) {
+	err = l.getVersion(ctx, scope, &version, readEvaluatorVersion, id, number)
 	return version, err
 }
 
 // EvaluatorVersions returns a page of the versions of an evaluator, newest first.
-func (l Library) EvaluatorVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []EvaluatorVersion, err error) {
-	err = l.listVersions(ctx, &versions, readEvaluatorVersion, id, page)
+func (l Library) EvaluatorVersions(ctx context.Context, scope project.Scope, id uuid.UUID, page db.Page) (versions []EvaluatorVersion, err error) {
+	err = l.listVersions(ctx, scope, &versions, readEvaluatorVersion, id, page)
 	return versions, err
 }
 
-func (l Library) getVersion(ctx context.Context, version any, read string, id uuid.UUID, number int) error {
-	err := l.db.GetContext(ctx, version, read+` WHERE v.version = $2::bigint`, id, number)
+func (l Library) getVersion(ctx context.Context, scope project.Scope, version any, read string, id uuid.UUID, number int) error {
+	err := l.db.GetContext(ctx, version, read+` WHERE v.version = $3::bigint`, id, scope, number)
 	return db.NotFound(KindEntry, pg.Classify("read a version", err))
 }
 
-func (l Library) listVersions(ctx context.Context, versions any, read string, id uuid.UUID, page db.Page) error {
-	err := l.db.SelectContext(ctx, versions, read+` ORDER BY v.version DESC LIMIT $2 OFFSET $3`, id, page.Size, page.Offset())
+func (l Library) listVersions(ctx context.Context, scope project.Scope, versions any, read string, id uuid.UUID, page db.Page) error {
+	err := l.db.SelectContext(ctx, versions, read+` ORDER BY v.version DESC LIMIT $3 OFFSET $4`, id, scope, page.Size, page.Offset())
 	return pg.Classify("read the versions", err)
 }
 
@@ -130,17 +133,18 @@ func (l Library) listVersions(ctx context.Context, versions any, read string, id
 const notesMost = 200
 
 // PromptNotes returns the newest versions of prompts without their templates, newest first, by the prompts' ids.
-func (l Library) PromptNotes(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
-	const read = `
+func (l Library) PromptNotes(ctx context.Context, scope project.Scope, ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
+	read := `
 		SELECT v.entry_id, v.version, v.note, v.created_at AS saved_at
 		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM prompt_versions WHERE entry_id = ANY ($1)) v
+		JOIN prompts e ON e.id = v.entry_id AND ` + project.Within("e.project_id", "$3") + `
 		WHERE v.place <= $2
 		ORDER BY v.entry_id, v.version DESC`
 	var found []struct {
 		EntryID uuid.UUID `db:"entry_id"`
 		PromptVersion
 	}
-	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), notesMost); err != nil {
+	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), notesMost, scope); err != nil {
 		return nil, pg.Classify("list prompts' versions", err)
 	}
 	versions := make(map[uuid.UUID][]PromptVersion, len(ids))
@@ -154,17 +158,18 @@ func (l Library) PromptNotes(ctx context.Context, ids ...uuid.UUID) (map[uuid.UU
 const datasetsMost = 50
 
 // EarlierDatasets returns the versions of datasets before their newest, newest first, by the datasets' ids, without what is in them.
-func (l Library) EarlierDatasets(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
-	const read = `
+func (l Library) EarlierDatasets(ctx context.Context, scope project.Scope, ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
+	read := `
 		SELECT v.entry_id, v.version, v.file_name, v.total_items, v.created_at AS saved_at
 		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM dataset_versions WHERE entry_id = ANY ($1)) v
+		JOIN datasets e ON e.id = v.entry_id AND ` + project.Within("e.project_id", "$3") + `
 		WHERE v.place BETWEEN 2 AND $2 + 1
 		ORDER BY v.entry_id, v.version DESC`
 	var found []struct {
 		EntryID uuid.UUID `db:"entry_id"`
 		DatasetVersion
 	}
-	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), datasetsMost); err != nil {
+	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), datasetsMost, scope); err != nil {
 		return nil, pg.Classify("list datasets' earlier versions", err)
 	}
 	versions := make(map[uuid.UUID][]DatasetVersion, len(ids))
@@ -174,27 +179,28 @@ func (l Library) EarlierDatasets(ctx context.Context, ids ...uuid.UUID) (map[uui
 	return versions, nil
 }
 
-const readDatasetVersion = `
+var readDatasetVersion = `
 	SELECT ` + datasetVersion + `
-	FROM (SELECT *, created_at AS saved_at FROM dataset_versions WHERE entry_id = $1) v`
+	FROM (SELECT *, created_at AS saved_at FROM dataset_versions WHERE entry_id = $1) v
+	JOIN datasets e ON e.id = $1 AND ` + project.Within("e.project_id", "$2")
 
 // DatasetVersion returns a version of a dataset, or ErrNotFound.
-func (l Library) DatasetVersion(ctx context.Context, id uuid.UUID, number int) (version DatasetVersion, err error) {
-	err = l.getVersion(ctx, &version, readDatasetVersion, id, number)
+func (l Library) DatasetVersion(ctx context.Context, scope project.Scope, id uuid.UUID, number int) (version DatasetVersion, err error) {
+	err = l.getVersion(ctx, scope, &version, readDatasetVersion, id, number)
 	return version, err
 }
 
 // DatasetVersions returns a page of the versions of a dataset, newest first.
-func (l Library) DatasetVersions(ctx context.Context, id uuid.UUID, page db.Page) (versions []DatasetVersion, err error) {
-	err = l.listVersions(ctx, &versions, readDatasetVersion, id, page)
+func (l Library) DatasetVersions(ctx context.Context, scope project.Scope, id uuid.UUID, page db.Page) (versions []DatasetVersion, err error) {
+	err = l.listVersions(ctx, scope, &versions, readDatasetVersion, id, page)
 	return versions, err
 }
 
 // InsertDataset stores a dataset with its first version. keepFile is called just before the commit.
-func (l Library) InsertDataset(ctx context.Context, dataset Dataset, keepFile func(version int) error) error {
+func (l Library) InsertDataset(ctx context.Context, scope project.Scope, dataset Dataset, keepFile func(version int) error) error {
 	dataset.Version = 1
 	return l.db.InTx(ctx, "store a dataset", func(tx *sqlx.Tx) error {
-		if err := l.Datasets.insert(ctx, tx, dataset); err != nil {
+		if err := l.Datasets.insert(ctx, tx, scope, dataset); err != nil {
 			return err
 		}
 		return insertVersion(ctx, tx, dataset, keepFile)
@@ -203,9 +209,9 @@ func (l Library) InsertDataset(ctx context.Context, dataset Dataset, keepFile fu
 
 // AddDatasetVersion stores the next version of a dataset, and returns the dataset with it. keepFile is called just before
 // the commit, with the version's number.
-func (l Library) AddDatasetVersion(ctx context.Context, dataset Dataset, keepFile func(version int) error) (Dataset, error) {
+func (l Library) AddDatasetVersion(ctx context.Context, scope project.Scope, dataset Dataset, keepFile func(version int) error) (Dataset, error) {
 	err := l.db.InTx(ctx, "store a dataset's version", func(tx *sqlx.Tx) error {
-		if err := touch(ctx, tx, "datasets", dataset.ID); err != nil {
+		if err := touch(ctx, tx, scope, "datasets", dataset.ID); err != nil {
 			return err
 		}
 		const next = `SELECT coalesce(max(version), 0) + 1 FROM dataset_versions WHERE entry_id = $1`
@@ -217,7 +223,7 @@ func (l Library) AddDatasetVersion(ctx context.Context, dataset Dataset, keepFil
 	if err != nil {
 		return Dataset{}, err
 	}
-	return l.Datasets.Get(ctx, dataset.ID)
+	return l.Datasets.Get(ctx, scope, dataset.ID)
 }
 
 func insertVersion(ctx context.Context, tx *sqlx.Tx, dataset Dataset, keepFile func(version int) error) error {

@@ -1,8 +1,8 @@
-// Package project carries through a context which project's objects may be read and where new ones belong.
+// Package project says which project's objects a statement reads or changes, and how many of them a project may have.
 package project
 
 import (
-	"context"
+	"database/sql/driver"
 
 	"github.com/google/uuid"
 )
@@ -10,22 +10,39 @@ import (
 // Default is the project of everything that was made before there were projects, or without one.
 var Default = uuid.MustParse("00000000-0000-4000-8000-000000000001")
 
-type key struct{}
-
-// In returns a context in which tasks and the library's entries are those of one project. Without it – in workers and
-// commands – they are those of all.
-func In(ctx context.Context, id uuid.UUID) context.Context { return context.WithValue(ctx, key{}, id) }
-
-// Only returns the project of a context as a parameter of statements: NULL means all.
-func Only(ctx context.Context) uuid.NullUUID {
-	id, isSet := ctx.Value(key{}).(uuid.UUID)
-	return uuid.NullUUID{UUID: id, Valid: isSet}
+// Scope is the project whose objects a statement reads or changes. Its zero value matches no object at all: a scope that was
+// forgotten shows nobody anything.
+type Scope struct {
+	id    uuid.UUID
+	isAll bool
 }
 
-// Of returns the project to which what is made in a context belongs.
-func Of(ctx context.Context) uuid.UUID {
-	if only := Only(ctx); only.Valid {
-		return only.UUID
+// InProject is the scope of one project.
+func InProject(id uuid.UUID) Scope { return Scope{id: id} }
+
+// AllProjects is the scope of workers and commands, and of everybody where nobody signs in.
+func AllProjects() Scope { return Scope{isAll: true} }
+
+// Value is the scope as the parameter of a condition that Within writes: NULL means all. It implements driver.Valuer.
+func (s Scope) Value() (driver.Value, error) {
+	if s.isAll {
+		return nil, nil
 	}
-	return Default
+	return s.id.String(), nil
+}
+
+// Home is the project to which what is made in the scope belongs; of all, the default one.
+func (s Scope) Home() uuid.UUID {
+	if s.isAll {
+		return Default
+	}
+	return s.id
+}
+
+// IsAll reports that the scope is of all projects.
+func (s Scope) IsAll() bool { return s.isAll }
+
+// Within is the condition that a column of projects is within the scope that a statement has as parameter, such as $2.
+func Within(column, parameter string) string {
+	return "(CAST(" + parameter + " AS uuid) IS NULL OR " + column + " = " + parameter + ")"
 }

@@ -39,9 +39,9 @@ func (f TaskFilter) IsZero() bool {
 	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil
 }
 
-// where returns the condition for tasks that match, of the table t, in one project or in all; its parameters are :project,
+// where returns the condition for tasks that match, of the table t, within the scope; its parameters are :project,
 // :statuses, :name, :schedule and :except.
-func (f TaskFilter) where(isOneProject bool) string {
+func (f TaskFilter) where(scope project.Scope) string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 	var kinds []string
 	if len(f.Statuses) > 0 {
@@ -58,7 +58,7 @@ func (f TaskFilter) where(isOneProject bool) string {
 	if len(kinds) > 0 {
 		condition = "(" + strings.Join(kinds, " OR ") + ")"
 	}
-	if isOneProject {
+	if !scope.IsAll() { // the condition for both would not always let the index of projects serve
 		condition += ` AND t.project_id = :project`
 	}
 	if f.NameContains != "" {
@@ -81,8 +81,7 @@ func (f TaskFilter) where(isOneProject bool) string {
 }
 
 // Tasks returns one page of the tasks that match, newest first, and how many match in all.
-func (l TaskList) Tasks(ctx context.Context, filter TaskFilter, page db.Page) (tasks []db.Task, total int, err error) {
-	only := project.Only(ctx)
+func (l TaskList) Tasks(ctx context.Context, scope project.Scope, filter TaskFilter, page db.Page) (tasks []db.Task, total int, err error) {
 	// Searching names reads every task, so it is done once; without a search indexes serve count and page apart.
 	once := "NOT MATERIALIZED"
 	if filter.NameContains != "" {
@@ -91,7 +90,7 @@ func (l TaskList) Tasks(ctx context.Context, filter TaskFilter, page db.Page) (t
 	// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
 	list := `
 		WITH found AS ` + once + ` (
-			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where(only.Valid) + `)
+			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where(scope) + `)
 		SELECT (SELECT count(*) FROM found) AS total,
 			ARRAY(SELECT id FROM found ORDER BY created_at DESC, id DESC LIMIT :size OFFSET :offset) AS ids`
 	var found struct {
@@ -99,7 +98,7 @@ func (l TaskList) Tasks(ctx context.Context, filter TaskFilter, page db.Page) (t
 		IDs   pq.StringArray
 	}
 	err = pg.GetNamed(ctx, l.store.Pool(), &found, list, map[string]any{
-		"project": only, "statuses": pq.Array(filter.Statuses), "name": pg.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
+		"project": scope, "statuses": pq.Array(filter.Statuses), "name": pg.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
 	})
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)
@@ -108,14 +107,14 @@ func (l TaskList) Tasks(ctx context.Context, filter TaskFilter, page db.Page) (t
 	for n, id := range found.IDs {
 		ids[n] = uuid.MustParse(id) // of a column of uuids
 	}
-	tasks, err = l.store.TasksByID(ctx, ids)
+	tasks, err = l.store.TasksByID(ctx, scope, ids)
 	return tasks, found.Total, err
 }
 
 // HasTasks reports whether any task exists.
-func (l TaskList) HasTasks(ctx context.Context) (bool, error) {
+func (l TaskList) HasTasks(ctx context.Context, scope project.Scope) (bool, error) {
 	var has bool
-	err := l.store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE CAST($1 AS uuid) IS NULL OR project_id = $1)`, project.Only(ctx))
+	err := l.store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE `+project.Within("project_id", "$1")+`)`, scope)
 	return has, pg.Classify("look for tasks", err)
 }
 
@@ -127,11 +126,11 @@ type TaskSeries struct {
 }
 
 // SeriesOf returns the schedules that made tasks, by their ids.
-func (l TaskList) SeriesOf(ctx context.Context, tasks []db.Task) (map[uuid.UUID]TaskSeries, error) {
-	const list = `
+func (l TaskList) SeriesOf(ctx context.Context, scope project.Scope, tasks []db.Task) (map[uuid.UUID]TaskSeries, error) {
+	list := `
 		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies
 		FROM schedules s
-		WHERE s.id = ANY ($1)`
+		WHERE s.id = ANY ($1) AND ` + project.Within("s.project_id", "$2")
 	var ids []uuid.UUID
 	for _, task := range tasks {
 		if task.ScheduleID != nil {
@@ -142,7 +141,7 @@ func (l TaskList) SeriesOf(ctx context.Context, tasks []db.Task) (map[uuid.UUID]
 		return nil, nil
 	}
 	var found []TaskSeries
-	if err := l.store.Pool().SelectContext(ctx, &found, list, pq.Array(ids)); err != nil {
+	if err := l.store.Pool().SelectContext(ctx, &found, list, pq.Array(ids), scope); err != nil {
 		return nil, pg.Classify("read the schedules of tasks", err)
 	}
 	series := make(map[uuid.UUID]TaskSeries, len(found))

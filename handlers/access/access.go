@@ -158,13 +158,16 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		defer recorded.abandon()
-		info.TakeUpload = func(ctx context.Context) error { return g.Quotas.TakeUpload(ctx, project.Of(ctx)) }
+		switch {
+		case info.Project.ID != uuid.Nil:
+			info.Scope = project.InProject(info.Project.ID)
+		case !g.HasAccounts:
+			info.Scope = project.AllProjects()
+		}
+		info.TakeUpload = func(ctx context.Context) error { return g.Quotas.TakeUpload(ctx, info.Scope.Home()) }
 		ctx = request.With(ctx, info)
 		if g.HasAccounts {
 			ctx = admission.WithVisitor(ctx, visitor(info))
-		}
-		if info.Project.ID != uuid.Nil {
-			ctx = project.In(ctx, info.Project.ID)
 		}
 		c.SetRequest(r.WithContext(ctx))
 		if keepsProject(c, asked, info) {

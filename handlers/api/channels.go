@@ -121,7 +121,7 @@ func (h *libraryHandler) registerChannels(api huma.API) {
 			return nil, err
 		}
 		defer leave()
-		outcome, err := h.Library.TestChannel(ctx, row, notice.Test(request.From(ctx).Locale.In(row.Lang), row))
+		outcome, err := h.Library.TestChannel(ctx, request.ScopeOf(ctx), row, notice.Test(request.From(ctx).Locale.In(row.Lang), row))
 		if err != nil {
 			return nil, err
 		}

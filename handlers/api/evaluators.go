@@ -43,7 +43,7 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 			values := subject.Values
 			values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
 			values["history"] = input.Form.Values["history"]
-			tried, err := h.Library.TryJudge(ctx, config, values)
+			tried, err := h.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
 			if err != nil {
 				return nil, faulty([]form.FieldFault{form.JudgeFault(input.Form, err)})
 			}
@@ -59,7 +59,7 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		versions, err := saved.EvaluatorVersions(ctx, id, input.Window())
+		versions, err := saved.EvaluatorVersions(ctx, request.ScopeOf(ctx), id, input.Window())
 		return pageOf(input.Window(), versions, row.Version, newEvaluatorVersion), err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -70,7 +70,7 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		version, err := saved.EvaluatorVersion(ctx, id, number)
+		version, err := saved.EvaluatorVersion(ctx, request.ScopeOf(ctx), id, number)
 		return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
+	"wending/db/project"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -214,7 +215,7 @@ func find[T any](ctx context.Context, path EntryPath, kind entries.Kind[T]) (id 
 	if id, err = path.id(); err != nil {
 		return id, row, err
 	}
-	row, err = kind.Get(ctx, id)
+	row, err = kind.Get(ctx, request.ScopeOf(ctx), id)
 	return id, row, err
 }
 
@@ -248,7 +249,7 @@ type resource[T, B any] struct {
 	view           func(T) (B, error)
 	// save stores what a form says: of the entry row, or of a new one if that is nil.
 	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
-	remove func(ctx context.Context, id uuid.UUID) error
+	remove func(ctx context.Context, scope project.Scope, id uuid.UUID) error
 	body   *huma.RequestBody
 	// faults are the codes that creating one may answer, besides those of all kinds.
 	faults []string
@@ -261,7 +262,7 @@ func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first", Faults: []string{"PARAMETER_INVALID"},
 	}, func(ctx context.Context, input *libraryListInput) (*entriesOutput[B], error) {
-		found, total, err := r.kind.List(ctx, entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
+		found, total, err := r.kind.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
 		if err != nil {
 			return nil, err
 		}
@@ -312,7 +313,7 @@ func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, r.remove(ctx, id)
+		return nil, r.remove(ctx, request.ScopeOf(ctx), id)
 	})
 }
 
@@ -329,7 +330,7 @@ func (r resource[T, B]) store(ctx context.Context, row *T, form *form.Upload) (*
 }
 
 func (r resource[T, B]) get(ctx context.Context, id uuid.UUID) (*entryOutput[B], error) {
-	row, err := r.kind.Get(ctx, id)
+	row, err := r.kind.Get(ctx, request.ScopeOf(ctx), id)
 	if err != nil {
 		return nil, err
 	}
@@ -338,9 +339,9 @@ func (r resource[T, B]) get(ctx context.Context, id uuid.UUID) (*entryOutput[B],
 }
 
 // removing is Remove of a kind whose entries have nothing beside their rows.
-func removing[T any](kind entries.Kind[T]) func(context.Context, uuid.UUID) error {
-	return func(ctx context.Context, id uuid.UUID) error {
-		_, err := kind.Remove(ctx, id)
+func removing[T any](kind entries.Kind[T]) func(context.Context, project.Scope, uuid.UUID) error {
+	return func(ctx context.Context, scope project.Scope, id uuid.UUID) error {
+		_, err := kind.Remove(ctx, scope, id)
 		return err
 	}
 }
@@ -576,7 +577,7 @@ func (h *libraryHandler) registerTests(api huma.API) {
 		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 		return try(ctx, input, saved.Models, func(row entries.Model, question string) (library.Tested, error) {
-			return h.Library.TestModel(ctx, row, question)
+			return h.Library.TestModel(ctx, request.ScopeOf(ctx), row, question)
 		})
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -584,7 +585,7 @@ func (h *libraryHandler) registerTests(api huma.API) {
 		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 		return try(ctx, input, saved.Agents, func(row entries.Agent, question string) (library.Tested, error) {
-			return h.Library.TestAgent(ctx, row, question)
+			return h.Library.TestAgent(ctx, request.ScopeOf(ctx), row, question)
 		})
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -718,7 +719,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		if err := faulty(faults); err != nil {
 			return nil, err
 		}
-		row, err = saved.AddPromptVersion(ctx, next)
+		row, err = saved.AddPromptVersion(ctx, request.ScopeOf(ctx), next)
 		return &entryOutput[PromptVersion]{newPromptVersion(row.PromptVersion)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -728,7 +729,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		versions, err := saved.PromptVersions(ctx, id, input.Window())
+		versions, err := saved.PromptVersions(ctx, request.ScopeOf(ctx), id, input.Window())
 		return pageOf(input.Window(), versions, row.Version, newPromptVersion), err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -738,7 +739,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		version, err := saved.PromptVersion(ctx, id, number)
+		version, err := saved.PromptVersion(ctx, request.ScopeOf(ctx), id, number)
 		return &entryOutput[PromptVersion]{newPromptVersion(version)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -765,7 +766,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		versions, err := saved.DatasetVersions(ctx, id, input.Window())
+		versions, err := saved.DatasetVersions(ctx, request.ScopeOf(ctx), id, input.Window())
 		return pageOf(input.Window(), versions, row.Version, newDatasetVersion), err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -837,7 +838,7 @@ func (h *libraryHandler) datasetVersion(ctx context.Context, path VersionPath) (
 	if err != nil {
 		return id, version, err
 	}
-	version, err = h.Library.Entries.DatasetVersion(ctx, id, number)
+	version, err = h.Library.Entries.DatasetVersion(ctx, request.ScopeOf(ctx), id, number)
 	return id, version, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
+	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
 )
@@ -101,14 +102,14 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 			return nil, err
 		}
 		store := h.Library.Tasks.Store
-		firings, total, err := entries.NewSchedules(store).List(ctx, id, true, input.Window())
+		firings, total, err := entries.NewSchedules(store).List(ctx, request.ScopeOf(ctx), id, true, input.Window())
 		if err != nil {
 			return nil, err
 		}
 		output := &entriesOutput[ScheduledTask]{}
 		output.Body.Items, output.Body.Pagination = []ScheduledTask{}, rest.NewPagination(input.Window(), total)
 		for _, firing := range firings {
-			task, err := store.Task(ctx, *firing.TaskID)
+			task, err := store.Task(ctx, request.ScopeOf(ctx), *firing.TaskID)
 			if errors.Is(err, db.ErrNotFound) { // deleted a moment ago
 				continue
 			}
@@ -138,7 +139,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		firings, total, err := entries.NewSchedules(h.Library.Tasks.Store).List(ctx, id, false, input.Window())
+		firings, total, err := entries.NewSchedules(h.Library.Tasks.Store).List(ctx, request.ScopeOf(ctx), id, false, input.Window())
 		return pageOf(input.Window(), firings, total, func(f entries.Firing) Firing {
 			return Firing{rest.Moment(f.PlannedAt), rest.Moment(f.FiredAt), f.Outcome, f.Reason, f.Missed, f.TaskID}
 		}), err

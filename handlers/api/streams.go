@@ -232,7 +232,7 @@ func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher 
 }
 
 func (h *handler) sendEnd(ctx context.Context, events live.Events, progress report.Progress) {
-	task, err := h.Store.Task(ctx, progress.TaskID)
+	task, err := h.Store.Task(ctx, request.ScopeOf(ctx), progress.TaskID)
 	if err != nil {
 		return // the browser reconnects
 	}

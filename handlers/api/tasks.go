@@ -264,7 +264,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	if err != nil {
 		return nil, err
 	}
-	id, err := h.Tasks.Create(ctx, request.From(ctx).Actor, n)
+	id, err := h.Tasks.Create(ctx, request.ScopeOf(ctx), request.From(ctx).Actor, n)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput,
 			filter.Statuses = append(filter.Statuses, status)
 		}
 	}
-	found, total, err := report.NewTaskList(h.Store).Tasks(ctx, filter, input.Window())
+	found, total, err := report.NewTaskList(h.Store).Tasks(ctx, request.ScopeOf(ctx), filter, input.Window())
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +327,7 @@ func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, 
 	if err != nil {
 		return nil, err
 	}
-	return nil, DeleteFault(h.Tasks.Delete(ctx, task.ID))
+	return nil, DeleteFault(h.Tasks.Delete(ctx, task))
 }
 
 // DeleteFault returns the error of a deletion; for a running task, its message asks to stop the task first.

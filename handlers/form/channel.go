@@ -12,6 +12,7 @@ import (
 	"wending/db/entries"
 	"wending/db/outbox"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/courier/notify"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
@@ -146,5 +147,5 @@ func (s Saver) saveChannel(ctx context.Context, row *entries.Channel, f *Upload)
 	if row != nil {
 		id = row.ID
 	}
-	return saved(s.Library.SaveChannel(ctx, id, c))
+	return saved(s.Library.SaveChannel(ctx, request.ScopeOf(ctx), id, c))
 }

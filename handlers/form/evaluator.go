@@ -12,6 +12,7 @@ import (
 
 	"wending/db/entries"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/evaluate"
 	"wending/jobs/evaluate/judge"
 	"wending/jobs/library"
@@ -92,16 +93,16 @@ func (s Saver) saveEvaluator(ctx context.Context, row *entries.Evaluator, f *Upl
 		return uuid.Nil, faults, nil
 	}
 	if evaluate.Kind(e.Rule) == evaluate.Judge {
-		if _, err := s.Library.JudgeModel(ctx, e.Config); err != nil {
+		if _, err := s.Library.JudgeModel(ctx, request.ScopeOf(ctx), e.Config); err != nil {
 			return uuid.Nil, []FieldFault{JudgeFault(f, err)}, nil
 		}
 	}
 	if row == nil {
-		return saved(e.ID, s.Library.Entries.InsertEvaluator(ctx, e))
+		return saved(e.ID, s.Library.Entries.InsertEvaluator(ctx, request.ScopeOf(ctx), e))
 	}
-	err := s.Library.Entries.Evaluators.Update(ctx, e)
+	err := s.Library.Entries.Evaluators.Update(ctx, request.ScopeOf(ctx), e)
 	if err == nil && (e.Rule != row.Rule || !sameConfig(e.Config, row.Config)) {
-		_, err = s.Library.Entries.AddEvaluatorVersion(ctx, e)
+		_, err = s.Library.Entries.AddEvaluatorVersion(ctx, request.ScopeOf(ctx), e)
 	}
 	return saved(e.ID, err)
 }

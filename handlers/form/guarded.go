@@ -42,7 +42,7 @@ func guarded[T any](
 	if err != nil || len(faults) > 0 {
 		return id, faults, err
 	}
-	stored, err := kind.Get(ctx, id)
+	stored, err := kind.Get(ctx, request.ScopeOf(ctx), id)
 	if err != nil {
 		return id, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/library"
 	"wending/jobs/secret"
 )
@@ -66,7 +67,7 @@ func (s Saver) saveProvider(ctx context.Context, row *entries.Provider, f *Uploa
 	if row != nil {
 		id = row.ID
 	}
-	return saved(s.Library.SaveProvider(ctx, id, p))
+	return saved(s.Library.SaveProvider(ctx, request.ScopeOf(ctx), id, p))
 }
 
 // ReadModel checks a form for a model.
@@ -75,7 +76,9 @@ func (s Saver) ReadModel(ctx context.Context, row *entries.Model, f *Upload) (m 
 	if err != nil {
 		return m, nil, err
 	}
-	return Model(f, base, func(id uuid.UUID) (entries.Provider, error) { return s.Library.Entries.Providers.Get(ctx, id) })
+	return Model(f, base, func(id uuid.UUID) (entries.Provider, error) {
+		return s.Library.Entries.Providers.Get(ctx, request.ScopeOf(ctx), id)
+	})
 }
 
 func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uuid.UUID, []FieldFault, error) {
@@ -87,7 +90,7 @@ func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uu
 	if row != nil {
 		id = row.ID
 	}
-	if id, err = s.Library.SaveModel(ctx, id, m); errors.Is(err, db.ErrGone) { // the provider was removed a moment ago
+	if id, err = s.Library.SaveModel(ctx, request.ScopeOf(ctx), id, m); errors.Is(err, db.ErrGone) { // the provider was removed a moment ago
 		return uuid.Nil, []FieldFault{{"provider_id", fault.Field("provider_id", fault.Saved()).WithCause(err)}}, nil
 	}
 	return saved(id, err)
@@ -112,7 +115,7 @@ func (s Saver) saveAgent(ctx context.Context, row *entries.Agent, f *Upload) (uu
 	if row != nil {
 		id = row.ID
 	}
-	return saved(s.Library.SaveAgent(ctx, id, a))
+	return saved(s.Library.SaveAgent(ctx, request.ScopeOf(ctx), id, a))
 }
 
 func (s Saver) savePrompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
@@ -121,15 +124,15 @@ func (s Saver) savePrompt(ctx context.Context, row *entries.Prompt, f *Upload) (
 		if len(faults) > 0 {
 			return uuid.Nil, faults, nil
 		}
-		return saved(p.ID, s.Library.Entries.InsertPrompt(ctx, p))
+		return saved(p.ID, s.Library.Entries.InsertPrompt(ctx, request.ScopeOf(ctx), p))
 	}
 	p, faults := Prompt(f, *row)
 	if len(faults) > 0 {
 		return uuid.Nil, faults, nil
 	}
-	err := s.Library.Entries.Prompts.Update(ctx, p)
+	err := s.Library.Entries.Prompts.Update(ctx, request.ScopeOf(ctx), p)
 	if err == nil && (p.System != row.System || p.User != row.User) {
-		_, err = s.Library.Entries.AddPromptVersion(ctx, p)
+		_, err = s.Library.Entries.AddPromptVersion(ctx, request.ScopeOf(ctx), p)
 	}
 	return saved(p.ID, err)
 }
@@ -140,14 +143,14 @@ func (s Saver) saveDataset(ctx context.Context, row *entries.Dataset, f *Upload)
 		if len(faults) > 0 {
 			return uuid.Nil, faults, nil
 		}
-		created, err := s.Library.CreateDataset(ctx, n)
+		created, err := s.Library.CreateDataset(ctx, request.ScopeOf(ctx), n)
 		return saved(created.ID, err)
 	}
 	d, faults := DatasetFields(f, *row)
 	if len(faults) > 0 {
 		return uuid.Nil, faults, nil
 	}
-	return saved(d.ID, s.Library.Entries.Datasets.Update(ctx, d))
+	return saved(d.ID, s.Library.Entries.Datasets.Update(ctx, request.ScopeOf(ctx), d))
 }
 
 // DatasetVersion saves the next version of a dataset.
@@ -156,6 +159,6 @@ func (s Saver) DatasetVersion(ctx context.Context, row entries.Dataset, f *Uploa
 	if len(faults) > 0 {
 		return row, faults, nil
 	}
-	next, err := s.Library.AddDatasetVersion(ctx, row.ID, n)
+	next, err := s.Library.AddDatasetVersion(ctx, request.ScopeOf(ctx), row.ID, n)
 	return next, nil, err
 }

@@ -13,7 +13,9 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
+	"wending/db/project"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/cron"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
@@ -26,7 +28,7 @@ const DefaultTimezone = "Asia/Shanghai"
 const maxChannels = 20
 
 // channels checks the channels that a form names; nil means that it names none.
-func (c *fields) channels(ctx context.Context, find func(context.Context, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
+func (c *fields) channels(ctx context.Context, find func(context.Context, project.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
 	if !c.form.Has("channels") {
 		return nil
 	}
@@ -38,7 +40,7 @@ func (c *fields) channels(ctx context.Context, find func(context.Context, uuid.U
 		id, err := uuid.Parse(text)
 		var row entries.Channel
 		if err == nil {
-			row, err = find(ctx, id)
+			row, err = find(ctx, request.ScopeOf(ctx), id)
 		} else {
 			err = library.ErrUnknownReference
 		}
@@ -93,9 +95,9 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 		entry.NextAt = &next
 	}
 	if row == nil {
-		return saved(entry.ID, s.Library.Entries.Schedules.Insert(ctx, entry))
+		return saved(entry.ID, s.Library.Entries.Schedules.Insert(ctx, request.ScopeOf(ctx), entry))
 	}
-	return saved(entry.ID, s.Library.Entries.Schedules.Update(ctx, entry))
+	return saved(entry.ID, s.Library.Entries.Schedules.Update(ctx, request.ScopeOf(ctx), entry))
 }
 
 // copiedTask takes the task that is copied.
@@ -110,7 +112,7 @@ func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *
 		c.fail("task_id", fault.Field("task_id", fault.Task()))
 		return nil
 	}
-	_, err := service.Store.Task(ctx, *entry.TaskID)
+	_, err := service.Store.Task(ctx, request.ScopeOf(ctx), *entry.TaskID)
 	if errors.Is(err, db.ErrNotFound) {
 		c.fail("task_id", fault.Field("task_id", fault.Task()).WithCause(err))
 		return nil

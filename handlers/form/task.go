@@ -15,7 +15,9 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
+	"wending/db/project"
 	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
 	"wending/jobs/dataset"
@@ -32,12 +34,12 @@ type FieldFault struct {
 
 // Library is what tasks may name: saved targets, prompts and datasets.
 type Library interface {
-	ModelTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
-	AgentTarget(ctx context.Context, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
-	Prompt(ctx context.Context, r library.Reference) (tasks.NewPrompt, error)
-	Evaluator(ctx context.Context, r library.Reference) (tasks.NewEvaluator, error)
-	Dataset(ctx context.Context, r library.Reference) (entries.Dataset, error)
-	Channel(ctx context.Context, id uuid.UUID) (entries.Channel, error)
+	ModelTarget(ctx context.Context, scope project.Scope, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
+	AgentTarget(ctx context.Context, scope project.Scope, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
+	Prompt(ctx context.Context, scope project.Scope, r library.Reference) (tasks.NewPrompt, error)
+	Evaluator(ctx context.Context, scope project.Scope, r library.Reference) (tasks.NewEvaluator, error)
+	Dataset(ctx context.Context, scope project.Scope, r library.Reference) (entries.Dataset, error)
+	Channel(ctx context.Context, scope project.Scope, id uuid.UUID) (entries.Channel, error)
 	ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error)
 }
 
@@ -353,7 +355,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 	for _, kind := range []struct {
 		field string
 		of    db.TargetKind
-		find  func(context.Context, library.Reference) (tasks.NewTarget, bool, error)
+		find  func(context.Context, project.Scope, library.Reference) (tasks.NewTarget, bool, error)
 	}{{"models", db.TargetModel, saved.ModelTarget}, {"agents", db.TargetAgent, saved.AgentTarget}} {
 		if !c.form.Has(kind.field) {
 			if isNamed {
@@ -369,7 +371,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			var target tasks.NewTarget
 			var hasFailed bool
 			if err == nil {
-				target, hasFailed, err = kind.find(ctx, reference)
+				target, hasFailed, err = kind.find(ctx, request.ScopeOf(ctx), reference)
 			}
 			if err != nil {
 				failed(kind.field, err)
@@ -388,7 +390,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 		reference, err := library.ParseReference(text)
 		var prompt tasks.NewPrompt
 		if err == nil {
-			prompt, err = saved.Prompt(ctx, reference)
+			prompt, err = saved.Prompt(ctx, request.ScopeOf(ctx), reference)
 		}
 		if err != nil {
 			failed("prompts", err)
@@ -414,7 +416,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 		reference, err := library.ParseReference(text)
 		var found entries.Dataset
 		if err == nil {
-			found, err = saved.Dataset(ctx, reference)
+			found, err = saved.Dataset(ctx, request.ScopeOf(ctx), reference)
 		}
 		if err == nil {
 			c.n.File, c.n.Dataset, err = saved.ReadDataset(ctx, found.ID, found.DatasetVersion)
@@ -442,7 +444,7 @@ func (c *fields) evaluators(ctx context.Context, saved Library) (found []tasks.N
 		reference, err := library.ParseReference(text)
 		var evaluator tasks.NewEvaluator
 		if err == nil {
-			evaluator, err = saved.Evaluator(ctx, reference)
+			evaluator, err = saved.Evaluator(ctx, request.ScopeOf(ctx), reference)
 		}
 		if err != nil {
 			c.failedReference("evaluators", err)

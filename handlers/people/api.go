@@ -612,7 +612,7 @@ func (h *handler) registerShares(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		task, err := h.Store.Task(ctx, share.TaskID)
+		task, err := h.Store.Task(ctx, request.ScopeOf(ctx), share.TaskID)
 		if err != nil { // of another project
 			return nil, db.NotFound(people.KindShare, err)
 		}

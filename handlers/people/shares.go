@@ -11,6 +11,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -135,7 +136,8 @@ func (h *handler) showShared(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	task, err := h.Store.Task(ctx, share.TaskID)
+	// The link itself is the right to read, in whatever project its task is.
+	task, err := h.Store.Task(ctx, project.AllProjects(), share.TaskID)
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (r Reader) Document(ctx context.Context, task db.Task, isShared bool) (writ
 	if err != nil {
 		return nil, err
 	}
-	task, err = snapshot.Task(ctx, task.ID)
+	task, err = snapshot.Task(ctx, task.Scope(), task.ID)
 	if err != nil {
 		release()
 		return nil, err

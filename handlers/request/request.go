@@ -14,6 +14,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/handlers/admission"
 	"wending/views/text"
 	"wending/views/ui"
@@ -27,6 +28,9 @@ type Info struct {
 	Who Principal
 	// Project is the one that the request is about; its zero value is that of a request that is about none, or all.
 	Project people.Project
+	// Scope is what the request may read and change: the project's objects; without accounts those of all projects, unless it asks
+	// for one. Its zero value is nothing.
+	Scope project.Scope
 	// Role is what whoever asks may do in the project.
 	Role people.Role
 	// HasAccounts reports that people sign in.
@@ -83,6 +87,9 @@ func From(ctx context.Context) Info {
 	info, _ := ctx.Value(key{}).(Info)
 	return info
 }
+
+// ScopeOf is the scope of the request of a context; nothing without one.
+func ScopeOf(ctx context.Context) project.Scope { return From(ctx).Scope }
 
 // Cookies that keep a browser's choices.
 const (
@@ -155,13 +162,13 @@ func ID(text string, kind db.Kind) (uuid.UUID, error) {
 	return id, nil
 }
 
-// Task returns the task whose id a path or a parameter has, or a NotFoundError.
+// Task returns the task whose id a path or a parameter has, within the request's scope, or a NotFoundError.
 func Task(ctx context.Context, store *db.Store, id string) (db.Task, error) {
 	parsed, err := ID(id, db.KindTask)
 	if err != nil {
 		return db.Task{}, err
 	}
-	return store.Task(ctx, parsed)
+	return store.Task(ctx, ScopeOf(ctx), parsed)
 }
 
 // RunID reads the id of a run from a path.

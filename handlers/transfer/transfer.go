@@ -16,7 +16,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reports"
@@ -129,7 +128,7 @@ func (h *handler) post(ctx context.Context, input *importInput) (*importedOutput
 	if err != nil {
 		return nil, err
 	}
-	task, err := h.Archiver.Store.Task(ctx, id)
+	task, err := h.Archiver.Store.Task(ctx, request.ScopeOf(ctx), id)
 	return &importedOutput{imported{task.ID, task.Status}}, err
 }
 
@@ -168,8 +167,8 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 
 // read imports an archive, if the project's quota has room for it.
 func (h *handler) read(ctx context.Context, file io.ReaderAt, size int64) (uuid.UUID, error) {
-	quotas, projectID, taken := people.NewQuotas(h.Archiver.Store), project.Of(ctx), int64(0)
-	id, err := h.Archiver.Read(ctx, request.From(ctx).Actor, file, size, func(bytes int64) error {
+	quotas, projectID, taken := people.NewQuotas(h.Archiver.Store), request.From(ctx).Scope.Home(), int64(0)
+	id, err := h.Archiver.Read(ctx, projectID, request.From(ctx).Actor, file, size, func(bytes int64) error {
 		err := quotas.TakeDisk(ctx, projectID, bytes)
 		if err == nil {
 			taken = bytes

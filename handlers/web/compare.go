@@ -52,7 +52,7 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 		if target.Kind == db.TargetModel {
 			list, find = &models, p.Library.ModelTarget
 		}
-		_, _, err := find(ctx, reference)
+		_, _, err := find(ctx, source.Scope(), reference)
 		switch {
 		case errors.Is(err, library.ErrUnknownReference):
 			gone = append(gone, target.Name)
@@ -66,7 +66,7 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 		if variant.Target != 1 || variant.PromptID == nil {
 			continue
 		}
-		_, err := p.Library.Prompt(ctx, library.Reference{ID: *variant.PromptID, Version: *variant.PromptVersion})
+		_, err := p.Library.Prompt(ctx, request.ScopeOf(ctx), library.Reference{ID: *variant.PromptID, Version: *variant.PromptVersion})
 		switch {
 		case errors.Is(err, library.ErrUnknownReference):
 			name, _, _ := strings.Cut(variant.Name, " × ")
@@ -84,7 +84,7 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 // addSaved adds the saved agents and datasets that a form offers.
 func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskviews.Form) error {
 	if !s.isComparison() { // which lists them with boxes to tick
-		agents, _, err := p.Library.Entries.Agents.List(ctx, entries.Filter{}, offered)
+		agents, _, err := p.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 	if view.Evaluators, err = p.savedEvaluators(ctx, locale, s.List("evaluators")); err != nil {
 		return err
 	}
-	channels, _, err := p.Library.Entries.Channels.List(ctx, entries.Filter{}, offered)
+	channels, _, err := p.Library.Entries.Channels.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 // savedDatasets are the saved datasets with their versions: of one that has several, the newest first. The one that is chosen is among
 // them however old it is.
 func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen string) (choices []ui.Choice, err error) {
-	datasets, _, err := p.Library.Entries.Datasets.List(ctx, entries.Filter{}, offered)
+	datasets, _, err := p.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	for n, one := range datasets {
 		ids[n] = one.ID
 	}
-	earlier, err := p.Library.Entries.EarlierDatasets(ctx, ids...)
+	earlier, err := p.Library.Entries.EarlierDatasets(ctx, request.ScopeOf(ctx), ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	if err != nil {
 		return choices, nil //nolint:nilerr // the field says what is wrong with it
 	}
-	one, err := p.Library.Dataset(ctx, reference)
+	one, err := p.Library.Dataset(ctx, request.ScopeOf(ctx), reference)
 	if errors.Is(err, library.ErrUnknownReference) {
 		return choices, nil
 	}
@@ -165,7 +165,7 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 
 // savedEvaluators are the saved evaluators, those that are chosen first. A chosen one has the version that it is chosen in.
 func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen []string) (choices []taskviews.TargetChoice, err error) {
-	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, entries.Filter{}, offered)
+	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen 
 func (p *Pages) addEvaluators(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
 	var references []string
 	for _, evaluator := range source.Evaluators {
-		_, err := p.Library.Evaluator(ctx, library.Reference{ID: evaluator.EvaluatorID, Version: evaluator.Version})
+		_, err := p.Library.Evaluator(ctx, request.ScopeOf(ctx), library.Reference{ID: evaluator.EvaluatorID, Version: evaluator.Version})
 		switch {
 		case errors.Is(err, library.ErrUnknownReference):
 			gone = append(gone, evaluator.Name)
@@ -216,7 +216,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 	if view.Prompts, err = p.promptChoices(ctx, pages.Locale(c), s.List("prompts")); err != nil {
 		return err
 	}
-	models, _, err := p.Library.Entries.Models.List(ctx, entries.Filter{}, offered)
+	models, _, err := p.Library.Entries.Models.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		}
 		view.Models = append(view.Models, targetChoice(one.Entry, detail, one.Test, s.List("models")))
 	}
-	agents, _, err := p.Library.Entries.Agents.List(ctx, entries.Filter{}, offered)
+	agents, _, err := p.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen 
 
 // promptChoices are the saved prompts with their versions. A chosen prompt without a version means its newest.
 func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []string) (choices []taskviews.PromptChoice, err error) {
-	prompts, _, err := p.Library.Entries.Prompts.List(ctx, entries.Filter{}, offered)
+	prompts, _, err := p.Library.Entries.Prompts.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 	for n, one := range prompts {
 		ids[n] = one.ID
 	}
-	versions, err := p.Library.Entries.PromptNotes(ctx, ids...)
+	versions, err := p.Library.Entries.PromptNotes(ctx, request.ScopeOf(ctx), ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -387,7 +387,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 		if s.Value("extra_payload") == "" { // that of a task it is a copy of is not shown, as the library shows it
 			s.task.Payload = nil
 		}
-		row, err := p.Library.SaveTyped(c.Request().Context(), s.task)
+		row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), s.task)
 		if err != nil {
 			return err
 		}
@@ -410,7 +410,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 		return fault.New("NOT_FOUND")
 	}
 	n.Payload = nil // it may be secret, and the library shows payloads
-	row, err := p.Library.SaveTyped(c.Request().Context(), n)
+	row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
 	if err != nil {
 		return err
 	}
@@ -424,7 +424,7 @@ func (p *Pages) startDemoComparison(c echo.Context) error {
 	}
 	const name = "sample.csv"
 	l := pages.Locale(c)
-	id, err := p.Library.CreateDemo(c.Request().Context(), pages.Actor(c), library.Demo{
+	id, err := p.Library.CreateDemo(c.Request().Context(), request.ScopeOf(c.Request().Context()), pages.Actor(c), library.Demo{
 		BaseURL: p.DemoModelsURL, Headers: guard.Ticket(p.DemoTicket), Questions: tasks.File{Name: name, Content: static.Content(name)},
 		TaskName: l.Text("demo.task"), ProviderName: l.Text("demo.provider"), Currency: "CNY",
 		Models: []library.DemoModel{

@@ -51,7 +51,7 @@ func (p *Pages) comparedTask(c echo.Context, text string) (views.Side, error) {
 	if err != nil {
 		return views.Side{}, err
 	}
-	task, err := p.Store.Task(c.Request().Context(), id)
+	task, err := p.Store.Task(c.Request().Context(), request.ScopeOf(c.Request().Context()), id)
 	if err == nil && !task.HasResults {
 		err = fault.New("TASK_NOT_FINISHED")
 	}
@@ -89,7 +89,7 @@ func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
 	}
 	choice := views.Choice{A: a, Search: request.SearchText(c.QueryParam("query"))}
 	filter := report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
-	tasks, total, err := report.NewTaskList(p.Store).Tasks(c.Request().Context(), filter, page)
+	tasks, total, err := report.NewTaskList(p.Store).Tasks(c.Request().Context(), request.ScopeOf(c.Request().Context()), filter, page)
 	if err != nil {
 		return err
 	}

@@ -70,10 +70,10 @@ func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
 	}
 	list.Filter.Newest = list.Filter.IsZero()
 	var total int
-	if list.Tasks, total, err = report.NewTaskList(p.Store).Tasks(c.Request().Context(), list.Filter, page); err != nil {
+	if list.Tasks, total, err = report.NewTaskList(p.Store).Tasks(c.Request().Context(), request.ScopeOf(c.Request().Context()), list.Filter, page); err != nil {
 		return list, err
 	}
-	if list.Series, err = report.NewTaskList(p.Store).SeriesOf(c.Request().Context(), list.Tasks); err != nil {
+	if list.Series, err = report.NewTaskList(p.Store).SeriesOf(c.Request().Context(), request.ScopeOf(c.Request().Context()), list.Tasks); err != nil {
 		return list, err
 	}
 	list.Pager, list.HasDemo = pages.NewPager(paths.Tasks, query, page, total), p.DemoURL != ""
@@ -101,7 +101,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 		return err
 	}
 	if list.Pager.Total == 0 {
-		has, err := report.NewTaskList(p.Store).HasTasks(c.Request().Context())
+		has, err := report.NewTaskList(p.Store).HasTasks(c.Request().Context(), request.ScopeOf(c.Request().Context()))
 		if err != nil {
 			return err
 		}

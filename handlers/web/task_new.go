@@ -14,7 +14,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers/admission"
 	"wending/handlers/api"
 	"wending/handlers/fault"
@@ -249,14 +248,14 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 		return uuid.Nil, s.system
 	}
 	if !s.isDraft {
-		id, err := p.Tasks.Create(ctx, pages.Actor(c), s.task)
+		id, err := p.Tasks.Create(ctx, request.ScopeOf(ctx), pages.Actor(c), s.task)
 		request.Made(ctx, id.String(), s.task.Name)
 		return id, err
 	}
 	request.Note(ctx, func(e *request.AuditEntry) {
 		e.Action, e.ObjectID, e.ObjectName = "task.change", s.source.ID.String(), s.task.Name
 	})
-	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), s.source.ID, s.task)
+	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), *s.source, s.task)
 	if errors.Is(err, db.ErrConflict) {
 		err = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)
 	}
@@ -348,7 +347,7 @@ func (p *Pages) emptyForm() taskviews.Form {
 func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) {
 	view := p.emptyForm()
 	var err error
-	if view.Near, err = people.NewQuotas(p.Store).Near(c.Request().Context(), project.Of(c.Request().Context())); err != nil {
+	if view.Near, err = people.NewQuotas(p.Store).Near(c.Request().Context(), request.From(c.Request().Context()).Scope.Home()); err != nil {
 		return view, err
 	}
 	if err := p.addSaved(c.Request().Context(), pages.Locale(c), s, &view); err != nil {
@@ -520,7 +519,7 @@ func (p *Pages) startDemo(c echo.Context) error {
 	}
 	const name = "demo.csv"
 	questions := tasks.File{Name: name, Content: static.Content(name)}
-	id, err := p.Tasks.CreateDemo(c.Request().Context(), pages.Actor(c), tasks.Demo{
+	id, err := p.Tasks.CreateDemo(c.Request().Context(), request.ScopeOf(c.Request().Context()), pages.Actor(c), tasks.Demo{
 		Name: pages.Locale(c).Text("tasks.demo.name"), AgentURL: p.DemoURL, Headers: guard.Ticket(p.DemoTicket), Questions: questions,
 	})
 	if err != nil {

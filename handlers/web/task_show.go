@@ -68,7 +68,7 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *qu
 		}
 		show.Estimate = taskviews.Estimate(pages.Locale(c), task, interval)
 	}
-	if show.Channels, err = p.Library.ChannelNames(ctx, task.ID); err != nil {
+	if show.Channels, err = p.Library.ChannelNames(ctx, task); err != nil {
 		return err
 	}
 	if show.Deliveries, show.DeliveryCount, err = p.Library.Outbox.OfTask(ctx, task.ID, deliveriesShown); err != nil {
@@ -247,7 +247,7 @@ func (p *Pages) deleteTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Tasks.Delete(c.Request().Context(), task.ID); err != nil {
+	if err := p.Tasks.Delete(c.Request().Context(), task); err != nil {
 		return api.DeleteFault(err)
 	}
 	return pages.Done(c, paths.Tasks, "deleted")

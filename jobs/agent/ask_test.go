@@ -174,6 +174,6 @@ func TestHeadersThatBelongToTheConnectionAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "[]", "null", `{"a":1}`, `{"Content-Length":"1"}`, `{"host":"internal.example"}`, `{"idempotency-key":"x"}`, `{"A b":"x"}`, `{"A":"x\ny"}`} {
 		_, err := agent.ParseHeaders(bad)
-		require.True(t, errors.Is(err, agent.ErrHeadersInvalid), bad)
+		require.ErrorIs(t, err, agent.ErrHeadersInvalid, bad)
 	}
 }

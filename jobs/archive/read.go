@@ -45,9 +45,9 @@ const (
 	maxAnswer = protocol.MaxText + 1000
 )
 
-// Read stores the task of an archive under a new id, which it returns: with its results, without secrets, told to nobody. admit is asked
+// Read stores the task of an archive in a project, under a new id, which it returns: with its results, without secrets, told to nobody. admit is asked
 // whether the task may take so many bytes, before it is stored. What is wrong with the archive is an *Error.
-func (a *Archiver) Read(ctx context.Context, by db.Actor, file io.ReaderAt, size int64, admit func(bytes int64) error) (uuid.UUID, error) {
+func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64, admit func(bytes int64) error) (uuid.UUID, error) {
 	runtime.LockOSThread() // whose time is counted
 	defer runtime.UnlockOSThread()
 	r, err := newReader(ctx, file, size)
@@ -70,6 +70,7 @@ func (a *Archiver) Read(ctx context.Context, by db.Actor, file io.ReaderAt, size
 	if err != nil {
 		return uuid.Nil, in(taskName, content, err)
 	}
+	n.Task.ProjectID = projectID
 	if n.Items, err = r.items(len(h.VariableNames)); err != nil {
 		return uuid.Nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"wending/db"
 	"wending/db/event"
 	"wending/db/journal"
+	"wending/db/project"
 	"wending/db/upkeep"
 	"wending/jobs/agent/observe"
 	"wending/jobs/blob"
@@ -155,7 +156,7 @@ func (c *Collector) tooLarge() error {
 
 // headersOf returns the headers of the target that a file came of, and its origin: where the file is, they are sent along.
 func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map[string]string, origin string, err error) {
-	task, err := c.Store.Task(ctx, a.TaskID)
+	task, err := c.Store.Task(ctx, project.AllProjects(), a.TaskID)
 	if err != nil {
 		return nil, "", err
 	}

@@ -186,7 +186,7 @@ func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 				return
 			}
 			var refused *dataset.Error
-			require.True(t, errors.As(err, &refused), "%v", err)
+			require.ErrorAs(t, err, &refused, "%v", err)
 			require.Equal(t, test.code, refused.Code)
 			require.Equal(t, test.problem, refused.Problem)
 			require.Nil(t, set)
@@ -198,7 +198,7 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	t.Parallel()
 	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"), dataset.Layout{})
 	var refused *dataset.Error
-	require.True(t, errors.As(err, &refused))
+	require.ErrorAs(t, err, &refused)
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
 	var rows []int
 	var problems []string
@@ -209,12 +209,12 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	require.Equal(t, []string{"blank_question", "long_row", "short_row", "blank_question"}, problems)
 
 	_, err = dataset.Read(t.Context(), "both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"), dataset.Layout{})
-	require.True(t, errors.As(err, &refused))
+	require.ErrorAs(t, err, &refused)
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
 	require.Equal(t, []int{3, 4}, []int{refused.Details[0].Row, refused.Details[1].Row}, "repeated ids are listed with the rest")
 
 	_, err = dataset.Read(t.Context(), "many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)), dataset.Layout{})
-	require.True(t, errors.As(err, &refused))
+	require.ErrorAs(t, err, &refused)
 	require.Len(t, refused.Details, 20)
 	require.Equal(t, 30, refused.Args["Count"])
 }
@@ -226,7 +226,7 @@ func TestCellsComeAsTheyStand(t *testing.T) {
 	require.Equal(t, " a\r\nb\nc \"x\"", set.Rows[0].Question)
 	require.Equal(t, " 5\" ", set.Rows[0].StandardAnswer)
 	require.Equal(t, []string{""}, set.Rows[0].Variables)
-	require.Equal(t, "", set.Rows[1].StandardAnswer, "a blank standard answer is allowed")
+	require.Empty(t, set.Rows[1].StandardAnswer, "a blank standard answer is allowed")
 }
 
 func TestIDsAreStableUniqueAndInTheFilesOrder(t *testing.T) {
@@ -249,7 +249,7 @@ func TestAnUnclosedQuoteIsNamedWithItsLine(t *testing.T) {
 	t.Parallel()
 	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\na,1\n\"b,2\nc,3\n"), dataset.Layout{})
 	var refused *dataset.Error
-	require.True(t, errors.As(err, &refused))
+	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "open_quote", refused.Problem)
 	require.Equal(t, 3, refused.Args["Line"])
 }
@@ -324,8 +324,8 @@ func TestLongSharedStringsOfAnXLS(t *testing.T) {
 		if n%2 == 1 {
 			want = strings.Repeat(fmt.Sprintf("长问题%d ", n), 400)
 		}
-		require.True(t, want == row.Question, "row %d", n)
-		require.True(t, strings.Repeat("é", 300) == row.StandardAnswer, "row %d", n)
+		require.Equal(t, want, row.Question, "row %d", n)
+		require.Equal(t, strings.Repeat("é", 300), row.StandardAnswer, "row %d", n)
 	}
 }
 

@@ -105,7 +105,7 @@ func columns(count int) string {
 func refusal(t *testing.T, err error) string {
 	t.Helper()
 	refused := (*dataset.Error)(nil)
-	require.True(t, errors.As(err, &refused), "%v", err)
+	require.ErrorAs(t, err, &refused, "%v", err)
 	return fmt.Sprintf("%s %s %v", refused.Code, refused.Problem, refused.Args)
 }
 

@@ -39,7 +39,7 @@ func TestHostileFilesAreRefusedWithinTheirBudget(t *testing.T) {
 			start := time.Now()
 			grown := peak(func() { _, err = dataset.Read(t.Context(), file.Name, file.Content, dataset.Layout{}) }) >> 20
 			var refused *dataset.Error
-			require.True(t, errors.As(err, &refused), "%v", err)
+			require.ErrorAs(t, err, &refused, "%v", err)
 			t.Logf("%7d bytes: %v, heap %+d MiB: %v", len(file.Content), time.Since(start).Round(time.Millisecond), grown, refused)
 			require.Equal(t, file.Code, refused.Code, "%v", refused)
 			require.Less(t, grown, int64(64), "MiB")
@@ -80,7 +80,7 @@ func TestReadingEndsAfterItsTime(t *testing.T) {
 	defer dataset.LimitTime(dataset.LimitTime(time.Millisecond))
 	_, err := dataset.Read(t.Context(), "junk.xlsx", datasettest.Sheet(t, strings.Repeat("<x/>", 1<<20)), dataset.Layout{})
 	var refused *dataset.Error
-	require.True(t, errors.As(err, &refused), "%v", err)
+	require.ErrorAs(t, err, &refused, "%v", err)
 	require.Equal(t, "complex_seconds", refused.Problem)
 }
 

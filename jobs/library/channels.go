@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"wending/db"
 	"wending/db/entries"
 	"wending/db/outbox"
+	"wending/db/project"
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
 )
@@ -26,7 +28,7 @@ type Channel struct {
 }
 
 // SaveChannel stores a channel, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
-func (s *Service) SaveChannel(ctx context.Context, id uuid.UUID, c Channel) (uuid.UUID, error) {
+func (s *Service) SaveChannel(ctx context.Context, scope project.Scope, id uuid.UUID, c Channel) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -39,7 +41,7 @@ func (s *Service) SaveChannel(ctx context.Context, id uuid.UUID, c Channel) (uui
 	if err != nil {
 		return uuid.Nil, err
 	}
-	return id, save(ctx, s.Entries.Channels, row, isNew)
+	return id, save(ctx, scope, s.Entries.Channels, row, isNew)
 }
 
 // shownAddress is what of an address is no secret: of a webhook all but its query, of a chat program the host, since the path is
@@ -76,17 +78,17 @@ func OpenTarget(sealer Opener, row entries.Channel) (to notify.Target, err error
 }
 
 // Channel returns a channel, archived or not, or db.ErrNotFound.
-func (s *Service) Channel(ctx context.Context, id uuid.UUID) (entries.Channel, error) {
-	return s.Entries.Channels.Get(ctx, id)
+func (s *Service) Channel(ctx context.Context, scope project.Scope, id uuid.UUID) (entries.Channel, error) {
+	return s.Entries.Channels.Get(ctx, scope, id)
 }
 
 // ChannelNames are the names of the channels that are told what becomes of a task.
-func (s *Service) ChannelNames(ctx context.Context, taskID uuid.UUID) (names []string, err error) {
-	ids, err := s.Outbox.ChannelsOf(ctx, taskID)
+func (s *Service) ChannelNames(ctx context.Context, task db.Task) (names []string, err error) {
+	ids, err := s.Outbox.ChannelsOf(ctx, task.ID)
 	for _, id := range ids {
 		var one entries.Channel
 		if err == nil {
-			one, err = s.Channel(ctx, id)
+			one, err = s.Channel(ctx, task.Scope(), id)
 		}
 		names = append(names, one.Name)
 	}
@@ -103,7 +105,7 @@ func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, erro
 const CodeDelivery = "DELIVERY_FAILED"
 
 // TestChannel sends a channel a message that tries it, and notes how that ended.
-func (s *Service) TestChannel(ctx context.Context, row entries.Channel, message notify.Message) (notify.Outcome, error) {
+func (s *Service) TestChannel(ctx context.Context, scope project.Scope, row entries.Channel, message notify.Message) (notify.Outcome, error) {
 	c, err := s.OpenChannel(row)
 	if err != nil {
 		return notify.Outcome{}, err
@@ -119,5 +121,5 @@ func (s *Service) TestChannel(ctx context.Context, row entries.Channel, message 
 		code = CodeDelivery
 	}
 	err = s.Outbox.NoteTest(ctx, row.ID, id, outbox.Outcome{Status: outcome.Status, Error: outcome.Error})
-	return outcome, errors.Join(err, s.Entries.Channels.NoteTest(ctx, row.ID, code))
+	return outcome, errors.Join(err, s.Entries.Channels.NoteTest(ctx, scope, row.ID, code))
 }

@@ -10,6 +10,7 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
+	"wending/db/project"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
@@ -43,7 +44,7 @@ type DemoModel struct{ Name, ID, InputPrice, OutputPrice string }
 type DemoPrompt struct{ Name, System, User string }
 
 // CreateDemo saves what the demo compares, unless it is there, and creates the task that compares it.
-func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.UUID, error) {
+func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
 	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {
 		return uuid.Nil, err
@@ -52,8 +53,8 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		Name: demo.TaskName, File: demo.Questions, Dataset: set,
 		Settings: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 8, UseStream: true, RateLimit: s.DefaultRate},
 	}
-	provider, err := ensure(ctx, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
-		return s.SaveProvider(ctx, row.ID, Provider{
+	provider, err := ensure(ctx, scope, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
+		return s.SaveProvider(ctx, scope, row.ID, Provider{
 			Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds,
 		})
 	}, func(row entries.Provider) bool {
@@ -64,8 +65,8 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		return uuid.Nil, err
 	}
 	saveModel := func(one DemoModel) (entries.Model, error) {
-		return ensure(ctx, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
-			return s.SaveModel(ctx, row.ID, Model{
+		return ensure(ctx, scope, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
+			return s.SaveModel(ctx, scope, row.ID, Model{
 				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
 				Prices: Prices{InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency},
 			})
@@ -76,7 +77,7 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		if err != nil {
 			return uuid.Nil, err
 		}
-		target, _, err := s.ModelTarget(ctx, Reference{ID: model.ID})
+		target, _, err := s.ModelTarget(ctx, scope, Reference{ID: model.ID})
 		if err != nil {
 			return uuid.Nil, err
 		}
@@ -84,9 +85,9 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		n.Targets = append(n.Targets, target)
 	}
 	for _, one := range demo.Prompts {
-		row, err := ensure(ctx, s.Entries.Prompts, one.Name, func(entries.Prompt) (uuid.UUID, error) {
+		row, err := ensure(ctx, scope, s.Entries.Prompts, one.Name, func(entries.Prompt) (uuid.UUID, error) {
 			fresh := entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: one.Name}, PromptVersion: entries.PromptVersion{System: one.System, User: one.User}}
-			return fresh.ID, s.Entries.InsertPrompt(ctx, fresh)
+			return fresh.ID, s.Entries.InsertPrompt(ctx, scope, fresh)
 		}, func(entries.Prompt) bool { return true })
 		if err != nil {
 			return uuid.Nil, err
@@ -106,15 +107,15 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		kind   evaluate.Kind
 		config json.RawMessage
 	}{{demo.EvaluatorName, evaluate.Contains, json.RawMessage("{}")}, {demo.JudgeName, evaluate.Judge, asked}} {
-		saved, err := ensure(ctx, s.Entries.Evaluators, one.name, func(entries.Evaluator) (uuid.UUID, error) {
+		saved, err := ensure(ctx, scope, s.Entries.Evaluators, one.name, func(entries.Evaluator) (uuid.UUID, error) {
 			fresh := entries.Evaluator{Entry: entries.Entry{ID: uuid.New(), Name: one.name}}
 			fresh.Rule, fresh.Config = string(one.kind), one.config
-			return fresh.ID, s.Entries.InsertEvaluator(ctx, fresh)
+			return fresh.ID, s.Entries.InsertEvaluator(ctx, scope, fresh)
 		}, func(entries.Evaluator) bool { return true })
 		if err != nil {
 			return uuid.Nil, err
 		}
-		evaluator, err := s.Evaluator(ctx, Reference{ID: saved.ID})
+		evaluator, err := s.Evaluator(ctx, scope, Reference{ID: saved.ID})
 		if err != nil {
 			return uuid.Nil, err
 		}
@@ -123,22 +124,22 @@ func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.
 		}
 		n.Evaluators = append(n.Evaluators, evaluator)
 	}
-	return s.Tasks.Create(ctx, by, n)
+	return s.Tasks.Create(ctx, scope, by, n)
 }
 
 // ensure returns the offered entry of a name, and saves it first if it is missing or isRight says no. save gets the entry
 // that it replaces; its id is uuid.Nil if there is none.
-func ensure[T any](ctx context.Context, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
-	row, err := kind.Named(ctx, name)
+func ensure[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
+	row, err := kind.Named(ctx, scope, name)
 	if err == nil && isRight(row) || err != nil && !errors.Is(err, db.ErrNotFound) {
 		return row, err
 	}
 	id, err := save(row)
 	if errors.Is(err, entries.ErrNameTaken) { // by the same, a moment ago
-		return kind.Named(ctx, name)
+		return kind.Named(ctx, scope, name)
 	}
 	if err != nil {
 		return row, err
 	}
-	return kind.Get(ctx, id)
+	return kind.Get(ctx, scope, id)
 }

@@ -23,6 +23,7 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/outbox"
+	"wending/db/project"
 	"wending/db/upkeep"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
@@ -141,7 +142,7 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 }
 
 // SaveProvider stores a provider, a new one if id is uuid.Nil, and returns its id.
-func (s *Service) SaveProvider(ctx context.Context, id uuid.UUID, p Provider) (uuid.UUID, error) {
+func (s *Service) SaveProvider(ctx context.Context, scope project.Scope, id uuid.UUID, p Provider) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -153,14 +154,14 @@ func (s *Service) SaveProvider(ctx context.Context, id uuid.UUID, p Provider) (u
 	if err != nil {
 		return uuid.Nil, err
 	}
-	return id, save(ctx, s.Entries.Providers, row, isNew)
+	return id, save(ctx, scope, s.Entries.Providers, row, isNew)
 }
 
-func save[T any](ctx context.Context, kind entries.Kind[T], row T, isNew bool) error {
+func save[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], row T, isNew bool) error {
 	if isNew {
-		return kind.Insert(ctx, row)
+		return kind.Insert(ctx, scope, row)
 	}
-	return kind.Update(ctx, row)
+	return kind.Update(ctx, scope, row)
 }
 
 // OpenProvider opens a provider's secrets.
@@ -172,7 +173,7 @@ func (s *Service) OpenProvider(row entries.Provider) (p Provider, err error) {
 }
 
 // SaveModel stores a model, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
-func (s *Service) SaveModel(ctx context.Context, id uuid.UUID, m Model) (uuid.UUID, error) {
+func (s *Service) SaveModel(ctx context.Context, scope project.Scope, id uuid.UUID, m Model) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -183,7 +184,7 @@ func (s *Service) SaveModel(ctx context.Context, id uuid.UUID, m Model) (uuid.UU
 	if err := s.seal(m.Parameters != nil, m.Parameters, id, parametersPlace, &row.SealedParameters); err != nil {
 		return uuid.Nil, err
 	}
-	return id, save(ctx, s.Entries.Models, row, isNew)
+	return id, save(ctx, scope, s.Entries.Models, row, isNew)
 }
 
 // OpenModel opens what a model has sealed.
@@ -193,7 +194,7 @@ func (s *Service) OpenModel(row entries.Model) (m Model, err error) {
 }
 
 // SaveAgent stores an agent, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
-func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UUID, error) {
+func (s *Service) SaveAgent(ctx context.Context, scope project.Scope, id uuid.UUID, a Agent) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -211,7 +212,7 @@ func (s *Service) SaveAgent(ctx context.Context, id uuid.UUID, a Agent) (uuid.UU
 	if row.Poll, err = tasks.PollText(a.Poll); err != nil {
 		return uuid.Nil, err
 	}
-	return id, save(ctx, s.Entries.Agents, row, isNew)
+	return id, save(ctx, scope, s.Entries.Agents, row, isNew)
 }
 
 // OpenAgent opens an agent's secrets.
@@ -253,8 +254,8 @@ func (s *Service) rate(own string) string {
 }
 
 // modelTarget is a model as a task keeps it, with what its provider adds.
-func (s *Service) modelTarget(ctx context.Context, m Model) (tasks.NewTarget, error) {
-	provider, err := s.Entries.Providers.Get(ctx, m.ProviderID)
+func (s *Service) modelTarget(ctx context.Context, scope project.Scope, m Model) (tasks.NewTarget, error) {
+	provider, err := s.Entries.Providers.Get(ctx, scope, m.ProviderID)
 	if err != nil {
 		return tasks.NewTarget{}, err
 	}
@@ -294,8 +295,8 @@ func (s *Service) TryAgent(ctx context.Context, a Agent, question string) (Teste
 }
 
 // TryModel asks a model, which may not be saved yet, a question.
-func (s *Service) TryModel(ctx context.Context, m Model, question string) (Tested, error) {
-	target, err := s.modelTarget(ctx, m)
+func (s *Service) TryModel(ctx context.Context, scope project.Scope, m Model, question string) (Tested, error) {
+	target, err := s.modelTarget(ctx, scope, m)
 	if err != nil {
 		return Tested{}, err
 	}
@@ -303,7 +304,7 @@ func (s *Service) TryModel(ctx context.Context, m Model, question string) (Teste
 }
 
 // TestAgent asks a saved agent a question and notes how that ended.
-func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question string) (Tested, error) {
+func (s *Service) TestAgent(ctx context.Context, scope project.Scope, row entries.Agent, question string) (Tested, error) {
 	a, err := s.OpenAgent(row)
 	if err != nil {
 		return Tested{}, err
@@ -312,28 +313,28 @@ func (s *Service) TestAgent(ctx context.Context, row entries.Agent, question str
 	if err != nil {
 		return Tested{}, err
 	}
-	return tested, NoteTest(ctx, s.Entries.Agents, row.ID, tested)
+	return tested, NoteTest(ctx, scope, s.Entries.Agents, row.ID, tested)
 }
 
 // TestModel asks a saved model a question and notes how that ended.
-func (s *Service) TestModel(ctx context.Context, row entries.Model, question string) (Tested, error) {
+func (s *Service) TestModel(ctx context.Context, scope project.Scope, row entries.Model, question string) (Tested, error) {
 	m, err := s.OpenModel(row)
 	if err != nil {
 		return Tested{}, err
 	}
-	tested, err := s.TryModel(ctx, m, question)
+	tested, err := s.TryModel(ctx, scope, m, question)
 	if err != nil {
 		return Tested{}, err
 	}
-	return tested, NoteTest(ctx, s.Entries.Models, row.ID, tested)
+	return tested, NoteTest(ctx, scope, s.Entries.Models, row.ID, tested)
 }
 
 // NoteTest stores how a test call of a saved target ended, and what it took if it succeeded: estimates use that until there are runs.
-func NoteTest[T any](ctx context.Context, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
-	if err := kind.NoteTest(ctx, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
+func NoteTest[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
+	if err := kind.NoteTest(ctx, scope, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
 		return err
 	}
-	return kind.NoteMeasure(ctx, id, entries.Measure{
+	return kind.NoteMeasure(ctx, scope, id, entries.Measure{
 		LatencyMS: int(tested.Latency.Milliseconds()), InputTokens: tested.Usage.Input, OutputTokens: tested.Usage.Output,
 	})
 }
@@ -403,8 +404,8 @@ func offered(archivedAt *time.Time, err error) error {
 }
 
 // ModelTarget returns the copy of a saved model that a task keeps, and whether its last test failed.
-func (s *Service) ModelTarget(ctx context.Context, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
-	row, err := s.Entries.Models.Get(ctx, r.ID)
+func (s *Service) ModelTarget(ctx context.Context, scope project.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+	row, err := s.Entries.Models.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
 	}
@@ -412,14 +413,14 @@ func (s *Service) ModelTarget(ctx context.Context, r Reference) (target tasks.Ne
 	if err != nil {
 		return target, false, err
 	}
-	target, err = s.modelTarget(ctx, m)
+	target, err = s.modelTarget(ctx, scope, m)
 	target.LibraryID = &row.ID
 	return target, row.HasFailed(), err
 }
 
 // AgentTarget returns the copy of a saved agent that a task keeps, and whether its last test failed.
-func (s *Service) AgentTarget(ctx context.Context, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
-	row, err := s.Entries.Agents.Get(ctx, r.ID)
+func (s *Service) AgentTarget(ctx context.Context, scope project.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+	row, err := s.Entries.Agents.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
 	}
@@ -430,14 +431,14 @@ func (s *Service) AgentTarget(ctx context.Context, r Reference) (target tasks.Ne
 }
 
 // Prompt returns a version of a saved prompt as a task keeps it.
-func (s *Service) Prompt(ctx context.Context, r Reference) (tasks.NewPrompt, error) {
-	row, err := s.Entries.Prompts.Get(ctx, r.ID)
+func (s *Service) Prompt(ctx context.Context, scope project.Scope, r Reference) (tasks.NewPrompt, error) {
+	row, err := s.Entries.Prompts.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return tasks.NewPrompt{}, err
 	}
 	version := row.PromptVersion
 	if r.Version != 0 {
-		if version, err = s.Entries.PromptVersion(ctx, r.ID, r.Version); err != nil {
+		if version, err = s.Entries.PromptVersion(ctx, scope, r.ID, r.Version); err != nil {
 			return tasks.NewPrompt{}, offered(nil, err)
 		}
 	}
@@ -445,14 +446,14 @@ func (s *Service) Prompt(ctx context.Context, r Reference) (tasks.NewPrompt, err
 }
 
 // Evaluator returns a version of a saved evaluator as a task keeps it, of a judge with its model.
-func (s *Service) Evaluator(ctx context.Context, r Reference) (tasks.NewEvaluator, error) {
-	row, err := s.Entries.Evaluators.Get(ctx, r.ID)
+func (s *Service) Evaluator(ctx context.Context, scope project.Scope, r Reference) (tasks.NewEvaluator, error) {
+	row, err := s.Entries.Evaluators.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return tasks.NewEvaluator{}, err
 	}
 	version := row.EvaluatorVersion
 	if r.Version != 0 {
-		if version, err = s.Entries.EvaluatorVersion(ctx, r.ID, r.Version); err != nil {
+		if version, err = s.Entries.EvaluatorVersion(ctx, scope, r.ID, r.Version); err != nil {
 			return tasks.NewEvaluator{}, offered(nil, err)
 		}
 	}
@@ -460,7 +461,7 @@ func (s *Service) Evaluator(ctx context.Context, r Reference) (tasks.NewEvaluato
 		EvaluatorID: row.ID, Version: version.Version, Name: row.Name, Kind: version.Rule, Config: version.Config,
 	}}
 	if evaluate.Kind(version.Rule) == evaluate.Judge {
-		model, err := s.JudgeModel(ctx, version.Config)
+		model, err := s.JudgeModel(ctx, scope, version.Config)
 		if err != nil {
 			return evaluator, err
 		}
@@ -476,12 +477,12 @@ type TriedJudge struct {
 }
 
 // TryJudge asks a judge with this configuration about an answer once. values are what its template can name.
-func (s *Service) TryJudge(ctx context.Context, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
+func (s *Service) TryJudge(ctx context.Context, scope project.Scope, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
 	read, err := judge.Parse(config)
 	if err != nil {
 		return tried, err
 	}
-	target, err := s.JudgeModel(ctx, config)
+	target, err := s.JudgeModel(ctx, scope, config)
 	if err != nil {
 		return tried, err
 	}
@@ -506,7 +507,7 @@ func (s *Service) TryJudge(ctx context.Context, config json.RawMessage, values m
 }
 
 // JudgeModel returns what a judge with this configuration asks, or ErrUnknownReference if its model is not there any more.
-func (s *Service) JudgeModel(ctx context.Context, config json.RawMessage) (tasks.NewTarget, error) {
+func (s *Service) JudgeModel(ctx context.Context, scope project.Scope, config json.RawMessage) (tasks.NewTarget, error) {
 	read, err := judge.Parse(config)
 	if err != nil {
 		return tasks.NewTarget{}, err
@@ -515,7 +516,7 @@ func (s *Service) JudgeModel(ctx context.Context, config json.RawMessage) (tasks
 	if err != nil {
 		return tasks.NewTarget{}, err
 	}
-	model, _, err := s.ModelTarget(ctx, reference)
+	model, _, err := s.ModelTarget(ctx, scope, reference)
 	if err != nil {
 		return tasks.NewTarget{}, err
 	}
@@ -546,21 +547,21 @@ func (n NewDataset) row(id uuid.UUID) entries.Dataset {
 }
 
 // CreateDataset stores a dataset with its first version.
-func (s *Service) CreateDataset(ctx context.Context, n NewDataset) (entries.Dataset, error) {
+func (s *Service) CreateDataset(ctx context.Context, scope project.Scope, n NewDataset) (entries.Dataset, error) {
 	row := n.row(uuid.New())
-	err := s.Entries.InsertDataset(ctx, row, func(version int) error {
+	err := s.Entries.InsertDataset(ctx, scope, row, func(version int) error {
 		return s.Files.Put(ctx, datasetKey(row.ID, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
 	})
 	if err != nil {
 		return entries.Dataset{}, err
 	}
-	return s.Entries.Datasets.Get(ctx, row.ID)
+	return s.Entries.Datasets.Get(ctx, scope, row.ID)
 }
 
 // AddDatasetVersion stores the next version of a dataset.
-func (s *Service) AddDatasetVersion(ctx context.Context, id uuid.UUID, n NewDataset) (entries.Dataset, error) {
+func (s *Service) AddDatasetVersion(ctx context.Context, scope project.Scope, id uuid.UUID, n NewDataset) (entries.Dataset, error) {
 	row := n.row(id)
-	return s.Entries.AddDatasetVersion(ctx, row, func(version int) error {
+	return s.Entries.AddDatasetVersion(ctx, scope, row, func(version int) error {
 		return s.Files.Put(ctx, datasetKey(id, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
 	})
 }
@@ -591,13 +592,13 @@ func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID, version entries
 }
 
 // Dataset returns the version of a saved dataset that a reference names.
-func (s *Service) Dataset(ctx context.Context, r Reference) (entries.Dataset, error) {
-	row, err := s.Entries.Datasets.Get(ctx, r.ID)
+func (s *Service) Dataset(ctx context.Context, scope project.Scope, r Reference) (entries.Dataset, error) {
+	row, err := s.Entries.Datasets.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return row, err
 	}
 	if r.Version != 0 {
-		if row.DatasetVersion, err = s.Entries.DatasetVersion(ctx, r.ID, r.Version); err != nil {
+		if row.DatasetVersion, err = s.Entries.DatasetVersion(ctx, scope, r.ID, r.Version); err != nil {
 			return row, offered(nil, err)
 		}
 	}
@@ -605,8 +606,8 @@ func (s *Service) Dataset(ctx context.Context, r Reference) (entries.Dataset, er
 }
 
 // RemoveDataset removes a dataset with its files, or archives it where tasks used it.
-func (s *Service) RemoveDataset(ctx context.Context, id uuid.UUID) error {
-	isGone, err := s.Entries.Datasets.Remove(ctx, id)
+func (s *Service) RemoveDataset(ctx context.Context, scope project.Scope, id uuid.UUID) error {
+	isGone, err := s.Entries.Datasets.Remove(ctx, scope, id)
 	if isGone {
 		if err := s.Files.Delete(context.WithoutCancel(ctx), "datasets/"+id.String()); err != nil {
 			s.Log.WarnContext(ctx, "could not remove the files of a dataset", "dataset_id", id, "error", err)
@@ -638,7 +639,7 @@ func agentName(address string) string {
 }
 
 // SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns it.
-func (s *Service) SaveTyped(ctx context.Context, n tasks.New) (entries.Agent, error) {
+func (s *Service) SaveTyped(ctx context.Context, scope project.Scope, n tasks.New) (entries.Agent, error) {
 	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: maps.Clone(n.Headers), RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
 	delete(a.Headers, guard.TicketHeader) // what is saved is no longer the demo
 	members := map[string]json.RawMessage{}
@@ -666,13 +667,13 @@ func (s *Service) SaveTyped(ctx context.Context, n tasks.New) (entries.Agent, er
 		if a.Name = host; spelling > 1 {
 			a.Name = fmt.Sprintf("%s (%d)", host, spelling)
 		}
-		id, err := s.SaveAgent(ctx, uuid.Nil, a)
+		id, err := s.SaveAgent(ctx, scope, uuid.Nil, a)
 		if errors.Is(err, entries.ErrNameTaken) && spelling < maxSpellings {
 			continue
 		}
 		if err != nil {
 			return entries.Agent{}, err
 		}
-		return s.Entries.Agents.Get(ctx, id)
+		return s.Entries.Agents.Get(ctx, scope, id)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/people"
+	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/cron"
 	"wending/jobs/secret"
@@ -80,7 +81,7 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	if due.TaskID == nil {
 		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
 	}
-	source, err := s.Store.Task(ctx, *due.TaskID)
+	source, err := s.Store.Task(ctx, project.AllProjects(), *due.TaskID)
 	if errors.Is(err, db.ErrNotFound) {
 		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
 	}
@@ -101,7 +102,6 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	if err != nil {
 		return entries.FiringCopy{}, err
 	}
-	task.Task.ProjectID = source.ProjectID
 	exceeded := (*people.QuotaExceededError)(nil)
 	err = people.NewQuotas(s.Store).Admits(ctx, source.ProjectID, func() (int, error) { return source.TotalRuns(), nil })
 	if errors.As(err, &exceeded) {
@@ -141,7 +141,7 @@ func (s *Scheduler) Summarise(ctx context.Context) error {
 
 func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) error {
 	results := report.New(s.Store)
-	task, err := s.Store.Task(ctx, *firing.TaskID)
+	task, err := s.Store.Task(ctx, project.AllProjects(), *firing.TaskID)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	if err != nil {
 		return err
 	}
-	entry, err := entries.New(s.Store).Schedules.Get(ctx, firing.ScheduleID)
+	entry, err := entries.New(s.Store).Schedules.Get(ctx, project.AllProjects(), firing.ScheduleID)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]mea
 		return nil, err
 	}
 	for _, firing := range earlier {
-		other, err := s.Store.Task(ctx, *firing.TaskID)
+		other, err := s.Store.Task(ctx, project.AllProjects(), *firing.TaskID)
 		if errors.Is(err, db.ErrNotFound) {
 			continue
 		}

@@ -31,7 +31,7 @@ func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *da
 		if err != nil {
 			return uuid.Nil, err
 		}
-		return engine.NewAdditions(s.Store).Append(ctx, task.ID, itemsOf(set), limits, launch)
+		return engine.NewAdditions(s.Store).Append(ctx, task.Scope(), task.ID, itemsOf(set), limits, launch)
 	}, "questions appended", "items", len(set.Rows))
 	var known *engine.KnownItemsError
 	var full *engine.AdditionLimitError

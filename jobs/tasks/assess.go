@@ -8,6 +8,7 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/project"
 	"wending/db/report"
 )
 
@@ -90,7 +91,7 @@ func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []i
 
 // AssessTask assesses all questions of a task that have runs by which they were not assessed yet.
 func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
-	task, err := store.Task(ctx, taskID)
+	task, err := store.Task(ctx, project.AllProjects(), taskID)
 	if err != nil {
 		return err
 	}

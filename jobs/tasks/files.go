@@ -15,6 +15,7 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
+	"wending/db/project"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 )
@@ -107,7 +108,7 @@ func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
 		if err != nil {
 			continue
 		}
-		task, err := s.Store.Task(ctx, id)
+		task, err := s.Store.Task(ctx, project.AllProjects(), id)
 		if errors.Is(err, db.ErrNotFound) {
 			continue
 		}
@@ -135,7 +136,7 @@ func (s *Service) Sweep(ctx context.Context, age time.Duration) error {
 		if err != nil || time.Since(entry.StoredAt) <= age {
 			continue
 		}
-		_, err = s.Store.Task(ctx, id)
+		_, err = s.Store.Task(ctx, project.AllProjects(), id)
 		switch {
 		case errors.Is(err, db.ErrNotFound):
 			err = s.Files.Delete(ctx, entry.Key)

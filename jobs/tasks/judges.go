@@ -11,6 +11,7 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
+	"wending/db/project"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/dataset/prompt"
 	"wending/jobs/evaluate/judge"
@@ -152,7 +153,7 @@ func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID, isL
 	if err != nil || len(asked.Evaluators) == 0 {
 		return err == nil, err
 	}
-	task, err := store.Task(ctx, asked.TaskID)
+	task, err := store.Task(ctx, project.AllProjects(), asked.TaskID)
 	if err != nil {
 		return false, err
 	}

@@ -227,13 +227,13 @@ func ParseRate(text string) (time.Duration, error) {
 	return interval, nil
 }
 
-// Create stores a task with its file and, unless it is a draft, starts it: all or nothing.
-func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, error) {
-	record, err := s.record(uuid.New(), by, n)
+// Create stores a task with its file in the scope's own project and, unless it is a draft, starts it: all or nothing.
+func (s *Service) Create(ctx context.Context, scope project.Scope, by db.Actor, n New) (uuid.UUID, error) {
+	record, err := s.record(uuid.New(), scope.Home(), by, n)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	if err := s.admits(ctx, project.Of(ctx), record); err != nil {
+	if err := s.admits(ctx, record); err != nil {
 		return uuid.Nil, err
 	}
 	id := record.Task.ID
@@ -244,7 +244,7 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 	if err != nil {
 		// The commit's reply may have been lost: then the task exists, and a worker finds its launch. The file is
 		// removed only if the task certainly does not exist.
-		_, lookup := s.Store.Task(context.WithoutCancel(ctx), id)
+		_, lookup := s.Store.Task(context.WithoutCancel(ctx), scope, id)
 		if errors.Is(lookup, db.ErrNotFound) {
 			s.deleteFiles(ctx, pending(id.String()))
 		}
@@ -260,12 +260,13 @@ func (s *Service) Create(ctx context.Context, by db.Actor, n New) (uuid.UUID, er
 
 // ReplaceDraft replaces a draft's settings, questions and file and, unless it stays a draft, starts it.
 // It returns db.ErrConflict if the task is no longer a draft.
-func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n New) error {
-	record, err := s.record(id, by, n)
+func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, n New) error {
+	id := draft.ID
+	record, err := s.record(id, draft.ProjectID, by, n)
 	if err != nil {
 		return err
 	}
-	if err := s.admits(ctx, project.Of(ctx), record); err != nil {
+	if err := s.admits(ctx, record); err != nil {
 		return err
 	}
 	// The file is stored just before the commit, while nobody can start the draft. A draft whose file is newer than
@@ -281,9 +282,9 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, id uuid.UUID, n
 	return nil
 }
 
-// admits returns a *quota.ExceededError unless the quotas of a project let it have a task, and start it.
-func (s *Service) admits(ctx context.Context, projectID uuid.UUID, n db.NewTask) error {
-	return people.NewQuotas(s.Store).Admits(ctx, projectID, func() (int, error) {
+// admits returns a *quota.ExceededError unless the quotas of its project let a task exist, and start.
+func (s *Service) admits(ctx context.Context, n db.NewTask) error {
+	return people.NewQuotas(s.Store).Admits(ctx, n.Task.ProjectID, func() (int, error) {
 		if n.Launch == nil {
 			return 0, nil
 		}
@@ -291,10 +292,10 @@ func (s *Service) admits(ctx context.Context, projectID uuid.UUID, n db.NewTask)
 	})
 }
 
-// record is the task as the store takes it.
-func (s *Service) record(id uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
+// record is the task as the store takes it, in the project home.
+func (s *Service) record(id, home uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
-		ID: id, Name: n.Name,
+		ID: id, ProjectID: home, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
 		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
@@ -415,7 +416,7 @@ func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPer
 		if err != nil {
 			return uuid.Nil, err
 		}
-		return s.Store.ExtendTask(ctx, task.ID, runsPerItem, launch)
+		return s.Store.ExtendTask(ctx, task.Scope(), task.ID, runsPerItem, launch)
 	}, "extension requested", "runs_per_item", runsPerItem)
 }
 
@@ -432,7 +433,7 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 		if err != nil {
 			return uuid.Nil, err
 		}
-		return s.Store.RequestLaunch(ctx, task.ID, kind, scope, launch)
+		return s.Store.RequestLaunch(ctx, task.Scope(), task.ID, kind, scope, launch)
 	}, "launch requested", "kind", kind)
 }
 
@@ -460,7 +461,7 @@ func (s *Service) begin(
 	}
 	s.Log.InfoContext(ctx, done, append([]any{"task_id", task.ID, "launch_id", launchID}, values...)...)
 	s.Wake(ctx, task.ID, launchID)
-	return s.Store.Task(ctx, task.ID)
+	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
 // Evaluate has evaluators judge the answers of a task that has ended; no agent is asked. One that the task has already takes the
@@ -516,13 +517,13 @@ func (s *Service) evaluateAgain(ctx context.Context, by db.Actor, task db.Task) 
 
 func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []db.Evaluator, judges []db.Target) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
-		return s.Store.EvaluateTask(ctx, task.ID, evaluators, judges, launch)
+		return s.Store.EvaluateTask(ctx, task.Scope(), task.ID, evaluators, judges, launch)
 	}, "evaluation requested", "evaluators", len(evaluators))
 }
 
 // Stop stops a task. If no worker has begun it, it is STOPPED at once.
 func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-	launchID, err := s.Store.StopTask(ctx, task.ID, by)
+	launchID, err := s.Store.StopTask(ctx, task.Scope(), task.ID, by)
 	if err != nil {
 		return task, err
 	}
@@ -530,13 +531,14 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task,
 	if _, err := FinishLaunch(ctx, s.Store, launchID); err != nil {
 		s.Log.WarnContext(ctx, "could not finish the stopped launch, a worker will", "launch_id", launchID, "error", err)
 	}
-	return s.Store.Task(ctx, task.ID)
+	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
 // Delete removes a task and all its data. It returns db.ErrConflict if the task is active and must be stopped first.
-func (s *Service) Delete(ctx context.Context, id uuid.UUID) error {
+func (s *Service) Delete(ctx context.Context, task db.Task) error {
+	id := task.ID
 	s.moveFiles(ctx, id.String(), pending(id.String()))
-	if err := upkeep.New(s.Store).DeleteTask(ctx, id); err != nil {
+	if err := upkeep.New(s.Store).DeleteTask(ctx, task.Scope(), id); err != nil {
 		s.moveFiles(ctx, pending(id.String()), id.String())
 		return err
 	}
@@ -657,7 +659,7 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 		}
 		n.Dataset.Rows = append(n.Dataset.Rows, row)
 	}
-	return s.record(uuid.New(), by, n)
+	return s.record(uuid.New(), source.ProjectID, by, n)
 }
 
 // Channels are those that are told what becomes of a task.
@@ -675,12 +677,12 @@ type Demo struct {
 }
 
 // CreateDemo creates a task for the demo agent, whose answers vary.
-func (s *Service) CreateDemo(ctx context.Context, by db.Actor, demo Demo) (uuid.UUID, error) {
+func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
 	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {
 		return uuid.Nil, err
 	}
-	return s.Create(ctx, by, New{
+	return s.Create(ctx, scope, by, New{
 		Name: demo.Name, AgentURL: demo.AgentURL, Headers: demo.Headers, AgentModel: "demo-agent", File: demo.Questions, Dataset: set,
 		Settings: Settings{RunsPerItem: 5, TimeoutSeconds: 20, Concurrency: 5, UseStream: true, RateLimit: "unlimited"},
 	})

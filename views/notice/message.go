@@ -13,6 +13,7 @@ import (
 	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/outbox"
+	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
@@ -34,7 +35,7 @@ type Writer struct {
 func (w Writer) Message(ctx context.Context, d outbox.Delivery, channel entries.Channel) (notify.Message, error) {
 	l := w.Texts.Locale(channel.Lang, "")
 	m := notify.Message{At: d.CreatedAt, Type: "task." + string(d.Event), Tone: notify.Neutral, Colon: l.Text("notify.colon"), LinkText: l.Text("notify.link")}
-	task, err := w.Store.Task(ctx, *d.TaskID)
+	task, err := w.Store.Task(ctx, project.AllProjects(), *d.TaskID)
 	if err != nil {
 		return m, err
 	}

@@ -100,7 +100,7 @@ func TestASecondInstanceGetsAClearError(t *testing.T) {
 	lock, err := embedded.LockDataDir(dir)
 	require.NoError(t, err)
 	_, err = embedded.LockDataDir(dir)
-	require.True(t, errors.Is(err, embedded.ErrDataDirInUse), "%v", err)
+	require.ErrorIs(t, err, embedded.ErrDataDirInUse, "%v", err)
 	require.NoError(t, lock.Close())
 	lock, err = embedded.LockDataDir(dir)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"wending/db/entries"
 	"wending/handlers/fault"
 	"wending/handlers/pages"
+	"wending/handlers/request"
 	"wending/jobs/courier/notify"
 	views "wending/views/library"
 	"wending/views/notice"
@@ -86,7 +87,7 @@ func (h *handler) testChannel(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	outcome, err := h.Library.TestChannel(ctx, *row, notice.Test(l.In(row.Lang), *row))
+	outcome, err := h.Library.TestChannel(ctx, request.ScopeOf(ctx), *row, notice.Test(l.In(row.Lang), *row))
 	if err != nil {
 		return err
 	}

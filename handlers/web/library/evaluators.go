@@ -45,7 +45,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 	values := map[string]string{"kind": c.QueryParam("kind")}
 	if row != nil {
 		values["kind"], values["name"] = row.Rule, row.Name
-		versions, err := h.Library.Entries.EvaluatorVersions(ctx, row.ID, db.Page{Number: 1, Size: versionsShown})
+		versions, err := h.Library.Entries.EvaluatorVersions(ctx, request.ScopeOf(ctx), row.ID, db.Page{Number: 1, Size: versionsShown})
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 
 // fillJudge offers the saved models, and what a judge is told and rates unless it is changed.
 func (h *handler) fillJudge(c echo.Context, view *views.Form) error {
-	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
+	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), request.ScopeOf(c.Request().Context()), entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ const (
 func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject evaluate.Subject) (evaluate.Verdict, error) {
 	values := maps.Clone(subject.Values)
 	values["answer"], values["expected"], values["history"] = subject.Answer, values["standard_answer"], ""
-	tried, err := h.Library.TryJudge(ctx, config, values)
+	tried, err := h.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
 	verdict := evaluate.Verdict{
 		Status: evaluate.Succeeded, Score: &tried.Score, Passed: tried.Passed, Reason: tried.Reason, ErrorCode: tried.ErrorCode, ErrorMessage: tried.ErrorMessage,
 	}

@@ -16,6 +16,7 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
+	"wending/db/project"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -95,7 +96,7 @@ type kind[T any] struct {
 	fill func(c echo.Context, f *views.Form, row *T) error
 	// save stores what a form says: of the entry row, or of a new one if that is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
-	remove func(ctx context.Context, id uuid.UUID) error
+	remove func(ctx context.Context, scope project.Scope, id uuid.UUID) error
 	// secrets are fields that are never shown, address the field that says whom they are for.
 	secrets []string
 	address string
@@ -121,17 +122,17 @@ func (k kind[T]) register(group *echo.Group, h *handler) {
 	group.POST(path+"/:id", withEntry(func(c echo.Context, row *T) error { return k.store(c, h, row) }))
 	group.POST(path+"/:id/remove", withEntry(func(c echo.Context, row *T) error {
 		ctx, id := c.Request().Context(), k.entry(*row).ID
-		if err := k.remove(ctx, id); err != nil {
+		if err := k.remove(ctx, request.ScopeOf(ctx), id); err != nil {
 			return err
 		}
-		if _, err := k.rows.Get(ctx, id); errors.Is(err, db.ErrNotFound) {
+		if _, err := k.rows.Get(ctx, request.ScopeOf(ctx), id); errors.Is(err, db.ErrNotFound) {
 			return pages.Done(c, path, "removed")
 		}
 		return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "archived")
 	}))
 	group.POST(path+"/:id/restore", withEntry(func(c echo.Context, row *T) error {
 		id := k.entry(*row).ID
-		if err := k.rows.Restore(c.Request().Context(), id); err != nil {
+		if err := k.rows.Restore(c.Request().Context(), request.ScopeOf(c.Request().Context()), id); err != nil {
 			return err
 		}
 		return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "restored")
@@ -144,14 +145,14 @@ func (k kind[T]) named(c echo.Context, text string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := k.rows.Get(c.Request().Context(), id)
+	row, err := k.rows.Get(c.Request().Context(), request.ScopeOf(c.Request().Context()), id)
 	return &row, err
 }
 
 // removing is Remove of a kind whose entries have nothing beside their rows.
-func removing[T any](rows entries.Kind[T]) func(context.Context, uuid.UUID) error {
-	return func(ctx context.Context, id uuid.UUID) error {
-		_, err := rows.Remove(ctx, id)
+func removing[T any](rows entries.Kind[T]) func(context.Context, project.Scope, uuid.UUID) error {
+	return func(ctx context.Context, scope project.Scope, id uuid.UUID) error {
+		_, err := rows.Remove(ctx, scope, id)
 		return err
 	}
 }
@@ -164,7 +165,7 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 		return err
 	}
 	list := views.List{Kind: k.kind, Query: request.SearchText(c.QueryParam("query")), Archived: c.QueryParam("archived") == "true", HasDemo: h.HasDemo}
-	found, total, err := k.rows.List(ctx, entries.Filter{NameContains: list.Query, Archived: list.Archived}, window)
+	found, total, err := k.rows.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: list.Query, Archived: list.Archived}, window)
 	if err != nil {
 		return err
 	}
@@ -180,14 +181,14 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 		return err
 	}
 	if total == 0 && list.Query == "" && !list.Archived {
-		_, archived, err := k.rows.List(ctx, entries.Filter{Archived: true}, db.Page{Number: 1, Size: 1})
+		_, archived, err := k.rows.List(ctx, request.ScopeOf(ctx), entries.Filter{Archived: true}, db.Page{Number: 1, Size: 1})
 		if err != nil {
 			return err
 		}
 		list.IsEmpty = archived == 0
 	}
 	if list.IsEmpty && k.kind == views.Models {
-		_, providers, err := h.Library.Entries.Providers.List(ctx, entries.Filter{}, db.Page{Number: 1, Size: 1})
+		_, providers, err := h.Library.Entries.Providers.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 1})
 		if err != nil {
 			return err
 		}
@@ -310,7 +311,7 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 		entry := k.entry(*row)
 		view.Entry = &entry
 		var err error
-		if view.Uses, view.UsesTotal, err = k.rows.Uses(ctx, entry.ID, usesShown); err != nil {
+		if view.Uses, view.UsesTotal, err = k.rows.Uses(ctx, request.ScopeOf(ctx), entry.ID, usesShown); err != nil {
 			return view, err
 		}
 	}

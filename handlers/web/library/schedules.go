@@ -21,6 +21,7 @@ import (
 	"wending/db/report"
 	"wending/handlers/form"
 	"wending/handlers/pages"
+	"wending/handlers/request"
 	"wending/jobs/cron"
 	"wending/jobs/schedules"
 	views "wending/views/library"
@@ -49,7 +50,7 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []views.Ce
 	}
 	task := views.Cell{Text: l.Text("trend.reason.TASK_GONE"), Class: "quiet"}
 	if row.TaskID != nil {
-		if found, err := h.Library.Tasks.Store.Task(c.Request().Context(), *row.TaskID); err == nil {
+		if found, err := h.Library.Tasks.Store.Task(c.Request().Context(), request.ScopeOf(c.Request().Context()), *row.TaskID); err == nil {
 			task = views.Cell{Text: found.Name, Class: "cut"}
 		}
 	}
@@ -88,7 +89,7 @@ func (h *handler) fillSchedule(c echo.Context, view *views.Form, row *entries.Sc
 		}
 	}
 	put(view, values)
-	channels, _, err := h.Library.Entries.Channels.List(ctx, entries.Filter{}, db.Page{Number: 1, Size: 100})
+	channels, _, err := h.Library.Entries.Channels.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 100})
 	if err != nil {
 		return err
 	}
@@ -103,12 +104,12 @@ func (h *handler) fillSchedule(c echo.Context, view *views.Form, row *entries.Sc
 // choicesOfTasks are the newest tasks that match a filter, the one that is chosen among them, and how many match.
 func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, most int, chosen string) (choices []ui.Choice, total int, err error) {
 	store := h.Library.Tasks.Store
-	found, total, err := report.NewTaskList(store).Tasks(ctx, filter, db.Page{Number: 1, Size: most})
+	found, total, err := report.NewTaskList(store).Tasks(ctx, request.ScopeOf(ctx), filter, db.Page{Number: 1, Size: most})
 	if err != nil {
 		return nil, 0, err
 	}
 	if id, err := uuid.Parse(chosen); err == nil && !slices.ContainsFunc(found, func(task db.Task) bool { return task.ID == id }) {
-		task, err := store.Task(ctx, id)
+		task, err := store.Task(ctx, request.ScopeOf(ctx), id)
 		if err != nil && !errors.Is(err, db.ErrNotFound) {
 			return nil, 0, err
 		}
@@ -189,7 +190,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 		page.NextAt = row.NextAt
 	}
 	if row.TaskID != nil {
-		task, err := store.Task(ctx, *row.TaskID)
+		task, err := store.Task(ctx, request.ScopeOf(ctx), *row.TaskID)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +200,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 	if err != nil {
 		return nil, err
 	}
-	listed, total, err := entries.NewSchedules(store).List(ctx, row.ID, false, window)
+	listed, total, err := entries.NewSchedules(store).List(ctx, request.ScopeOf(ctx), row.ID, false, window)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +208,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 	page.ChangesAt = func(task uuid.UUID) string {
 		return place + "?" + url.Values{"at": {task.String()}, "page": {strconv.Itoa(window.Number)}}.Encode() + "#changes"
 	}
-	drawn, _, err := entries.NewSchedules(store).List(ctx, row.ID, true, db.Page{Number: 1, Size: firingsDrawn})
+	drawn, _, err := entries.NewSchedules(store).List(ctx, request.ScopeOf(ctx), row.ID, true, db.Page{Number: 1, Size: firingsDrawn})
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +238,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 			ids = append(ids, *firing.TaskID)
 		}
 	}
-	states, err := entries.NewSchedules(h.Library.Tasks.Store).States(ctx, ids)
+	states, err := entries.NewSchedules(h.Library.Tasks.Store).States(ctx, request.ScopeOf(ctx), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +269,7 @@ func (h *handler) changes(ctx context.Context, page *trends.Page, scheduleID, la
 	if err != nil || len(earlier) == 0 || earlier[0].ScheduleID != scheduleID {
 		return err
 	}
-	found, err := store.TasksByID(ctx, []uuid.UUID{*earlier[0].TaskID, last})
+	found, err := store.TasksByID(ctx, request.ScopeOf(ctx), []uuid.UUID{*earlier[0].TaskID, last})
 	if err != nil || len(found) < 2 {
 		return err
 	}

@@ -79,7 +79,7 @@ func modelCells(c echo.Context, m entries.Model) []views.Cell {
 }
 
 func (h *handler) fillModel(c echo.Context, view *views.Form, row *entries.Model) error {
-	providers, _, err := h.Library.Entries.Providers.List(c.Request().Context(), entries.Filter{}, db.Page{Number: 1, Size: 100})
+	providers, _, err := h.Library.Entries.Providers.List(c.Request().Context(), request.ScopeOf(c.Request().Context()), entries.Filter{}, db.Page{Number: 1, Size: 100})
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (h *handler) fillModel(c echo.Context, view *views.Form, row *entries.Model
 		return nil
 	}
 	if !slices.ContainsFunc(view.Providers, func(choice ui.Choice) bool { return choice.Value == row.ProviderID.String() }) {
-		archived, err := h.Library.Entries.Providers.Get(c.Request().Context(), row.ProviderID)
+		archived, err := h.Library.Entries.Providers.Get(c.Request().Context(), request.ScopeOf(c.Request().Context()), row.ProviderID)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,10 @@ func (h *handler) fillModel(c echo.Context, view *views.Form, row *entries.Model
 // testModel asks a model a question with what its form says now.
 func (h *handler) testModel(c echo.Context) error {
 	return test(c, h, h.models(), trial[entries.Model, library.Model]{
-		read: h.saver.ReadModel, open: h.Library.OpenModel, ask: h.Library.TryModel,
+		read: h.saver.ReadModel, open: h.Library.OpenModel,
+		ask: func(ctx context.Context, m library.Model, question string) (library.Tested, error) {
+			return h.Library.TryModel(ctx, request.ScopeOf(ctx), m, question)
+		},
 	})
 }
 
@@ -197,7 +200,7 @@ func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, err
 	}
 	// Secrets that cannot be opened were typed again, and are not saved yet.
 	if stored, err := open(*row); err == nil && reflect.DeepEqual(stored, target) {
-		return library.NoteTest(ctx, k.rows, k.entry(*row).ID, tested)
+		return library.NoteTest(ctx, request.ScopeOf(ctx), k.rows, k.entry(*row).ID, tested)
 	}
 	return nil
 }

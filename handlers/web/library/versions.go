@@ -41,7 +41,7 @@ func (h *handler) prompts() kind[entries.Prompt] {
 // fillPrompt shows the newest version, or the one that the query names, to be edited.
 func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prompt) error {
 	ctx := c.Request().Context()
-	datasets, _, err := h.Library.Entries.Datasets.List(ctx, entries.Filter{}, db.Page{Number: 1, Size: 100})
+	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 100})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prom
 		}
 		shown := row.PromptVersion
 		if wanted, err := strconv.Atoi(c.QueryParam("version")); err == nil && wanted > 0 && wanted < shown.Version {
-			if shown, err = h.Library.Entries.PromptVersion(ctx, row.ID, wanted); err != nil {
+			if shown, err = h.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), row.ID, wanted); err != nil {
 				return err
 			}
 		}
@@ -68,7 +68,7 @@ func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prom
 
 // promptVersions lists the versions of a prompt, newest first.
 func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []views.Version, err error) {
-	notes, err := h.Library.Entries.PromptNotes(ctx, id)
+	notes, err := h.Library.Entries.PromptNotes(ctx, request.ScopeOf(ctx), id)
 	for _, note := range notes[id] {
 		versions = append(versions, views.Version{Number: note.Version, Note: note.Note, SavedAt: note.SavedAt})
 	}
@@ -81,7 +81,7 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (views.Rend
 	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"), StandardAnswer: l.Text("library.preview.answer")}, []string(nil)
 	r := views.Rendered{}
 	if id, err := uuid.Parse(values["preview_dataset"]); err == nil {
-		saved, err := h.Library.Entries.Datasets.Get(ctx, id)
+		saved, err := h.Library.Entries.Datasets.Get(ctx, request.ScopeOf(ctx), id)
 		if err != nil {
 			return r, err
 		}
@@ -155,7 +155,7 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	shown, err := h.Library.Entries.PromptVersion(ctx, row.ID, wanted)
+	shown, err := h.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), row.ID, wanted)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 		against = asked
 	}
 	if against >= 1 && against <= row.Version { // versions are numbered without a gap
-		other, err := h.Library.Entries.PromptVersion(ctx, row.ID, against)
+		other, err := h.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), row.ID, against)
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 		return nil
 	}
 	put(view, map[string]string{"name": row.Name, "description": row.Description})
-	newest, err := h.Library.Entries.DatasetVersions(ctx, row.ID, db.Page{Number: 1, Size: versionsShown})
+	newest, err := h.Library.Entries.DatasetVersions(ctx, request.ScopeOf(ctx), row.ID, db.Page{Number: 1, Size: versionsShown})
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 	}
 	version := row.DatasetVersion
 	if number != 0 {
-		if version, err = h.Library.Entries.DatasetVersion(ctx, row.ID, number); err != nil {
+		if version, err = h.Library.Entries.DatasetVersion(ctx, request.ScopeOf(ctx), row.ID, number); err != nil {
 			return err
 		}
 	}
@@ -236,7 +236,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 	first := min(window.Offset(), len(set.Rows))
 	content.Rows = set.Rows[first:min(first+window.Size, len(set.Rows))]
 	if version.Version > 1 {
-		before, err := h.Library.Entries.DatasetVersion(ctx, row.ID, version.Version-1)
+		before, err := h.Library.Entries.DatasetVersion(ctx, request.ScopeOf(ctx), row.ID, version.Version-1)
 		if err != nil {
 			return err
 		}
@@ -379,7 +379,7 @@ func (h *handler) downloadVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.Library.Entries.DatasetVersion(ctx, row.ID, version)
+	found, err := h.Library.Entries.DatasetVersion(ctx, request.ScopeOf(ctx), row.ID, version)
 	if err != nil {
 		return err
 	}

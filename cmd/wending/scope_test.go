@@ -1,0 +1,120 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Why a statement on a project's table need not name the scope.
+const (
+	// ofReadTask: it takes the id of a task that its caller has read, or locked, within a scope.
+	ofReadTask = "the id of a task read in scope"
+	// ofWork: what workers and the clock do, in all projects.
+	ofWork = "work of all projects"
+	// ofFragment: what it is put together with names the scope.
+	ofFragment = "a part of a statement that names it"
+	// ofTestData: it fills databases of tests.
+	ofTestData = "data of tests"
+)
+
+// unscoped are the declarations whose statements on projects' tables name no scope, with the reason.
+var unscoped = map[string]string{
+	"db/dbtest SeedVariants": ofTestData,
+
+	"db/entries taskUses": ofFragment, "db/entries schedules": ofFragment, "db/entries providers": ofFragment, "db/entries models": ofFragment,
+	"db/entries datasets": ofFragment,
+
+	"db insertLaunch": ofReadTask, "db countLeft": ofReadTask, "db reopenTask": ofReadTask,
+	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeAgreementRange": ofReadTask,
+	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask, "db/outbox ChannelsOf": ofReadTask,
+	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
+	"db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask, "db/report readProgress": ofReadTask,
+	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review change": ofReadTask,
+	"db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,
+
+	"db insertUnits": ofWork, "db runLaunch": ofWork, "db startTask": ofWork, "db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
+	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork, "db/entries Plan": ofWork,
+	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/journal Exists": ofWork, "db/journal Prune": ofWork, "db/outbox Announce": ofWork,
+	"db/outbox Claim": ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork, "db/report UnassessedTask": ofWork,
+	"db/upkeep FindLost": ofWork, "db/upkeep giveUp": ofWork, "db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork,
+}
+
+// projectTables are the tables whose rows belong to a project.
+func projectTables(t *testing.T) *regexp.Regexp {
+	t.Helper()
+	migrations, err := filepath.Glob("../../db/migrations/*.sql")
+	require.NoError(t, err)
+	added := regexp.MustCompile(`ALTER TABLE (\w+) ADD COLUMN project_id`)
+	var tables []string
+	for _, migration := range migrations {
+		content, err := os.ReadFile(migration)
+		require.NoError(t, err)
+		for _, found := range added.FindAllStringSubmatch(string(content), -1) {
+			if found[1] != "spending" { // sums of projects, which nobody reads by themselves
+				tables = append(tables, found[1])
+			}
+		}
+	}
+	require.Contains(t, tables, "evaluation_tasks")
+	return regexp.MustCompile(`\b(FROM|JOIN|UPDATE|INTO) (` + strings.Join(tables, "|") + `)\b`)
+}
+
+// scopedBy are the ways in which a declaration names a scope, or the project itself.
+var scopedBy = regexp.MustCompile(`project_id|project\.Within\(|taskWithin\(|scope project\.Scope`)
+
+// Every statement on a table of projects names the scope, or is known to work on what its caller found within one.
+func TestEveryStatementNamesItsScope(t *testing.T) {
+	t.Parallel()
+	onProjects, seen := projectTables(t), []string{}
+	require.NoError(t, filepath.WalkDir("../../db", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, source, 0)
+		require.NoError(t, err)
+		for _, declared := range file.Decls {
+			for name, node := range declarations(declared) {
+				text := string(source[set.Position(node.Pos()).Offset:set.Position(node.End()).Offset])
+				if !onProjects.MatchString(text) || scopedBy.MatchString(text) {
+					continue
+				}
+				name = strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../") + " " + name
+				if !slices.Contains(seen, name) {
+					seen = append(seen, name)
+				}
+			}
+		}
+		return nil
+	}))
+	require.ElementsMatch(t, slices.Collect(maps.Keys(unscoped)), seen, "statements on projects' tables that name no scope")
+}
+
+// declarations are the functions, constants and variables that a declaration makes, by their names.
+func declarations(declared ast.Decl) map[string]ast.Node {
+	found := map[string]ast.Node{}
+	switch declared := declared.(type) {
+	case *ast.FuncDecl:
+		found[declared.Name.Name] = declared
+	case *ast.GenDecl:
+		for _, spec := range declared.Specs {
+			if values, is := spec.(*ast.ValueSpec); is {
+				found[values.Names[0].Name] = values
+			}
+		}
+	}
+	return found
+}
