@@ -1,7 +1,6 @@
 package db_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/uuid"

@@ -47,7 +47,7 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return err
 	}
-	return w.startLaunch(w.calls, id)
+	return w.startLaunch(w.calls, id) //nolint:contextcheck // a launch goes on while the queue's server is told to end
 }
 
 // startLaunch starts a PENDING launch. It is not an error if another worker already started it.

@@ -164,7 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	die()
 	background.Wait()
 	w.aside.Wait()
-	return w.leave()
+	return w.leave() //nolint:contextcheck // after ctx has ended
 }
 
 // leave returns what the worker still holds and removes it from the list of workers.

@@ -30,7 +30,7 @@ const (
 func paint(w http.ResponseWriter, r *http.Request, question string) {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(question))
-	seed := sum.Sum64()%1000*10 + uint64(rand.IntN(5)) //nolint:gosec // of a few pictures for each question
+	seed := sum.Sum64()%1000*10 + uint64(rand.IntN(5))
 	picture := func(percent int) string {
 		return fmt.Sprintf("http://%s/pictures/%d/%d.png", r.Host, seed, percent)
 	}
@@ -103,7 +103,7 @@ func servePicture(w http.ResponseWriter, r *http.Request) {
 }
 
 func drawPicture(seed uint64, share int) image.Image {
-	random := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // the same picture each time
+	random := rand.New(rand.NewPCG(seed, 7))
 	hue := random.Float64()
 	sunX, sunY, sunR := 120+random.Float64()*400, 60+random.Float64()*100, 30+random.Float64()*30
 	canvas := image.NewRGBA(image.Rect(0, 0, pictureWidth, pictureHeight))
@@ -125,7 +125,7 @@ func drawPicture(seed uint64, share int) image.Image {
 				}
 			}
 			if y*100 > share*pictureHeight { // not painted yet
-				grey := uint8(225 + 20*((x/20+y/20)%2)) //nolint:gosec // at most 245
+				grey := uint8(225 + 20*((x/20+y/20)%2))
 				shade = color.RGBA{grey, grey, grey, 255}
 			}
 			canvas.SetRGBA(x, y, shade)

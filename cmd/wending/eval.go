@@ -106,7 +106,7 @@ func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if err := os.Chmod(folder, 0o755); err != nil { // PostgreSQL may run under an account of its own
+	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under an account of its own
 		return err
 	}
 	own.Auth, own.TLSCert, own.TLSKey = "off", "", ""

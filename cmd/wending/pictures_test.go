@@ -56,10 +56,10 @@ func TestPictures(t *testing.T) {
 			var shot []byte
 			b.do(chromedp.Poll(settled, nil), chromedp.CaptureScreenshot(&shot))
 			file := filepath.Join(pictures, lang, name+".png")
-			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755)) //nolint:gosec // part of the repository
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 			small := withPalette(t, shot)
 			require.Less(t, len(small), maxPicture, file)
-			require.NoError(t, os.WriteFile(file, small, 0o644)) //nolint:gosec // part of the repository
+			require.NoError(t, os.WriteFile(file, small, 0o644))
 		}
 	}
 }
@@ -104,7 +104,7 @@ func withPalette(t *testing.T, shot []byte) []byte {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {
 			colour := at(x, y)
 			if _, isKnown := nearest[colour]; !isKnown {
-				nearest[colour] = uint8(colours.Index(colour)) //nolint:gosec // at most 255
+				nearest[colour] = uint8(colours.Index(colour))
 			}
 			small.SetColorIndex(x, y, nearest[colour])
 		}

@@ -174,7 +174,7 @@ func TestRemovalWhileReadingIsNoBreak(t *testing.T) {
 	_, tables, log, _ := sealed(t)
 	removing, err := tables.Beginx()
 	require.NoError(t, err)
-	defer removing.Rollback() //nolint:errcheck // it is committed unless the test fails
+	defer removing.Rollback()
 	removing.MustExec(`LOCK TABLE audit_entries IN ACCESS EXCLUSIVE MODE`)
 	type outcome struct {
 		found audit.Verified

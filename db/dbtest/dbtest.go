@@ -57,9 +57,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(dir)
 	defer server.Stop()
-	defer admin.Close() //nolint:errcheck // the server ends, too
+	defer admin.Close()
 	return m.Run()
 }
 

@@ -1,7 +1,6 @@
 package entries_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/uuid"

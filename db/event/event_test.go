@@ -69,7 +69,7 @@ func TestAChatTakesLittleMoreThanItsText(t *testing.T) {
 		"建设用地使用权期限届满前，因公共利益需要提前收回该土地的，应当依据本法第二百四十三条的规定对该土地上的房屋以及其他不动产给予补偿，并退还相应的出让金。" +
 		"住宅建设用地使用权期限届满的，自动续期。续期费用的缴纳或者减免，依照法律、行政法规的规定办理。非住宅建设用地使用权期限届满后的续期，依照法律规定办理。" +
 		"居住权人有权按照合同约定，对他人的住宅享有占有、使用的用益物权，以满足生活居住的需要。设立居住权，当事人应当采用书面形式订立居住权合同。")
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
+	random := rand.New(rand.NewPCG(1, 2))
 	c := &clock{time.Now()}
 	l := newLogAt(c)
 	l.Begin()

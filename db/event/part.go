@@ -55,7 +55,7 @@ func Pack(events []Event) ([]byte, error) {
 		size += len(said[n]) + 1 + 2*binary.MaxVarintLen32
 	}
 	plain := binary.AppendUvarint(make([]byte, 0, size), uint64(len(events)))
-	plain = binary.AppendUvarint(plain, uint64(events[0].Seq)) //nolint:gosec // counts from 1
+	plain = binary.AppendUvarint(plain, uint64(events[0].Seq))
 	before := 0
 	for _, one := range events {
 		plain = append(plain, codeOf(one))
@@ -122,7 +122,7 @@ func Unpack(part []byte) (events []Event, err error) {
 		if code >= len(Types) {
 			return nil, errDamaged
 		}
-		events[n] = Event{Seq: int(seq) + n, AtMS: at, Type: Types[code]} //nolint:gosec // written from an int
+		events[n] = Event{Seq: int(seq) + n, AtMS: at, Type: Types[code]}
 		events[n].Data.Replaces = codes[n]&replacing != 0
 	}
 	lengths := make([]uint64, count)

@@ -76,7 +76,7 @@ var refused = map[string]func(ctx context.Context, pool *pg.Pool) error{
 		if err != nil {
 			return err
 		}
-		defer statement.Close() //nolint:errcheck // its connection may be gone
+		defer statement.Close()
 		var n int
 		return statement.QueryRowContext(ctx, long).Scan(&n)
 	},
@@ -99,7 +99,7 @@ func copied(ctx context.Context, tx *sqlx.Tx, values ...string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer statement.Close() //nolint:errcheck // Exec reports what matters
+	defer statement.Close()
 	for _, value := range values {
 		if _, err := statement.ExecContext(ctx, value); err != nil {
 			return 0, err

@@ -187,7 +187,7 @@ func (r *relay) place(b []byte) (placed bool, err error) {
 	case r.left <= 0 && r.pool.disk.take(len(b)):
 		if err := r.spill(b); err != nil {
 			r.pool.disk.giveBack(len(b))
-			return false, nil //nolint:nilerr // a full disk is no room: the client is waited for
+			return false, nil
 		}
 		return true, nil
 	}

@@ -215,7 +215,9 @@ func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
 		if age <= 0 {
 			age = -1
 		}
-		c.SetCookie(&http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure, SameSite: http.SameSiteLaxMode})
+		c.SetCookie(&http.Cookie{ //nolint:gosec // Secure as the request is: an installation without HTTPS keeps choices, too
+			Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure, SameSite: http.SameSiteLaxMode,
+		})
 	}
 	set(request.CookieName(isSecure, name), value, lasts)
 	if _, err := c.Cookie(name); isSecure && err == nil {

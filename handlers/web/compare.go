@@ -370,7 +370,7 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, e
 
 // significant is to how many places a cost that is estimated has two digits that count.
 func significant(cost decimal.Decimal) int32 {
-	return max(0, 2-int32(cost.NumDigits())-cost.Exponent()) //nolint:gosec // NumDigits is at most a few dozen: prices and token counts have limits
+	return max(0, 2-int32(cost.NumDigits())-cost.Exponent())
 }
 
 // saveTypedAgent saves the agent of a form that is being filled in.

@@ -53,7 +53,7 @@ func (a *asking) call(ctx context.Context, c *crew, unit *claimed) protocol.Answ
 		a.conversationID = request.ConversationID
 	}
 	if answer.Status == protocol.TimedOut && ctx.Err() == nil {
-		a.cancelJob(c, unit)
+		a.cancelJob(c, unit) //nolint:contextcheck // the job is cancelled after the call's own time is over
 	}
 	return answer
 }

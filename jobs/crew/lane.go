@@ -53,11 +53,11 @@ func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int)
 // launch may be at its end.
 func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	c := l.crew
-	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) {
+	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) { //nolint:contextcheck // units are returned after the lane was told to end
 		err = errInternal
 	}
 	c.Holdings.leaveLane(l.id, func() error { return engine.NewLanes(c.Store).Leave(ctx, l.id) })
-	return end, l.crews.leave(c), err
+	return end, l.crews.leave(c), err //nolint:contextcheck // as above
 }
 
 // work runs units until nothing is left for the lane, other lanes suffice for the rate limit, other launches wait for

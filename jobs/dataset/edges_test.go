@@ -2,7 +2,6 @@ package dataset_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"strings"

@@ -334,5 +334,5 @@ func (d *document) meridiem(i int) (byte, int) {
 	if d.At(end) == '.' {
 		end++
 	}
-	return byte(r), end //nolint:gosec // a or p
+	return byte(r), end
 }

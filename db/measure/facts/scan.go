@@ -305,7 +305,7 @@ func (d *document) ordinal(i, to int) int {
 		end = next + 1
 		if level == '条' && d.At(end) == '之' && passage.ChineseDigit(d.At(end+1)) > 0 {
 			key.WriteByte('.')
-			key.WriteRune('0' + rune(passage.ChineseDigit(d.At(end+1)))) //nolint:gosec // one digit
+			key.WriteRune('0' + rune(passage.ChineseDigit(d.At(end+1))))
 			end += 2
 		}
 	}

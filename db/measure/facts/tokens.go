@@ -76,7 +76,7 @@ func (c *comparison) weigh() {
 			}
 			token := numbers[hash]
 			if token == 0 {
-				token = int32(len(counts)) //nolint:gosec // fewer than characters
+				token = int32(len(counts))
 				numbers[hash] = token
 				counts = append(counts, count{})
 			}

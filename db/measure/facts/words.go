@@ -118,7 +118,7 @@ var sets = []struct {
 var exceptions = func() class {
 	for i, s := range sets {
 		if strings.HasPrefix(s.members, "所有") {
-			return classSet + class(i) //nolint:gosec // fewer than 200 sets
+			return classSet + class(i)
 		}
 	}
 	return classSet
@@ -148,7 +148,7 @@ var lexicon = func() map[rune][]entry {
 		for _, member := range strings.Split(s.members, ";") {
 			ways := strings.Split(member, "|")
 			for _, way := range ways {
-				put(entry{class: classSet + class(i), member: ways[0], kind: s.kind}, way) //nolint:gosec // fewer than 200 sets
+				put(entry{class: classSet + class(i), member: ways[0], kind: s.kind}, way)
 			}
 		}
 	}

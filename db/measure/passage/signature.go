@@ -38,7 +38,7 @@ func (t *Text) signature(part Span) uint64 {
 		if isApart && (last != i-2 || t.Runes[i-1] != ',') { // 3、5 is not 35
 			h = (h ^ ' ') * prime
 		}
-		h = (h ^ uint64(Lower(r))) * prime //nolint:gosec // any bits do
+		h = (h ^ uint64(Lower(r))) * prime
 		last = i
 	}
 	return h

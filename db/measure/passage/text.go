@@ -75,8 +75,8 @@ func (t *Text) add(r rune, from, to int) {
 		return
 	}
 	t.Runes = append(t.Runes, r)
-	t.Start = append(t.Start, int32(from)) //nolint:gosec // answers are far smaller than 2 GB
-	t.End = append(t.End, int32(to))       //nolint:gosec // answers are far smaller than 2 GB
+	t.Start = append(t.Start, int32(from))
+	t.End = append(t.End, int32(to))
 }
 
 func (t *Text) fold(r rune, from, to int) {

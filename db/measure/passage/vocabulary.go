@@ -53,7 +53,7 @@ func (v *Vocabulary) Add(token int32, weight float32) {
 	x := &v.draft
 	weight *= v.weights[token]
 	if v.made[token] != v.making {
-		v.made[token], v.place[token] = v.making, int32(len(x.Entries)) //nolint:gosec // a few hundred
+		v.made[token], v.place[token] = v.making, int32(len(x.Entries))
 		x.Entries = append(x.Entries, Weighted{token, weight})
 		x.Total += weight
 		return
@@ -118,8 +118,8 @@ type Index struct {
 // Add lists something under a token; what is listed comes in ascending order.
 func (p *Index) Add(token int32, n int) {
 	list := p.lists[token]
-	if len(list) == 0 || list[len(list)-1] != int32(n) { //nolint:gosec // fewer than characters
-		p.lists[token] = append(list, int32(n)) //nolint:gosec // fewer than characters
+	if len(list) == 0 || list[len(list)-1] != int32(n) {
+		p.lists[token] = append(list, int32(n))
 	}
 }
 
@@ -198,7 +198,7 @@ var functionBits = func() [(0xA000 - 0x3400) >> 6]uint64 {
 func HashPair(a, b rune) uint32 {
 	h := uint32(2166136261)
 	for _, r := range [2]rune{a, b} {
-		h = (h ^ uint32(r)) * 16777619 //nolint:gosec // any bits do
+		h = (h ^ uint32(r)) * 16777619
 		h ^= h >> 15
 	}
 	return h | 1

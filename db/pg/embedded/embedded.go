@@ -25,7 +25,7 @@ var ErrDataDirInUse = errors.New("the data folder is in use by another instance"
 // LockDataDir makes the folder and takes it for this process. The lock is held until the file is closed
 // or the process ends.
 func LockDataDir(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // PostgreSQL runs under an account of its own
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)

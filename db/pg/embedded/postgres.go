@@ -40,7 +40,7 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // PostgreSQL runs under an account of its own
 		return nil, fmt.Errorf("make the database's folder: %w", err)
 	}
 	// One folder has one name, by which a server that outlived its program is recognised.

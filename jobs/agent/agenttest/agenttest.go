@@ -213,7 +213,7 @@ func serveRaw(t testing.TB, answer []byte) string {
 				return
 			}
 			go func() {
-				defer connection.Close() //nolint:errcheck // a scripted server
+				defer connection.Close()
 				_ = connection.SetDeadline(time.Now().Add(10 * time.Second))
 				buffer := make([]byte, 64<<10)
 				if _, err := connection.Read(buffer); err == nil {
