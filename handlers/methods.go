@@ -125,7 +125,7 @@ func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
 		if c.Request().Method == http.MethodOptions {
 			return c.NoContent(http.StatusNoContent)
 		}
-		return fault.New("METHOD_NOT_ALLOWED")
+		return fault.New(fault.CodeMethodNotAllowed)
 	}
 }
 
@@ -144,7 +144,7 @@ func refuseLargeHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 			}
 		}
 		if size > maxHeaderBytes {
-			return fault.New("HEADERS_TOO_LARGE")
+			return fault.New(fault.CodeHeadersTooLarge)
 		}
 		return next(c)
 	}

@@ -113,7 +113,7 @@ type ask struct {
 }
 
 // errUnknown means that nobody has signed in.
-var errUnknown = fault.New("UNAUTHENTICATED")
+var errUnknown = fault.New(fault.CodeUnauthenticated)
 
 // errDuty means that somebody must do something else first.
 var errDuty = errors.New("something else must be done first")
@@ -224,7 +224,7 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	asked.kept = request.Kept(r, request.ProjectCookie)
 	if session := SessionOf(r); session != "" {
 		if !isFromThisSite(r) && rule.right != public {
-			return asked, fault.New("FORBIDDEN").WithCause(errors.New("the request does not prove that a page of this site makes it"))
+			return asked, fault.New(fault.CodeForbidden).WithCause(errors.New("the request does not prove that a page of this site makes it"))
 		}
 		asked.session = session
 	}
@@ -265,24 +265,24 @@ func (g *Guard) admit(ctx context.Context, info request.Info, asked ask) (reques
 		return info, err
 	}
 	if duty := info.Who.Duty; duty != "" && asked.rule.right != right(duty) && asked.rule.right != leaving {
-		return info, fault.New("FORBIDDEN").WithMessage("duty." + string(duty)).WithCause(errDuty)
+		return info, fault.New(fault.CodeForbidden).WithMessage("duty." + string(duty)).WithCause(errDuty)
 	}
 	switch asked.rule.right {
 	case account:
 		return info, nil
 	case session, leaving, password, passkey:
 		if info.Who.SessionID == uuid.Nil && g.HasAccounts {
-			return info, fault.New("FORBIDDEN")
+			return info, fault.New(fault.CodeForbidden)
 		}
 		return info, nil
 	case installation:
 		if !info.Who.IsAdmin {
-			return info, fault.New("FORBIDDEN")
+			return info, fault.New(fault.CodeForbidden)
 		}
 		return info, nil
 	}
 	if !info.Role.Allows(people.Role(asked.rule.right)) {
-		refused := fault.New("FORBIDDEN")
+		refused := fault.New(fault.CodeForbidden)
 		if info.Role == "" {
 			refused = refused.WithMessage("error.no_project")
 		}
@@ -299,7 +299,7 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 	case asked.token != "":
 		token, err := g.People.TokenOf(ctx, asked.token)
 		if errors.Is(err, db.ErrNotFound) {
-			return who, fault.New("UNAUTHENTICATED").WithMessage("error.token").WithCause(errUnknown)
+			return who, fault.New(fault.CodeUnauthenticated).WithMessage("error.token").WithCause(errUnknown)
 		}
 		if err != nil {
 			return who, err

@@ -52,13 +52,13 @@ func (h *handler) registerActions(api huma.API) {
 		faults  []string
 		do      func(ctx context.Context, by db.Actor, task db.Task) (db.Task, error)
 	}{
-		"run":    {"Start a task that was created with start=false", []string{"QUOTA_EXCEEDED"}, h.Tasks.Start},
+		"run":    {"Start a task that was created with start=false", []string{fault.CodeQuotaExceeded}, h.Tasks.Start},
 		"stop":   {"Stop a task; calls in flight may finish for up to 30 s", nil, h.Tasks.Stop},
-		"resume": {"Continue with the runs that never took place", []string{"QUOTA_EXCEEDED"}, h.Tasks.Resume},
+		"resume": {"Continue with the runs that never took place", []string{fault.CodeQuotaExceeded}, h.Tasks.Resume},
 	} {
 		rest.Register(api, h.Failed, rest.Endpoint{
 			Method: http.MethodPost, Path: tasksPath + "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
-			Summary: action.summary, Faults: append([]string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"}, action.faults...),
+			Summary: action.summary, Faults: append([]string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict}, action.faults...),
 		}, func(ctx context.Context, input *taskInput) (*createdOutput, error) {
 			task, err := request.Task(ctx, h.Store, input.TaskID)
 			if err != nil {
@@ -77,7 +77,7 @@ func (h *handler) registerActions(api huma.API) {
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
 		Description: "Successful results are kept. 409 if nothing is left to retry.", Body: body,
-		Faults: []string{"TASK_NOT_FOUND", "QUESTION_NOT_FOUND", "NOT_FOUND", "TASK_STATE_CONFLICT", "PARAMETER_INVALID", "REQUEST_INVALID"},
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeQuestionNotFound, fault.CodeNotFound, fault.CodeTaskStateConflict, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
 	}, func(ctx context.Context, input *retryInput) (*createdOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
@@ -90,7 +90,7 @@ func (h *handler) registerActions(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: tasksPath + "/{task_id}", ID: "change-task", Tag: "tasks", Summary: "Change what a task may cost", Body: rest.JSONBody[ceilingFields](schema),
-		Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID", "REQUEST_INVALID"},
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
 	}, func(ctx context.Context, input *extendInput) (*taskOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
@@ -112,7 +112,7 @@ func (h *handler) registerActions(api huma.API) {
 		Summary: "Have evaluators judge the answers of a task that has ended",
 		Description: "No agent is asked. An evaluator that the task has already judges again, in its newest or the given version; what it said before stays in " +
 			"the history of each run. Without evaluators all of the task's own judge again. 409 while a launch is active.",
-		Body: evaluation, Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID"},
+		Body: evaluation, Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
 	}, func(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
@@ -129,9 +129,9 @@ func (h *handler) registerActions(api huma.API) {
 		Description: "The active launch asks them, too. If the task has ended, a launch EXTEND starts, which asks everything that has no run yet. The file must have " +
 			"the task's variables as columns. 409 for a draft, while a task stops, and while a launch is active that asks a part of the questions.",
 		Body: rest.Multipart[appendFields](schema, true),
-		Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "DATASET_FORMAT_UNSUPPORTED",
-			"DATASET_UNREADABLE", "DATASET_TOO_COMPLEX", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY", "DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID",
-			"DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "REQUEST_INVALID"},
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
+			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty, dataset.CodeTooManyRows, dataset.CodeEncodingInvalid,
+			dataset.CodeDuplicateID, dataset.CodeRowInvalid, fault.CodeRequestInvalid},
 	}, func(ctx context.Context, input *appendInput) (*createdOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
@@ -148,7 +148,7 @@ func (h *handler) registerActions(api huma.API) {
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Raise the runs of each question of a task that has ended",
 		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.", Body: extension,
-		Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT", "TASK_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID"},
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
 	}, func(ctx context.Context, input *extendInput) (*createdOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
@@ -186,7 +186,7 @@ func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted
 	case errors.As(err, &e):
 		return task, fault.Dataset(err)
 	case errors.Is(err, tasks.ErrTooManyCalls):
-		return task, fault.New("TASK_TOO_LARGE").WithCause(err)
+		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
 	}
 	return appended, err
 }
@@ -208,7 +208,7 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved form.Library, t
 	}
 	evaluated, err := service.Evaluate(ctx, request.From(ctx).Actor, task, evaluators)
 	if errors.Is(err, tasks.ErrTooManyEvaluators) {
-		return task, fault.New("TASK_TOO_LARGE").WithCause(err)
+		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
 	}
 	return evaluated, err
 }

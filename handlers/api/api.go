@@ -116,7 +116,7 @@ const tasksPath = paths.APITasks
 func (h *handler) resultsTask(ctx context.Context, id string, isPartial bool) (db.Task, error) {
 	task, err := request.Task(ctx, h.Store, id)
 	if err == nil && !task.HasResults && !isPartial {
-		err = fault.New("TASK_NOT_FINISHED")
+		err = fault.New(fault.CodeTaskNotFinished)
 	}
 	return task, err
 }

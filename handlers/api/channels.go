@@ -12,6 +12,7 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/outbox"
+	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/courier/notify"
@@ -110,7 +111,7 @@ func (h *libraryHandler) registerChannels(api huma.API) {
 	path := paths.API + "/channels/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library", Summary: "Send a channel a test message",
-		Description: "The answer is 200 also when the channel does not take it: `error` says why.", Faults: []string{"NOT_FOUND"},
+		Description: "The answer is 200 also when the channel does not take it: `error` says why.", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *entryInput) (*sentOutput, error) {
 		_, row, err := find(ctx, input.EntryPath, saved)
 		if err != nil {
@@ -137,7 +138,7 @@ func (h *libraryHandler) registerChannels(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library", Summary: "List what a channel was told, newest first",
-		Description: "A delivery that has ended is listed for 30 days.", Faults: []string{"NOT_FOUND"},
+		Description: "A delivery that has ended is listed for 30 days.", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {
@@ -149,7 +150,7 @@ func (h *libraryHandler) registerChannels(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library", Status: http.StatusAccepted,
-		Summary: "Send a delivery again", Description: "Under the webhook-id that it has. 409 while it is being sent, and for tests.", Faults: []string{"NOT_FOUND", "TASK_STATE_CONFLICT"},
+		Summary: "Send a delivery again", Description: "Under the webhook-id that it has. 409 while it is being sent, and for tests.", Faults: []string{fault.CodeNotFound, fault.CodeTaskStateConflict},
 	}, func(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {

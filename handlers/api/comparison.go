@@ -18,7 +18,7 @@ func (h *handler) registerComparison(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
 		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only.",
-		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
+		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid},
 	}, h.compareTasks)
 }
 

@@ -24,7 +24,7 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 	path := paths.API + "/evaluators"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer", Description: "Nothing is stored. A judge's model is asked once.",
-		Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[judgeFields](schemas),
+		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[judgeFields](schemas),
 	}, func(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
 		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
 		if err != nil {
@@ -53,7 +53,7 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library", Summary: "List the versions of an evaluator, newest first",
-		Faults: []string{"NOT_FOUND"},
+		Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
 		id, row, err := find(ctx, input.EntryPath, saved.Evaluators)
 		if err != nil {
@@ -64,7 +64,7 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions/{number}", ID: "get-evaluator-version", Tag: "library", Summary: "Get a version of an evaluator",
-		Faults: []string{"NOT_FOUND"},
+		Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *versionInput) (*entryOutput[EvaluatorVersion], error) {
 		id, number, err := input.read()
 		if err != nil {

@@ -62,7 +62,7 @@ func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutpu
 		size += len(answer)
 	}
 	if size > maxAnswersBytes {
-		return nil, fault.New("REQUEST_TOO_LARGE")
+		return nil, fault.New(fault.CodeRequestTooLarge)
 	}
 	leave, err := request.From(ctx).Gates.Files.Enter(ctx)
 	if err != nil {

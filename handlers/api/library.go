@@ -260,7 +260,7 @@ func (r resource[T, B]) path() string { return paths.API + "/" + r.name }
 // register adds the endpoints that all kinds have.
 func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first", Faults: []string{"PARAMETER_INVALID"},
+		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first", Faults: []string{fault.CodeParameterInvalid},
 	}, func(ctx context.Context, input *libraryListInput) (*entriesOutput[B], error) {
 		found, total, err := r.kind.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
 		if err != nil {
@@ -287,7 +287,7 @@ func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
 		return r.store(ctx, nil, input.Form)
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular, Faults: []string{"NOT_FOUND"},
+		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular, Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *entryInput) (*entryOutput[B], error) {
 		id, err := input.id()
 		if err != nil {
@@ -297,7 +297,7 @@ func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change what is sent of a " + r.singular,
-		Description: "Tasks that exist keep what they had.", Faults: []string{"NOT_FOUND", "PARAMETER_INVALID", "REQUEST_INVALID"}, Body: r.body,
+		Description: "Tasks that exist keep what they had.", Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid, fault.CodeRequestInvalid}, Body: r.body,
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[B], error) {
 		_, row, err := find(ctx, input.EntryPath, r.kind)
 		if err != nil {
@@ -307,7 +307,7 @@ func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library", Status: http.StatusNoContent,
-		Summary: "Remove a " + r.singular, Description: "One that was used is archived: it can still be read, and is no longer offered.", Faults: []string{"NOT_FOUND"},
+		Summary: "Remove a " + r.singular, Description: "One that was used is archived: it can still be read, and is no longer offered.", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *entryInput) (*struct{}, error) {
 		id, err := input.id()
 		if err != nil {
@@ -494,7 +494,7 @@ func (h *libraryHandler) registerEntries(api huma.API) {
 	}.register(api, h)
 	resource[entries.Dataset, Dataset]{
 		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
-		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{"DATASET_REQUIRED"}, dataset.Codes...),
+		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{fault.CodeDatasetRequired}, dataset.Codes...),
 	}.register(api, h)
 	resource[entries.Evaluator, Evaluator]{
 		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
@@ -506,7 +506,7 @@ func (h *libraryHandler) registerEntries(api huma.API) {
 	}.register(api, h)
 	resource[entries.Schedule, Schedule]{
 		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule, body: rest.JSONBody[scheduleFields](schemas),
-		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{"QUOTA_EXCEEDED"},
+		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{fault.CodeQuotaExceeded},
 	}.register(api, h)
 }
 
@@ -574,7 +574,7 @@ func (h *libraryHandler) registerTests(api huma.API) {
 	const describe = "The answer is 200 also when the call fails: `error_code` says how."
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library", Summary: "Ask a model a question", Description: describe,
-		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
+		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 		return try(ctx, input, saved.Models, func(row entries.Model, question string) (library.Tested, error) {
 			return h.Library.TestModel(ctx, request.ScopeOf(ctx), row, question)
@@ -582,7 +582,7 @@ func (h *libraryHandler) registerTests(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library", Summary: "Ask an agent a question", Description: describe,
-		Faults: []string{"NOT_FOUND"}, Body: rest.OptionalBody[questionFields](schemas),
+		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 		return try(ctx, input, saved.Agents, func(row entries.Agent, question string) (library.Tested, error) {
 			return h.Library.TestAgent(ctx, request.ScopeOf(ctx), row, question)
@@ -590,7 +590,7 @@ func (h *libraryHandler) registerTests(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Recognise the protocol at an address",
-		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe, Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[detectFields](schemas),
+		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe, Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
 	}, func(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
 		address, faults := form.Address(input.Form, library.Agent{}, h.Check.URL)
 		if err := faulty(faults); err != nil {
@@ -606,7 +606,7 @@ func (h *libraryHandler) registerTests(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library", Summary: "Render templates with values",
-		Faults: []string{"PARAMETER_INVALID"}, Body: rest.JSONBody[previewFields](schemas),
+		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
 	}, func(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
 		values, err := variablesOf(input.Form)
 		if err != nil {
@@ -709,7 +709,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a prompt",
-		Faults: []string{"NOT_FOUND"}, Body: rest.JSONBody[promptVersionFields](schemas),
+		Faults: []string{fault.CodeNotFound}, Body: rest.JSONBody[promptVersionFields](schemas),
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
 		_, row, err := find(ctx, input.EntryPath, saved.Prompts)
 		if err != nil {
@@ -723,7 +723,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		return &entryOutput[PromptVersion]{newPromptVersion(row.PromptVersion)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library", Summary: "List the versions of a prompt, newest first", Faults: []string{"NOT_FOUND"},
+		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library", Summary: "List the versions of a prompt, newest first", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
 		id, row, err := find(ctx, input.EntryPath, saved.Prompts)
 		if err != nil {
@@ -733,7 +733,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		return pageOf(input.Window(), versions, row.Version, newPromptVersion), err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library", Summary: "Get a version of a prompt", Faults: []string{"NOT_FOUND"},
+		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library", Summary: "Get a version of a prompt", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
 		id, number, err := input.read()
 		if err != nil {
@@ -744,7 +744,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
-		Faults: append([]string{"NOT_FOUND", "DATASET_REQUIRED", "DATASET_TOO_LARGE", "PARAMETER_INVALID"}, dataset.Codes...), Body: rest.Multipart[datasetVersionFields](schemas, true),
+		Faults: append([]string{fault.CodeNotFound, fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, fault.CodeParameterInvalid}, dataset.Codes...), Body: rest.Multipart[datasetVersionFields](schemas, true),
 	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
 		_, row, err := find(ctx, input.EntryPath, saved.Datasets)
 		if err != nil {
@@ -760,7 +760,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		return &entryOutput[DatasetVersion]{newDatasetVersion(next.DatasetVersion)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first", Faults: []string{"NOT_FOUND"},
+		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[DatasetVersion], error) {
 		id, row, err := find(ctx, input.EntryPath, saved.Datasets)
 		if err != nil {
@@ -770,13 +770,13 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 		return pageOf(input.Window(), versions, row.Version, newDatasetVersion), err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get what a version of a dataset holds", Faults: []string{"NOT_FOUND"},
+		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get what a version of a dataset holds", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *versionInput) (*entryOutput[DatasetVersion], error) {
 		_, version, err := h.datasetVersion(ctx, input.VersionPath)
 		return &entryOutput[DatasetVersion]{newDatasetVersion(version)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library", Summary: "List the rows of a version, in the file's order", Faults: []string{"NOT_FOUND"},
+		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library", Summary: "List the rows of a version, in the file's order", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *rowsInput) (*entriesOutput[DatasetRow], error) {
 		id, version, err := h.datasetVersion(ctx, input.VersionPath)
 		if err != nil {
@@ -809,7 +809,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 func (h *libraryHandler) registerFiles(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file", Tag: "library", Summary: "Download the file of a version",
-		Faults: []string{"NOT_FOUND"}, Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded", map[string]string{"application/octet-stream": ""})},
+		Faults: []string{fault.CodeNotFound}, Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded", map[string]string{"application/octet-stream": ""})},
 	}, func(ctx context.Context, input *versionInput) (*huma.StreamResponse, error) {
 		id, version, err := h.datasetVersion(ctx, input.VersionPath)
 		if err != nil {

@@ -420,7 +420,7 @@ type runInputOutput struct{ Body runInput }
 func (h *handler) registerRunInput(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks", Summary: "Get what was sent for one run",
-		Description: "Without headers and what else may be secret.", Faults: []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+		Description: "Without headers and what else may be secret.", Faults: []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
 	}, func(ctx context.Context, input *RunPath) (*runInputOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {

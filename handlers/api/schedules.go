@@ -12,6 +12,7 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
+	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
@@ -95,7 +96,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 	path := paths.API + "/schedules/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library", Summary: "List the copies that a schedule made, newest first: the trend",
-		Faults: []string{"NOT_FOUND"},
+		Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[ScheduledTask], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {
@@ -133,7 +134,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List what became of a schedule's planned times, newest first",
-		Faults: []string{"NOT_FOUND"},
+		Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[Firing], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {

@@ -24,13 +24,13 @@ func (h *handler) registerStreams(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
 		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
-		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
+		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid},
 		Responses:   map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
 		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
-		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID"},
+		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid},
 		Responses: map[string]*huma.Response{"200": rest.Download("The report", map[string]string{
 			reports.Types["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
 				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
@@ -45,7 +45,7 @@ func (h *handler) registerStreams(api huma.API) {
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
 		Description: "`progress` at every change, then one of `completed`, `stopped`, `failed`, with which the stream ends. Every event is the whole " +
 			"state. A client that reconnects after the end gets 204.",
-		Faults: []string{"TASK_NOT_FOUND"},
+		Faults: []string{fault.CodeTaskNotFound},
 		Responses: map[string]*huma.Response{
 			"200": rest.Events(schemas, "Events", progressEvent{}, endEvent{}),
 			"204": {Description: "The client has seen the end (Last-Event-ID)"},
@@ -54,7 +54,7 @@ func (h *handler) registerStreams(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
 		Description: "Byte for byte, also of a run that a later launch replaced.",
-		Faults:      []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+		Faults:      []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
 		Responses:   map[string]*huma.Response{"200": rest.Download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},
 	}, h.getRunText)
 }

@@ -15,6 +15,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/dataset"
 	"wending/jobs/tasks"
 )
 
@@ -189,10 +190,10 @@ type cloneInput struct {
 
 // createFaults are the codes that creating a task may answer.
 var createFaults = []string{
-	"TASK_NAME_REQUIRED", "TASK_NAME_TOO_LONG", "AGENT_URL_REQUIRED", "AGENT_URL_INVALID", "AGENT_URL_NOT_ALLOWED", "AGENT_HEADERS_INVALID",
-	"DATASET_REQUIRED", "DATASET_TOO_LARGE", "DATASET_FORMAT_UNSUPPORTED", "DATASET_UNREADABLE", "DATASET_TOO_COMPLEX", "DATASET_SCHEMA_INVALID", "DATASET_EMPTY",
-	"DATASET_TOO_MANY_ROWS", "DATASET_ENCODING_INVALID", "DATASET_DUPLICATE_QUESTION_ID", "DATASET_ROW_INVALID", "TASK_TOO_LARGE", "PARAMETER_INVALID",
-	"REQUEST_INVALID", "REQUEST_TOO_LARGE",
+	fault.CodeTaskNameRequired, fault.CodeTaskNameTooLong, fault.CodeAgentURLRequired, fault.CodeAgentURLInvalid, fault.CodeAgentURLNotAllowed, fault.CodeAgentHeadersInvalid,
+	fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
+	dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid, fault.CodeTaskTooLarge, fault.CodeParameterInvalid,
+	fault.CodeRequestInvalid, fault.CodeRequestTooLarge,
 }
 
 func (h *handler) registerTasks(api huma.API) {
@@ -207,25 +208,25 @@ func (h *handler) registerTasks(api huma.API) {
 	}, h.createTask)
 	h.registerEstimate(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{"PARAMETER_INVALID"},
+		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{fault.CodeParameterInvalid},
 	}, h.listTasks)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}", ID: "get-task", Tag: "tasks", Summary: "Get a task with its settings and statistics",
-		Faults: []string{"TASK_NOT_FOUND"},
+		Faults: []string{fault.CodeTaskNotFound},
 	}, h.getTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
-		Faults: []string{"TASK_NOT_FOUND"},
+		Faults: []string{fault.CodeTaskNotFound},
 	}, h.getStatistics)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
-		Summary: "Delete a task and all its data", Faults: []string{"TASK_NOT_FOUND", "TASK_STATE_CONFLICT"},
+		Summary: "Delete a task and all its data", Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict},
 	}, h.deleteTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task with the settings and questions of another",
 		Description: "Fields that are sent replace the other task's. Headers, payload and the URL's query go to an agent at the same origin only.",
-		Faults:      append([]string{"TASK_NOT_FOUND"}, createFaults...), Body: rest.Multipart[changeFields](schemas, false),
+		Faults:      append([]string{fault.CodeTaskNotFound}, createFaults...), Body: rest.Multipart[changeFields](schemas, false),
 	}, h.cloneTask)
 }
 
@@ -332,7 +333,7 @@ func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, 
 
 // DeleteFault returns the error of a deletion; for a running task, its message asks to stop the task first.
 func DeleteFault(err error) error {
-	if f := fault.Of(err); err != nil && f.Code() == "TASK_STATE_CONFLICT" {
+	if f := fault.Of(err); err != nil && f.Code() == fault.CodeTaskStateConflict {
 		return f.WithMessage("error.STOP_BEFORE_DELETE")
 	}
 	return err

@@ -33,48 +33,6 @@ import (
 	"wending/views/text"
 )
 
-// statuses has the HTTP status of every code.
-var statuses = map[string]int{
-	"TASK_NAME_REQUIRED":          http.StatusUnprocessableEntity,
-	"TASK_NAME_TOO_LONG":          http.StatusUnprocessableEntity,
-	"AGENT_URL_REQUIRED":          http.StatusUnprocessableEntity,
-	"AGENT_URL_INVALID":           http.StatusUnprocessableEntity,
-	"AGENT_URL_NOT_ALLOWED":       http.StatusUnprocessableEntity,
-	"AGENT_HEADERS_INVALID":       http.StatusUnprocessableEntity,
-	"DATASET_REQUIRED":            http.StatusUnprocessableEntity,
-	"DATASET_TOO_LARGE":           http.StatusRequestEntityTooLarge,
-	dataset.CodeFormatUnsupported: http.StatusUnprocessableEntity,
-	dataset.CodeTooComplex:        http.StatusUnprocessableEntity,
-	dataset.CodeUnreadable:        http.StatusUnprocessableEntity,
-	dataset.CodeSchemaInvalid:     http.StatusUnprocessableEntity,
-	dataset.CodeEmpty:             http.StatusUnprocessableEntity,
-	dataset.CodeTooManyRows:       http.StatusUnprocessableEntity,
-	dataset.CodeEncodingInvalid:   http.StatusUnprocessableEntity,
-	dataset.CodeDuplicateID:       http.StatusUnprocessableEntity,
-	dataset.CodeRowInvalid:        http.StatusUnprocessableEntity,
-	"PARAMETER_INVALID":           http.StatusUnprocessableEntity,
-	"TASK_TOO_LARGE":              http.StatusUnprocessableEntity,
-	"ARCHIVE_INVALID":             http.StatusUnprocessableEntity,
-	"REQUEST_INVALID":             http.StatusUnprocessableEntity,
-	"REQUEST_TOO_LARGE":           http.StatusRequestEntityTooLarge,
-	"HEADERS_TOO_LARGE":           http.StatusRequestHeaderFieldsTooLarge,
-	notFoundCode(db.KindTask):     http.StatusNotFound,
-	notFoundCode(db.KindLaunch):   http.StatusNotFound,
-	notFoundCode(db.KindRun):      http.StatusNotFound,
-	notFoundCode(db.KindQuestion): http.StatusNotFound,
-	"NOT_FOUND":                   http.StatusNotFound,
-	"TASK_NOT_FINISHED":           http.StatusConflict,
-	"TASK_STATE_CONFLICT":         http.StatusConflict,
-	"REVIEW_CONFLICT":             http.StatusConflict,
-	"METHOD_NOT_ALLOWED":          http.StatusMethodNotAllowed,
-	"UNAUTHENTICATED":             http.StatusUnauthorized,
-	"FORBIDDEN":                   http.StatusForbidden,
-	"TOO_MANY_ATTEMPTS":           http.StatusTooManyRequests,
-	"QUOTA_EXCEEDED":              http.StatusTooManyRequests,
-	"SERVICE_UNAVAILABLE":         http.StatusServiceUnavailable,
-	"INTERNAL_ERROR":              http.StatusInternalServerError,
-}
-
 // RetryAfter is when, in seconds, a request that was refused with SERVICE_UNAVAILABLE may come again: the value of the
 // header Retry-After.
 const RetryAfter = "5"
@@ -98,7 +56,7 @@ func notFound(kind db.Kind) *Fault {
 	if _, hasOwn := statuses[notFoundCode(kind)]; hasOwn {
 		return New(notFoundCode(kind))
 	}
-	return New("NOT_FOUND")
+	return New(CodeNotFound)
 }
 
 // Fault is an error that a user or an API client sees. It does not change; With… return copies. The cause goes to
@@ -374,7 +332,7 @@ func NonEmpty() Limit { return Limit{key: "error.range.one"} }
 
 // Parameter reports that a parameter is not within its limit.
 func Parameter(name string, limit Limit) *Fault {
-	f := New("PARAMETER_INVALID")
+	f := New(CodeParameterInvalid)
 	f.args, f.limit = map[string]any{"Name": name}, &limit
 	return f
 }
@@ -389,7 +347,7 @@ func Field(name string, limit Limit) *Fault {
 // UnknownField reports a field that an operation does not know, with the nearest that it does.
 func UnknownField(name string, known []string) *Fault {
 	name = shortened(name)
-	f := New("PARAMETER_INVALID").WithMessage("error.unknown.field").With("Name", name)
+	f := New(CodeParameterInvalid).WithMessage("error.unknown.field").With("Name", name)
 	if len(known) > 0 {
 		f = f.WithMessage("error.unknown.field.near").With("Near", nearest(name, known))
 	}
@@ -400,7 +358,7 @@ func UnknownField(name string, known []string) *Fault {
 // UnknownParameter is UnknownField for a parameter of the query, of which every operation knows some.
 func UnknownParameter(name string, known []string) *Fault {
 	name = shortened(name)
-	return New("PARAMETER_INVALID").WithMessage("error.unknown.parameter").With("Name", name).With("Near", nearest(name, known))
+	return New(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near", nearest(name, known))
 }
 
 // maxShownName is how many characters of an unknown name are shown.
@@ -436,9 +394,9 @@ func Dataset(err error) *Fault {
 	var refused *dataset.Error
 	if !errors.As(err, &refused) {
 		if errors.Is(err, context.Canceled) { // nobody waits for an answer
-			return New("REQUEST_INVALID").WithCause(err)
+			return New(CodeRequestInvalid).WithCause(err)
 		}
-		return New("INTERNAL_ERROR").WithCause(err)
+		return New(CodeInternalError).WithCause(err)
 	}
 	f := New(refused.Code).WithMessage("dataset." + refused.Problem).WithCause(err)
 	f.args, f.rows = refused.Args, refused.Details
@@ -447,7 +405,7 @@ func Dataset(err error) *Fault {
 
 // Archive returns the fault of an archive that is wrong.
 func Archive(wrong *archive.Error) *Fault {
-	f := New("ARCHIVE_INVALID").WithMessage("archive." + wrong.Problem).WithCause(wrong)
+	f := New(CodeArchiveInvalid).WithMessage("archive." + wrong.Problem).WithCause(wrong)
 	f.args = map[string]any{"File": wrong.File, "Line": strconv.Itoa(wrong.Line), "Member": wrong.Member}
 	maps.Copy(f.args, wrong.Args)
 	switch {
@@ -482,52 +440,52 @@ func Of(err error) *Fault {
 	case errors.As(err, &missing):
 		return notFound(missing.Kind).WithCause(err)
 	case errors.Is(err, report.ErrSearchTooSlow):
-		return New("SERVICE_UNAVAILABLE").WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
+		return New(CodeServiceUnavailable).WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
 	case errors.Is(err, db.ErrNotFound):
-		return New("NOT_FOUND").WithCause(err)
+		return New(CodeNotFound).WithCause(err)
 	case errors.Is(err, entries.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
 		return Field("name", Unique()).WithCause(err)
 	case errors.Is(err, db.ErrNothingToRun):
-		return New("TASK_STATE_CONFLICT").WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
+		return New(CodeTaskStateConflict).WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
 	case errors.Is(err, db.ErrConflict):
-		return New("TASK_STATE_CONFLICT").WithCause(err)
+		return New(CodeTaskStateConflict).WithCause(err)
 	case errors.As(err, &exceeded):
-		return New("QUOTA_EXCEEDED").WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
+		return New(CodeQuotaExceeded).WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
 	case errors.As(err, &spent):
-		return New("TASK_STATE_CONFLICT").WithMessage("error."+spent.Reason).With("Ceiling", spent.Ceiling.String()).With("Currency", spent.Currency).
+		return New(CodeTaskStateConflict).WithMessage("error."+spent.Reason).With("Ceiling", spent.Ceiling.String()).With("Currency", spent.Currency).
 			With("Left", decimal.Max(decimal.Zero, spent.Left).String()).WithCause(err)
 	case errors.As(err, &full):
-		return New("QUOTA_EXCEEDED").WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)
+		return New(CodeQuotaExceeded).WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)
 	case errors.Is(err, request.ErrStale):
-		return New("FORBIDDEN").WithMessage("error.stale").WithCause(err)
+		return New(CodeForbidden).WithMessage("error.stale").WithCause(err)
 	case errors.Is(err, secret.ErrKey): // it was given up, or the key is another
-		return New("TASK_STATE_CONFLICT").WithMessage("failure.SECRET_KEY_CHANGED").WithCause(err)
+		return New(CodeTaskStateConflict).WithMessage("failure.SECRET_KEY_CHANGED").WithCause(err)
 	case errors.Is(err, people.ErrLastAdmin):
-		return New("TASK_STATE_CONFLICT").WithMessage("users.last_admin").WithCause(err)
+		return New(CodeTaskStateConflict).WithMessage("users.last_admin").WithCause(err)
 	case errors.Is(err, admission.ErrBusy):
-		return New("SERVICE_UNAVAILABLE").WithMessage("error.BUSY").WithCause(err)
+		return New(CodeServiceUnavailable).WithMessage("error.BUSY").WithCause(err)
 	case errors.As(err, &conflict):
-		return New("REVIEW_CONFLICT").WithCause(err)
+		return New(CodeReviewConflict).WithCause(err)
 	case errors.As(err, &variable):
 		return Field("evaluators", Limit{"error.range.variable", map[string]any{
 			"Evaluator": variable.Evaluator, "Variable": variable.Variable, "Nearest": variable.Nearest,
 		}}).WithCause(err)
 	case errors.Is(err, tasks.ErrNoSlot):
-		return New("SERVICE_UNAVAILABLE").WithMessage("error.AGENT_BUSY").WithCause(err)
+		return New(CodeServiceUnavailable).WithMessage("error.AGENT_BUSY").WithCause(err)
 	case errors.Is(err, db.ErrUnstorable):
-		return New("REQUEST_INVALID").WithCause(err)
+		return New(CodeRequestInvalid).WithCause(err)
 	case errors.Is(err, db.ErrUnavailable):
-		return New("SERVICE_UNAVAILABLE").WithCause(err)
+		return New(CodeServiceUnavailable).WithCause(err)
 	}
 	if routing := (*echo.HTTPError)(nil); errors.As(err, &routing) {
 		switch {
 		case routing.Code == http.StatusRequestEntityTooLarge:
-			return New("REQUEST_TOO_LARGE").WithCause(err)
+			return New(CodeRequestTooLarge).WithCause(err)
 		case routing.Code == http.StatusNotFound:
-			return New("NOT_FOUND").WithCause(err)
+			return New(CodeNotFound).WithCause(err)
 		case routing.Code >= 400 && routing.Code < 500:
-			return New("REQUEST_INVALID").WithCause(err).withStatus(routing.Code)
+			return New(CodeRequestInvalid).WithCause(err).withStatus(routing.Code)
 		}
 	}
-	return New("INTERNAL_ERROR").WithCause(err)
+	return New(CodeInternalError).WithCause(err)
 }

@@ -35,7 +35,7 @@ func guarded[T any](
 ) (uuid.UUID, []FieldFault, error) {
 	secrets := replaced(f)
 	if row != nil && len(secrets) > 0 && !request.From(ctx).Role.Allows(people.Admin) {
-		return uuid.Nil, nil, fault.New("FORBIDDEN").WithMessage("error.secret")
+		return uuid.Nil, nil, fault.New(fault.CodeForbidden).WithMessage("error.secret")
 	}
 	before := request.AuditFields(row)
 	id, faults, err := save(ctx, row, f)

@@ -15,7 +15,7 @@ import (
 func RetryScope(r *http.Request, submitted *Upload) (db.Scope, error) {
 	named, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return db.Scope{}, fault.New("REQUEST_INVALID").WithCause(err)
+		return db.Scope{}, fault.New(fault.CodeRequestInvalid).WithCause(err)
 	}
 	if c := (fields{form: submitted}); !c.isText("question_id") {
 		return db.Scope{}, c.faults[0].Fault
@@ -44,17 +44,17 @@ func RetryScope(r *http.Request, submitted *Upload) (db.Scope, error) {
 // ExtendedRuns reads to how many runs of each question a task is to be extended, which it can be while nothing of it runs.
 func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
 	if task.Status.IsActive() {
-		return 0, fault.New("TASK_STATE_CONFLICT")
+		return 0, fault.New(fault.CodeTaskStateConflict)
 	}
 	if task.RunsPerItem >= tasks.MaxRuns {
-		return 0, fault.New("TASK_STATE_CONFLICT").WithMessage("error.MOST_RUNS")
+		return 0, fault.New(fault.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
 	}
 	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
 	if err != nil || runs <= task.RunsPerItem || runs > tasks.MaxRuns {
 		return 0, fault.Field("runs_per_item", fault.Between(min(task.RunsPerItem+1, tasks.MaxRuns), tasks.MaxRuns))
 	}
 	if (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > tasks.MaxCalls {
-		return 0, fault.New("TASK_TOO_LARGE")
+		return 0, fault.New(fault.CodeTaskTooLarge)
 	}
 	return runs, nil
 }

@@ -320,10 +320,10 @@ func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n libr
 	}
 	switch {
 	case form.File == nil:
-		c.fail("file", fault.New("DATASET_REQUIRED"))
+		c.fail("file", fault.New(fault.CodeDatasetRequired))
 		return n, c.faults
 	case form.File.IsTooLarge:
-		c.fail("file", fault.New("DATASET_TOO_LARGE"))
+		c.fail("file", fault.New(fault.CodeDatasetTooLarge))
 		return n, c.faults
 	}
 	n.File = form.File.File

@@ -48,7 +48,7 @@ func (c *fields) channels(ctx context.Context, find func(context.Context, projec
 		case errors.Is(err, db.ErrNotFound), err == nil && row.ArchivedAt != nil:
 			err = library.ErrUnknownReference
 		case err == nil && len(found) == maxChannels:
-			c.fail("channels", fault.New("TASK_TOO_LARGE"))
+			c.fail("channels", fault.New(fault.CodeTaskTooLarge))
 			return nil
 		}
 		if err != nil {

@@ -81,7 +81,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	}
 	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
 	if len(c.faults) == 0 && (c.n.VariantCount() > tasks.MaxVariants || c.n.Calls()+c.n.JudgeCalls() > tasks.MaxCalls) {
-		c.fail("", fault.New("TASK_TOO_LARGE"))
+		c.fail("", fault.New(fault.CodeTaskTooLarge))
 	}
 	return c.n, c.faults
 }
@@ -98,9 +98,9 @@ func (c *checker) name() {
 	}
 	switch {
 	case c.n.Name == "":
-		c.fail("task_name", fault.New("TASK_NAME_REQUIRED"))
+		c.fail("task_name", fault.New(fault.CodeTaskNameRequired))
 	case utf8.RuneCountInString(c.n.Name) > tasks.MaxNameLength:
-		c.fail("task_name", fault.New("TASK_NAME_TOO_LONG"))
+		c.fail("task_name", fault.New(fault.CodeTaskNameTooLong))
 	}
 }
 
@@ -126,13 +126,13 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	}
 	if c.n.AgentURL == "" {
 		if len(c.n.Targets) == 0 && !c.hasFault("models", "agents") {
-			c.fail("agent_api_url", fault.New("AGENT_URL_REQUIRED"))
+			c.fail("agent_api_url", fault.New(fault.CodeAgentURLRequired))
 		}
 		return ""
 	}
 	u := parseAddress(c.n.AgentURL)
 	if u == nil {
-		c.fail("agent_api_url", fault.New("AGENT_URL_INVALID"))
+		c.fail("agent_api_url", fault.New(fault.CodeAgentURLInvalid))
 		return ""
 	}
 	origin = tasks.Origin(u)
@@ -141,7 +141,7 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 		headers = base.Headers
 	}
 	if err := rules.CheckURL(u, headers); err != nil {
-		c.fail("agent_api_url", fault.New("AGENT_URL_NOT_ALLOWED").WithCause(err))
+		c.fail("agent_api_url", fault.New(fault.CodeAgentURLNotAllowed).WithCause(err))
 		return ""
 	}
 	return origin
@@ -191,17 +191,17 @@ func (c *checker) file(ctx context.Context) {
 	case c.form.Refused != nil:
 		return // nothing is read now
 	case c.form.File != nil && c.form.File.IsTooLarge:
-		c.fail("dataset_file", fault.New("DATASET_TOO_LARGE"))
+		c.fail("dataset_file", fault.New(fault.CodeDatasetTooLarge))
 		return
 	case c.n.Dataset != nil:
 		return // the base's or a saved one, already read
 	case c.hasFault("dataset"):
 		return
 	case c.form.File == nil && c.form.Value("dataset_token") != "":
-		c.fail("dataset_file", fault.New("DATASET_REQUIRED").WithMessage("error.DATASET_STAGED_GONE"))
+		c.fail("dataset_file", fault.New(fault.CodeDatasetRequired).WithMessage("error.DATASET_STAGED_GONE"))
 		return
 	case c.form.File == nil:
-		c.fail("dataset_file", fault.New("DATASET_REQUIRED"))
+		c.fail("dataset_file", fault.New(fault.CodeDatasetRequired))
 		return
 	}
 	set, err := dataset.Read(ctx, c.n.File.Name, c.n.File.Content, c.n.Layout)
@@ -218,9 +218,9 @@ func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Da
 	case f.Refused != nil:
 		return nil, f.Refused
 	case f.File == nil:
-		return nil, fault.New("DATASET_REQUIRED")
+		return nil, fault.New(fault.CodeDatasetRequired)
 	case f.File.IsTooLarge:
-		return nil, fault.New("DATASET_TOO_LARGE")
+		return nil, fault.New(fault.CodeDatasetTooLarge)
 	}
 	given, wrong := Layout(f)
 	if wrong != nil {
@@ -258,7 +258,7 @@ func (c *checker) headers(sealed map[string]string) {
 	}
 	headers, err := agent.ParseHeaders(typed)
 	if err != nil {
-		c.fail("agent_api_headers", fault.New("AGENT_HEADERS_INVALID"))
+		c.fail("agent_api_headers", fault.New(fault.CodeAgentHeadersInvalid))
 		return
 	}
 	c.n.Headers = headers
@@ -343,7 +343,7 @@ func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 func (c *checker) references(ctx context.Context, saved Library) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants, "agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
 		if len(c.form.List(field)) > most { // before anything is looked up
-			c.fail(field, fault.New("TASK_TOO_LARGE"))
+			c.fail(field, fault.New(fault.CodeTaskTooLarge))
 			return
 		}
 	}
@@ -459,7 +459,7 @@ func (c *fields) evaluators(ctx context.Context, saved Library) (found []tasks.N
 func Evaluators(ctx context.Context, submitted *Upload, saved Library) ([]tasks.NewEvaluator, []FieldFault) {
 	c := fields{form: submitted}
 	if len(submitted.List("evaluators")) > tasks.MaxEvaluators {
-		c.fail("evaluators", fault.New("TASK_TOO_LARGE"))
+		c.fail("evaluators", fault.New(fault.CodeTaskTooLarge))
 		return nil, c.faults
 	}
 	return c.evaluators(ctx, saved), c.faults

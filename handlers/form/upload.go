@@ -125,7 +125,7 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 }
 
 // errTooMuchText refuses a form whose fields are larger than any form needs.
-var errTooMuchText = fault.New("REQUEST_TOO_LARGE")
+var errTooMuchText = fault.New(fault.CodeRequestTooLarge)
 
 func unreadable(err error, gate *admission.Gate) error {
 	if system := (systemError{}); errors.As(err, &system) {
@@ -135,9 +135,9 @@ func unreadable(err error, gate *admission.Gate) error {
 		if gate == nil { // there was no file to be too large
 			return errTooMuchText.WithCause(err)
 		}
-		return fault.New("DATASET_TOO_LARGE").WithCause(err)
+		return fault.New(fault.CodeDatasetTooLarge).WithCause(err)
 	}
-	return fault.New("REQUEST_INVALID").WithCause(err)
+	return fault.New(fault.CodeRequestInvalid).WithCause(err)
 }
 
 // FileFields are the fields that a file may come in.

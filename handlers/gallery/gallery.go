@@ -103,25 +103,25 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	h := &handler{config}
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets", ID: "list-assets", Tag: "tasks", Summary: "List the files that a task's agents produced",
-		Description: "Those of the current runs, by question, variant, run and place in the run.", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"},
+		Description: "Those of the current runs, by question, variant, run and place in the run.", Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid},
 	}, h.list)
 	file := func(contentType string) map[string]*huma.Response {
 		return map[string]*huma.Response{
 			"200": rest.Download("The file", map[string]string{contentType: ""}),
 			"206": rest.Download("The part that was asked for; of several parts multipart/byteranges", map[string]string{"*/*": ""}),
 			"304": {Description: "The client has it (If-None-Match)"},
-			"416": rest.Refusal(stream.OpenAPI().Components.Schemas, http.StatusRequestedRangeNotSatisfiable, "REQUEST_INVALID"),
+			"416": rest.Refusal(stream.OpenAPI().Components.Schemas, http.StatusRequestedRangeNotSatisfiable, fault.CodeRequestInvalid),
 		}
 	}
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks", Summary: "Get a file that an agent produced",
-		Description: "Ranges can be asked for. Whatever a browser might run comes as an attachment.", Faults: []string{"TASK_NOT_FOUND"}, Responses: file("*/*"),
+		Description: "Ranges can be asked for. Whatever a browser might run comes as an attachment.", Faults: []string{fault.CodeTaskNotFound}, Responses: file("*/*"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, false)
 	})
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail", Tag: "tasks", Summary: "Get a small JPEG of a picture",
-		Description: "Of PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{"TASK_NOT_FOUND"}, Responses: file("image/jpeg"),
+		Description: "Of PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{fault.CodeTaskNotFound}, Responses: file("image/jpeg"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, true)
 	})
@@ -152,7 +152,7 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 	}
 	id, err := uuid.Parse(input.AssetID)
 	if err != nil {
-		return nil, fault.New("NOT_FOUND")
+		return nil, fault.New(fault.CodeNotFound)
 	}
 	one, err := h.assets().Get(ctx, task.ID, id)
 	if err != nil {
@@ -167,11 +167,11 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 		return h.sendWaiting(ctx, one)
 	}
 	if key == nil || mediaType == nil {
-		return nil, fault.New("NOT_FOUND")
+		return nil, fault.New(fault.CodeNotFound)
 	}
 	file, err := h.Files.Open(ctx, *key)
 	if errors.Is(err, blob.ErrNotFound) {
-		return nil, fault.New("NOT_FOUND")
+		return nil, fault.New(fault.CodeNotFound)
 	}
 	if err != nil {
 		return nil, err

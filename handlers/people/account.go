@@ -184,7 +184,7 @@ func (h *handler) setSecond(c echo.Context) error {
 		return err
 	}
 	if !needs && h.Guard.NeedsSecond {
-		return fault.New("FORBIDDEN").WithMessage("passkeys.required")
+		return fault.New(fault.CodeForbidden).WithMessage("passkeys.required")
 	}
 	if err := h.people.SetNeedsPasskey(ctx, user.ID, needs); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (h *handler) removePasskey(c echo.Context) error {
 		return err
 	}
 	if h.Guard.NeedsSecond && user.Passkeys < 2 {
-		return fault.New("FORBIDDEN").WithMessage("passkeys.last")
+		return fault.New(fault.CodeForbidden).WithMessage("passkeys.last")
 	}
 	id, err := base64.RawURLEncoding.DecodeString(c.Param("key"))
 	if err != nil {

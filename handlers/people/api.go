@@ -302,11 +302,11 @@ func (h *handler) registerUsers(api huma.API) {
 		MustChange bool        `json:"must_change_password,omitempty" doc:"Its owner must choose another password at the first sign-in; until then it can do nothing else"`
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Make an account", Status: http.StatusCreated, Faults: []string{"PARAMETER_INVALID"},
+		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Make an account", Status: http.StatusCreated, Faults: []string{fault.CodeParameterInvalid},
 		Body: rest.JSONBody[newUser](schemas),
 	}, func(ctx context.Context, input *bodyInput) (*output[Account], error) {
 		if !h.HasPasswords {
-			return nil, fault.New("FORBIDDEN").WithMessage("users.of_provider.only")
+			return nil, fault.New(fault.CodeForbidden).WithMessage("users.of_provider.only")
 		}
 		user, faults, err := h.makeUser(ctx, input.Form)
 		if err != nil {
@@ -318,7 +318,7 @@ func (h *handler) registerUsers(api huma.API) {
 		account, err := h.account(ctx, user)
 		return &output[Account]{account}, err
 	})
-	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: path + "/{id}", ID: "get-user", Tag: tag, Summary: "Get an account", Faults: []string{"NOT_FOUND"}},
+	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: path + "/{id}", ID: "get-user", Tag: tag, Summary: "Get an account", Faults: []string{fault.CodeNotFound}},
 		func(ctx context.Context, input *ObjectPath) (*output[Account], error) {
 			user, err := h.userByID(ctx, input.ID)
 			if err != nil {
@@ -334,7 +334,7 @@ func (h *handler) registerUsers(api huma.API) {
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-user", Tag: tag, Summary: "Change an account",
-		Description: "Somebody must always be left who may manage accounts: otherwise 409 TASK_STATE_CONFLICT.", Faults: []string{"NOT_FOUND", "PARAMETER_INVALID", "TASK_STATE_CONFLICT"},
+		Description: "Somebody must always be left who may manage accounts: otherwise 409 TASK_STATE_CONFLICT.", Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid, fault.CodeTaskStateConflict},
 		Body: rest.JSONBody[changedUser](schemas),
 	}, func(ctx context.Context, input *changeInput) (*output[Account], error) {
 		user, err := h.userByID(ctx, input.ID)
@@ -395,7 +395,7 @@ func (h *handler) registerProjects(api huma.API) {
 		Name string `json:"name" doc:"1–64 characters" example:"法务"`
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-project", Tag: tag, Summary: "Make a project", Status: http.StatusCreated, Faults: []string{"PARAMETER_INVALID"},
+		Method: http.MethodPost, Path: path, ID: "create-project", Tag: tag, Summary: "Make a project", Status: http.StatusCreated, Faults: []string{fault.CodeParameterInvalid},
 		Body: rest.JSONBody[newProject](schemas),
 	}, func(ctx context.Context, input *bodyInput) (*output[Workspace], error) {
 		project, faults, err := h.makeProject(ctx, input.Form)
@@ -405,7 +405,7 @@ func (h *handler) registerProjects(api huma.API) {
 		return &output[Workspace]{newWorkspace(project, nil)}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}", ID: "get-project", Tag: tag, Summary: "Get a project, with what it uses of its quotas", Faults: []string{"NOT_FOUND"},
+		Method: http.MethodGet, Path: path + "/{id}", ID: "get-project", Tag: tag, Summary: "Get a project, with what it uses of its quotas", Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *ObjectPath) (*output[Workspace], error) {
 		project, err := h.projectByID(ctx, input.ID)
 		if err != nil {
@@ -425,7 +425,7 @@ func (h *handler) registerProjects(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-project", Tag: tag, Summary: "Change a project's name and quotas",
 		Description: "Over a quota new work is refused with QUOTA_EXCEEDED, and lanes wait; what runs goes on, except that launches are stopped at the month's ceiling of cost.",
-		Faults:      []string{"NOT_FOUND", "PARAMETER_INVALID"}, Body: rest.JSONBody[changedProject](schemas),
+		Faults:      []string{fault.CodeNotFound, fault.CodeParameterInvalid}, Body: rest.JSONBody[changedProject](schemas),
 	}, func(ctx context.Context, input *changeInput) (*output[Workspace], error) {
 		project, err := h.projectByID(ctx, input.ID)
 		if err != nil {
@@ -441,7 +441,7 @@ func (h *handler) registerProjects(api huma.API) {
 
 func (h *handler) registerMembers(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/projects/{id}/members"
-	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: path, ID: "list-members", Tag: tag, Summary: "List who is in a project", Faults: []string{"NOT_FOUND"}},
+	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: path, ID: "list-members", Tag: tag, Summary: "List who is in a project", Faults: []string{fault.CodeNotFound}},
 		func(ctx context.Context, input *struct {
 			ObjectPath
 			rest.PageQuery
@@ -480,7 +480,7 @@ func (h *handler) registerMembers(api huma.API) {
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "add-member", Tag: tag, Summary: "Give an account a role in a project", Status: http.StatusCreated,
-		Faults: []string{"NOT_FOUND", "PARAMETER_INVALID"}, Body: rest.JSONBody[newMembership](schemas),
+		Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid}, Body: rest.JSONBody[newMembership](schemas),
 	}, func(ctx context.Context, input *changeInput) (*output[Member], error) {
 		return give(ctx, input.ID, input.Form)
 	})
@@ -489,7 +489,7 @@ func (h *handler) registerMembers(api huma.API) {
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: path + "/{user_id}", ID: "set-member", Tag: tag, Summary: "Set what an account may do in a project",
-		Faults: []string{"NOT_FOUND", "PARAMETER_INVALID"}, Body: rest.JSONBody[role](schemas),
+		Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid}, Body: rest.JSONBody[role](schemas),
 	}, func(ctx context.Context, input *struct {
 		MemberPath
 		rest.FormInput
@@ -502,7 +502,7 @@ func (h *handler) registerMembers(api huma.API) {
 		return give(ctx, input.ID, input.Form)
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{user_id}", ID: "remove-member", Tag: tag, Summary: "Take an account out of a project", Status: http.StatusNoContent, Faults: []string{"NOT_FOUND"},
+		Method: http.MethodDelete, Path: path + "/{user_id}", ID: "remove-member", Tag: tag, Summary: "Take an account out of a project", Status: http.StatusNoContent, Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *MemberPath) (*struct{}, error) {
 		project, err := h.projectByID(ctx, input.ID)
 		if err != nil {
@@ -545,7 +545,7 @@ func (h *handler) registerTokens(api huma.API) {
 	}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-token", Tag: tag, Summary: "Make a token for a project", Description: "Its value is told only now.",
-		Status: http.StatusCreated, Faults: []string{"PARAMETER_INVALID", "QUOTA_EXCEEDED"}, Body: rest.JSONBody[tokenBody](schemas),
+		Status: http.StatusCreated, Faults: []string{fault.CodeParameterInvalid, fault.CodeQuotaExceeded}, Body: rest.JSONBody[tokenBody](schemas),
 	}, func(ctx context.Context, input *bodyInput) (*output[NewToken], error) {
 		token, value, faults, err := h.makeToken(ctx, chosen(ctx), input.Form, "expires_in_days")
 		if err == nil && len(faults) > 0 {
@@ -554,7 +554,7 @@ func (h *handler) registerTokens(api huma.API) {
 		return &output[NewToken]{NewToken{newToken(token), value}}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-token", Tag: tag, Summary: "Revoke a token, at once", Status: http.StatusNoContent, Faults: []string{"NOT_FOUND"},
+		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-token", Tag: tag, Summary: "Revoke a token, at once", Status: http.StatusNoContent, Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *ObjectPath) (*struct{}, error) {
 		id, err := request.ID(input.ID, people.KindToken)
 		if err != nil {
@@ -569,7 +569,7 @@ func (h *handler) registerShares(api huma.API) {
 	type sharesInput struct {
 		TaskID string `query:"task_id" doc:"Id of the task" required:"true" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	}
-	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: path, ID: "list-shares", Tag: tag, Summary: "List the links to a task's report, newest first", Faults: []string{"TASK_NOT_FOUND", "PARAMETER_INVALID"}},
+	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: path, ID: "list-shares", Tag: tag, Summary: "List the links to a task's report, newest first", Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid}},
 		func(ctx context.Context, input *sharesInput) (*list[Share], error) {
 			task, err := request.Task(ctx, h.Store, input.TaskID)
 			if err != nil {
@@ -589,7 +589,7 @@ func (h *handler) registerShares(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag, Summary: "Make a read-only link to a task's report",
 		Description: "Whoever has it sees the report and nothing else. Its address is told only now.", Status: http.StatusCreated,
-		Faults: []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED", "PARAMETER_INVALID", "QUOTA_EXCEEDED"}, Body: rest.JSONBody[shareBody](schemas),
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid, fault.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),
 	}, func(ctx context.Context, input *sitedInput) (*output[NewShare], error) {
 		task, err := request.Task(ctx, h.Store, input.Form.Value("task_id"))
 		if err != nil {
@@ -602,7 +602,7 @@ func (h *handler) registerShares(api huma.API) {
 		return &output[NewShare]{NewShare{newShare(share), address}}, err
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-share", Tag: tag, Summary: "Revoke a link, at once", Status: http.StatusNoContent, Faults: []string{"NOT_FOUND"},
+		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-share", Tag: tag, Summary: "Revoke a link, at once", Status: http.StatusNoContent, Faults: []string{fault.CodeNotFound},
 	}, func(ctx context.Context, input *ObjectPath) (*struct{}, error) {
 		id, err := request.ID(input.ID, people.KindShare)
 		if err != nil {
@@ -642,7 +642,7 @@ func (h *handler) registerAudit(api huma.API) {
 		From   string `query:"from" doc:"RFC 3339, or a day in Beijing" example:"2026-11-01"`
 		To     string `query:"to" doc:"RFC 3339 (exclusive), or the last day" example:"2026-11-30"`
 	}
-	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag, Summary: "List who did what, newest first", Faults: []string{"PARAMETER_INVALID"}},
+	rest.Register(api, h.Failed, rest.Endpoint{Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag, Summary: "List who did what, newest first", Faults: []string{fault.CodeParameterInvalid}},
 		func(ctx context.Context, input *auditInput) (*list[Record], error) {
 			filter, err := auditFilter(input.Actor, input.Action, input.Object, input.From, input.To)
 			if err != nil {

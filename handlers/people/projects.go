@@ -349,7 +349,7 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 	}
 	if info.Who.TokenID != uuid.Nil {
 		if token.ParentID = &info.Who.TokenID; !info.Role.Allows(people.Admin) { // only those that manage the project make others
-			return token, "", nil, fault.New("FORBIDDEN")
+			return token, "", nil, fault.New(fault.CodeForbidden)
 		}
 	}
 	var wrong []form.FieldFault
@@ -363,7 +363,7 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 		return token, "", faults, nil
 	}
 	if !info.Role.Allows(token.Role) {
-		return token, "", nil, fault.New("FORBIDDEN")
+		return token, "", nil, fault.New(fault.CodeForbidden)
 	}
 	if value, err = h.people.AddToken(ctx, token, lasts); err != nil {
 		return token, "", nil, err

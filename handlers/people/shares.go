@@ -49,7 +49,7 @@ const usualShareDays = 7
 // makeShare makes a link to a task's report and returns its address.
 func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
 	if !task.HasResults {
-		return share, "", nil, fault.New("TASK_NOT_FINISHED")
+		return share, "", nil, fault.New(fault.CodeTaskNotFinished)
 	}
 	lasts, faults := days(submitted, field, usualShareDays, false)
 	if len(faults) > 0 {
@@ -131,7 +131,7 @@ func (h *handler) showShared(c echo.Context) error {
 	}
 	share, err := h.people.ShareOf(ctx, secret)
 	if errors.Is(err, db.ErrNotFound) {
-		return fault.New("NOT_FOUND").WithMessage("share.gone")
+		return fault.New(fault.CodeNotFound).WithMessage("share.gone")
 	}
 	if err != nil {
 		return err

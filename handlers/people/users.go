@@ -189,7 +189,7 @@ func (h *handler) changeUser(ctx context.Context, user people.User, submitted *f
 	flag("is_disabled", user.DisabledAt != nil, &change.IsDisabled)
 	if submitted.Has("password") {
 		if user.Subject != nil {
-			return nil, fault.New("FORBIDDEN").WithMessage("users.of_provider.only")
+			return nil, fault.New(fault.CodeForbidden).WithMessage("users.of_provider.only")
 		}
 		hash, wrong, err := form.NewPassword(ctx, submitted, "password", user.Name)
 		if err != nil {

@@ -81,7 +81,7 @@ func (h *handler) showLog(c echo.Context) error {
 		replay.Tail
 	}
 	if err := (&echo.DefaultBinder{}).BindQueryParams(c, &asked); err != nil {
-		return fault.New("RUN_NOT_FOUND")
+		return fault.New(fault.CodeRunNotFound)
 	}
 	tail := asked.Tail
 	tail.At = positionOf(asked.After)
@@ -237,7 +237,7 @@ func (h *handler) showBeside(c echo.Context) error {
 	}
 	number, err := strconv.Atoi(c.Param("number"))
 	if err != nil || number < 1 || number > task.TotalItems {
-		return fault.New("QUESTION_NOT_FOUND")
+		return fault.New(fault.CodeQuestionNotFound)
 	}
 	runs, err := h.journal().OutcomesBeside(ctx, task.ID, number)
 	if err != nil {

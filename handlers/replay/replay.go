@@ -107,13 +107,13 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks", Summary: "List what happened during a run",
 		Description: "The first event is task_started, the last of a successful run task_completed. The list is empty for runs that have no events, or whose events are no longer kept.",
-		Faults:      []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+		Faults:      []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
 	}, h.ofRun)
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/units/{unit_id}/events", ID: "follow-unit", Tag: "tasks", Summary: "Follow what happens during a call as server-sent events",
 		Description: "All events of a unit so far and then each as it is stored, about once a second, under the name of its type; `end` when nothing more comes, with which the stream ends. " +
 			"Last-Event-ID continues behind an event. Where a unit is asked again, task_started begins anew.",
-		Faults: []string{"TASK_NOT_FOUND", "RUN_NOT_FOUND"},
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
 		Responses: map[string]*huma.Response{
 			"200": rest.Events(schemas, "Events", unitEvent{}, unitEnd{}),
 			"204": {Description: "The client has seen the end (Last-Event-ID)"},

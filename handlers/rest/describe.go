@@ -17,11 +17,11 @@ import (
 // Codes that every endpoint may answer, and those that one with a body or a file may answer besides.
 var (
 	anyFaults = []string{
-		"UNAUTHENTICATED", "FORBIDDEN", "NOT_FOUND", "METHOD_NOT_ALLOWED", "HEADERS_TOO_LARGE", "PARAMETER_INVALID", "REQUEST_INVALID",
-		"INTERNAL_ERROR", "SERVICE_UNAVAILABLE",
+		fault.CodeUnauthenticated, fault.CodeForbidden, fault.CodeNotFound, fault.CodeMethodNotAllowed, fault.CodeHeadersTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid,
+		fault.CodeInternalError, fault.CodeServiceUnavailable,
 	}
-	bodyFaults = []string{"REQUEST_TOO_LARGE"}
-	fileFaults = []string{"DATASET_TOO_LARGE", "QUOTA_EXCEEDED"}
+	bodyFaults = []string{fault.CodeRequestTooLarge}
+	fileFaults = []string{fault.CodeDatasetTooLarge, fault.CodeQuotaExceeded}
 )
 
 // describeFaults adds the responses of an operation's errors: one a status, with its codes.
@@ -65,7 +65,7 @@ func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 		name, _, _ = strings.Cut(rest, " ")
 	}
 	if name == "" { // not about one parameter
-		return fault.New("REQUEST_INVALID").WithCause(detail)
+		return fault.New(fault.CodeRequestInvalid).WithCause(detail)
 	}
 	name, _, isItem := strings.Cut(name, "[")
 	if isItem && strings.HasPrefix(detail.Location, "body.") {

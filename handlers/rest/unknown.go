@@ -41,7 +41,7 @@ func unknownParameter(ctx huma.Context) error {
 	address := ctx.URL()
 	query, err := url.ParseQuery(address.RawQuery)
 	if err != nil {
-		return fault.New("REQUEST_INVALID").WithCause(err)
+		return fault.New(fault.CodeRequestInvalid).WithCause(err)
 	}
 	var known []string
 	for _, parameter := range ctx.Operation().Parameters {
@@ -70,7 +70,7 @@ func strayField(ctx huma.Context) error {
 	}
 	parts, err := c.Request().MultipartReader()
 	if err != nil {
-		return fault.New("REQUEST_INVALID").WithCause(err)
+		return fault.New(fault.CodeRequestInvalid).WithCause(err)
 	}
 	part, err := parts.NextPart()
 	if err != nil {

@@ -35,7 +35,7 @@ func (h *handler) seal(ctx context.Context, kind string, detail any, lasts time.
 
 // open reads what seal returned for the same kind. What is not ours, or too old, is a fault that asks to begin again.
 func (h *handler) open(ctx context.Context, kind, kept string, detail any) error {
-	again := fault.New("FORBIDDEN").WithMessage("login.provider.again")
+	again := fault.New(fault.CodeForbidden).WithMessage("login.provider.again")
 	sealed, err := base64.RawURLEncoding.DecodeString(kept)
 	if err != nil || len(sealed) == 0 {
 		return again

@@ -100,7 +100,7 @@ func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, e
 		return nil, nil, ctx.Err()
 	case answer := <-asked:
 		if answer.Err != nil {
-			return nil, nil, fault.New("SERVICE_UNAVAILABLE").WithMessage("login.provider.silent").WithCause(answer.Err)
+			return nil, nil, fault.New(fault.CodeServiceUnavailable).WithMessage("login.provider.silent").WithCause(answer.Err)
 		}
 		found := answer.Val.(*discovered)
 		return found.provider, found.config, nil
@@ -155,7 +155,7 @@ const (
 func (h *handler) toProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	_, config, err := h.OpenID.connect(ctx)
 	if err != nil {
@@ -210,23 +210,23 @@ func (l *stringList) UnmarshalJSON(content []byte) error {
 func (h *handler) fromProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	var began pending
 	cookie, err := c.Cookie(request.CookieName(request.From(ctx).IsSecure, openIDCookie))
 	if err != nil {
-		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(errors.New("the sign-in began in another browser, or long ago"))
+		return fault.New(fault.CodeForbidden).WithMessage("login.provider.again").WithCause(errors.New("the sign-in began in another browser, or long ago"))
 	}
 	if err := h.open(ctx, openIDKind, cookie.Value, &began); err != nil {
 		return err
 	}
 	if subtle.ConstantTimeCompare([]byte(began.State), []byte(c.QueryParam("state"))) != 1 {
-		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(errors.New("the provider's answer is for another sign-in"))
+		return fault.New(fault.CodeForbidden).WithMessage("login.provider.again").WithCause(errors.New("the provider's answer is for another sign-in"))
 	}
 	pages.SetCookie(c, openIDCookie, "", 0)
 	if reason := c.QueryParam("error"); reason != "" {
 		h.Log.WarnContext(ctx, "the provider refused a sign-in", "error", reason, "description", c.QueryParam("error_description"))
-		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(errors.New("the provider says: " + reason))
+		return fault.New(fault.CodeForbidden).WithMessage("login.provider.refused").WithCause(errors.New("the provider says: " + reason))
 	}
 	said, token, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
 	if err != nil {
@@ -237,7 +237,7 @@ func (h *handler) fromProvider(c echo.Context) error {
 		if known := (*fault.Fault)(nil); errors.As(err, &known) {
 			return known
 		}
-		return fault.New("FORBIDDEN").WithMessage("login.provider.refused").WithCause(err)
+		return fault.New(fault.CodeForbidden).WithMessage("login.provider.refused").WithCause(err)
 	}
 	err = request.Intend(ctx, func(e *request.AuditEntry) {
 		e.Action, e.Actor = "sign-in", naming.Clean(cmp.Or(said.Username, said.Subject))
@@ -326,7 +326,7 @@ const clockSkew = time.Minute
 // check refuses an ID token that does not say who it is for, and when, beyond what the library checks (OpenID Connect Core 1.0, section
 // 3.1.3.7).
 func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
-	refused := fault.New("FORBIDDEN")
+	refused := fault.New(fault.CodeForbidden)
 	switch {
 	case proof.Subject == "":
 		return refused.WithMessage("login.provider.nobody").WithCause(errors.New("the ID token has no sub"))
@@ -371,10 +371,10 @@ func (h *handler) take(ctx context.Context, said claims) (user people.User, err 
 		return user, err
 	}
 	if user.DisabledAt != nil {
-		return user, fault.New("FORBIDDEN").WithMessage("login.disabled")
+		return user, fault.New(fault.CodeForbidden).WithMessage("login.disabled")
 	}
 	if isNew && !isAdmin && len(memberships) == 0 {
-		return user, fault.New("FORBIDDEN").WithMessage("login.no_group")
+		return user, fault.New(fault.CodeForbidden).WithMessage("login.no_group")
 	}
 	for _, candidate := range said.names() {
 		user.Name, user.IsAdmin = candidate, isAdmin

@@ -118,7 +118,7 @@ const keyBytes = 64 << 10
 // secondStep asks for the passkey of an account whose password was right.
 func (h *handler) secondStep(c echo.Context, login views.Login, user people.User) error {
 	if !h.hasPasskeys(c.Request()) {
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.elsewhere")
 	}
 	detail, err := json.Marshal(ceremony{User: user.ID, Next: login.Next})
 	if err != nil {
@@ -141,7 +141,7 @@ type asked struct {
 func (h *handler) askForPasskey(c echo.Context) error {
 	ctx := c.Request().Context()
 	if !h.hasPasskeys(c.Request()) || !request.From(ctx).HasAccounts {
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.elsewhere")
 	}
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
@@ -153,7 +153,7 @@ func (h *handler) askForPasskey(c echo.Context) error {
 	if second := submitted.Value("second"); second != "" {
 		detail, err := h.People.Challenge(ctx, secondKind, second)
 		if errors.Is(err, db.ErrNotFound) {
-			return fault.New("FORBIDDEN").WithMessage("login.provider.again")
+			return fault.New(fault.CodeForbidden).WithMessage("login.provider.again")
 		}
 		if err != nil {
 			return err
@@ -193,7 +193,7 @@ func (h *handler) takeCeremony(c echo.Context, kind string) (began ceremony, err
 func (h *handler) endCeremony(ctx context.Context, began ceremony) error {
 	err := h.People.Spend(ctx, "passkey", began.Session.Challenge, ceremonyLasts)
 	if errors.Is(err, db.ErrConflict) {
-		return fault.New("FORBIDDEN").WithMessage("login.provider.again").WithCause(err)
+		return fault.New(fault.CodeForbidden).WithMessage("login.provider.again").WithCause(err)
 	}
 	return err
 }
@@ -202,7 +202,7 @@ func (h *handler) endCeremony(ctx context.Context, began ceremony) error {
 func (h *handler) takePasskey(c echo.Context) error {
 	ctx := c.Request().Context()
 	if !h.hasPasskeys(c.Request()) {
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.elsewhere")
 	}
 	began, err := h.takeCeremony(c, signInKind)
 	if err != nil {
@@ -210,7 +210,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 	}
 	answer, err := protocol.ParseCredentialRequestResponseBody(c.Request().Body)
 	if err != nil {
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.wrong").WithCause(err)
 	}
 	var whose holder
 	var key *webauthn.Credential
@@ -241,7 +241,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 		if err := h.noteRefusal(ctx, whose.user.Name); err != nil {
 			return err
 		}
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.wrong").WithCause(err)
 	}
 	if err := h.endCeremony(ctx, began); err != nil {
 		return err
@@ -263,7 +263,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 func (h *handler) newPasskey(c echo.Context) error {
 	ctx := c.Request().Context()
 	if !h.hasPasskeys(c.Request()) {
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.elsewhere")
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.elsewhere")
 	}
 	if err := request.RequireFresh(ctx); err != nil {
 		return err
@@ -299,15 +299,15 @@ func (h *handler) addPasskey(c echo.Context) error {
 		return err
 	}
 	if began.User != whose.user.ID {
-		return fault.New("FORBIDDEN")
+		return fault.New(fault.CodeForbidden)
 	}
 	answer, err := protocol.ParseCredentialCreationResponseBody(c.Request().Body)
 	if err != nil {
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.wrong").WithCause(err)
 	}
 	key, err := h.Passkeys.site.CreateCredential(whose, began.Session, answer)
 	if err != nil {
-		return fault.New("FORBIDDEN").WithMessage("login.passkey.wrong").WithCause(err)
+		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.wrong").WithCause(err)
 	}
 	if err := h.endCeremony(ctx, began); err != nil {
 		return err

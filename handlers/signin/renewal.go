@@ -132,7 +132,7 @@ func (o *OpenID) askAgain(ctx context.Context, kept tokens) (said claims, next t
 func (h *handler) signOutFromProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	raw, err := logoutTokenOf(c)
 	if err != nil {

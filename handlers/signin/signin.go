@@ -106,7 +106,7 @@ func (h *handler) signIn(c echo.Context) error {
 	login := h.page(c, submitted.Value("next"))
 	login.Name = submitted.Value("name")
 	if !login.HasPasswords || !request.From(ctx).HasAccounts {
-		return fault.New("FORBIDDEN")
+		return fault.New(fault.CodeForbidden)
 	}
 	refuse := func(f *fault.Fault) error {
 		login.Error = f.Message(pages.Locale(c))
@@ -141,7 +141,7 @@ func (h *handler) signIn(c echo.Context) error {
 	}
 	if !matches {
 		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = refusedAction, naming.Clean(login.Name) })
-		return refuse(fault.New("UNAUTHENTICATED").WithMessage("login.wrong"))
+		return refuse(fault.New(fault.CodeUnauthenticated).WithMessage("login.wrong"))
 	}
 	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {
 		return err
@@ -209,7 +209,7 @@ func network(address string) string {
 func tooMany(c echo.Context, wait time.Duration) *fault.Fault {
 	minutes := int((wait + time.Minute - 1) / time.Minute)
 	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(wait.Seconds())+1))
-	return fault.New("TOO_MANY_ATTEMPTS").With("Count", minutes)
+	return fault.New(fault.CodeTooManyAttempts).With("Count", minutes)
 }
 
 // deviceCookie proves that an account has signed in with this browser.
@@ -318,11 +318,11 @@ func (h *handler) setup(c echo.Context, key string) error {
 		return err
 	}
 	if has {
-		return fault.New("NOT_FOUND").WithMessage("setup.again")
+		return fault.New(fault.CodeNotFound).WithMessage("setup.again")
 	}
 	_, err = h.People.Challenge(ctx, setupKind, key)
 	if errors.Is(err, db.ErrNotFound) {
-		return fault.New("NOT_FOUND").WithMessage("setup.gone")
+		return fault.New(fault.CodeNotFound).WithMessage("setup.gone")
 	}
 	return err
 }

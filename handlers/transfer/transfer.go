@@ -81,12 +81,12 @@ func RegisterAPI(api huma.API, config Config) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks", Summary: "Download a task with its results",
 		Description: "A ZIP file: settings without secrets, questions, current runs with their evaluations, the report in every format, and the files that agents produced. Another installation imports it, without those files.",
-		Faults:      []string{"TASK_NOT_FOUND", "TASK_NOT_FINISHED"}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
+		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
 	}, h.get)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks", Status: http.StatusCreated, Summary: "Import a task with its results",
 		Description: "What archive gave, as the body or as the field archive of a form. The task has a new id, no secrets and no channels. What is wrong is named with its file, line and member.",
-		Faults:      []string{"ARCHIVE_INVALID", "REQUEST_TOO_LARGE", "QUOTA_EXCEEDED"},
+		Faults:      []string{fault.CodeArchiveInvalid, fault.CodeRequestTooLarge, fault.CodeQuotaExceeded},
 		Body: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/zip": {Schema: &binary},
 			"multipart/form-data": {Schema: &huma.Schema{
@@ -102,7 +102,7 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 		return nil, err
 	}
 	if task.Status.IsActive() {
-		return nil, fault.New("TASK_NOT_FINISHED")
+		return nil, fault.New(fault.CodeTaskNotFinished)
 	}
 	var parts []archive.Part
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
@@ -155,10 +155,10 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	defer file.Close() //nolint:errcheck // only read from here on
 	size, err := io.Copy(file, body)
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return uuid.Nil, fault.New("REQUEST_TOO_LARGE").WithCause(err)
+		return uuid.Nil, fault.New(fault.CodeRequestTooLarge).WithCause(err)
 	}
 	if err != nil {
-		return uuid.Nil, fault.New("REQUEST_INVALID").WithCause(err)
+		return uuid.Nil, fault.New(fault.CodeRequestInvalid).WithCause(err)
 	}
 	id, err := h.read(ctx, file, size)
 	request.Made(ctx, id.String(), "")
@@ -189,12 +189,12 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
 	}
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return nil, fault.New("REQUEST_INVALID").WithCause(err)
+		return nil, fault.New(fault.CodeRequestInvalid).WithCause(err)
 	}
 	for {
 		part, err := parts.NextPart()
 		if err != nil {
-			return nil, fault.New("ARCHIVE_INVALID").WithCause(fmt.Errorf("there is no field archive: %w", err))
+			return nil, fault.New(fault.CodeArchiveInvalid).WithCause(fmt.Errorf("there is no field archive: %w", err))
 		}
 		if part.FormName() == "archive" {
 			return part, nil

@@ -349,7 +349,7 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, e
 		}
 	}
 	if n.VariantCount() > tasks.MaxVariants || e.Calls > tasks.MaxCalls {
-		e.Problems = append(e.Problems, fault.New("TASK_TOO_LARGE").Message(l))
+		e.Problems = append(e.Problems, fault.New(fault.CodeTaskTooLarge).Message(l))
 	}
 	if len(e.Problems) > 0 || e.Calls == 0 {
 		return e, nil
@@ -381,7 +381,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 	}
 	saved := taskviews.SavedAgent{Message: s.agentProblem(pages.Locale(c))}
 	if saved.Message == "" && s.task.AgentURL == "" {
-		saved.Message = fault.New("AGENT_URL_REQUIRED").Message(pages.Locale(c))
+		saved.Message = fault.New(fault.CodeAgentURLRequired).Message(pages.Locale(c))
 	}
 	if saved.Message == "" {
 		if s.Value("extra_payload") == "" { // that of a task it is a copy of is not shown, as the library shows it
@@ -407,7 +407,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 		return err
 	}
 	if n.AgentURL == "" {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	n.Payload = nil // it may be secret, and the library shows payloads
 	row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
@@ -420,7 +420,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 // startDemoComparison compares two prompts on the two models that the demo plays.
 func (p *Pages) startDemoComparison(c echo.Context) error {
 	if p.DemoModelsURL == "" {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	const name = "sample.csv"
 	l := pages.Locale(c)

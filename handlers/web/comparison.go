@@ -53,7 +53,7 @@ func (p *Pages) comparedTask(c echo.Context, text string) (views.Side, error) {
 	}
 	task, err := p.Store.Task(c.Request().Context(), request.ScopeOf(c.Request().Context()), id)
 	if err == nil && !task.HasResults {
-		err = fault.New("TASK_NOT_FINISHED")
+		err = fault.New(fault.CodeTaskNotFinished)
 	}
 	if err == nil {
 		err = request.HasVariant(task, variant)

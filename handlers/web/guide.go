@@ -29,7 +29,7 @@ func (p *Pages) showChapter(c echo.Context) error {
 	locale := pages.Locale(c)
 	chapter, found := help.Find(locale.Lang, c.Param("chapter"))
 	if !found {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	crumbs := []ui.Crumb{{Text: locale.Text("guide.title"), Href: paths.Help}, {Text: chapter.Title}}
 	frame := pages.Frame(c, p.Version, chapter.Title, "", crumbs...)

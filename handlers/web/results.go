@@ -36,7 +36,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	}
 	isPartial := !task.HasResults && c.QueryParam("partial") == "1"
 	if !task.HasResults && !isPartial {
-		return fault.New("TASK_NOT_FINISHED")
+		return fault.New(fault.CodeTaskNotFinished)
 	}
 	page, err := pages.Window(c)
 	if err != nil {
@@ -272,11 +272,11 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 	}
 	number, err = strconv.Atoi(c.Param("number"))
 	if err != nil || number < 1 || number > task.TotalItems {
-		return task, item, 0, fault.New("QUESTION_NOT_FOUND")
+		return task, item, 0, fault.New(fault.CodeQuestionNotFound)
 	}
 	items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{}, db.Page{Number: number, Size: 1})
 	if err == nil && len(items) == 0 {
-		err = fault.New("QUESTION_NOT_FOUND")
+		err = fault.New(fault.CodeQuestionNotFound)
 	}
 	if err != nil {
 		return task, item, 0, err
@@ -330,7 +330,7 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 		return r, card, err
 	}
 	if len(cards) == 0 {
-		return r, card, fault.New("QUESTION_NOT_FOUND")
+		return r, card, fault.New(fault.CodeQuestionNotFound)
 	}
 	r.View = cmp.Or(r.View, results.DefaultView(cards))
 	return r, cards[0], nil

@@ -25,7 +25,7 @@ import (
 func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	task, err := p.task(c)
 	if err == nil && !task.HasResults {
-		err = fault.New("TASK_NOT_FINISHED")
+		err = fault.New(fault.CodeTaskNotFinished)
 	}
 	return task, err
 }
@@ -66,7 +66,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		return err
 	}
 	if !task.HasResults {
-		return fault.New("TASK_NOT_FINISHED")
+		return fault.New(fault.CodeTaskNotFinished)
 	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		return err
 	}
 	if len(r.Cards) == 0 {
-		return fault.New("QUESTION_NOT_FOUND")
+		return fault.New(fault.CodeQuestionNotFound)
 	}
 	title := pages.Locale(c).Text("review.mode.title", "Number", number)
 	return p.renderReport(c, title, task, leave, func(frame ui.Frame) templ.Component {

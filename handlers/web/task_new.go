@@ -89,7 +89,7 @@ func (p *Pages) newTask(c echo.Context) error {
 		return err
 	}
 	if draft != "" && !source.IsDraft() {
-		return fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE")
+		return fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE")
 	}
 	isComparison := c.Path() == paths.NewComparison
 	if !isComparison && !source.IsPlain() {
@@ -179,7 +179,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 		source, err := request.Task(ctx, p.Store, id)
 		switch {
 		case errors.Is(err, db.ErrNotFound) && submitted.Value("draft") != "":
-			s.system = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)
+			s.system = fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
 		case errors.Is(err, db.ErrNotFound): // deleted in the meantime: what was copied openly is in the form
 		case err != nil:
 			s.system = err
@@ -257,7 +257,7 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 	})
 	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), *s.source, s.task)
 	if errors.Is(err, db.ErrConflict) {
-		err = fault.New("TASK_STATE_CONFLICT").WithMessage("error.DRAFT_GONE").WithCause(err)
+		err = fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
 	}
 	return s.source.ID, err
 }
@@ -515,7 +515,7 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 // startDemo creates a task of 20 questions for the demo agent, whose answers vary; to the first it paints a picture.
 func (p *Pages) startDemo(c echo.Context) error {
 	if p.DemoURL == "" {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	const name = "demo.csv"
 	questions := tasks.File{Name: name, Content: static.Content(name)}

@@ -106,7 +106,7 @@ func (h *handler) sendAgain(c echo.Context) error {
 	}
 	number, err := strconv.ParseInt(c.Param("delivery"), 10, 64)
 	if err != nil {
-		return fault.New("NOT_FOUND")
+		return fault.New(fault.CodeNotFound)
 	}
 	if err := h.Library.Outbox.SendAgain(c.Request().Context(), row.ID, number); err != nil {
 		return err

@@ -427,7 +427,7 @@ func (h *handler) fillProvider(c echo.Context, view *views.Form, row *entries.Pr
 func number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, fault.New("NOT_FOUND")
+		return 0, fault.New(fault.CodeNotFound)
 	}
 	return n, nil
 }
