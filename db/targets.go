@@ -178,3 +178,12 @@ type LaunchTarget struct {
 	// CallInterval is the least time between two calls to the origin; zero means unlimited.
 	CallInterval time.Duration `db:"call_interval"`
 }
+
+// ShownURL is the task's typed address as users see it: of its query, in which keys are often written, only that it has one.
+func (t Task) ShownURL() string {
+	target := t.TypedTarget()
+	if target.SealedQuery != nil {
+		return target.URL + "?…"
+	}
+	return target.URL
+}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,7 +14,6 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/dataset"
-	"wending/jobs/tasks"
 )
 
 // retryFields is the body of a retry.
@@ -118,7 +116,7 @@ func (h *handler) registerActions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		if task, err = Evaluate(ctx, h.Tasks, h.Library, task, input.Form); err != nil {
+		if task, err = form.Evaluate(ctx, h.Tasks, h.Library, task, input.Form); err != nil {
 			return nil, err
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
@@ -137,7 +135,7 @@ func (h *handler) registerActions(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		if task, err = Append(ctx, h.Tasks, task, input.Form); err != nil {
+		if task, err = form.Append(ctx, h.Tasks, task, input.Form); err != nil {
 			return nil, err
 		}
 		return &createdOutput{Body: newCreated(task)}, nil
@@ -175,22 +173,6 @@ type appendInput struct {
 	rest.FormInput
 }
 
-// Append adds the questions of an uploaded file to a task.
-func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted *form.Upload) (db.Task, error) {
-	set, refused := form.AppendedRows(ctx, submitted, task)
-	if refused != nil {
-		return task, refused
-	}
-	appended, err := service.Append(ctx, request.From(ctx).Actor, task, set)
-	switch e := (*dataset.Error)(nil); {
-	case errors.As(err, &e):
-		return task, fault.Dataset(err)
-	case errors.Is(err, tasks.ErrTooManyCalls):
-		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
-	}
-	return appended, err
-}
-
 type evaluateFields struct {
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators: <id> or <id>@<version>; the task has at most ten"`
 }
@@ -198,19 +180,6 @@ type evaluateFields struct {
 type evaluateInput struct {
 	TaskPath
 	rest.FormInput
-}
-
-// Evaluate has the evaluators that a form names judge the answers of a task that has ended.
-func Evaluate(ctx context.Context, service *tasks.Service, saved form.Library, task db.Task, submitted *form.Upload) (db.Task, error) {
-	evaluators, faults := form.Evaluators(ctx, submitted, saved)
-	if len(faults) > 0 {
-		return task, faults[0].Fault
-	}
-	evaluated, err := service.Evaluate(ctx, request.From(ctx).Actor, task, evaluators)
-	if errors.Is(err, tasks.ErrTooManyEvaluators) {
-		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
-	}
-	return evaluated, err
 }
 
 type extendFields struct {

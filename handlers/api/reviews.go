@@ -5,9 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -16,6 +14,7 @@ import (
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/fault"
+	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 )
@@ -110,11 +109,11 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := ReviewerName(ctx, input.Body.Reviewer)
+	reviewer, err := form.ReviewerName(ctx, input.Body.Reviewer)
 	if err != nil {
 		return nil, err
 	}
-	note, err := Note(input.Body.Note)
+	note, err := form.Note(input.Body.Note)
 	if err != nil {
 		return nil, err
 	}
@@ -134,41 +133,6 @@ func conflicting(err error) error {
 	return err
 }
 
-// maxReviewerLength is how many characters a reviewer's name may have.
-const maxReviewerLength = 64
-
-// ReviewerName is whom a review is by: the account; without accounts everybody gives their own name.
-func ReviewerName(ctx context.Context, typed string) (string, error) {
-	if info := request.From(ctx); info.HasAccounts {
-		return info.Who.Name, nil
-	}
-	return personName(typed)
-}
-
-// personName checks a name that somebody gives.
-func personName(typed string) (string, error) {
-	name := strings.TrimSpace(request.StorableText(typed))
-	if name == "" {
-		return "", fault.Parameter("reviewer", fault.NonEmpty())
-	}
-	if utf8.RuneCountInString(name) > maxReviewerLength {
-		return "", fault.Parameter("reviewer", fault.TextUpTo(maxReviewerLength))
-	}
-	return name, nil
-}
-
-// maxNoteLength is how many characters a note may have.
-const maxNoteLength = 10_000
-
-// Note checks a note as it is stored.
-func Note(typed string) (string, error) {
-	note := request.StorableText(typed)
-	if utf8.RuneCountInString(note) > maxNoteLength {
-		return "", fault.Parameter("note", fault.TextUpTo(maxNoteLength))
-	}
-	return note, nil
-}
-
 type withdrawReviewInput struct {
 	ReviewPath
 	Reviewer string `query:"reviewer" required:"true" doc:"Whose verdict it is" example:"李雷"`
@@ -182,7 +146,7 @@ func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := ReviewerName(ctx, input.Reviewer)
+	reviewer, err := form.ReviewerName(ctx, input.Reviewer)
 	if err != nil {
 		return nil, err
 	}
@@ -254,11 +218,11 @@ func (h *handler) signOff(ctx context.Context, input *signOffInput) (*signOffOut
 	if err != nil {
 		return nil, err
 	}
-	reviewer, err := ReviewerName(ctx, input.Body.Reviewer)
+	reviewer, err := form.ReviewerName(ctx, input.Body.Reviewer)
 	if err != nil {
 		return nil, err
 	}
-	note, err := Note(input.Body.Note)
+	note, err := form.Note(input.Body.Note)
 	if err != nil {
 		return nil, err
 	}
@@ -292,9 +256,6 @@ func (h *handler) listSignOffs(ctx context.Context, input *TaskPath) (*signOffsO
 	return output, nil
 }
 
-// MaxReviewers is to how many reviewers a task's questions can be given.
-const MaxReviewers = 20
-
 type assignInput struct {
 	TaskPath
 	Body struct {
@@ -321,7 +282,7 @@ func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assig
 	if err != nil {
 		return nil, err
 	}
-	reviewers, err := ReviewerNames(input.Body.Reviewers)
+	reviewers, err := form.ReviewerNames(input.Body.Reviewers)
 	if err != nil {
 		return nil, err
 	}
@@ -332,24 +293,6 @@ func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assig
 		return nil, err
 	}
 	return h.listAssignments(ctx, &input.TaskPath)
-}
-
-// ReviewerNames checks the names of reviewers, each of which counts once.
-func ReviewerNames(typed []string) ([]string, error) {
-	var names []string
-	for _, one := range typed {
-		name, err := personName(one)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) > MaxReviewers {
-		return nil, fault.Parameter("reviewers", fault.Between(0, MaxReviewers))
-	}
-	return names, nil
 }
 
 func (h *handler) listAssignments(ctx context.Context, input *TaskPath) (*assignmentsOutput, error) {

@@ -86,20 +86,11 @@ type detail struct {
 	Statistics      db.TaskStatistics `json:"statistics"`
 }
 
-// ShownURL is a task's typed address as users see it: of its query, in which keys are often written, only that it has one.
-func ShownURL(task db.Task) string {
-	target := task.TypedTarget()
-	if target.SealedQuery != nil {
-		return target.URL + "?…"
-	}
-	return target.URL
-}
-
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	target := task.TypedTarget()
 	return detail{
 		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
-		AgentURL: ShownURL(task), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
+		AgentURL: task.ShownURL(), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
 		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, CreatedBy: task.CreatedBy,
@@ -247,17 +238,8 @@ func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdTas
 	if err != nil {
 		return nil, err
 	}
-	base.Name = CopyName(ctx, source.Name)
+	base.Name = form.CopyName(ctx, source.Name)
 	return h.create(ctx, input.Form, base)
-}
-
-// CopyName is the name of a copy, within the limit of names.
-func CopyName(ctx context.Context, name string) string {
-	copied := request.From(ctx).Locale.Text("create.copy", "Name", name)
-	if len([]rune(copied)) > tasks.MaxNameLength {
-		return name
-	}
-	return copied
 }
 
 func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks.New) (*createdTaskOutput, error) {
@@ -328,13 +310,5 @@ func (h *handler) deleteTask(ctx context.Context, input *taskInput) (*struct{}, 
 	if err != nil {
 		return nil, err
 	}
-	return nil, DeleteFault(h.Tasks.Delete(ctx, task))
-}
-
-// DeleteFault returns the error of a deletion; for a running task, its message asks to stop the task first.
-func DeleteFault(err error) error {
-	if f := fault.Of(err); err != nil && f.Code() == fault.CodeTaskStateConflict {
-		return f.WithMessage("error.STOP_BEFORE_DELETE")
-	}
-	return err
+	return nil, form.Delete(ctx, h.Tasks, task)
 }

@@ -35,7 +35,7 @@ func (c *Conflict) Unwrap() error { return c.error }
 // failure is the body of every error. Details are what is wrong with rows of a dataset.
 type failure struct {
 	status  int
-	Code    string            `json:"code" doc:"Stable code of the error" example:fault.CodeTaskNotFound`
+	Code    string            `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
 	Message string            `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
 	Details []fault.RowDetail `json:"details,omitempty" doc:"Rows of the dataset that are wrong, at most 20, or fields; then row is 0 and column the field"`
 	Current any               `json:"current,omitempty" doc:"Of REVIEW_CONFLICT: the review as it is; absent if it was withdrawn, or there is none"`

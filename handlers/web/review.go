@@ -12,7 +12,6 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
-	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -138,10 +137,10 @@ func (p *Pages) signOff(c echo.Context) error {
 		return err
 	}
 	typed := results.SignOffForm{Reviewer: submitted.Values["reviewer"], Note: submitted.Values["note"]}
-	name, err := api.ReviewerName(c.Request().Context(), typed.Reviewer)
+	name, err := form.ReviewerName(c.Request().Context(), typed.Reviewer)
 	note := ""
 	if err == nil {
-		note, err = api.Note(typed.Note)
+		note, err = form.Note(typed.Note)
 	}
 	if err != nil {
 		typed.Problem = fault.Of(err).Message(pages.Locale(c))
@@ -177,7 +176,7 @@ func (p *Pages) assign(c echo.Context) error {
 			typed = append(typed, line)
 		}
 	}
-	names, err := api.ReviewerNames(typed)
+	names, err := form.ReviewerNames(typed)
 	overlap, notNumber := strconv.Atoi(submitted.Values["overlap"])
 	if err == nil && (notNumber != nil || overlap < 0 || overlap > 100) {
 		err = fault.Parameter("overlap", fault.Between(0, 100))

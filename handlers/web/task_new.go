@@ -15,7 +15,6 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/handlers/admission"
-	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -123,7 +122,7 @@ func (p *Pages) newTask(c echo.Context) error {
 		submitted.Values["draft"] = draft
 	} else {
 		submitted.Values["from"] = from
-		submitted.Values["task_name"] = api.CopyName(c.Request().Context(), source.Name)
+		submitted.Values["task_name"] = form.CopyName(c.Request().Context(), source.Name)
 	}
 	return p.showForm(c, submitted, gone)
 }

@@ -13,7 +13,6 @@ import (
 	"wending/db/engine"
 	"wending/db/journal"
 	"wending/db/report"
-	"wending/handlers/api"
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -51,7 +50,7 @@ func (p *Pages) showTask(c echo.Context) error {
 // renderTask is a task's page; refused says what is wrong with questions that were to be added, nil if nothing is.
 func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *questions.Preview) (err error) {
 	ctx := c.Request().Context()
-	show := taskviews.Show{Task: task, AgentURL: api.ShownURL(task), Refused: refused}
+	show := taskviews.Show{Task: task, AgentURL: task.ShownURL(), Refused: refused}
 	interval, isCeiling, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
 	if err != nil {
 		return err
@@ -168,7 +167,7 @@ func (p *Pages) evaluateTask(c echo.Context) error {
 		return err
 	}
 	defer submitted.Release()
-	if _, err := api.Evaluate(c.Request().Context(), p.Tasks, p.Library, task, submitted); err != nil {
+	if _, err := form.Evaluate(c.Request().Context(), p.Tasks, p.Library, task, submitted); err != nil {
 		return err
 	}
 	return pages.Done(c, paths.Task(task.ID), "evaluate")
@@ -185,7 +184,7 @@ func (p *Pages) appendQuestions(c echo.Context) error {
 		return err
 	}
 	defer submitted.Release()
-	if _, err := api.Append(c.Request().Context(), p.Tasks, task, submitted); err != nil {
+	if _, err := form.Append(c.Request().Context(), p.Tasks, task, submitted); err != nil {
 		if refused := fault.Of(err); refused.Status() == http.StatusUnprocessableEntity {
 			return p.renderTask(c, refused.Status(), task, pages.Refusal(c, refused))
 		}
@@ -247,8 +246,8 @@ func (p *Pages) deleteTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Tasks.Delete(c.Request().Context(), task); err != nil {
-		return api.DeleteFault(err)
+	if err := form.Delete(c.Request().Context(), p.Tasks, task); err != nil {
+		return err
 	}
 	return pages.Done(c, paths.Tasks, "deleted")
 }

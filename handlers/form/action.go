@@ -1,0 +1,59 @@
+package form
+
+import (
+	"context"
+	"errors"
+
+	"wending/db"
+	"wending/handlers/fault"
+	"wending/handlers/request"
+	"wending/jobs/dataset"
+	"wending/jobs/tasks"
+)
+
+// CopyName is the name of a copy, within the limit of names.
+func CopyName(ctx context.Context, name string) string {
+	copied := request.From(ctx).Locale.Text("create.copy", "Name", name)
+	if len([]rune(copied)) > tasks.MaxNameLength {
+		return name
+	}
+	return copied
+}
+
+// Append adds the questions of an uploaded file to a task.
+func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted *Upload) (db.Task, error) {
+	set, refused := AppendedRows(ctx, submitted, task)
+	if refused != nil {
+		return task, refused
+	}
+	appended, err := service.Append(ctx, request.From(ctx).Actor, task, set)
+	switch e := (*dataset.Error)(nil); {
+	case errors.As(err, &e):
+		return task, fault.Dataset(err)
+	case errors.Is(err, tasks.ErrTooManyCalls):
+		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
+	}
+	return appended, err
+}
+
+// Evaluate has the evaluators that a form names judge the answers of a task that has ended.
+func Evaluate(ctx context.Context, service *tasks.Service, saved Library, task db.Task, submitted *Upload) (db.Task, error) {
+	evaluators, faults := Evaluators(ctx, submitted, saved)
+	if len(faults) > 0 {
+		return task, faults[0].Fault
+	}
+	evaluated, err := service.Evaluate(ctx, request.From(ctx).Actor, task, evaluators)
+	if errors.Is(err, tasks.ErrTooManyEvaluators) {
+		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
+	}
+	return evaluated, err
+}
+
+// Delete removes a task. The fault of one that is running asks to stop it first.
+func Delete(ctx context.Context, service *tasks.Service, task db.Task) error {
+	err := service.Delete(ctx, task)
+	if f := fault.Of(err); err != nil && f.Code() == fault.CodeTaskStateConflict {
+		return f.WithMessage("error.STOP_BEFORE_DELETE")
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+package form
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"wending/handlers/fault"
+	"wending/handlers/request"
+)
+
+// MaxReviewers is to how many reviewers a task's questions can be given.
+const MaxReviewers = 20
+
+// maxReviewerLength is how many characters a reviewer's name may have.
+const maxReviewerLength = 64
+
+// ReviewerName is whom a review is by: the account; without accounts everybody gives their own name.
+func ReviewerName(ctx context.Context, typed string) (string, error) {
+	if info := request.From(ctx); info.HasAccounts {
+		return info.Who.Name, nil
+	}
+	return personName(typed)
+}
+
+// personName checks a name that somebody gives.
+func personName(typed string) (string, error) {
+	name := strings.TrimSpace(request.StorableText(typed))
+	if name == "" {
+		return "", fault.Parameter("reviewer", fault.NonEmpty())
+	}
+	if utf8.RuneCountInString(name) > maxReviewerLength {
+		return "", fault.Parameter("reviewer", fault.TextUpTo(maxReviewerLength))
+	}
+	return name, nil
+}
+
+// maxNoteLength is how many characters a note may have.
+const maxNoteLength = 10_000
+
+// Note checks a note as it is stored.
+func Note(typed string) (string, error) {
+	note := request.StorableText(typed)
+	if utf8.RuneCountInString(note) > maxNoteLength {
+		return "", fault.Parameter("note", fault.TextUpTo(maxNoteLength))
+	}
+	return note, nil
+}
+
+// ReviewerNames checks the names of reviewers, each of which counts once.
+func ReviewerNames(typed []string) ([]string, error) {
+	var names []string
+	for _, one := range typed {
+		name, err := personName(one)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > MaxReviewers {
+		return nil, fault.Parameter("reviewers", fault.Between(0, MaxReviewers))
+	}
+	return names, nil
+}
