@@ -43,7 +43,7 @@ func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	return append(f[:len(f):len(f)], one)
 }
 
-// cutBytes is the beginning of a text that the database can hold, at most so many bytes of whole characters.
+// cutBytes is the beginning of a text that the database can hold, at most limit bytes, in whole characters.
 func cutBytes(text string, most int) string {
 	text = pg.StorableText(text)
 	if len(text) <= most {

@@ -105,7 +105,7 @@ type Evaluation struct {
 	Reason       string   `json:"reason"`
 	ErrorCode    string   `json:"error_code"`
 	ErrorMessage string   `json:"error_message"`
-	// Version is that of the evaluator, where it is not the task's.
+	// Version is the evaluator's own, where it differs from the task's.
 	Version *int `json:"version"`
 	// Ratings are a judge's, from 0 to 100, by the dimensions; IsDefault reports that none could be had, so that each is 50.
 	Ratings   map[string]float64 `json:"ratings"`

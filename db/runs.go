@@ -9,7 +9,7 @@ import (
 // RunStatus is the outcome of a run.
 type RunStatus string
 
-// The outcomes of runs. STOPPED is that of a run that never took place: no row is stored for it.
+// The outcomes of runs. STOPPED means that a run never took place: no row is stored for it.
 const (
 	RunSucceeded RunStatus = "SUCCEEDED"
 	RunFailed    RunStatus = "FAILED"

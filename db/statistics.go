@@ -59,7 +59,7 @@ type Statistics struct {
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
 	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
-	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; that of a task is the sum
+	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; a task's is the sum
 	// over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
 }

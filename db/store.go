@@ -54,7 +54,7 @@ var Vias = []string{ViaPage, ViaAPI, ViaSchedule, ViaUnknown}
 
 // Actor is who makes a request, and from where.
 type Actor struct {
-	// Name is that of the account or token; empty without accounts.
+	// Name is the account's or token's; empty without accounts.
 	Name, Address string
 	// Via is one of Vias.
 	Via string

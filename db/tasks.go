@@ -324,7 +324,7 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 	return launchID, err
 }
 
-// Scope is the project that the task belongs to: whoever was given the task may go on within it.
+// Scope is the project that the task belongs to: code that was given the task goes on within it.
 func (t Task) Scope() project.Scope { return project.InProject(t.ProjectID) }
 
 // Task returns one task, or ErrNotFound.

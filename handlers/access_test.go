@@ -34,7 +34,7 @@ func newGuardedSite(t testing.TB) *guarded {
 	return &guarded{s, people.New(s.store)}
 }
 
-// goodPassword is that of the accounts of tests.
+// goodPassword is the password of the tests' accounts.
 const goodPassword = "correct horse battery"
 
 // goodHash is its hash at the least cost, which a hash carries with it: a sign-in costs what its account's hash says.

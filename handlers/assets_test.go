@@ -88,7 +88,7 @@ func pngOf(t *testing.T, width, height int, shade uint8) []byte {
 	return file.Bytes()
 }
 
-// huge is a PNG that claims to have so many pixels.
+// huge is a PNG that claims to have pixels pixels.
 func huge(t *testing.T, width, height uint32) []byte {
 	t.Helper()
 	file := pngOf(t, 3, 3, 9)

@@ -91,7 +91,7 @@ func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	return task.Task.ID.String()
 }
 
-// bareDownload is the time to send so many bytes over HTTP on this machine and do nothing else.
+// bareDownload is the time to send size bytes over HTTP on this machine and do nothing else.
 func bareDownload(b *testing.B, size int64) time.Duration {
 	b.Helper()
 	mux := http.NewServeMux()

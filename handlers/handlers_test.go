@@ -68,7 +68,7 @@ type site struct {
 	witness *witness
 	// worker is what every worker of the site has.
 	worker jobs.WorkerConfig
-	// budget is that of the site's worker.
+	// budget is the site's worker's.
 	budget *jobs.Budget
 	// reports counts the internal errors that were reported.
 	reports atomic.Int64
@@ -106,7 +106,7 @@ func newSite(t testing.TB, withWorker bool) *site {
 	return newSiteWith(t, lanes)
 }
 
-// newSiteWith starts a site with a worker of so many lanes; with none, there is no worker.
+// newSiteWith starts a site with a worker of that many lanes; with none, there is no worker.
 func newSiteWith(t testing.TB, lanes int) *site {
 	t.Helper()
 	return newSiteAt(t, dbtest.URL(t), lanes, handlers.Access{})

@@ -226,7 +226,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.Contains(t, b.get(t, "/admin/audit?check=1").page(t).Find(".alert").Text(), "第 3 条")
 }
 
-// A link shows one report to whoever has it, until it expires or is revoked; and nothing else.
+// A link shows one report to anybody who has it, until it expires or is revoked; and nothing else.
 func TestAReportIsSharedByALink(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -32,7 +32,7 @@ func (s *site) schedule(t *testing.T, name, task string, more object) string {
 	return s.entry(t, "POST", "schedules", body, 201)["id"].(string)
 }
 
-// due makes a schedule's planned time one that passed so many minutes ago, and returns it.
+// due makes a schedule's planned time one that passed ago minutes ago, and returns it.
 func (s *site) due(t *testing.T, id string, minutes int) (planned time.Time) {
 	t.Helper()
 	require.NoError(t, s.tables.Get(&planned, `
@@ -221,7 +221,7 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 422)
 }
 
-// However many ask at once, a project has so many schedules, links and tokens and no more; what ended makes room.
+// However many ask at once, a project has no more schedules, links and tokens than its caps allow; what ended makes room.
 func TestAProjectHasSoManyOfEach(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

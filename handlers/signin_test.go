@@ -167,7 +167,7 @@ func TestSigningInAndOut(t *testing.T) {
 	require.NotContains(t, s.told.String(), session)
 }
 
-// A session that somebody planted in a browser does not become that of who signs in there; a cookie is worth nothing without the proof
+// A session that somebody planted in a browser does not become the session of the person who signs in there; a cookie is worth nothing without the proof
 // that a page of this site makes the request, and a token is never taken from a cookie or an address.
 func TestCookiesNeedProof(t *testing.T) {
 	t.Parallel()
@@ -324,7 +324,7 @@ func TestSessionsEnd(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode)
 }
 
-// Tokens are made by who has just signed in: whoever finds a browser open makes none, and nothing that was typed is lost on the way.
+// Tokens are made by people who have just signed in: somebody who finds a browser open makes none, and nothing that was typed is lost on the way.
 func TestTokensAskForAFreshSignIn(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

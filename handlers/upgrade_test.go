@@ -63,7 +63,7 @@ func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	s.ask(t, "wnd_pipeline", http.MethodGet, "/api/v1/users", nil).mustBe(t, 403)
 }
 
-// What an installation without accounts has belongs to the first project after the upgrade, and to whoever follows the set-up link.
+// What an installation without accounts has belongs to the first project after the upgrade, and to the first who follows the set-up link.
 func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Empty(t)

@@ -21,7 +21,7 @@ import (
 	"wending/jobs/evaluate/judge"
 )
 
-// conversations makes a task one of so many conversations of so many turns each, and one single question.
+// conversations makes a task one of count conversations of turns turns each, and one single question.
 func conversations(count, turns int, change func(*db.NewTask)) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		n.Task.RunsPerItem, n.Task.Concurrency = 2, 4

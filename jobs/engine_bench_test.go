@@ -35,7 +35,7 @@ func quickAgent(b *testing.B, latency time.Duration) (url string) {
 	return server.URL
 }
 
-// runTask runs a task of so many units, which change may alter, and returns the time from its creation to its end.
+// runTask runs a task of units units, which change may alter, and returns the time from its creation to its end.
 func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.NewTask)) time.Duration {
 	b.Helper()
 	start := time.Now()
@@ -48,7 +48,7 @@ func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.N
 	return took
 }
 
-// concurrency is that of the tasks that are timed.
+// concurrency is the timed tasks'.
 const concurrency = 64
 
 // plain makes a task one of a typed address, with 20 runs a question.

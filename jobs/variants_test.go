@@ -24,7 +24,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// variants makes a plain task one of so many targets, each at its URL, with a variant each.
+// variants makes a plain task one of several targets, each at its URL, with a variant each.
 func variants(n *db.NewTask, urls ...string) {
 	n.Task.Targets, n.Task.Variants = nil, nil
 	if n.Launch != nil {

@@ -52,7 +52,7 @@ type manifest struct {
 
 const backupFormat = 1
 
-// database does work with the address of the database: the configured one, that of the running program, or that of a server
+// database does work with the address of the database: the configured one, the running program's, or a server's
 // that is started for it.
 func (s *Settings) database(ctx context.Context, work func(url string) error) error {
 	if s.DatabaseURL != "" {
@@ -249,7 +249,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()                                    //nolint:errcheck // only read
 	if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under an account of its own
 		return err
 	}

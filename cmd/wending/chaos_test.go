@@ -86,7 +86,7 @@ func newCountingAgent(t *testing.T, latency time.Duration) *countingAgent {
 		a.calls[key]++
 		a.mu.Unlock()
 		time.Sleep(a.latency*3/4 + rand.N(a.latency/2)) // an agent that takes its time
-		// The number of the unit comes after the launch's id, and that of a turn or a vote after it.
+		// The number of the unit comes after the launch's id, and the turn's or the vote's follows.
 		if unit := strings.Split(key, "-")[6]; !a.isWell.Load() && strings.HasSuffix(unit, "7") {
 			http.Error(w, "down", http.StatusInternalServerError)
 			return
@@ -392,7 +392,7 @@ func (a *arena) watch(ctx context.Context) {
 	}
 }
 
-// create makes a task of so many questions by the API, which may be down for a moment.
+// create makes a task with count questions by the API, which may be down for a moment.
 func (a *arena) create(questions int, fields map[string]string) string {
 	a.t.Helper()
 	var dataset strings.Builder
@@ -406,7 +406,7 @@ func (a *arena) create(questions int, fields map[string]string) string {
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
 
-// createConversations makes a task of so many conversations of four turns, with a judge: half as many calls to the agent as a plain
+// createConversations makes a task of count conversations of four turns, with a judge: half as many calls to the agent as a plain
 // task of as many questions has here, and as many to the judge.
 func (a *arena) createConversations(count int) string {
 	a.t.Helper()

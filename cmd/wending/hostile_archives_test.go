@@ -52,7 +52,7 @@ func (s *siege) archive(items, runs func(w io.Writer)) []byte {
 
 func oneItem(w io.Writer) { _, _ = io.WriteString(w, archiveItem) }
 
-// archiveRuns writes so many runs of one question, each with a member of its own.
+// archiveRuns writes count runs of one question, each with a member of its own.
 func archiveRuns(n int, member func(w io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for run := range n {

@@ -30,7 +30,7 @@ type painter struct {
 	release func()
 }
 
-// newPainter starts a painter whose calls take so many steps.
+// newPainter starts a painter whose calls take this many steps.
 func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 	t.Helper()
 	var file bytes.Buffer
@@ -90,7 +90,7 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	b.do(chromedp.Poll(`document.querySelector(".made img")?.naturalWidth > 0`, nil, chromedp.WithPollingTimeout(time.Minute)))
 	b.requireAccessible("a run to be replayed")
 
-	// While it plays, what is shown at each frame is what had happened by then, and the clock is that of the wall.
+	// While it plays, what is shown at each frame is what had happened by then, and its clock keeps wall time.
 	var shown struct {
 		Frames, Wrong         int
 		Elapsed, Longest, End float64

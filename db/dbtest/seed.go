@@ -21,14 +21,14 @@ func Variants() []db.Variant { return []db.Variant{{Number: 1, Target: 1}} }
 // Limits are those of a launch of a plain task whose calls are not limited.
 func Limits(origin string) []db.LaunchTarget { return []db.LaunchTarget{{Number: 1, Origin: origin}} }
 
-// Seed stores tasks that have ended, each with so many questions and runs of every question, and returns the
+// Seed stores tasks that have ended, each with its questions and runs of every question, and returns the
 // id of the last. One run in ten has failed; the others answered in one of three ways.
 func Seed(t testing.TB, tables *sqlx.DB, tasks, questions, runsPerItem int) uuid.UUID {
 	t.Helper()
 	return SeedVariants(t, tables, tasks, questions, 1, runsPerItem)
 }
 
-// SeedVariants is Seed for tasks that compare so many variants, each with a target of its own.
+// SeedVariants is Seed for tasks that compare several variants, each with a target of its own.
 func SeedVariants(t testing.TB, tables *sqlx.DB, tasks, questions, variants, runsPerItem int) uuid.UUID {
 	t.Helper()
 	const seed = `WITH task AS (

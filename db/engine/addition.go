@@ -19,10 +19,10 @@ type Additions struct{ db *pg.Pool }
 // NewAdditions returns the additions to a store's tasks.
 func NewAdditions(store *db.Store) Additions { return Additions{store.Pool()} }
 
-// AdditionLimits are what a task may have after an addition: so many items, with so many bytes of text.
+// AdditionLimits bound a task after an addition: its items, and the bytes of their texts.
 type AdditionLimits struct{ Items, Bytes int }
 
-// AdditionLimitError means that a task would have too many items, or too long ones; it has so many items.
+// AdditionLimitError means that a task with Items items would have too many, or too long ones.
 type AdditionLimitError struct {
 	Items     int
 	IsTooLong bool

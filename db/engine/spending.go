@@ -23,7 +23,7 @@ const (
 // Reasons are all of them.
 var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth}
 
-// Spending is that of an installation.
+// Spending reads and stops the spending of an installation.
 type Spending struct{ db *pg.Pool }
 
 // New returns the spending of a store.

@@ -184,7 +184,7 @@ func (s Schedules) States(ctx context.Context, scope project.Scope, tasks []uuid
 	return states, nil
 }
 
-// Before returns up to so many firings of the schedule of a task that started tasks before it, newest first, whose tasks still
+// Before returns up to most firings of the schedule of a task that started tasks before it, newest first, whose tasks still
 // exist and have a summary.
 func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (found []Firing, err error) {
 	const list = `

@@ -73,7 +73,7 @@ type Data struct {
 	// Text is the next piece of the answer or the reasoning; with Replaces it stands for all before it.
 	Text     string `json:"text,omitempty"`
 	Replaces bool   `json:"replaces,omitempty"`
-	// Name is that of a node, a tool or an Other event, ID tells those of one name apart, Provider is who runs a tool.
+	// Name names a node, a tool or an Other event, ID distinguishes those of one name, Provider is who runs a tool.
 	Name     string `json:"name,omitempty"`
 	ID       string `json:"id,omitempty"`
 	Provider string `json:"provider,omitempty"`

@@ -57,7 +57,7 @@ func Words(text string) (tokens []string) {
 	return tokens
 }
 
-// CompareTokens finds how the text of the tokens a becomes that of b, without cutting a token.
+// CompareTokens finds how the text of the tokens a becomes the text of b, without cutting a token.
 func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	within = min(within, DifferenceTime)
 	codes := map[string]rune{}

@@ -19,7 +19,7 @@ func measured(answer []byte) []rune {
 // beginnings of their trimmed texts.
 func Similarity(a, b []byte) float64 { return similarityOf(measured(a), measured(b)) }
 
-// similarityOf is 1 − distance / length of the longer text; that of two empty ones is 1.
+// similarityOf is 1 − distance / length of the longer text; two empty texts have 1.
 func similarityOf(a, b []rune) float64 {
 	longer := max(len(a), len(b))
 	if longer == 0 {

@@ -27,7 +27,7 @@ func table(a, b []rune) int {
 	return row[len(b)]
 }
 
-// The distance by bits is that of the definition, also over the borders of words.
+// The distance by bits equals the definition's, also over the borders of words.
 func TestTheDistanceIsThatOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))

@@ -13,7 +13,7 @@ import (
 type Change struct {
 	// N is on how many questions the number is known in both, LeftOut on how many it is not.
 	N, LeftOut int
-	// MeanA and MeanB are the tasks' own means on these questions, and Mean that of the differences, the second task's
+	// MeanA and MeanB are the tasks' own means on these questions, and Mean the mean of the differences, the second task's
 	// number minus the first's; nil if N is 0.
 	MeanA, MeanB, Mean *float64
 	// SE is the standard error of Mean; nil if N is below 2.
@@ -31,7 +31,7 @@ func (c Change) IsShown() bool { return c.Low != nil && (*c.Low > 0 || *c.High <
 func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
 
 const (
-	// confidence is that of intervals.
+	// confidence is the level of the intervals.
 	confidence = 0.95
 	// noDeviation is below which a standard deviation counts as 0.
 	noDeviation = 1e-12

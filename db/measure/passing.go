@@ -92,7 +92,7 @@ const (
 	oneSided = 0.975 // of one side
 )
 
-// Summarise computes the statistics of questions that should have so many runs each; errors is how many evaluations ended
+// Summarise computes the statistics of questions that should have runs runs each; errors is how many evaluations ended
 // with one. Without evaluators there is nothing to summarise: call it for tasks that have some.
 func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 	s := Statistics{Errors: errors}
@@ -153,7 +153,7 @@ func binomial(n, k int) float64 {
 	return float64(combin.Binomial(n, k))
 }
 
-// interval is that of a pass rate, of the questions' shares. The repeats of one question are not independent: questions
+// interval is the confidence interval of a pass rate, over the questions' shares. The repeats of one question are not independent: questions
 // are the clusters (Miller 2024, arXiv:2411.00640).
 func interval(shares []float64, last Judged) Interval {
 	if len(shares) == 1 {

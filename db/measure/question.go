@@ -11,7 +11,7 @@ import (
 
 // Answer is what one run of a question gave; the zero value is a run without an answer, be it one that failed.
 type Answer struct {
-	// Key is that of Key; nil means that there is no answer.
+	// Key is what the function Key returns; nil means that there is no answer.
 	Key []byte
 	// Text matters only where answers differ.
 	Text []byte
@@ -66,7 +66,7 @@ type Value struct {
 	Runs  []int  `json:"runs" nullable:"false" doc:"run_index of the runs whose answers state it"`
 }
 
-// Revision is that of the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
+// Revision numbers the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
 const Revision = 2
 
 // Assess sums up the answers to a question, those of each variant by themselves; each has one answer for each of its

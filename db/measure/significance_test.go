@@ -17,7 +17,7 @@ func TestPValuesAreAdjustedTogether(t *testing.T) {
 	given := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1}
 	var p []*float64
 	for n := range given {
-		p = append(p, &given[len(given)-1-n]) // the order is not that of the values
+		p = append(p, &given[len(given)-1-n]) // the values come in another order
 	}
 	p = append(p, nil)
 	adjusted := measure.Adjust(p)

@@ -10,7 +10,7 @@ import (
 // Metric is a number that is followed.
 type Metric string
 
-// The metrics. Latency is the mean of the questions' means in milliseconds, Cost that of the whole firing.
+// The metrics. Latency is the mean of the questions' means in milliseconds, Cost the cost of the whole firing.
 const (
 	MetricAgreement   Metric = "agreement"
 	MetricPassRate    Metric = "pass_rate"

@@ -98,7 +98,7 @@ const ofTasks = `
 	LEFT JOIN launches l ON l.id = d.launch_id
 	LEFT JOIN evaluation_tasks t ON t.id = l.task_id`
 
-// Outbox is that of an installation.
+// Outbox holds an installation's messages until they are delivered.
 type Outbox struct{ db *pg.Pool }
 
 // New returns the outbox in a database.

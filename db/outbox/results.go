@@ -10,7 +10,7 @@ import (
 	"wending/db/pg"
 )
 
-// A batch of results has so many runs, with answers of so many bytes.
+// How many runs, and bytes of answers, a batch of results has at most.
 const (
 	batchRuns  = 100
 	batchBytes = 4 << 20

@@ -158,7 +158,7 @@ func (p People) Now(ctx context.Context) (now time.Time, err error) {
 const failuresKept = 15 * time.Minute
 
 // Attempt counts an attempt under a key, before it is made: those made at once count, too. It returns how long no further one is taken
-// if there were more than so many, and 0 if it may be made. One that succeeds is refunded.
+// if there were more than the limit, and 0 if it may be made. One that succeeds is refunded.
 func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Duration, err error) {
 	const count = `
 		INSERT INTO failed_sign_ins AS f (key, failures) VALUES ($1, 1)

@@ -12,7 +12,7 @@ import (
 	"wending/db/project"
 )
 
-// Share is a link that shows one report to whoever has it.
+// Share is a link that shows one report to anybody who has it.
 type Share struct {
 	ID        uuid.UUID  `db:"id"`
 	TaskID    uuid.UUID  `db:"task_id"`

@@ -99,7 +99,7 @@ func (p People) TokenOf(ctx context.Context, value string) (token Token, err err
 		if err != nil {
 			return token, err
 		}
-		if token.Role = Least(token.Role, role); !token.Role.IsKnown() { // whoever made it is no longer in the project
+		if token.Role = Least(token.Role, role); !token.Role.IsKnown() { // its maker is no longer in the project
 			return token, &db.NotFoundError{Kind: KindToken}
 		}
 	}

@@ -59,7 +59,7 @@ func Classify(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isConnection reports whether an error is the connection's, so that another attempt may succeed, and not that of a statement or of a
+// isConnection reports whether an error is the connection's, so that another attempt may succeed, and not a fault of a statement or of a
 // value that does not fit into what it is scanned into.
 func isConnection(err error) bool {
 	var network net.Error

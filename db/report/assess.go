@@ -73,7 +73,7 @@ func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit in
 	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// Whole returns those of the items that have all their runs, so many of each.
+// Whole returns those of the items that have all their runs, perItem of each.
 func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (whole []int64, err error) {
 	const find = `
 		SELECT item_id
@@ -162,7 +162,7 @@ type VariantLikeness struct {
 	Likeness
 }
 
-// Likeness returns that of a variant, by its number; its fields are nil while the item is not assessed.
+// Likeness returns the likeness of a variant's answers, by the variant's number; its fields are nil while the item is not assessed.
 func (q Question) Likeness(variant int) Likeness {
 	for _, one := range q.Variants {
 		if one.Variant == variant {

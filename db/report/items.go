@@ -38,7 +38,7 @@ type Filter struct {
 	OnlyAssessed bool
 	// Variant is the number of the one whose runs count; 0 means all.
 	Variant int
-	// Statuses keeps items of which a run has one of them; STOPPED is that of a run that never took place.
+	// Statuses keeps items of which a run has one of them; STOPPED means that a run never took place.
 	Statuses []db.RunStatus
 	// FinishReasons and ErrorCodes keep items of which a run ended for one of these reasons, or with one of these codes.
 	FinishReasons, ErrorCodes []string
@@ -113,7 +113,7 @@ const riskOfQuestion = `
 		ELSE 7
 	END + 2 * CAST(q.expected_facts IS NULL AS int) + coalesce(q.agreement, 1)`
 
-// joinVerdicts joins the verdict v on a run r: that of one evaluator, or of all together.
+// joinVerdicts joins the verdict v on a run r: one evaluator's, or all evaluators' together.
 func (f Filter) joinVerdicts() string {
 	if f.Evaluator != 0 {
 		return `JOIN evaluations v ON v.run_id = r.id AND v.evaluator = :evaluator AND v.status = 'SUCCEEDED'`

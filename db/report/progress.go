@@ -16,7 +16,7 @@ type Progress struct {
 	TaskStatus db.TaskStatus `db:"task_status"`
 	// FailureCode is the internal fault; nil unless the task FAILED.
 	FailureCode *string `db:"failure_code"`
-	// LaunchNumber is that of the newest launch; 0 means the task was never started.
+	// LaunchNumber is the newest launch's number; 0 means the task was never started.
 	LaunchNumber int  `db:"launch_number"`
 	IsStopping   bool `db:"is_stopping"`
 	// Total is how many runs the task is to have. Completed have ended, Failed of them without success; Running are

@@ -60,7 +60,7 @@ type Reviews struct{ db *pg.Pool }
 // New returns the reviews in a store's database.
 func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 
-// judged is the newest current run that a review is about: the item's, or that of one run_index.
+// judged is the newest current run that a review is about: the item's, or the one with a run_index.
 const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
 const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.note, v.version, v.created_at,

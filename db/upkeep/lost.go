@@ -17,7 +17,7 @@ type Lost struct {
 	// Kind is "provider", "model", "agent", "channel", "task", or "session" of an account that signed in at the provider.
 	Kind string
 	ID   uuid.UUID
-	// Number is that of a task's target.
+	// Number is the target's, within its task.
 	Number int
 	// Name is the account's of a session.
 	Name string

@@ -47,7 +47,7 @@ type SpaceUsage struct {
 // rowBytes is about what a run takes beside its texts.
 const rowBytes = 250
 
-// Measure measures everything, with up to so many tables and tasks. It reads every run's row, though not its texts.
+// Measure measures everything, listing up to most tables and tasks. It reads every run's row, though not its texts.
 func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsage, err error) {
 	const listTables = `
 		SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes, greatest(0, c.reltuples)::bigint AS rows

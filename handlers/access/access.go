@@ -363,7 +363,7 @@ func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.
 	return own, err
 }
 
-// choose finds the project that a request is about: that of the object, the one that is asked for, the browser's, or one's own.
+// choose finds the project that a request is about: the object's, the one that is asked for, the browser's, or one's own.
 // Objects in projects that the caller is not a member of appear not to exist.
 func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	if !g.HasAccounts {

@@ -29,7 +29,7 @@ type recording struct {
 }
 
 // record returns a context in which handlers say more of what a request does. What was done is recorded just before the answer
-// begins: whoever has the answer finds the entry.
+// begins: a client that has the answer finds the entry.
 func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *recording) {
 	r := &recording{AuditRecord: request.AuditRecord{AuditEntry: audit.Entry{Action: rule.action}}, guard: g, action: rule.action}
 	r.Begin = r.begin

@@ -28,7 +28,7 @@ const (
 	installation right = "installation"
 )
 
-// Rule is what a route asks of whoever uses it.
+// Rule is what a route requires of its users.
 type Rule struct {
 	right right
 	// object is what the route's path names, which decides the project: "task" or a table of the library; "task?" is a task that

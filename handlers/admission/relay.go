@@ -113,7 +113,7 @@ func (p *RelayPool) open(w http.ResponseWriter) *relay {
 	return r
 }
 
-// Header is that of the response.
+// Header is the response's.
 func (r *relay) Header() http.Header { return r.to.Header() }
 
 // WriteHeader sends the header. It comes before the first byte.

@@ -854,7 +854,7 @@ func newDatasetVersion(v entries.DatasetVersion) DatasetVersion {
 	return DatasetVersion{contentOf(v), rest.Moment(v.SavedAt)}
 }
 
-// pageOf is a page of a list of so many rows.
+// pageOf is a page of a list of total rows.
 func pageOf[T, B any](page db.Page, rows []T, total int, view func(T) B) *entriesOutput[B] {
 	output := &entriesOutput[B]{}
 	output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(page, total)

@@ -137,7 +137,7 @@ func newFacts(differ *facts.Differ, stated []measure.Fact, expected []measure.Ex
 	return FactsOfAnswers{differ, stated, expected}
 }
 
-// newLikeness is that of a question with one variant; with several, each has its own.
+// newLikeness describes a question with one variant; with several, each variant has its own.
 func newLikeness(q report.Question, variants int) Likeness {
 	if variants > 1 {
 		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil, nil)}

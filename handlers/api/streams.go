@@ -124,7 +124,7 @@ type progressEvent struct {
 	JudgeTotal  int `json:"judge_total,omitempty" doc:"Calls to judges" example:"500"`
 	Judged      int `json:"judged,omitempty" doc:"Of which so many have ended" example:"310"`
 	JudgeFailed int `json:"judge_failed,omitempty" doc:"And so many of these without a rating" example:"1"`
-	// CallsPerSecond is that of the last ten seconds; SecondsLeft follows from it, null if unknown.
+	// CallsPerSecond is the rate of the last ten seconds; SecondsLeft follows from it, null if unknown.
 	CallsPerSecond float64       `json:"calls_per_second" doc:"Over the last ten seconds" example:"8.3"`
 	SecondsLeft    *float64      `json:"seconds_left" doc:"At that rate; null if unknown" example:"45.8"`
 	Status         db.TaskStatus `json:"status" example:"RUNNING"`

@@ -212,7 +212,7 @@ func OneOf(choices ...string) Limit {
 	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
 }
 
-// TextUpTo allows texts of at most so many characters, none of them control characters.
+// TextUpTo allows texts of at most most characters, none of them control characters.
 func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
 
 // Text allows texts, not other values of JSON.
@@ -235,7 +235,7 @@ func Poll() Limit { return Limit{key: "error.range.poll"} }
 // Rate allows N/s, N/m or unlimited.
 func Rate() Limit { return Limit{key: "error.range.rate"} }
 
-// LongTextUpTo allows texts of at most so many characters, on several lines.
+// LongTextUpTo allows texts of at most most characters, on several lines.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
 
 // Rule is what is wrong with a rule's configuration, in the form of reason.Because.
@@ -256,13 +256,13 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
-// Unlike allows a name that does not look like that of an account.
+// Unlike allows a name that does not look like an account's.
 func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
 
 // VisibleName allows a name whose characters can be seen.
 func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
 
-// UnreservedName allows a name that is neither an address nor like that of a token.
+// UnreservedName allows a name that is neither an address nor like a token's.
 func UnreservedName() Limit { return Limit{key: "error.range.name.unreserved"} }
 
 // Address allows an http or https address.
@@ -288,7 +288,7 @@ func Saved() Limit { return Limit{key: "error.range.saved"} }
 // WebhookSecret allows a secret of Standard Webhooks.
 func WebhookSecret() Limit { return Limit{key: "error.range.webhook_secret"} }
 
-// Addresses allows up to so many e-mail addresses.
+// Addresses allows up to most e-mail addresses.
 func Addresses(most int) Limit { return Limit{"error.range.addresses", map[string]any{"Max": most}} }
 
 // Task allows the id of a task.
@@ -305,7 +305,7 @@ func CronField(field, value string) Limit {
 // CronNever asks for a cron expression that names a time that comes.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
-// CronOften asks for a cron expression whose times are so many minutes apart.
+// CronOften asks for a cron expression whose times are at least that many minutes apart.
 func CronOften(least int) Limit {
 	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
 }

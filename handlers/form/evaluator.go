@@ -47,7 +47,7 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 	case !c.form.IsJSON:
 		version.Config, err = evaluate.ReadFields(kind, func(name string) string { return c.form.Values[evaluate.FormField(name)] })
 	case version.Rule != before:
-		version.Config = nil // that of another kind says nothing of this one
+		version.Config = nil // another kind's configuration says nothing of this one
 	}
 	var rule *evaluate.Rule
 	switch {

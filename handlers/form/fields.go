@@ -39,7 +39,7 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text takes a text of at most so many characters; a required one may not be empty.
+// text takes a text of at most most characters; a required one may not be empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return

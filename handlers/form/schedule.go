@@ -21,7 +21,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// DefaultTimezone is that of schedules that name none.
+// DefaultTimezone is used by schedules that name none.
 const DefaultTimezone = "Asia/Shanghai"
 
 // maxChannels is how many channels a task may have.

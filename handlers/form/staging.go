@@ -27,7 +27,7 @@ const (
 	maxStaged, maxStagedOfOne = 1000, 20
 )
 
-// tokenPattern is that of tokens and of browsers' ids: what rand.Text returns.
+// tokenPattern matches tokens and browsers' ids: what rand.Text returns.
 var tokenPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
 // SourceToken stands in a form for the file of the task that the form is a copy of, or of the draft that it edits.

@@ -31,7 +31,7 @@ import (
 	"wending/views/ui"
 )
 
-// Locale is that of a request.
+// Locale returns a request's locale.
 func Locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
 
 // Gates are the limits of what is done at once.

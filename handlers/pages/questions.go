@@ -157,7 +157,7 @@ func (q Questions) isWorthAsking(chosen *Chosen) bool {
 		!isNamed(chosen.Layout.ID, dataset.ColumnID) || dataset.Guess(chosen.Set.Columns).ID != "" && !chosen.Set.HasIDs
 }
 
-// stage keeps the file that came with a form and returns its token, or that of the file staged before. Without a
+// stage keeps the file that came with a form and returns its token, or the token of the file staged before. Without a
 // token the file must be chosen again.
 func (q Questions) stage(c echo.Context, f *form.Upload) string {
 	ctx, token := c.Request().Context(), f.Value("dataset_token")

@@ -20,7 +20,7 @@ import (
 	views "wending/views/people"
 )
 
-// self is the account of whoever asks.
+// self is the account that makes the request.
 func (h *handler) self(c echo.Context) (people.User, error) {
 	id := request.From(c.Request().Context()).Who.UserID
 	if id == uuid.Nil { // without accounts, and for tokens that have no owner
@@ -90,7 +90,7 @@ func (h *handler) showPasskeys(c echo.Context) error {
 	})
 }
 
-// changePassword takes a new password from whoever knows the old one. Other browsers are signed out.
+// changePassword takes a new password from a person who knows the old one. Other browsers are signed out.
 func (h *handler) changePassword(c echo.Context) error {
 	ctx := c.Request().Context()
 	user, err := h.self(c)

@@ -28,7 +28,7 @@ func (h *handler) listProjects(c echo.Context) error {
 	return h.renderProjects(c, http.StatusOK, nil, nil)
 }
 
-// visible are the projects that whoever asks may choose from.
+// visible are the projects that the request's account may choose from.
 func (h *handler) visible(ctx context.Context) ([]people.Membership, error) {
 	info := request.From(ctx)
 	if info.HasAccounts {
@@ -67,7 +67,7 @@ func (h *handler) addProject(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "created")
 }
 
-// makeProject makes the project that a form or an endpoint's body describes; whoever makes it manages it.
+// makeProject makes the project that a form or an endpoint's body describes; its maker manages it.
 func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (project people.Project, faults []form.FieldFault, err error) {
 	project.ID = uuid.New()
 	if project.Name, faults = form.PersonName(submitted, "name"); len(faults) > 0 {
@@ -337,7 +337,7 @@ func days(submitted *form.Upload, field string, usual int, mayBeGood bool) (time
 // usualTokenDays is how long a token lasts unless it is said.
 const usualTokenDays = 90
 
-// makeToken makes the token that a form or a body describes. It may do no more than whoever makes it.
+// makeToken makes the token that a form or a body describes. It may do no more than its maker.
 func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload, field string) (token people.Token, value string, faults []form.FieldFault, err error) {
 	info := request.From(ctx)
 	if err := request.RequireFresh(ctx); err != nil { // a token outlives the browser that somebody finds open

@@ -120,7 +120,7 @@ func (h *handler) revokeShare(c echo.Context) error {
 	return pages.Done(c, paths.Shares(task.ID), "unshared")
 }
 
-// showShared shows a report to whoever has a link to it, and nothing else. The link is looked at again while a long report is sent.
+// showShared shows a report to anybody who has a link to it, and nothing else. The link is looked at again while a long report is sent.
 func (h *handler) showShared(c echo.Context) error {
 	header := c.Response().Header()
 	header.Set("X-Robots-Tag", "noindex, nofollow, noarchive")

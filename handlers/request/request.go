@@ -26,12 +26,12 @@ type Info struct {
 	Actor  db.Actor
 	// Who makes the request.
 	Who Principal
-	// Project is the one that the request is about; its zero value is that of a request that is about none, or all.
+	// Project is the one that the request is about; its zero value means that the request is about none, or all.
 	Project people.Project
 	// Scope is what the request may read and change: the project's objects; without accounts those of all projects, unless it asks
 	// for one. Its zero value is nothing.
 	Scope project.Scope
-	// Role is what whoever asks may do in the project.
+	// Role is what the request's account may do in the project.
 	Role people.Role
 	// HasAccounts reports that people sign in.
 	HasAccounts bool
@@ -58,7 +58,7 @@ const (
 type Principal struct {
 	// UserID is the account; uuid.Nil means none.
 	UserID uuid.UUID
-	// SessionID is that of the browser, TokenID that of the program.
+	// SessionID is the browser's, TokenID the program's.
 	SessionID, TokenID uuid.UUID
 	// Name is the account's, or the token's without one.
 	Name string

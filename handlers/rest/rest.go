@@ -95,7 +95,7 @@ var InstallErrors = sync.OnceFunc(func() {
 // Endpoint describes one endpoint.
 type Endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
-	// Status is that of a success; 0 means 200.
+	// Status is a success's; 0 means 200.
 	Status int
 	// Faults are the codes of the errors that it may answer, besides those that follow from its body, and what any may.
 	Faults []string
@@ -168,7 +168,7 @@ type Pagination struct {
 	Total    int `json:"total" doc:"Number of items on all pages" example:"57"`
 }
 
-// NewPagination is a page of a list of so many items.
+// NewPagination is a page of a list of total items.
 func NewPagination(page db.Page, total int) Pagination {
 	return Pagination{Page: page.Number, PageSize: page.Size, Total: total}
 }

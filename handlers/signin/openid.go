@@ -206,7 +206,7 @@ func (l *stringList) UnmarshalJSON(content []byte) error {
 	return json.Unmarshal(content, (*[]string)(l))
 }
 
-// fromProvider takes what the provider says of whoever comes back from it.
+// fromProvider takes what the provider says of the person who comes back from it.
 func (h *handler) fromProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {

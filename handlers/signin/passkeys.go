@@ -64,7 +64,7 @@ func (p *Passkeys) IsHere(r *http.Request) bool {
 	return strings.EqualFold(host, p.site.Config.RPID)
 }
 
-// hasPasskeys reports whether people may sign in with passkeys. At a site with a provider they may not: whoever is removed there is out.
+// hasPasskeys reports whether people may sign in with passkeys. At a site with a provider they may not: a person who is removed there is out.
 func (h *handler) hasPasskeys(r *http.Request) bool { return h.OpenID == nil && h.Passkeys.IsHere(r) }
 
 // holder is an account as the library wants it.

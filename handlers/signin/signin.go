@@ -160,7 +160,7 @@ func (h *handler) signIn(c echo.Context) error {
 // refusedAction is what the audit calls a sign-in that was refused.
 const refusedAction = "sign-in.refused"
 
-// noteRefusal records that a passkey or the provider did not prove who somebody is; name is that of the account that it was about, if
+// noteRefusal records that a passkey or the provider did not prove who somebody is; name is the account's that it was about, if
 // there is one. These cost no attempts, or an office could lock itself out: so what comes from one address beyond a number is only
 // counted, or anybody could fill the audit.
 func (h *handler) noteRefusal(ctx context.Context, name string) error {

@@ -384,7 +384,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 		saved.Message = fault.New(fault.CodeAgentURLRequired).Message(pages.Locale(c))
 	}
 	if saved.Message == "" {
-		if s.Value("extra_payload") == "" { // that of a task it is a copy of is not shown, as the library shows it
+		if s.Value("extra_payload") == "" { // the copied task's is not shown, as the library does not show it
 			s.task.Payload = nil
 		}
 		row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), s.task)

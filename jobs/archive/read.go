@@ -46,7 +46,7 @@ const (
 )
 
 // Read stores the task of an archive in a project, under a new id, which it returns: with its results, without secrets, told to nobody. admit is asked
-// whether the task may take so many bytes, before it is stored. What is wrong with the archive is an *Error.
+// whether the task may take bytes bytes, before it is stored. What is wrong with the archive is an *Error.
 func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64, admit func(bytes int64) error) (uuid.UUID, error) {
 	runtime.LockOSThread() // whose time is counted
 	defer runtime.UnlockOSThread()
@@ -263,7 +263,7 @@ func (c *checker) checkConfig(member string, isJudge bool, one evaluator) {
 	c.require(len(one.Config) > 0 && !hasNUL(one.Config), member, wantJSON)
 }
 
-// items reads the questions. Each has so many variables.
+// items reads the questions. Each has that many variables.
 func (r *reader) items(variables int) (items []db.NewItem, err error) {
 	l, err := r.lines(itemsName, maxItems, maxItem)
 	if err != nil {

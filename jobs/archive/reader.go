@@ -193,7 +193,7 @@ type lines struct {
 	name    string
 	file    io.ReadCloser
 	scanner *bufio.Scanner
-	// number is that of the line that was read last.
+	// number is the number of the line that was read last.
 	number  int
 	maxLine int
 }

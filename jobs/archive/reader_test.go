@@ -102,7 +102,7 @@ func TestNamesAreThereOnceAndAsTheyAre(t *testing.T) {
 	require.Error(t, decode([]byte(`{"QUESTION": "x"}`), &one))
 }
 
-// The last moment is that of the year 9999 in Beijing.
+// The last moment is the end of the year 9999 in Beijing.
 func TestMomentsOfFourDigits(t *testing.T) {
 	t.Parallel()
 	for text, isWrong := range map[string]bool{

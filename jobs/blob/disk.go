@@ -92,7 +92,7 @@ func (d *Disk) Move(_ context.Context, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return fmt.Errorf("move a file: %w", err)
 	}
-	now := time.Now() // a key's time is that of its last change of place
+	now := time.Now() // a key's time is when it was last moved
 	_ = os.Chtimes(source, now, now)
 	switch err := renameNew(source, target); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -13,7 +13,7 @@ import (
 
 // Store keeps files. It is safe for concurrent use.
 type Store interface {
-	// Put stores a file of so many bytes so that it is there completely or not at all, also after a crash. An older file with the key is
+	// Put stores a file of size bytes so that it is there completely or not at all, also after a crash. An older file with the key is
 	// replaced.
 	Put(ctx context.Context, key string, content io.Reader, size int64) error
 	// Open returns a file, or ErrNotFound. The caller closes it.

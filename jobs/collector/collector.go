@@ -20,7 +20,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// Collector is that of one process. Several may work at once, on the same store of files.
+// Collector copies files for one process. Several may work at once, on the same store of files.
 type Collector struct {
 	Store  *db.Store
 	Files  blob.Store

@@ -19,7 +19,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// Courier is that of one process. Several may work at once.
+// Courier delivers messages for one process. Several may work at once.
 type Courier struct {
 	Store  *db.Store
 	Sealer *secret.Sealer

@@ -51,7 +51,7 @@ func (l *line) end(unit int64, took time.Duration) (hadEnded bool) {
 	return hadEnded
 }
 
-// learn takes what a claim told of the target, of which it got so many units.
+// learn takes what a claim reported of the target, of which it got some units.
 func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	l.isLimited = limit.IsLimited
 	if got < limit.Allowed {
@@ -74,7 +74,7 @@ func (l *line) pace() time.Duration {
 	return pace
 }
 
-// plan says of which targets to claim count units for so many lanes, of which some wait. Of several targets each gets
+// plan says of which targets to claim count units for that many lanes, of which some wait. Of several targets each gets
 // as many lanes as its calls are short: a target that is slow, or hangs, must not hold up the others. Until a call has
 // ended, a target gets no more than a sixteenth of the lanes, and all such targets together no more than a quarter.
 // First comes what was claimed longest ago: of targets that share a rate limit, each has its turn.

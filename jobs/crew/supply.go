@@ -338,7 +338,7 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked answers the lanes that wait, all but so many.
+// dismissLocked answers the lanes that wait, all but a few.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer

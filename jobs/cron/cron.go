@@ -224,7 +224,7 @@ func (p Plan) hasNeighbouringDays() bool {
 	}
 }
 
-// Missed counts the times after one moment up to another, at most so many.
+// Missed counts the times after one moment up to another, at most most.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
 		count++

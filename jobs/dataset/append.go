@@ -58,7 +58,7 @@ func (d *Dataset) RefuseKnown(ids, series []string) error {
 	return e
 }
 
-// TooMuch is the error for rows that bring a task, which has so many, above MaxRows or, if they are too long, above MaxBytes.
+// TooMuch is the error for rows that bring a task, which has some already, above MaxRows or, if they are too long, above MaxBytes.
 func TooMuch(has int, isTooLong bool) error {
 	if isTooLong {
 		return problem(CodeTooManyRows, "append_too_long", "Has", has, "Max", MaxBytes>>20)

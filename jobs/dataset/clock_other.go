@@ -6,5 +6,5 @@ import "time"
 
 var started = time.Now()
 
-// ProcessorTime returns the time since the program's start, where that of a thread is not known.
+// ProcessorTime returns the time since the program's start, where a thread's own is not known.
 func ProcessorTime() time.Duration { return time.Since(started) }

@@ -76,7 +76,7 @@ type Layout struct {
 	// ID, Question and Answer are the columns that take the places of question_id, question and standard_answer; empty means those
 	// of that name.
 	ID, Question, Answer string
-	// Encoding is that of a CSV file: GB18030, or empty for UTF-8. Sheets have their own.
+	// Encoding is a CSV file's: GB18030, or empty for UTF-8. Sheets have their own.
 	Encoding string
 }
 

@@ -40,7 +40,7 @@ type Report struct {
 type Variant struct {
 	Number               int
 	Name, Prompt, Target string
-	// Currency is that of its runs' costs; empty if they have none.
+	// Currency is the currency of its runs' costs; empty if they have none.
 	Currency string
 }
 
@@ -134,7 +134,7 @@ type Run struct {
 	Index int
 	// ID is the run's own; 0 for one that never took place.
 	ID int64
-	// SessionID is that of a conversation; empty for a single question.
+	// SessionID is a conversation's; empty for a single question.
 	SessionID string
 	Status    string
 	Response  *string
@@ -232,13 +232,13 @@ func (r Report) runColumns() []string {
 	return names
 }
 
-// hasFinish reports whether the report has the columns of why answers ended: that of a plain task is as spec/004 has it.
+// hasFinish reports whether the report has the columns of why answers ended: a plain task's report is as spec/004 has it.
 func (r Report) hasFinish() bool { return len(r.Variants) > 0 }
 
 // stopped is the status of a run that never took place.
 const stopped = "STOPPED"
 
-// variant is that of an item.
+// variant is an item's.
 func (r Report) variant(item Item) Variant {
 	for _, variant := range r.Variants {
 		if variant.Number == item.Variant {

@@ -82,7 +82,7 @@ type jsonReview struct {
 type jsonRun struct {
 	Variant  int `json:"variant"`
 	RunIndex int `json:"run_index"`
-	// SessionID is that of a conversation.
+	// SessionID is a conversation's.
 	SessionID string  `json:"session_id,omitempty"`
 	Output    *string `json:"output"`
 	// OutputBase64 has the exact bytes where the output is not valid UTF-8.

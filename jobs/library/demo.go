@@ -30,7 +30,7 @@ type Demo struct {
 	TaskName, ProviderName, Currency string
 	Models                           []DemoModel
 	Prompts                          []DemoPrompt
-	// EvaluatorName is that of the evaluator that looks for the standard answers.
+	// EvaluatorName names the evaluator that looks for the standard answers.
 	EvaluatorName string
 	// Judge is the model that rates the answers, JudgeName the name of the evaluator that asks it, JudgePrompt what it is told.
 	Judge                  DemoModel

@@ -363,7 +363,7 @@ func (c *Call) noteTool(at int, data event.Data) {
 // unfinished is the failure of a tool whose progress did not reach its end (spec/003).
 const unfinished = "Progress did not reach 100 %"
 
-// noteProgress takes progress that names no tool: it is that of the last tool that runs and makes something.
+// noteProgress takes progress that names no tool: it belongs to the last tool that runs and makes something.
 func (c *Call) noteProgress(data event.Data) {
 	if data.Progress == nil || len(c.tools) == 0 {
 		return

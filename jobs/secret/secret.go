@@ -33,7 +33,7 @@ type Keys struct {
 	// Current seals and opens; Previous ones only open.
 	Current  string
 	Previous []string
-	// Salt is that of the installation.
+	// Salt is the installation's.
 	Salt []byte
 }
 
@@ -165,7 +165,7 @@ func (k key) sign(purpose string, message []byte) []byte {
 // Sign returns a signature of a message with the current key. Those of one purpose are of no use for another.
 func (s *Sealer) Sign(purpose string, message []byte) []byte { return s.current.sign(purpose, message) }
 
-// Verify returns ErrSigner if another key made a signature, and ErrSignature if it is not that of the message.
+// Verify returns ErrSigner if another key made a signature, and ErrSignature if it is not the message's.
 func (s *Sealer) Verify(purpose string, message, signature []byte) error {
 	for _, k := range s.all {
 		if bytes.HasPrefix(signature, k.head) {

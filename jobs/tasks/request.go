@@ -63,7 +63,7 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 	return request
 }
 
-// Continue makes a request that of a turn of a conversation, with what was said before.
+// Continue makes a request the turn of a conversation, with what was said before.
 func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn engine.NextTurn, sessionID string) {
 	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID, turn.ConversationID, sessionID
 	spoken, _ := protocol.Of(request.Protocol)

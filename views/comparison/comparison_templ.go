@@ -34,7 +34,7 @@ type Side struct {
 	Variant int
 }
 
-// currency is that of the variant's target; nil if it has none.
+// currency is the variant's target's; nil if it has none.
 func (s Side) currency() *string {
 	for _, variant := range s.Variants {
 		if variant.Number == s.Variant {
@@ -148,7 +148,7 @@ func (c Comparison) count(part string) int {
 	return len(c.Of(part))
 }
 
-// Query is that of the comparison with a part.
+// Query returns the comparison's parameters with a part.
 func (c Comparison) Query(part string) url.Values {
 	query := url.Values{"a": {c.A.Ref()}, "b": {c.B.Ref()}}
 	if part != "" {

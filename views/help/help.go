@@ -21,7 +21,7 @@ import (
 //go:embed zh-CN/*.md en/*.md
 var files embed.FS
 
-// order is that of the chapters, whose files are named after them.
+// order lists the chapters, whose files are named after them.
 var order = []string{
 	"start", "agents", "datasets", "tasks", "answers", "review", "report", "compare", "evaluators", "judges", "conversations",
 	"replay", "schedules", "library", "programs", "accounts", "system",

@@ -67,7 +67,7 @@ type Row struct {
 type Cell struct {
 	Text  string
 	Class string
-	// Status is that of a test: SUCCEEDED or FAILED; empty for a plain text.
+	// Status is a test's: SUCCEEDED or FAILED; empty for a plain text.
 	Status string
 }
 
@@ -104,7 +104,7 @@ func TemplateLine(locale text.Locale, system, user string) string {
 	return line
 }
 
-// mayChange reports whether whoever looks may change entries of a kind.
+// mayChange reports whether the page's reader may change entries of a kind.
 func mayChange(ctx context.Context, kind Kind) bool {
 	if kind == Channels {
 		return ui.May(ctx, people.Admin)

@@ -31,7 +31,7 @@ const (
 	maxNesting = 20
 	// maxCells is how many cells tables may have: a table of Markdown has all cells of its widest row in every other.
 	maxCells = 5_000
-	// maxGrowth is how many times as long as a text its HTML may be, and maxFormattedPage how long that of one page is.
+	// maxGrowth is how many times as long as a text its HTML may be, and maxFormattedPage how long one page's HTML is.
 	maxGrowth        = 8
 	maxFormattedPage = 8 << 20
 )

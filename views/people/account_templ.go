@@ -808,7 +808,7 @@ func keepTokens(a Account) templ.Component {
 	})
 }
 
-// sessions lists the browsers that are signed in; own are those of whoever looks, who can end them.
+// sessions lists the browsers that are signed in; own are the reader's, who can end them.
 func sessions(list []people.Session, current uuid.UUID, own bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -136,7 +136,7 @@ type Audit struct {
 type Shares struct {
 	TaskID uuid.UUID
 	List   []people.Share
-	// Address is that of the link that was just made, shown once.
+	// Address is the address of the link that was just made, shown once.
 	Address string
 	Errors  map[string]string
 	// IsFinished reports that there is a report.

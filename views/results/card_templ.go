@@ -1503,7 +1503,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 	})
 }
 
-// answerID is the id of the part of the page that shows a run's answer: a column of its own, or that of its letter.
+// answerID is the id of the part of the page that shows a run's answer: a column of its own, or its letter's.
 func (r Report) answerID(card Card, n int) string {
 	if r.View != Merged {
 		return runID(card, card.Runs[n])

@@ -39,7 +39,7 @@ type Document struct {
 	Report
 	SignOffs []review.SignOff
 	Made     time.Time
-	// IsShared is that of a document for people without an account: where the agent is, is not theirs to know.
+	// IsShared marks a document for people without an account: where the agent is, is not theirs to know.
 	IsShared bool
 	// Summary is the report in numbers.
 	Summary templ.Component

@@ -99,7 +99,7 @@ func draw(all []report.Summary, runs int) (p picture) {
 	return p
 }
 
-// agreement is that of a question; below all others while it is unknown.
+// agreement is a question's; below all others while it is unknown.
 func agreement(item report.Summary) float64 {
 	if item.Agreement == nil {
 		return -1
@@ -112,7 +112,7 @@ const legendCell = 12
 
 func pixels(n float64) string { return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64) }
 
-// hatch is a pattern in a drawing whose unit is a cell of so many pixels.
+// hatch is a pattern in a drawing whose unit is a cell of that many pixels.
 func hatch(id string, width, height float64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -175,7 +175,7 @@ func fingerprintText(variants int) string {
 	return "results.fingerprint"
 }
 
-// Part shows the answers of a task, so many of each question, in one picture, whose shades can be told apart without colours.
+// Part shows the answers of a task, all of each question, in one picture, whose shades can be told apart without colours.
 // whole is the agreement of all.
 func Part(task db.Task, all []report.Summary, runs int, whole *float64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -104,7 +104,7 @@ func (c Card) failures() (all []failed) {
 	return all
 }
 
-// difference is how the most common answer becomes that of a letter; nil if that is not known, or is the letter's own.
+// difference is how the most common answer becomes a letter's; nil if that is not known, or is the letter's own.
 func (c Card) difference(letter string) *measure.Difference {
 	n := slices.IndexFunc(c.Groups, func(group measure.Group) bool { return group.Letter == letter })
 	if n < 1 || n > len(c.Differences) {

@@ -57,7 +57,7 @@ type Report struct {
 	Turns map[int64][]string
 	// Reviewer is the reader's name; empty if it is not known yet.
 	Reviewer string
-	// IsDocument is that of a report as one document, which is read away from the server.
+	// IsDocument marks a report as one document, which is read away from the server.
 	IsDocument bool
 }
 
@@ -95,7 +95,7 @@ type Card struct {
 const (
 	// FoldAt is how many characters of an answer are shown before it is expanded (spec/004 US-03).
 	FoldAt = 200
-	// FoldQuestionAt is that of questions and standard answers: about four lines.
+	// FoldQuestionAt is the same for questions and standard answers: about four lines.
 	FoldQuestionAt = 240
 	// maxShown is how many characters of an answer the page holds; longer ones have a page of their own.
 	maxShown = 20000
@@ -103,7 +103,7 @@ const (
 	maxPage = 4 << 20
 )
 
-// Shown is how many characters of each answer a page of so many runs holds.
+// Shown is how many characters of each answer a page of that many runs holds.
 func Shown(runs int) int { return min(maxShown, maxPage/(2*max(1, runs))) }
 
 // isCut reports whether the page holds only the begin of an answer.

@@ -387,7 +387,7 @@ func (r Report) tallies() (all []tally) {
 	return all
 }
 
-// agreement is that of the reviewers with each other, and on how many questions it was found.
+// agreement is how far the reviewers agree with each other, and on how many questions it was found.
 func (r Report) agreement() (alpha *float64, questions int) {
 	var units [][]review.Verdict
 	for _, verdicts := range r.Reviews {

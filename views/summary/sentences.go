@@ -17,7 +17,7 @@ import (
 	"wending/views/text"
 )
 
-// name is a variant's, with its number; that of a plain task is the task's.
+// name is a variant's, with its number; a plain task's is the task's.
 func (s Summary) name(row report.VariantStatistics) string {
 	if len(s.Numbers) == 1 {
 		if row.Name != "" {

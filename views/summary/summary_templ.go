@@ -56,7 +56,7 @@ type Summary struct {
 	WorstTotal int
 	// WithDefaults reports that the default ratings of judges count in means.
 	WithDefaults bool
-	// IsDocument is that of a part of a document, which is read away from the server.
+	// IsDocument marks a part of a document, which is read away from the server.
 	IsDocument bool
 }
 

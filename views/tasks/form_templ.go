@@ -33,7 +33,7 @@ type Form struct {
 	TurnFailure, MaxCost string
 	// Near are the project's quotas that are nearly used up.
 	Near []people.QuotaNear
-	// From is the id of the task that the form is a copy of, Draft that of the draft that it edits; empty means none.
+	// From is the id of the task that the form is a copy of, Draft the id of the draft that it edits; empty means none.
 	From, Draft string
 	// HasHeaders and HasPayload report that the source has them; they stay in it.
 	HasHeaders, HasPayload bool

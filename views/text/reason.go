@@ -40,7 +40,7 @@ func (l Locale) Reason(stored string) string {
 // maxDecimals is how many decimals a number is shown with at most.
 const maxDecimals = 12
 
-// Apart writes two numbers with so many decimals, and with more where they would otherwise look equal without being it.
+// Apart writes two numbers with that many decimals, and with more where they would otherwise look equal without being it.
 func Apart(a, b float64, decimals int) (one, other string) {
 	for ; decimals <= maxDecimals; decimals++ {
 		one, other = strconv.FormatFloat(a, 'f', decimals, 64), strconv.FormatFloat(b, 'f', decimals, 64)

@@ -11,7 +11,7 @@ import (
 
 // Failure is why a call did not succeed.
 type Failure struct {
-	// Code is that of the run; Message is the detail, in English or in the agent's own words.
+	// Code is the run's; Message is the detail, in English or in the agent's own words.
 	Code, Message string
 }
 

@@ -48,7 +48,7 @@ type Frame struct {
 	// Help is where the guide explains the page.
 	Help   string
 	Crumbs []Crumb
-	// Width is that of the content: empty, narrow for forms, wide for the whole window.
+	// Width is the content's: empty, narrow for forms, wide for the whole window.
 	Width string
 	// Toast is shown once when the page opens; empty means none.
 	Toast string
@@ -65,7 +65,7 @@ type Frame struct {
 	IsSignedOut bool
 }
 
-// Account is whoever is signed in.
+// Account is the account that is signed in.
 type Account struct {
 	Name string
 	// IsAdmin reports that they manage accounts and projects.

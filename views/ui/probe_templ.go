@@ -19,7 +19,7 @@ import (
 type Probe struct {
 	// Message is set if no call could be made.
 	Message string
-	// Status is that of a run; Failure is nil if it SUCCEEDED.
+	// Status is a run's; Failure is nil if it SUCCEEDED.
 	Status  string
 	Failure *Failure
 	Latency time.Duration

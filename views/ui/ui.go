@@ -27,7 +27,7 @@ func Region(label string) templ.Attributes {
 	return templ.Attributes{"tabindex": "0", "role": "region", "aria-label": label}
 }
 
-// Rows is the class of a list that keeps the room of so many rows, from one to eight, whatever it shows.
+// Rows is the class of a list that keeps room for count rows, from one to eight, whatever it shows.
 func Rows(count int) string { return "rows-" + strconv.Itoa(max(1, min(8, count))) }
 
 // YesNo is the key of the word for a boolean.

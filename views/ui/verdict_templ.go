@@ -362,7 +362,7 @@ func ScaleWarning(name string, scale int) templ.Component {
 // codesOfRules are the error codes of evaluations that are not those of calls.
 var codesOfRules = []string{evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, judge.CodeUnreadable}
 
-// configOf is the configuration by which an evaluation came about; nil if it was that of an earlier version.
+// configOf is the configuration by which an evaluation came about; nil if an earlier version's was used.
 func configOf(evaluator db.Evaluator, one db.Evaluation) json.RawMessage {
 	if one.Version != nil && *one.Version != evaluator.Version {
 		return nil

@@ -151,7 +151,7 @@ func repeat(part string, characters int) string {
 	return strings.Repeat(part, characters/utf8.RuneCountInString(part))
 }
 
-// table writes a Markdown table; other than that of shift 0 it has another amount in one row.
+// table writes a Markdown table; any shift but 0 changes the amount in one row.
 func table(characters, shift int) string {
 	var b strings.Builder
 	b.WriteString("| 编号 | 名称 | 金额 |\n|---|---|---|\n")

@@ -175,7 +175,7 @@ func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted
 	return h.render(c, http.StatusOK, view)
 }
 
-// What of a task a rule is tried on: so many questions, so many answers, and so many characters of each.
+// What of a task a rule is tried on at most: questions, answers, and characters of each.
 const (
 	triedQuestions = 10
 	triedAnswers   = 30
@@ -198,7 +198,7 @@ func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject 
 	return verdict, err
 }
 
-// tryOnTask judges the first answers of a task, which are of so many questions.
+// tryOnTask judges the first answers of a task, of a few questions.
 func (h *handler) tryOnTask(
 	ctx context.Context, ask func(evaluate.Subject) (evaluate.Verdict, error), isJudge bool, text string,
 ) (rows []views.TriedRow, questions int, err error) {

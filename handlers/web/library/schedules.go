@@ -163,7 +163,7 @@ func (h *handler) showTimes(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, views.TimesPart(h.timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
 }
 
-// What a trend shows: so many firings as lines, and so many questions that changed.
+// How many firings a trend shows as lines, and how many questions that changed.
 const (
 	firingsDrawn = 60
 	shiftsShown  = 20

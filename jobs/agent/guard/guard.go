@@ -290,7 +290,7 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return dialer.DialContext(ctx, network, address)
 }
 
-// allows decides about one address. isNamed means that the allowlist names the host it came from; ctx is that of a request with
+// allows decides about one address. isNamed means that the allowlist names the host it came from; ctx belongs to a request with
 // the demo's ticket, or of any other.
 func (g *Guard) allows(ctx context.Context, target netip.AddrPort, isNamed bool) bool {
 	if g.demo.IsValid() && target == g.demo && isOfDemo(ctx) {

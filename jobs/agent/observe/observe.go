@@ -46,7 +46,7 @@ type call struct {
 	input    strings.Builder
 }
 
-// At most so many files and previews of one attempt are told of.
+// How many files and previews of one attempt are reported at most.
 const (
 	maxAssets   = 200
 	maxPreviews = 500

@@ -43,7 +43,7 @@ func (r *langServeReader) take(e wire.Event) {
 	}
 }
 
-// open takes the name of an event: that of the end has no data.
+// open takes the name of an event: the end's has no data.
 func (r *langServeReader) open(name string) {
 	if name == "end" {
 		r.close()

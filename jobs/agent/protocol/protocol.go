@@ -455,7 +455,7 @@ func bytesOf(v wire.Value, name string) []byte {
 	return member.Text
 }
 
-// defaultBody is that of spec/004. Turns of a conversation have what was said before and the session's id, too.
+// defaultBody is the body of spec/004. Turns of a conversation have what was said before and the session's id, too.
 func defaultBody(q Request) map[string]any {
 	body := map[string]any{
 		"question": q.Question, "standard_answer": q.StandardAnswer,
@@ -529,7 +529,7 @@ func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason fun
 	return answer
 }
 
-// FailureIn returns the message of a failure that a body tells of, in whatever protocol; empty means that it tells of none.
+// FailureIn returns the message of a failure that a body reports, in any protocol; empty means that it reports none.
 func FailureIn(body io.Reader) string {
 	t := newTranscript(All[0])
 	if t.Read(body, t) != nil || !t.hasFailed {

@@ -75,7 +75,7 @@ type transcript struct {
 
 	failure   string // the agent's own error message
 	hasFailed bool
-	// failureCode is that of the failure.
+	// failureCode is the failure's.
 	failureCode string
 }
 

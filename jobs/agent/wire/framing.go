@@ -14,7 +14,7 @@ const ExcerptBytes = 300
 
 // Event is what came next: a JSON value or [DONE].
 type Event struct {
-	// Name is that of the line "event:", if there is one.
+	// Name is the value of the line "event:", if there is one.
 	Name string
 	// IsPrefixed reports that the value came after "data:" or another one: it belongs to a stream.
 	IsPrefixed bool

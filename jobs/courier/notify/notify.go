@@ -46,7 +46,7 @@ type Fact struct{ Name, Value string }
 
 // Message is what a channel is told, in the channel's language.
 type Message struct {
-	// Type is that of a webhook: task.finished.
+	// Type is a webhook's: task.finished.
 	Type string
 	// At is when it happened.
 	At    time.Time
@@ -140,7 +140,7 @@ var slackMarkup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// cut shortens a text to so many bytes, visibly.
+// cut shortens a text to limit bytes, visibly.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

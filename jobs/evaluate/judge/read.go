@@ -42,7 +42,7 @@ type Vote struct {
 	Reason  string
 }
 
-// overall is the rating that decides: that of Overall, or else the mean.
+// overall is the rating that decides: Overall, or else the mean.
 func (v Vote) overall() float64 {
 	if rating, isThere := v.Ratings[Overall]; isThere {
 		return rating
@@ -296,7 +296,7 @@ type Verdict struct {
 	// Score is Overall, or the mean of the dimensions without it, from 0 to 1. Passed is nil for defaults.
 	Score  float64
 	Passed *bool
-	// Reason is that of the vote whose overall rating is nearest to the median.
+	// Reason is given by the vote whose overall rating is nearest to the median.
 	Reason string
 	// IsDefault reports that no vote could be read: every dimension is DefaultRating.
 	IsDefault bool
