@@ -184,13 +184,22 @@
       else show();
     }
   });
-  // Two can be ticked; a third tick takes the place of another.
+  // Two can be ticked to be compared; a third tick takes the place of the first. ticked are their values, oldest first.
+  function tick(ticked, box) {
+    const others = ticked.filter((value) => value !== box.value);
+    return box.checked ? [...others, box.value].slice(-2) : others;
+  }
+  window.wending.tick = tick;
+  const tickedIn = new WeakMap(); // by forms
   document.addEventListener("change", (event) => {
     const form = event.target.closest("[data-tick-two]");
     if (!form || event.target.name !== "task") return;
-    const ticked = [...form.querySelectorAll("[name=task]:checked")];
-    if (ticked.length > 2) ticked.find((box) => box !== event.target).checked = false;
-    form.querySelector("[data-needs-two]").disabled = form.querySelectorAll("[name=task]:checked").length !== 2;
+    const boxes = [...form.querySelectorAll("[name=task]")];
+    const before = tickedIn.get(form) || boxes.filter((box) => box.checked !== (box === event.target)).map((box) => box.value);
+    const ticked = tick(before, event.target);
+    tickedIn.set(form, ticked);
+    boxes.forEach((box) => { box.checked = ticked.includes(box.value); });
+    form.querySelector("[data-needs-two]").disabled = ticked.length !== 2;
   });
   document.querySelectorAll("[data-submit-on-change]").forEach((form) => {
     form.addEventListener("change", () => form.requestSubmit());

@@ -33,7 +33,7 @@
   });
   again();
 
-  // Two tasks can be ticked; a third tick takes the place of the first. Ticks outlast the rows they were made in.
+  // Ticks outlast the rows they were made in.
   let ticked = [];
   const comparing = document.getElementById("compare");
   const submit = comparing && comparing.querySelector("button");
@@ -45,8 +45,7 @@
   }
   document.addEventListener("change", (event) => {
     if (event.target.name !== "task") return;
-    ticked = ticked.filter((id) => id !== event.target.value);
-    if (event.target.checked) ticked = [...ticked, event.target.value].slice(-2);
+    ticked = window.wending.tick(ticked, event.target);
     showTicks();
   });
   if (comparing) {
