@@ -27,7 +27,7 @@ func (s Settings) secretKeys() (secret.Keys, error) {
 	}
 	kept, err := s.keptKeys()
 	if errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(s.DataDir, 0o755); err != nil {
+		if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under an account of its own
 			return secret.Keys{}, fmt.Errorf("create the data folder: %w", err)
 		}
 		// Linked into place, so that two processes that start together use the same key.
