@@ -229,7 +229,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, part := range comparison.Parts()[1:] {
 		add("compare.", part)
 	}
-	add("results.text.", results.Texts...)
+	add("results.text.", results.RunTexts...)
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "success", "latency", "pass", "firsttoken", "tokens", "cost")
 	for _, measure := range comparison.Measures {
