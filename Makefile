@@ -12,6 +12,11 @@ OLD_POSTGRES_VERSION := 13.23.0-beta.16
 OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
 # The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
+# Most tests wait for servers more than they compute: more of them at once than there are processors.
+MANY := -vet=off -timeout 25m -parallel 6
+# The packages that read texts and files in one thread, and the tests of handlers whose time goes into large bodies: they have no races to find.
+ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
+LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
@@ -52,9 +57,10 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 
 .PHONY: test-race
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
-	go test -vet=off -race -timeout 25m $$(go list ./... | grep -v -e /jobs/dataset$$ -e /cmd/wending$$)
-	go test -vet=off -race -timeout 25m -run '^($(RACED))$$' ./cmd/wending
-	go test -vet=off -timeout 25m ./jobs/dataset ./cmd/wending
+	go test $(MANY) -race -skip '^($(LARGE))$$' $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$')
+	go test $(MANY) -race -run '^($(RACED))$$' ./cmd/wending
+	go test $(MANY) -run '^($(LARGE))$$' ./handlers
+	go test $(MANY) $$(go list ./... | grep -E '$(ALONE)') ./cmd/wending
 
 .PHONY: test-fast
 test-fast: ## The same without the race detector

@@ -48,10 +48,12 @@ var theDocument struct {
 	described
 }
 
-func documentOf(t testing.TB, text []byte) *described {
+func documentOf(t testing.TB, handler *handlers.Server) *described {
 	t.Helper()
 	theDocument.once.Do(func() {
 		d := &theDocument.described
+		text, err := handler.Document()
+		require.NoError(t, err)
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		require.NoError(t, err)
 		d.compiler = jsonschema.NewCompiler()
@@ -220,9 +222,7 @@ func (s *site) witnessed(t testing.TB, handler *handlers.Server) http.Handler {
 	if _, isBenchmark := t.(*testing.B); isBenchmark {
 		return handler
 	}
-	text, err := handler.Document()
-	require.NoError(t, err)
-	s.witness = &witness{Handler: handler, t: t, document: documentOf(t, text), seen: map[string]bool{}}
+	s.witness = &witness{Handler: handler, t: t, document: documentOf(t, handler), seen: map[string]bool{}}
 	return s.witness
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,9 +64,19 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// root is where folders of tests are made: in memory if there is room, where a database is copied ten times as fast as on a disk.
+func root() string {
+	const memory, room = "/dev/shm", 8 << 30
+	var found syscall.Statfs_t
+	if err := syscall.Statfs(memory, &found); err == nil && found.Bavail*uint64(found.Bsize) >= room {
+		return memory
+	}
+	return "/tmp"
+}
+
 // makeFolder makes a folder that a server can enter under an account of its own, when the tests run as root.
 func makeFolder() (string, error) {
-	dir, err := os.MkdirTemp("/tmp", "wending-test-")
+	dir, err := os.MkdirTemp(root(), "wending-test-")
 	if err != nil {
 		return "", err
 	}
