@@ -129,53 +129,14 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 	var got Claim
 	err := s.db.InBareTx(ctx, "claim units", func(tx *sqlx.Tx) error {
 		got = Claim{}
-		var found []struct {
-			Number    int  `db:"number"`
-			Allowance *int `db:"allowance"`
-			slots
-			Settings int `db:"settings"`
+		free, allowance, err := lockToClaim(ctx, tx, call, lease, targets)
+		if err != nil || len(free) == 0 {
+			return err
 		}
-		err := tx.SelectContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number, LeaseDuration.Seconds(), targets)
-		if err != nil {
-			return pg.Classify("lock the launch", err)
-		}
-		if len(found) == 0 {
-			return nil
-		}
-		free := map[string]*slots{} // by origin, which several targets may share
-		for _, one := range found {
-			free[one.Origin] = &one.slots
-		}
-		for _, origin := range slices.Sorted(maps.Keys(free)) {
-			if free[origin].IntervalMicros > 0 {
-				if *free[origin], err = lockSlots(ctx, tx, origin); err != nil {
-					return err
-				}
-			}
-		}
-		allowance := found[0].Allowance
-		if allowance != nil {
-			if err := tx.GetContext(ctx, allowance, lockAllowance, call.LaunchID); pg.IsNoRows(err) {
-				allowance = nil // the ceiling was lifted
-			} else if err != nil {
-				return pg.Classify("lock the allowance", err)
-			}
-		}
-		counts, taken := make(pq.Int64Array, len(wants)), map[string]int{}
-		for n, want := range wants {
-			origin := call.Origins[want.Target]
-			left := *free[origin]
-			left.AheadMicros += int64(taken[origin]) * left.IntervalMicros
-			limit := Limit{IsLimited: left.IntervalMicros > 0, Allowed: left.near(want.Units, want.Horizon)}
-			if limit.Allowed == 0 {
-				limit.RetryAfter = left.wait(want.Horizon)
-			}
-			if allowance != nil {
-				limit.keepWithin(allowance)
-			}
+		counts := make(pq.Int64Array, len(wants))
+		got.Limits = limitsOf(call, wants, free, allowance)
+		for n, limit := range got.Limits {
 			counts[n] = int64(limit.Allowed)
-			taken[origin] += limit.Allowed
-			got.Limits = append(got.Limits, limit)
 		}
 		if !slices.ContainsFunc(counts, func(count int64) bool { return count > 0 }) {
 			return nil
@@ -189,7 +150,7 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 			}
 		}
 		slices.SortFunc(got.Units, func(a, b Unit) int { return int(a.ID - b.ID) })
-		clear(taken)
+		taken := map[string]int{}
 		for n := range got.Units {
 			origin := call.Origins[got.Units[n].Target]
 			got.Units[n].Wait = free[origin].take()
@@ -206,6 +167,64 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 		return Claim{}, err
 	}
 	return got, nil
+}
+
+// lockToClaim locks what a claim reads: the launch, the origins that have a rate limit, and the allowance of a launch with a
+// ceiling, which is nil without. free has each origin's next slots; it is empty if the worker may claim nothing.
+func lockToClaim(ctx context.Context, tx *sqlx.Tx, call Call, lease Lease, targets pq.Int64Array) (free map[string]*slots, allowance *int, err error) {
+	var found []struct {
+		Number    int  `db:"number"`
+		Allowance *int `db:"allowance"`
+		slots
+		Settings int `db:"settings"`
+	}
+	err = tx.SelectContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number, LeaseDuration.Seconds(), targets)
+	if err != nil {
+		return nil, nil, pg.Classify("lock the launch", err)
+	}
+	if len(found) == 0 {
+		return nil, nil, nil
+	}
+	free = map[string]*slots{} // several targets may share an origin
+	for _, one := range found {
+		free[one.Origin] = &one.slots
+	}
+	for _, origin := range slices.Sorted(maps.Keys(free)) {
+		if free[origin].IntervalMicros > 0 {
+			if *free[origin], err = lockSlots(ctx, tx, origin); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if allowance = found[0].Allowance; allowance == nil {
+		return free, nil, nil
+	}
+	if err := tx.GetContext(ctx, allowance, lockAllowance, call.LaunchID); pg.IsNoRows(err) {
+		allowance = nil // the ceiling was lifted
+	} else if err != nil {
+		return nil, nil, pg.Classify("lock the allowance", err)
+	}
+	return free, allowance, nil
+}
+
+// limitsOf returns what the origins and the allowance leave of each want.
+func limitsOf(call Call, wants []Want, free map[string]*slots, allowance *int) (limits []Limit) {
+	taken := map[string]int{}
+	for _, want := range wants {
+		origin := call.Origins[want.Target]
+		left := *free[origin]
+		left.AheadMicros += int64(taken[origin]) * left.IntervalMicros
+		limit := Limit{IsLimited: left.IntervalMicros > 0, Allowed: left.near(want.Units, want.Horizon)}
+		if limit.Allowed == 0 {
+			limit.RetryAfter = left.wait(want.Horizon)
+		}
+		if allowance != nil {
+			limit.keepWithin(allowance)
+		}
+		taken[origin] += limit.Allowed
+		limits = append(limits, limit)
+	}
+	return limits
 }
 
 // ReserveCall takes a rate-limit slot for one more attempt of a unit and returns how long to wait for it.

@@ -47,7 +47,7 @@ var unscoped = map[string]string{
 	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork, "db/entries Plan": ofWork,
 	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/journal Exists": ofWork, "db/journal Prune": ofWork, "db/outbox Announce": ofWork,
 	"db/outbox Claim": ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork, "db/report UnassessedTask": ofWork,
-	"db/upkeep FindLost": ofWork, "db/upkeep giveUp": ofWork, "db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork,
+	"db/upkeep lostEntries": ofWork, "db/upkeep lostTargets": ofWork, "db/upkeep giveUp": ofWork, "db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork,
 }
 
 // projectTables are the tables whose rows belong to a project.

@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -37,13 +38,23 @@ type lostValue struct {
 // FindLost returns what has secrets that isLost says of that they cannot be opened: of a sealed value and whom it was sealed for, as
 // ResealLibrary tells it; of targets of tasks and of sessions without an owner, by the value alone.
 func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner string) bool, isTargetLost func(db.Target) bool) (found []Lost, err error) {
-	const doing = "look for secrets that no key opens"
+	if found, err = s.lostEntries(ctx, isLost); err == nil {
+		var targets, sessions []Lost
+		if targets, err = s.lostTargets(ctx, isTargetLost); err == nil {
+			sessions, err = s.lostSessions(ctx, isLost)
+		}
+		found = slices.Concat(found, targets, sessions)
+	}
+	return found, pg.Classify("look for secrets that no key opens", err)
+}
+
+func (s Secrets) lostEntries(ctx context.Context, isLost func(sealed []byte, owner string) bool) (found []Lost, err error) {
 	for _, place := range libraryPlaces {
 		var values []lostValue
 		column := "sealed_" + place.name
 		err := s.db.SelectContext(ctx, &values, `SELECT id, name, `+column+` AS sealed FROM `+place.table+` WHERE `+column+` IS NOT NULL ORDER BY name, id`)
 		if err != nil {
-			return nil, pg.Classify(doing, err)
+			return nil, err
 		}
 		for _, value := range values {
 			if !isLost(value.Sealed, value.ID.String()+"/"+place.name) {
@@ -53,27 +64,31 @@ func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner 
 			if place.table == "providers" {
 				err := s.db.SelectContext(ctx, &one.Models, `SELECT name FROM models WHERE provider_id = $1 AND archived_at IS NULL ORDER BY name`, value.ID)
 				if err != nil {
-					return nil, pg.Classify(doing, err)
+					return nil, err
 				}
 			}
 			found = addLost(found, one, place.name)
 		}
 	}
+	return found, nil
+}
+
+func (s Secrets) lostTargets(ctx context.Context, isLost func(db.Target) bool) (found []Lost, err error) {
 	var targets []struct {
 		db.Target
 		TaskName string `db:"task_name"`
 	}
-	const readTargets = `
+	const read = `
 		SELECT g.task_id, g.number, t.task_name, g.sealed_headers, g.sealed_payload, g.sealed_query, g.sealed_template
 		FROM task_targets g
 		JOIN evaluation_tasks t ON t.id = g.task_id
 		WHERE coalesce(g.sealed_headers, g.sealed_payload, g.sealed_query, g.sealed_template) <> $1
 		ORDER BY t.created_at, g.task_id, g.number`
-	if err := s.db.SelectContext(ctx, &targets, readTargets, givenUp); err != nil {
-		return nil, pg.Classify(doing, err)
+	if err := s.db.SelectContext(ctx, &targets, read, givenUp); err != nil {
+		return nil, err
 	}
 	for _, target := range targets {
-		if !isTargetLost(target.Target) {
+		if !isLost(target.Target) {
 			continue
 		}
 		one := Lost{Kind: "task", ID: target.TaskID, Number: target.Number, Name: target.TaskName}
@@ -87,15 +102,19 @@ func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner 
 		}
 		found = append(found, one)
 	}
+	return found, nil
+}
+
+func (s Secrets) lostSessions(ctx context.Context, isLost func(sealed []byte, owner string) bool) (found []Lost, err error) {
 	var sessions []lostValue
-	const readSessions = `
+	const read = `
 		SELECT p.session_id AS id, u.name, p.tokens AS sealed
 		FROM provider_sessions p
 		JOIN sessions s ON s.id = p.session_id
 		JOIN users u ON u.id = s.user_id
 		ORDER BY u.name, p.session_id`
-	if err := s.db.SelectContext(ctx, &sessions, readSessions); err != nil {
-		return nil, pg.Classify(doing, err)
+	if err := s.db.SelectContext(ctx, &sessions, read); err != nil {
+		return nil, err
 	}
 	for _, session := range sessions {
 		if isLost(session.Sealed, "") {

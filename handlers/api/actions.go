@@ -45,121 +45,129 @@ func (i *retryInput) Resolve(ctx huma.Context) []error {
 }
 
 func (h *handler) registerActions(api huma.API) {
-	for name, action := range map[string]struct {
-		summary string
-		faults  []string
-		do      func(ctx context.Context, by db.Actor, task db.Task) (db.Task, error)
-	}{
-		"run":    {"Start a task that was created with start=false", []string{fault.CodeQuotaExceeded}, h.Tasks.Start},
-		"stop":   {"Stop a task; calls in flight may finish for up to 30 s", nil, h.Tasks.Stop},
-		"resume": {"Continue with the runs that never took place", []string{fault.CodeQuotaExceeded}, h.Tasks.Resume},
-	} {
-		rest.Register(api, h.Failed, rest.Endpoint{
-			Method: http.MethodPost, Path: tasksPath + "/{task_id}/" + name, ID: name + "-task", Tag: "tasks", Status: http.StatusAccepted,
-			Summary: action.summary, Faults: append([]string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict}, action.faults...),
-		}, func(ctx context.Context, input *taskInput) (*createdOutput, error) {
-			task, err := request.Task(ctx, h.Store, input.TaskID)
-			if err != nil {
-				return nil, err
-			}
-			if task, err = action.do(ctx, request.From(ctx).Actor, task); err != nil {
-				return nil, err
-			}
-			return &createdOutput{Body: newCreated(task)}, nil
-		})
-	}
-	schema := api.OpenAPI().Components.Schemas
-	body := rest.Multipart[retryFields](schema, false)
-	body.Content["application/json"] = body.Content["multipart/form-data"]
+	schemas, path := api.OpenAPI().Components.Schemas, tasksPath+"/{task_id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
+		Method: http.MethodPost, Path: path + "/run", ID: "run-task", Tag: "tasks", Status: http.StatusAccepted,
+		Summary: "Start a task that was created with start=false",
+		Faults:  []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeQuotaExceeded},
+	}, h.startTask)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: path + "/stop", ID: "stop-task", Tag: "tasks", Status: http.StatusAccepted,
+		Summary: "Stop a task; calls in flight may finish for up to 30 s",
+		Faults:  []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict},
+	}, h.stopTask)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: path + "/resume", ID: "resume-task", Tag: "tasks", Status: http.StatusAccepted,
+		Summary: "Continue with the runs that never took place",
+		Faults:  []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeQuotaExceeded},
+	}, h.resumeTask)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: path + "/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
-		Description: "Successful results are kept. 409 if nothing is left to retry.", Body: body,
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeQuestionNotFound, fault.CodeNotFound, fault.CodeTaskStateConflict, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
-	}, func(ctx context.Context, input *retryInput) (*createdOutput, error) {
-		task, err := request.Task(ctx, h.Store, input.TaskID)
-		if err != nil {
-			return nil, err
-		}
-		if task, err = h.Tasks.Retry(ctx, request.From(ctx).Actor, task, input.scope); err != nil {
-			return nil, err
-		}
-		return &createdOutput{Body: newCreated(task)}, nil
-	})
+		Description: "Successful results are kept. 409 if nothing is left to retry.",
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeQuestionNotFound, fault.CodeNotFound, fault.CodeTaskStateConflict, fault.CodeParameterInvalid,
+			fault.CodeRequestInvalid},
+		Body: formOrJSON(rest.Multipart[retryFields](schemas, false)),
+	}, h.retryTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPatch, Path: tasksPath + "/{task_id}", ID: "change-task", Tag: "tasks", Summary: "Change what a task may cost", Body: rest.JSONBody[ceilingFields](schema),
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
-	}, func(ctx context.Context, input *extendInput) (*taskOutput, error) {
-		task, err := request.Task(ctx, h.Store, input.TaskID)
-		if err != nil {
-			return nil, err
-		}
-		ceiling, faults := form.Ceiling(input.Form)
-		if len(faults) > 0 {
-			return nil, faults[0].Fault
-		}
-		if err := engine.New(h.Store).SetCeiling(ctx, task.ID, ceiling); err != nil {
-			return nil, err
-		}
-		return h.getTask(ctx, &taskInput{TaskPath: input.TaskPath})
-	})
-	evaluation := rest.JSONBody[evaluateFields](schema)
-	evaluation.Content["multipart/form-data"] = evaluation.Content["application/json"]
+		Method: http.MethodPatch, Path: path, ID: "change-task", Tag: "tasks", Summary: "Change what a task may cost",
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid, fault.CodeRequestInvalid}, Body: rest.JSONBody[ceilingFields](schemas),
+	}, h.changeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/evaluate", ID: "evaluate-task", Tag: "tasks", Status: http.StatusAccepted,
+		Method: http.MethodPost, Path: path + "/evaluate", ID: "evaluate-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Have evaluators judge the answers of a task that has ended",
 		Description: "No agent is asked. An evaluator that the task has already judges again, in its newest or the given version; what it said before stays in " +
 			"the history of each run. Without evaluators all of the task's own judge again. 409 while a launch is active.",
-		Body: evaluation, Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
-	}, func(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
-		task, err := request.Task(ctx, h.Store, input.TaskID)
-		if err != nil {
-			return nil, err
-		}
-		if task, err = form.Evaluate(ctx, h.Tasks, h.Library, task, input.Form); err != nil {
-			return nil, err
-		}
-		return &createdOutput{Body: newCreated(task)}, nil
-	})
+		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
+		Body:   formOrJSON(rest.JSONBody[evaluateFields](schemas)),
+	}, h.evaluateTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/items", ID: "append-items", Tag: "tasks", Status: http.StatusAccepted,
+		Method: http.MethodPost, Path: path + "/items", ID: "append-items", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Add questions to a task that was started",
 		Description: "The active launch asks them, too. If the task has ended, a launch EXTEND starts, which asks everything that has no run yet. The file must have " +
 			"the task's variables as columns. 409 for a draft, while a task stops, and while a launch is active that asks a part of the questions.",
-		Body: rest.Multipart[appendFields](schema, true),
 		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
 			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty, dataset.CodeTooManyRows, dataset.CodeEncodingInvalid,
 			dataset.CodeDuplicateID, dataset.CodeRowInvalid, fault.CodeRequestInvalid},
-	}, func(ctx context.Context, input *appendInput) (*createdOutput, error) {
-		task, err := request.Task(ctx, h.Store, input.TaskID)
-		if err != nil {
-			return nil, err
-		}
-		if task, err = form.Append(ctx, h.Tasks, task, input.Form); err != nil {
-			return nil, err
-		}
-		return &createdOutput{Body: newCreated(task)}, nil
-	})
-	extension := rest.JSONBody[extendFields](schema)
-	extension.Content["multipart/form-data"] = extension.Content["application/json"]
+		Body: rest.Multipart[appendFields](schemas, true),
+	}, h.appendItems)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
+		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Raise the runs of each question of a task that has ended",
-		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.", Body: extension,
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
-	}, func(ctx context.Context, input *extendInput) (*createdOutput, error) {
-		task, err := request.Task(ctx, h.Store, input.TaskID)
-		if err != nil {
-			return nil, err
-		}
+		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.",
+		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
+		Body:        formOrJSON(rest.JSONBody[extendFields](schemas)),
+	}, h.extendTask)
+}
+
+// formOrJSON lets a body that is described as one of the two be sent as either.
+func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
+	for _, content := range body.Content {
+		body.Content = map[string]*huma.MediaType{"multipart/form-data": content, "application/json": content}
+	}
+	return body
+}
+
+// onTask does something to the task of a path and returns its new state.
+func (h *handler) onTask(ctx context.Context, id string, do func(task db.Task) (db.Task, error)) (*createdOutput, error) {
+	task, err := request.Task(ctx, h.Store, id)
+	if err == nil {
+		task, err = do(task)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &createdOutput{Body: newCreated(task)}, nil
+}
+
+func (h *handler) startTask(ctx context.Context, input *taskInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return h.Tasks.Start(ctx, request.From(ctx).Actor, task) })
+}
+
+func (h *handler) stopTask(ctx context.Context, input *taskInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return h.Tasks.Stop(ctx, request.From(ctx).Actor, task) })
+}
+
+func (h *handler) resumeTask(ctx context.Context, input *taskInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return h.Tasks.Resume(ctx, request.From(ctx).Actor, task) })
+}
+
+func (h *handler) retryTask(ctx context.Context, input *retryInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
+		return h.Tasks.Retry(ctx, request.From(ctx).Actor, task, input.scope)
+	})
+}
+
+func (h *handler) changeTask(ctx context.Context, input *extendInput) (*taskOutput, error) {
+	task, err := request.Task(ctx, h.Store, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	ceiling, faults := form.Ceiling(input.Form)
+	if len(faults) > 0 {
+		return nil, faults[0].Fault
+	}
+	if err := engine.New(h.Store).SetCeiling(ctx, task.ID, ceiling); err != nil {
+		return nil, err
+	}
+	return h.getTask(ctx, &taskInput{TaskPath: input.TaskPath})
+}
+
+func (h *handler) evaluateTask(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Evaluate(ctx, h.Tasks, h.Library, task, input.Form) })
+}
+
+func (h *handler) appendItems(ctx context.Context, input *appendInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Append(ctx, h.Tasks, task, input.Form) })
+}
+
+func (h *handler) extendTask(ctx context.Context, input *extendInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
 		runs, err := form.ExtendedRuns(input.Form, task)
 		if err != nil {
-			return nil, err
+			return db.Task{}, err
 		}
-		if task, err = h.Tasks.Extend(ctx, request.From(ctx).Actor, task, runs); err != nil {
-			return nil, err
-		}
-		return &createdOutput{Body: newCreated(task)}, nil
+		return h.Tasks.Extend(ctx, request.From(ctx).Actor, task, runs)
 	})
 }
 

@@ -107,66 +107,72 @@ type deliveryInput struct {
 
 // registerChannels adds the endpoints that channels have beside those of all kinds.
 func (h *libraryHandler) registerChannels(api huma.API) {
-	saved := h.Library.Entries.Channels
 	path := paths.API + "/channels/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library", Summary: "Send a channel a test message",
 		Description: "The answer is 200 also when the channel does not take it: `error` says why.", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *entryInput) (*sentOutput, error) {
-		_, row, err := find(ctx, input.EntryPath, saved)
-		if err != nil {
-			return nil, err
-		}
-		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		outcome, err := h.Library.TestChannel(ctx, request.ScopeOf(ctx), row, notice.Test(request.From(ctx).Locale.In(row.Lang), row))
-		if err != nil {
-			return nil, err
-		}
-		output := &sentOutput{}
-		output.Body.Status = outbox.Sent
-		if outcome.Error != "" {
-			output.Body.Status, output.Body.Error = outbox.GivenUp, &outcome.Error
-		}
-		if outcome.Status != 0 {
-			output.Body.ResponseStatus = &outcome.Status
-		}
-		return output, nil
-	})
+	}, h.testChannel)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library", Summary: "List what a channel was told, newest first",
 		Description: "A delivery that has ended is listed for 30 days.", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
-		id, _, err := find(ctx, input.EntryPath, saved)
-		if err != nil {
-			return nil, err
-		}
-		page := input.Window()
-		found, total, err := h.Library.Outbox.List(ctx, id, page.Offset(), page.Size)
-		return pageOf(page, found, total, newDelivery), err
-	})
+	}, h.listDeliveries)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library", Status: http.StatusAccepted,
-		Summary: "Send a delivery again", Description: "Under the webhook-id that it has. 409 while it is being sent, and for tests.", Faults: []string{fault.CodeNotFound, fault.CodeTaskStateConflict},
-	}, func(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
-		id, _, err := find(ctx, input.EntryPath, saved)
-		if err != nil {
-			return nil, err
-		}
-		number, err := strconv.ParseInt(input.Delivery, 10, 64)
-		if err != nil {
-			return nil, &db.NotFoundError{Kind: entries.KindEntry}
-		}
-		if _, err := h.Library.Outbox.Get(ctx, id, number); err != nil {
-			return nil, err
-		}
-		if err := h.Library.Outbox.SendAgain(ctx, id, number); err != nil {
-			return nil, err
-		}
-		d, err := h.Library.Outbox.Get(ctx, id, number)
-		return &entryOutput[Delivery]{newDelivery(d)}, err
-	})
+		Summary: "Send a delivery again", Description: "Under the webhook-id that it has. 409 while it is being sent, and for tests.",
+		Faults: []string{fault.CodeNotFound, fault.CodeTaskStateConflict},
+	}, h.sendDelivery)
+}
+
+func (h *libraryHandler) testChannel(ctx context.Context, input *entryInput) (*sentOutput, error) {
+	_, row, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	outcome, err := h.Library.TestChannel(ctx, request.ScopeOf(ctx), row, notice.Test(request.From(ctx).Locale.In(row.Lang), row))
+	if err != nil {
+		return nil, err
+	}
+	output := &sentOutput{}
+	output.Body.Status = outbox.Sent
+	if outcome.Error != "" {
+		output.Body.Status, output.Body.Error = outbox.GivenUp, &outcome.Error
+	}
+	if outcome.Status != 0 {
+		output.Body.ResponseStatus = &outcome.Status
+	}
+	return output, nil
+}
+
+func (h *libraryHandler) listDeliveries(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
+	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
+	if err != nil {
+		return nil, err
+	}
+	page := input.Window()
+	found, total, err := h.Library.Outbox.List(ctx, id, page.Offset(), page.Size)
+	return pageOf(page, found, total, newDelivery), err
+}
+
+func (h *libraryHandler) sendDelivery(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
+	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseInt(input.Delivery, 10, 64)
+	if err != nil {
+		return nil, &db.NotFoundError{Kind: entries.KindEntry}
+	}
+	if _, err := h.Library.Outbox.Get(ctx, id, number); err != nil {
+		return nil, err
+	}
+	if err := h.Library.Outbox.SendAgain(ctx, id, number); err != nil {
+		return nil, err
+	}
+	d, err := h.Library.Outbox.Get(ctx, id, number)
+	return &entryOutput[Delivery]{newDelivery(d)}, err
 }

@@ -19,60 +19,66 @@ type verdictOutput struct{ Body export.Evaluation }
 
 // registerEvaluators adds the endpoints that evaluators have beside those of all kinds.
 func (h *libraryHandler) registerEvaluators(api huma.API) {
-	schemas := api.OpenAPI().Components.Schemas
-	saved := h.Library.Entries
 	path := paths.API + "/evaluators"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer", Description: "Nothing is stored. A judge's model is asked once.",
-		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[judgeFields](schemas),
-	}, func(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
-		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		rule, config, faults := form.Rule(input.Form)
-		if err := faulty(faults); err != nil {
-			return nil, err
-		}
-		subject, err := subjectOf(input.Form)
-		if err != nil {
-			return nil, err
-		}
-		if rule == nil {
-			values := subject.Values
-			values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
-			values["history"] = input.Form.Values["history"]
-			tried, err := h.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
-			if err != nil {
-				return nil, faulty([]form.FieldFault{form.JudgeFault(input.Form, err)})
-			}
-			return &verdictOutput{rest.NewJudgement(request.From(ctx).Locale, tried)}, nil
-		}
-		return &verdictOutput{rest.NewEvaluation(request.From(ctx).Locale, evaluate.Kind(input.Form.Value("kind")), rule.Evaluate(subject))}, nil
-	})
+		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer",
+		Description: "Nothing is stored. A judge's model is asked once.",
+		Faults:      []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[judgeFields](api.OpenAPI().Components.Schemas),
+	}, h.testEvaluator)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library", Summary: "List the versions of an evaluator, newest first",
 		Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
-		id, row, err := find(ctx, input.EntryPath, saved.Evaluators)
-		if err != nil {
-			return nil, err
-		}
-		versions, err := saved.EvaluatorVersions(ctx, request.ScopeOf(ctx), id, input.Window())
-		return pageOf(input.Window(), versions, row.Version, newEvaluatorVersion), err
-	})
+	}, h.listEvaluatorVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions/{number}", ID: "get-evaluator-version", Tag: "library", Summary: "Get a version of an evaluator",
 		Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *versionInput) (*entryOutput[EvaluatorVersion], error) {
-		id, number, err := input.read()
-		if err != nil {
-			return nil, err
-		}
-		version, err := saved.EvaluatorVersion(ctx, request.ScopeOf(ctx), id, number)
-		return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
-	})
+	}, h.getEvaluatorVersion)
+}
+
+func (h *libraryHandler) testEvaluator(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
+	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	rule, config, faults := form.Rule(input.Form)
+	if err := form.Refusal(faults, nil); err != nil {
+		return nil, err
+	}
+	subject, err := subjectOf(input.Form)
+	if err != nil {
+		return nil, err
+	}
+	locale := request.From(ctx).Locale
+	if rule != nil {
+		return &verdictOutput{rest.NewEvaluation(locale, evaluate.Kind(input.Form.Value("kind")), rule.Evaluate(subject))}, nil
+	}
+	values := subject.Values
+	values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
+	values["history"] = input.Form.Values["history"]
+	tried, err := h.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
+	if err != nil {
+		return nil, form.JudgeFault(input.Form, err).Fault
+	}
+	return &verdictOutput{rest.NewJudgement(locale, tried)}, nil
+}
+
+func (h *libraryHandler) listEvaluatorVersions(ctx context.Context, input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
+	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Evaluators)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := h.Library.Entries.EvaluatorVersions(ctx, request.ScopeOf(ctx), id, input.Window())
+	return pageOf(input.Window(), versions, row.Version, newEvaluatorVersion), err
+}
+
+func (h *libraryHandler) getEvaluatorVersion(ctx context.Context, input *versionInput) (*entryOutput[EvaluatorVersion], error) {
+	id, number, err := input.read()
+	if err != nil {
+		return nil, err
+	}
+	version, err := h.Library.Entries.EvaluatorVersion(ctx, request.ScopeOf(ctx), id, number)
+	return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
 }
 
 // maxJudged is how many characters of an answer that is tried out are judged.

@@ -4,16 +4,11 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 	"github.com/google/uuid"
 
 	"wending/db"
@@ -25,10 +20,8 @@ import (
 	"wending/handlers/rest"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/dataset"
-	"wending/jobs/dataset/prompt"
 	"wending/jobs/evaluate"
 	"wending/jobs/library"
-	"wending/jobs/tasks"
 	"wending/views/paths"
 )
 
@@ -258,84 +251,85 @@ type resource[T, B any] struct {
 func (r resource[T, B]) path() string { return paths.API + "/" + r.name }
 
 // register adds the endpoints that all kinds have.
-func (r resource[T, B]) register(api huma.API, h *libraryHandler) {
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first", Faults: []string{fault.CodeParameterInvalid},
-	}, func(ctx context.Context, input *libraryListInput) (*entriesOutput[B], error) {
-		found, total, err := r.kind.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
-		if err != nil {
-			return nil, err
-		}
-		output := &entriesOutput[B]{}
-		output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(input.Window(), total)
-		for _, row := range found {
-			one, err := r.view(row)
-			if err != nil {
-				return nil, err
-			}
-			output.Body.Items = append(output.Body.Items, one)
-		}
-		return output, nil
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
+func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
+	rest.Register(api, failed, rest.Endpoint{
+		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first",
+		Faults: []string{fault.CodeParameterInvalid},
+	}, r.list)
+	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated, Summary: "Save a " + r.singular,
 		Faults: r.faults, Body: r.body,
-	}, func(ctx context.Context, input *rest.FormInput) (*entryOutput[B], error) {
-		if err := rest.Admit(ctx, input.Form); err != nil {
-			return nil, err
-		}
-		return r.store(ctx, nil, input.Form)
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular, Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *entryInput) (*entryOutput[B], error) {
-		id, err := input.id()
-		if err != nil {
-			return nil, err
-		}
-		return r.get(ctx, id)
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, r.create)
+	rest.Register(api, failed, rest.Endpoint{
+		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular,
+		Faults: []string{fault.CodeNotFound},
+	}, r.get)
+	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change what is sent of a " + r.singular,
 		Description: "Tasks that exist keep what they had.", Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid, fault.CodeRequestInvalid}, Body: r.body,
-	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[B], error) {
-		_, row, err := find(ctx, input.EntryPath, r.kind)
-		if err != nil {
-			return nil, err
-		}
-		return r.store(ctx, &row, input.Form)
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, r.change)
+	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library", Status: http.StatusNoContent,
 		Summary: "Remove a " + r.singular, Description: "One that was used is archived: it can still be read, and is no longer offered.", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *entryInput) (*struct{}, error) {
-		id, err := input.id()
-		if err != nil {
-			return nil, err
-		}
-		return nil, r.remove(ctx, request.ScopeOf(ctx), id)
-	})
+	}, r.delete)
 }
 
-// store saves an entry and returns it.
-func (r resource[T, B]) store(ctx context.Context, row *T, form *form.Upload) (*entryOutput[B], error) {
-	id, faults, err := r.save(ctx, row, form)
-	if err == nil {
-		err = faulty(faults)
-	}
+func (r resource[T, B]) list(ctx context.Context, input *libraryListInput) (*entriesOutput[B], error) {
+	found, total, err := r.kind.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
 	if err != nil {
 		return nil, err
 	}
-	return r.get(ctx, id)
+	output := &entriesOutput[B]{}
+	output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(input.Window(), total)
+	for _, row := range found {
+		one, err := r.view(row)
+		if err != nil {
+			return nil, err
+		}
+		output.Body.Items = append(output.Body.Items, one)
+	}
+	return output, nil
 }
 
-func (r resource[T, B]) get(ctx context.Context, id uuid.UUID) (*entryOutput[B], error) {
-	row, err := r.kind.Get(ctx, request.ScopeOf(ctx), id)
+func (r resource[T, B]) create(ctx context.Context, input *rest.FormInput) (*entryOutput[B], error) {
+	if err := rest.Admit(ctx, input.Form); err != nil {
+		return nil, err
+	}
+	return r.store(ctx, nil, input.Form)
+}
+
+func (r resource[T, B]) get(ctx context.Context, input *entryInput) (*entryOutput[B], error) {
+	_, row, err := find(ctx, input.EntryPath, r.kind)
 	if err != nil {
 		return nil, err
 	}
 	one, err := r.view(row)
 	return &entryOutput[B]{one}, err
+}
+
+func (r resource[T, B]) change(ctx context.Context, input *entryFormInput) (*entryOutput[B], error) {
+	_, row, err := find(ctx, input.EntryPath, r.kind)
+	if err != nil {
+		return nil, err
+	}
+	return r.store(ctx, &row, input.Form)
+}
+
+func (r resource[T, B]) delete(ctx context.Context, input *entryInput) (*struct{}, error) {
+	id, err := input.id()
+	if err != nil {
+		return nil, err
+	}
+	return nil, r.remove(ctx, request.ScopeOf(ctx), id)
+}
+
+// store saves an entry and returns it.
+func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Upload) (*entryOutput[B], error) {
+	id, faults, err := r.save(ctx, row, submitted)
+	if err := form.Refusal(faults, err); err != nil {
+		return nil, err
+	}
+	return r.get(ctx, &entryInput{EntryPath{id.String()}})
 }
 
 // removing is Remove of a kind whose entries have nothing beside their rows.
@@ -344,18 +338,6 @@ func removing[T any](kind entries.Kind[T]) func(context.Context, project.Scope, 
 		_, err := kind.Remove(ctx, scope, id)
 		return err
 	}
-}
-
-// faulty returns the faults of a form as one error; nil if there are none.
-func faulty(faults []form.FieldFault) error {
-	if len(faults) == 0 {
-		return nil
-	}
-	all := make([]*fault.Fault, len(faults))
-	for n, one := range faults {
-		all[n] = one.Fault
-	}
-	return fault.Join(all...)
 }
 
 // entryFields are the fields of entries of the library; each kind takes its own.
@@ -465,7 +447,7 @@ type libraryHandler struct {
 func RegisterLibrary(whole, stream huma.API, config LibraryConfig) {
 	h := &libraryHandler{config, form.Saver{Library: config.Library, Check: config.Check}}
 	h.registerEntries(whole)
-	h.registerTests(whole)
+	h.registerTrials(whole)
 	h.registerVersions(whole)
 	h.registerEvaluators(whole)
 	h.registerChannels(whole)
@@ -479,379 +461,35 @@ func (h *libraryHandler) registerEntries(api huma.API) {
 	resource[entries.Provider, Provider]{
 		name: "providers", singular: "provider", kind: saved.Providers, view: h.viewProvider, body: rest.JSONBody[providerFields](schemas),
 		save: h.saver.Provider, remove: removing(saved.Providers),
-	}.register(api, h)
+	}.register(api, h.Failed)
 	resource[entries.Model, Model]{
 		name: "models", singular: "model", kind: saved.Models, view: h.viewModel, body: rest.JSONBody[modelFields](schemas),
 		save: h.saver.Model, remove: removing(saved.Models),
-	}.register(api, h)
+	}.register(api, h.Failed)
 	resource[entries.Agent, Agent]{
 		name: "agents", singular: "agent", kind: saved.Agents, view: h.viewAgent, body: rest.JSONBody[agentFields](schemas),
 		save: h.saver.Agent, remove: removing(saved.Agents),
-	}.register(api, h)
+	}.register(api, h.Failed)
 	resource[entries.Prompt, Prompt]{
 		name: "prompts", singular: "prompt", kind: saved.Prompts, view: h.viewPrompt, body: rest.JSONBody[promptFields](schemas),
 		save: h.saver.Prompt, remove: removing(saved.Prompts),
-	}.register(api, h)
+	}.register(api, h.Failed)
 	resource[entries.Dataset, Dataset]{
 		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
 		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{fault.CodeDatasetRequired}, dataset.Codes...),
-	}.register(api, h)
+	}.register(api, h.Failed)
 	resource[entries.Evaluator, Evaluator]{
 		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
 		save: h.saver.Evaluator, remove: removing(saved.Evaluators),
-	}.register(api, h)
+	}.register(api, h.Failed)
 	resource[entries.Channel, Channel]{
 		name: "channels", singular: "channel", kind: saved.Channels, view: h.viewChannel, body: rest.JSONBody[channelFields](schemas),
 		save: h.saver.Channel, remove: removing(saved.Channels),
-	}.register(api, h)
+	}.register(api, h.Failed)
 	resource[entries.Schedule, Schedule]{
 		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule, body: rest.JSONBody[scheduleFields](schemas),
 		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{fault.CodeQuotaExceeded},
-	}.register(api, h)
-}
-
-// testResult is how a test call ended.
-type testResult struct {
-	Status       protocol.Status `json:"status"`
-	Output       string          `json:"output" example:"巴黎"`
-	Reasoning    string          `json:"reasoning"`
-	LatencyMS    int64           `json:"latency_ms"`
-	FirstTokenMS *int64          `json:"first_token_ms" doc:"null unless the answer was streamed"`
-	InputTokens  *int            `json:"input_tokens" doc:"null: unknown"`
-	OutputTokens *int            `json:"output_tokens"`
-	TotalTokens  *int            `json:"total_tokens"`
-	Protocol     string          `json:"protocol" doc:"The one that was spoken; of a detection the one that was recognised, empty if none was"`
-	ErrorCode    *string         `json:"error_code"`
-	ErrorMessage *string         `json:"error_message"`
-}
-
-func newTestResult(t library.Tested) testResult {
-	result := testResult{
-		Status: t.Status, Output: request.StorableText(string(t.Text)), Reasoning: request.StorableText(string(t.Reasoning)),
-		LatencyMS: t.Latency.Milliseconds(), InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output, TotalTokens: t.Usage.Total, Protocol: t.Protocol,
-	}
-	if t.FirstToken > 0 {
-		first := t.FirstToken.Milliseconds()
-		result.FirstTokenMS = &first
-	}
-	if t.ErrorCode != "" {
-		result.ErrorCode, result.ErrorMessage = &t.ErrorCode, &t.ErrorMessage
-	}
-	return result
-}
-
-type testOutput struct{ Body testResult }
-
-type questionFields struct {
-	Question string `json:"question,omitempty" example:"法国的首都是哪里？"`
-}
-
-type detectFields struct {
-	URL          string            `json:"url" format:"uri"`
-	Headers      map[string]string `json:"headers,omitempty"`
-	ExtraPayload map[string]any    `json:"extra_payload,omitempty"`
-	Question     string            `json:"question,omitempty"`
-}
-
-type previewFields struct {
-	System    string         `json:"system,omitempty"`
-	User      string         `json:"user,omitempty"`
-	Variables map[string]any `json:"variables,omitempty" doc:"Values by their names"`
-}
-
-type previewOutput struct {
-	Body struct {
-		System  string   `json:"system" example:"你是律师"`
-		User    string   `json:"user"`
-		Missing []string `json:"missing" doc:"Names that have no value"`
-	}
-}
-
-// registerTests adds the endpoints that try something out.
-func (h *libraryHandler) registerTests(api huma.API) {
-	schemas := api.OpenAPI().Components.Schemas
-	saved := h.Library.Entries
-	const describe = "The answer is 200 also when the call fails: `error_code` says how."
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library", Summary: "Ask a model a question", Description: describe,
-		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
-	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
-		return try(ctx, input, saved.Models, func(row entries.Model, question string) (library.Tested, error) {
-			return h.Library.TestModel(ctx, request.ScopeOf(ctx), row, question)
-		})
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library", Summary: "Ask an agent a question", Description: describe,
-		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
-	}, func(ctx context.Context, input *entryFormInput) (*testOutput, error) {
-		return try(ctx, input, saved.Agents, func(row entries.Agent, question string) (library.Tested, error) {
-			return h.Library.TestAgent(ctx, request.ScopeOf(ctx), row, question)
-		})
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Recognise the protocol at an address",
-		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe, Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
-	}, func(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
-		address, faults := form.Address(input.Form, library.Agent{}, h.Check.URL)
-		if err := faulty(faults); err != nil {
-			return nil, err
-		}
-		leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, form.TestQuestion(input.Form, request.From(ctx).Locale))
-		return &testOutput{newTestResult(tested)}, err
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library", Summary: "Render templates with values",
-		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
-	}, func(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
-		values, err := variablesOf(input.Form)
-		if err != nil {
-			return nil, err
-		}
-		system, user := input.Form.Values["system"], input.Form.Values["user"]
-		for field, template := range map[string]string{"system": system, "user": user} {
-			if utf8.RuneCountInString(template) > tasks.MaxTemplate {
-				return nil, fault.Field(field, fault.LongTextUpTo(tasks.MaxTemplate))
-			}
-		}
-		output := &previewOutput{}
-		output.Body.System, output.Body.User = prompt.Render(system, values), prompt.Render(user, values)
-		output.Body.Missing = append([]string{}, prompt.Missing(values, system, user)...)
-		return output, nil
-	})
-}
-
-// variablesOf are the variables that a form has, by their names.
-func variablesOf(submitted *form.Upload) (map[string]string, error) {
-	values := map[string]string{}
-	text := submitted.Value("variables")
-	if text == "" {
-		return values, nil
-	}
-	var given map[string]json.RawMessage
-	if json.Unmarshal([]byte(text), &given) != nil {
-		return nil, fault.Field("variables", fault.JSONObject())
-	}
-	for name, value := range given {
-		values[name] = string(value)
-		var text string
-		if json.Unmarshal(value, &text) == nil {
-			values[name] = text
-		}
-	}
-	return values, nil
-}
-
-// try finds an entry and asks it a question.
-func try[T any](ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(T, string) (library.Tested, error)) (*testOutput, error) {
-	_, row, err := find(ctx, input.EntryPath, kind)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	tested, err := ask(row, form.TestQuestion(input.Form, request.From(ctx).Locale))
-	return &testOutput{newTestResult(tested)}, err
-}
-
-// VersionPath is a version of an entry in a path.
-type VersionPath struct {
-	EntryPath
-	Number string `path:"number" doc:"Number of the version" example:"1"`
-}
-
-// read returns the entry's id and the version's number; anything else is not a version.
-func (p VersionPath) read() (id uuid.UUID, number int, err error) {
-	if id, err = p.id(); err != nil {
-		return id, 0, err
-	}
-	number, err = strconv.Atoi(p.Number)
-	if err != nil || number < 1 {
-		return id, 0, &db.NotFoundError{Kind: entries.KindEntry}
-	}
-	return id, number, nil
-}
-
-type versionsInput struct {
-	EntryPath
-	rest.PageQuery
-}
-
-type versionInput struct{ VersionPath }
-
-type rowsInput struct {
-	VersionPath
-	rest.PageQuery
-}
-
-// DatasetRow is a row of a dataset.
-type DatasetRow struct {
-	Row            int               `json:"row" doc:"Row number as a spreadsheet shows it" example:"2"`
-	QuestionID     string            `json:"question_id"`
-	Question       string            `json:"question"`
-	StandardAnswer string            `json:"standard_answer"`
-	SystemPrompt   *string           `json:"system_prompt"`
-	UserContext    *string           `json:"user_context"`
-	Variables      map[string]string `json:"variables" doc:"The dataset's further columns"`
-}
-
-// registerVersions adds the endpoints of versions of prompts and datasets.
-func (h *libraryHandler) registerVersions(api huma.API) {
-	schemas := api.OpenAPI().Components.Schemas
-	saved := h.Library.Entries
-	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a prompt",
-		Faults: []string{fault.CodeNotFound}, Body: rest.JSONBody[promptVersionFields](schemas),
-	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
-		_, row, err := find(ctx, input.EntryPath, saved.Prompts)
-		if err != nil {
-			return nil, err
-		}
-		next, faults := form.PromptVersion(input.Form, row)
-		if err := faulty(faults); err != nil {
-			return nil, err
-		}
-		row, err = saved.AddPromptVersion(ctx, request.ScopeOf(ctx), next)
-		return &entryOutput[PromptVersion]{newPromptVersion(row.PromptVersion)}, err
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library", Summary: "List the versions of a prompt, newest first", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
-		id, row, err := find(ctx, input.EntryPath, saved.Prompts)
-		if err != nil {
-			return nil, err
-		}
-		versions, err := saved.PromptVersions(ctx, request.ScopeOf(ctx), id, input.Window())
-		return pageOf(input.Window(), versions, row.Version, newPromptVersion), err
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library", Summary: "Get a version of a prompt", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
-		id, number, err := input.read()
-		if err != nil {
-			return nil, err
-		}
-		version, err := saved.PromptVersion(ctx, request.ScopeOf(ctx), id, number)
-		return &entryOutput[PromptVersion]{newPromptVersion(version)}, err
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
-		Faults: append([]string{fault.CodeNotFound, fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, fault.CodeParameterInvalid}, dataset.Codes...), Body: rest.Multipart[datasetVersionFields](schemas, true),
-	}, func(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
-		_, row, err := find(ctx, input.EntryPath, saved.Datasets)
-		if err != nil {
-			return nil, err
-		}
-		if err := rest.Admit(ctx, input.Form); err != nil {
-			return nil, err
-		}
-		next, faults, err := h.saver.DatasetVersion(ctx, row, input.Form)
-		if err == nil {
-			err = faulty(faults)
-		}
-		return &entryOutput[DatasetVersion]{newDatasetVersion(next.DatasetVersion)}, err
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *versionsInput) (*entriesOutput[DatasetVersion], error) {
-		id, row, err := find(ctx, input.EntryPath, saved.Datasets)
-		if err != nil {
-			return nil, err
-		}
-		versions, err := saved.DatasetVersions(ctx, request.ScopeOf(ctx), id, input.Window())
-		return pageOf(input.Window(), versions, row.Version, newDatasetVersion), err
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get what a version of a dataset holds", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *versionInput) (*entryOutput[DatasetVersion], error) {
-		_, version, err := h.datasetVersion(ctx, input.VersionPath)
-		return &entryOutput[DatasetVersion]{newDatasetVersion(version)}, err
-	})
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library", Summary: "List the rows of a version, in the file's order", Faults: []string{fault.CodeNotFound},
-	}, func(ctx context.Context, input *rowsInput) (*entriesOutput[DatasetRow], error) {
-		id, version, err := h.datasetVersion(ctx, input.VersionPath)
-		if err != nil {
-			return nil, err
-		}
-		leave, err := request.From(ctx).Gates.Files.Enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		_, set, err := h.Library.ReadDataset(ctx, id, version)
-		if err != nil {
-			return nil, err
-		}
-		output := &entriesOutput[DatasetRow]{}
-		output.Body.Items, output.Body.Pagination = []DatasetRow{}, rest.NewPagination(input.Window(), len(set.Rows))
-		first := min(input.Window().Offset(), len(set.Rows))
-		for _, row := range set.Rows[first:min(first+input.PageSize, len(set.Rows))] {
-			one := DatasetRow{row.Number, row.QuestionID, row.Question, row.StandardAnswer, row.SystemPrompt, row.UserContext, map[string]string{}}
-			for n, name := range set.VariableNames {
-				one.Variables[name] = row.Variables[n]
-			}
-			output.Body.Items = append(output.Body.Items, one)
-		}
-		return output, nil
-	})
-}
-
-// registerFiles adds the endpoint of datasets' files.
-func (h *libraryHandler) registerFiles(api huma.API) {
-	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file", Tag: "library", Summary: "Download the file of a version",
-		Faults: []string{fault.CodeNotFound}, Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded", map[string]string{"application/octet-stream": ""})},
-	}, func(ctx context.Context, input *versionInput) (*huma.StreamResponse, error) {
-		id, version, err := h.datasetVersion(ctx, input.VersionPath)
-		if err != nil {
-			return nil, err
-		}
-		return rest.Stream(h.Failed, func(ctx huma.Context) error {
-			file, err := h.Library.DatasetFile(ctx.Context(), id, version)
-			if err != nil {
-				return err
-			}
-			defer file.Close() //nolint:errcheck // only read
-			response := humaecho.Unwrap(ctx).Response()
-			header := response.Header()
-			header.Set("Content-Type", "application/octet-stream")
-			header.Set("Content-Length", strconv.Itoa(version.Size))
-			header.Set("Content-Disposition", `attachment; filename="dataset.`+version.Extension+`"; filename*=UTF-8''`+url.PathEscape(version.FileName))
-			response.WriteHeader(http.StatusOK)
-			_, err = io.Copy(response, file)
-			return err
-		}), nil
-	})
-}
-
-func (h *libraryHandler) datasetVersion(ctx context.Context, path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
-	id, number, err := path.read()
-	if err != nil {
-		return id, version, err
-	}
-	version, err = h.Library.Entries.DatasetVersion(ctx, request.ScopeOf(ctx), id, number)
-	return id, version, err
-}
-
-func newEvaluatorVersion(v entries.EvaluatorVersion) EvaluatorVersion {
-	return EvaluatorVersion{v.Version, evaluate.Kind(v.Rule), v.Config, rest.Moment(v.SavedAt)}
-}
-
-func newPromptVersion(v entries.PromptVersion) PromptVersion {
-	return PromptVersion{v.Version, v.System, v.User, v.Note, rest.Moment(v.SavedAt)}
-}
-
-func newDatasetVersion(v entries.DatasetVersion) DatasetVersion {
-	return DatasetVersion{contentOf(v), rest.Moment(v.SavedAt)}
+	}.register(api, h.Failed)
 }
 
 // pageOf is a page of a list of total rows.

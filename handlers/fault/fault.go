@@ -28,6 +28,7 @@ import (
 	"wending/jobs/archive"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
+	cases "wending/jobs/people"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/text"
@@ -427,28 +428,73 @@ func Of(err error) *Fault {
 	if errors.As(err, &known) {
 		return known
 	}
-	var missing *db.NotFoundError
-	var conflict *review.ConflictError
-	var exceeded *people.QuotaExceededError
-	var invalid *archive.Error
-	var spent *tasks.BudgetError
-	var full *project.FullError
-	var variable *tasks.UnknownVariableError
+	if described := ofType(err); described != nil {
+		return described
+	}
+	for _, one := range sentinels {
+		if !errors.Is(err, one.err) {
+			continue
+		}
+		found := New(one.code)
+		if one.message != "" {
+			found = found.WithMessage(one.message)
+		}
+		return found.WithCause(err)
+	}
+	var routing *echo.HTTPError
+	switch {
+	case !errors.As(err, &routing):
+	case routing.Code == http.StatusRequestEntityTooLarge:
+		return New(CodeRequestTooLarge).WithCause(err)
+	case routing.Code == http.StatusNotFound:
+		return New(CodeNotFound).WithCause(err)
+	case routing.Code >= 400 && routing.Code < 500:
+		return New(CodeRequestInvalid).WithCause(err).withStatus(routing.Code)
+	}
+	return New(CodeInternalError).WithCause(err)
+}
+
+// sentinels are the errors without values; the first that an error is counts. Without a message it is the code's.
+var sentinels = []struct {
+	err           error
+	code, message string
+}{
+	{report.ErrSearchTooSlow, CodeServiceUnavailable, "error.SEARCH_TOO_SLOW"},
+	{db.ErrNotFound, CodeNotFound, ""},
+	{db.ErrNothingToRun, CodeTaskStateConflict, "error.NOTHING_TO_RETRY"},
+	{db.ErrConflict, CodeTaskStateConflict, ""},
+	{request.ErrStale, CodeForbidden, "error.stale"},
+	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"}, // it was given up, or the key is another
+	{people.ErrLastAdmin, CodeTaskStateConflict, "users.last_admin"},
+	{cases.ErrOfProvider, CodeForbidden, "users.of_provider.only"},
+	{cases.ErrDisabled, CodeForbidden, "login.disabled"},
+	{cases.ErrNoGroup, CodeForbidden, "login.no_group"},
+	{cases.ErrForbidden, CodeForbidden, ""},
+	{cases.ErrNotFinished, CodeTaskNotFinished, ""},
+	{admission.ErrBusy, CodeServiceUnavailable, "error.BUSY"},
+	{tasks.ErrNoSlot, CodeServiceUnavailable, "error.AGENT_BUSY"},
+	{db.ErrUnstorable, CodeRequestInvalid, ""},
+	{db.ErrUnavailable, CodeServiceUnavailable, ""},
+}
+
+// ofType classifies errors that carry values which the message names; nil: err is none of them.
+func ofType(err error) *Fault {
+	var (
+		missing  *db.NotFoundError
+		conflict *review.ConflictError
+		exceeded *people.QuotaExceededError
+		invalid  *archive.Error
+		spent    *tasks.BudgetError
+		full     *project.FullError
+		variable *tasks.UnknownVariableError
+	)
 	switch {
 	case errors.As(err, &invalid):
 		return Archive(invalid)
 	case errors.As(err, &missing):
 		return notFound(missing.Kind).WithCause(err)
-	case errors.Is(err, report.ErrSearchTooSlow):
-		return New(CodeServiceUnavailable).WithMessage("error.SEARCH_TOO_SLOW").WithCause(err)
-	case errors.Is(err, db.ErrNotFound):
-		return New(CodeNotFound).WithCause(err)
 	case errors.Is(err, entries.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
 		return Field("name", Unique()).WithCause(err)
-	case errors.Is(err, db.ErrNothingToRun):
-		return New(CodeTaskStateConflict).WithMessage("error.NOTHING_TO_RETRY").WithCause(err)
-	case errors.Is(err, db.ErrConflict):
-		return New(CodeTaskStateConflict).WithCause(err)
 	case errors.As(err, &exceeded):
 		return New(CodeQuotaExceeded).WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
 	case errors.As(err, &spent):
@@ -456,36 +502,12 @@ func Of(err error) *Fault {
 			With("Left", decimal.Max(decimal.Zero, spent.Left).String()).WithCause(err)
 	case errors.As(err, &full):
 		return New(CodeQuotaExceeded).WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)
-	case errors.Is(err, request.ErrStale):
-		return New(CodeForbidden).WithMessage("error.stale").WithCause(err)
-	case errors.Is(err, secret.ErrKey): // it was given up, or the key is another
-		return New(CodeTaskStateConflict).WithMessage("failure.SECRET_KEY_CHANGED").WithCause(err)
-	case errors.Is(err, people.ErrLastAdmin):
-		return New(CodeTaskStateConflict).WithMessage("users.last_admin").WithCause(err)
-	case errors.Is(err, admission.ErrBusy):
-		return New(CodeServiceUnavailable).WithMessage("error.BUSY").WithCause(err)
 	case errors.As(err, &conflict):
 		return New(CodeReviewConflict).WithCause(err)
 	case errors.As(err, &variable):
 		return Field("evaluators", Limit{"error.range.variable", map[string]any{
 			"Evaluator": variable.Evaluator, "Variable": variable.Variable, "Nearest": variable.Nearest,
 		}}).WithCause(err)
-	case errors.Is(err, tasks.ErrNoSlot):
-		return New(CodeServiceUnavailable).WithMessage("error.AGENT_BUSY").WithCause(err)
-	case errors.Is(err, db.ErrUnstorable):
-		return New(CodeRequestInvalid).WithCause(err)
-	case errors.Is(err, db.ErrUnavailable):
-		return New(CodeServiceUnavailable).WithCause(err)
 	}
-	if routing := (*echo.HTTPError)(nil); errors.As(err, &routing) {
-		switch {
-		case routing.Code == http.StatusRequestEntityTooLarge:
-			return New(CodeRequestTooLarge).WithCause(err)
-		case routing.Code == http.StatusNotFound:
-			return New(CodeNotFound).WithCause(err)
-		case routing.Code >= 400 && routing.Code < 500:
-			return New(CodeRequestInvalid).WithCause(err).withStatus(routing.Code)
-		}
-	}
-	return New(CodeInternalError).WithCause(err)
+	return nil
 }

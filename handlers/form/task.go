@@ -32,6 +32,18 @@ type FieldFault struct {
 	*fault.Fault
 }
 
+// Refusal returns err, or all faults of a form as one error; nil if there are none.
+func Refusal(faults []FieldFault, err error) error {
+	if err != nil || len(faults) == 0 {
+		return err
+	}
+	all := make([]*fault.Fault, len(faults))
+	for n, one := range faults {
+		all[n] = one.Fault
+	}
+	return fault.Join(all...)
+}
+
 // Library is what tasks may name: saved targets, prompts and datasets.
 type Library interface {
 	ModelTarget(ctx context.Context, scope project.Scope, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
@@ -347,20 +359,30 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			return
 		}
 	}
-	failed := c.failedReference
-	before, isNamed := c.n.Targets, c.form.Has("models") || c.form.Has("agents")
-	if isNamed { // those of a kind that the form does not name stay
-		c.n.Targets = nil
+	c.savedTargets(ctx, saved)
+	c.savedPrompts(ctx, saved)
+	if c.form.Has("evaluators") {
+		c.savedEvaluators(ctx, saved)
 	}
+	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
+		c.savedDataset(ctx, saved, text)
+	}
+}
+
+// savedTargets looks up models and agents. Those of a kind that the form does not name stay.
+func (c *checker) savedTargets(ctx context.Context, saved Library) {
+	if !c.form.Has("models") && !c.form.Has("agents") {
+		return
+	}
+	before := c.n.Targets
+	c.n.Targets = nil
 	for _, kind := range []struct {
 		field string
 		of    db.TargetKind
 		find  func(context.Context, project.Scope, library.Reference) (tasks.NewTarget, bool, error)
 	}{{"models", db.TargetModel, saved.ModelTarget}, {"agents", db.TargetAgent, saved.AgentTarget}} {
 		if !c.form.Has(kind.field) {
-			if isNamed {
-				c.n.Targets = append(c.n.Targets, ofKind(before, kind.of)...)
-			}
+			c.n.Targets = append(c.n.Targets, ofKind(before, kind.of)...)
 			continue
 		}
 		for _, text := range c.form.List(kind.field) {
@@ -374,7 +396,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 				target, hasFailed, err = kind.find(ctx, request.ScopeOf(ctx), reference)
 			}
 			if err != nil {
-				failed(kind.field, err)
+				c.failedReference(kind.field, err)
 				break
 			}
 			if hasFailed {
@@ -383,6 +405,9 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			c.n.Targets = append(c.n.Targets, ofDemo(target, before))
 		}
 	}
+}
+
+func (c *checker) savedPrompts(ctx context.Context, saved Library) {
 	if c.form.Has("prompts") {
 		c.n.Prompts = nil
 	}
@@ -393,39 +418,42 @@ func (c *checker) references(ctx context.Context, saved Library) {
 			prompt, err = saved.Prompt(ctx, request.ScopeOf(ctx), reference)
 		}
 		if err != nil {
-			failed("prompts", err)
-			break
+			c.failedReference("prompts", err)
+			return
 		}
 		c.n.Prompts = append(c.n.Prompts, prompt)
 	}
-	if c.form.Has("evaluators") {
-		var judges []tasks.NewTarget
-		for _, one := range c.n.Evaluators {
-			if one.Model != nil {
-				judges = append(judges, *one.Model)
-			}
-		}
-		c.n.Evaluators = c.evaluators(ctx, saved)
-		for _, one := range c.n.Evaluators {
-			if one.Model != nil {
-				*one.Model = ofDemo(*one.Model, judges)
-			}
+}
+
+// savedEvaluators looks up evaluators; judges of the demo keep the headers that they are asked with.
+func (c *checker) savedEvaluators(ctx context.Context, saved Library) {
+	var judges []tasks.NewTarget
+	for _, one := range c.n.Evaluators {
+		if one.Model != nil {
+			judges = append(judges, *one.Model)
 		}
 	}
-	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
-		reference, err := library.ParseReference(text)
-		var found entries.Dataset
-		if err == nil {
-			found, err = saved.Dataset(ctx, request.ScopeOf(ctx), reference)
+	c.n.Evaluators = c.evaluators(ctx, saved)
+	for _, one := range c.n.Evaluators {
+		if one.Model != nil {
+			*one.Model = ofDemo(*one.Model, judges)
 		}
-		if err == nil {
-			c.n.File, c.n.Dataset, err = saved.ReadDataset(ctx, found.ID, found.DatasetVersion)
-			c.n.Layout = library.LayoutOf(found.DatasetVersion)
-			c.n.DatasetID, c.n.DatasetVersion = &found.ID, &found.Version
-		}
-		if err != nil {
-			failed("dataset", err)
-		}
+	}
+}
+
+func (c *checker) savedDataset(ctx context.Context, saved Library, text string) {
+	reference, err := library.ParseReference(text)
+	var found entries.Dataset
+	if err == nil {
+		found, err = saved.Dataset(ctx, request.ScopeOf(ctx), reference)
+	}
+	if err == nil {
+		c.n.File, c.n.Dataset, err = saved.ReadDataset(ctx, found.ID, found.DatasetVersion)
+		c.n.Layout = library.LayoutOf(found.DatasetVersion)
+		c.n.DatasetID, c.n.DatasetVersion = &found.ID, &found.Version
+	}
+	if err != nil {
+		c.failedReference("dataset", err)
 	}
 }
 

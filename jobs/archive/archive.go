@@ -146,43 +146,84 @@ type Part struct {
 // Write writes a task that has ended, with further parts, and the files that its agents produced. They come one after another: memory holds
 // one line.
 func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts []Part) error {
-	files := zip.NewWriter(w)
 	now := time.Now().UTC()
-	create := func(name string) (io.Writer, error) {
-		return files.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: now})
+	files := &members{zip.NewWriter(w), now}
+	if err := files.addJSON(manifestName, manifest{kind, format, a.Version, now}); err != nil {
+		return err
 	}
-	writeJSON := func(name string, value any) error {
-		file, err := create(name)
+	if err := files.addJSON(taskName, headerOf(task)); err != nil {
+		return err
+	}
+	if err := a.writeDataset(ctx, task, files); err != nil {
+		return err
+	}
+	if err := a.writeItems(ctx, task, files); err != nil {
+		return err
+	}
+	runs, err := files.add(runsName)
+	if err != nil {
+		return err
+	}
+	err = upkeep.NewArchives(a.Store).EachRun(ctx, task.ID, func(line json.RawMessage) error {
+		_, err := runs.Write(append(slices.Clip(line), '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		file, err := files.add(part.Name)
+		if err == nil {
+			err = part.Write(ctx, file)
+		}
 		if err != nil {
 			return err
 		}
-		encoder := json.NewEncoder(file)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(value)
 	}
-	if err := writeJSON(manifestName, manifest{kind, format, a.Version, now}); err != nil {
-		return err
-	}
-	if err := writeJSON(taskName, headerOf(task)); err != nil {
-		return err
-	}
-	dataset, questions, err := a.Tasks.DatasetFile(ctx, task)
+	return errors.Join(a.writeAssets(ctx, task, files.Writer, now), files.Close())
+}
+
+// members writes the members of an archive.
+type members struct {
+	*zip.Writer
+	now time.Time
+}
+
+func (m *members) add(name string) (io.Writer, error) {
+	return m.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: m.now})
+}
+
+func (m *members) addJSON(name string, value any) error {
+	file, err := m.add(name)
 	if err != nil {
 		return err
 	}
-	defer dataset.Close() //nolint:errcheck // only read
-	file, err := create("dataset." + questions.Extension)
+	encoder := json.NewEncoder(file)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// writeDataset writes the file of questions as it was uploaded.
+func (a *Archiver) writeDataset(ctx context.Context, task db.Task, files *members) error {
+	content, questions, err := a.Tasks.DatasetFile(ctx, task)
+	if err != nil {
+		return err
+	}
+	defer content.Close() //nolint:errcheck // only read
+	file, err := files.add("dataset." + questions.Extension)
 	if err == nil {
-		_, err = io.Copy(file, dataset)
+		_, err = io.Copy(file, content)
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+func (a *Archiver) writeItems(ctx context.Context, task db.Task, files *members) error {
 	items, err := engine.NewAdditions(a.Store).Items(ctx, task.ID)
 	if err != nil {
 		return err
 	}
-	if file, err = create(itemsName); err != nil {
+	file, err := files.add(itemsName)
+	if err != nil {
 		return err
 	}
 	encoder := json.NewEncoder(file)
@@ -192,25 +233,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts [
 			return err
 		}
 	}
-	if file, err = create(runsName); err != nil {
-		return err
-	}
-	err = upkeep.NewArchives(a.Store).EachRun(ctx, task.ID, func(line json.RawMessage) error {
-		_, err := file.Write(append(slices.Clip(line), '\n'))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, part := range parts {
-		if file, err = create(part.Name); err == nil {
-			err = part.Write(ctx, file)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return errors.Join(a.writeAssets(ctx, task, files, now), files.Close())
+	return nil
 }
 
 // produced is a line of assetsName.

@@ -216,9 +216,17 @@ func (k Keeper) Sweep(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = k.removeOrphans(ctx, assets, orphans)
 	}
+	if err == nil {
+		err = k.noteLost(ctx, assets, known)
+	}
+	return err
+}
+
+// removeOrphans removes files that nothing points to.
+func (k Keeper) removeOrphans(ctx context.Context, assets journal.Assets, orphans []string) error {
 	for _, key := range orphans {
 		id, _ := taskOf(key)
 		keys, err := assets.Keys(ctx, id) // again: another process may have just pointed to it
@@ -233,8 +241,13 @@ func (k Keeper) Sweep(ctx context.Context) error {
 		}
 		k.Log.InfoContext(ctx, "a file that nothing points to was removed", "key", key)
 	}
-	for id, missing := range known {
-		for key := range missing {
+	return nil
+}
+
+// noteLost notes which files of tasks were not found in the store: the keys of each task.
+func (k Keeper) noteLost(ctx context.Context, assets journal.Assets, missing map[uuid.UUID]map[string]bool) error {
+	for id, keys := range missing {
+		for key := range keys {
 			if file, err := k.Files.Open(ctx, key); err == nil { // stored since
 				_ = file.Close()
 				continue

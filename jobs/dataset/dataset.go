@@ -430,88 +430,107 @@ func shorten(text string, limit int) string {
 // excelErrors are the values of cells whose formula failed.
 var excelErrors = []string{"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!"}
 
+// row takes a row of the file, or notes what is wrong with it.
 func (c *collector) row(number int, cells []string) {
 	fail := func(column, name string, args ...any) {
 		e := problem("", name, args...)
 		c.invalid = append(c.invalid, RowError{Row: number, Column: column, Problem: name, Args: e.Args})
 	}
-	if c.isStrict && len(cells) < len(c.names) {
-		fail("", "short_row", "Count", len(cells), "Want", len(c.names))
+	if !c.fits(cells, fail) {
 		return
 	}
-	if len(cells) > len(c.names) && !isBlank(cells[len(c.names):]) {
-		fail("", "long_row", "Count", len(cells), "Want", len(c.names))
-		return
+	row := Row{
+		Number: number, QuestionID: clean(c.cell(cells, ColumnID)), Question: c.cell(cells, ColumnQuestion), StandardAnswer: c.cell(cells, ColumnAnswer),
+		SystemPrompt: c.optional(cells, ColumnSystem), UserContext: c.optional(cells, ColumnContext),
 	}
-	cell := func(name string) string {
-		if n, ok := c.columnOf[name]; ok && n < len(cells) {
-			return cells[n]
-		}
-		return ""
-	}
-	optional := func(name string) *string {
-		if text := cell(name); clean(text) != "" {
-			return &text
-		}
-		return nil
-	}
-	if slices.ContainsFunc(cells, func(cell string) bool { return strings.ContainsRune(cell, 0) }) {
-		fail("", "nul_cell")
-		return
-	}
-	for _, name := range []string{ColumnQuestion, ColumnAnswer} {
-		if slices.Contains(excelErrors, cell(name)) && !c.isStrict {
-			fail(name, "error_cell", "Value", cell(name))
-			return
-		}
-	}
-	if clean(cell(ColumnQuestion)) == "" {
-		fail(ColumnQuestion, "blank_question")
-		return
-	}
-	row := Row{Number: number, QuestionID: clean(cell(ColumnID)), Question: cell(ColumnQuestion), StandardAnswer: cell(ColumnAnswer),
-		SystemPrompt: optional(ColumnSystem), UserContext: optional(ColumnContext)}
 	if len([]rune(row.QuestionID)) > MaxID {
 		fail(ColumnID, "long_id", "Max", MaxID)
 		return
 	}
-	if c.series >= 0 {
-		at := func(n int) string {
-			if n < len(cells) {
-				return clean(cells[n])
-			}
-			return ""
-		}
-		series, turn := at(c.series), at(c.turn)
-		switch number, isTurn := turnOf(turn); {
-		case series == "" && turn == "":
-		case series == "":
-			fail(c.names[c.series], "turn_without_series", "Turn", shorten(turn, 20))
-			return
-		case turn == "":
-			fail(c.names[c.turn], "series_without_turn", "Series", shorten(series, 80))
-			return
-		case !isTurn:
-			fail(c.names[c.turn], "turn_invalid", "Turn", shorten(turn, 20))
-			return
-		case len([]rune(series)) > MaxID:
-			fail(c.names[c.series], "long_series", "Max", MaxID)
-			return
-		default:
-			row.Series, row.Turn = series, number
-		}
+	if c.series >= 0 && !c.readTurn(&row, cells, fail) {
+		return
 	}
 	if len(c.set.VariableNames) > 0 {
 		row.Variables = make([]string, 0, len(c.set.VariableNames))
 	}
 	for _, n := range c.variables {
-		value := ""
-		if n < len(cells) {
-			value = cells[n]
-		}
-		row.Variables = append(row.Variables, value)
+		row.Variables = append(row.Variables, at(cells, n))
 	}
 	c.set.Rows = append(c.set.Rows, row)
+}
+
+// failure notes what is wrong with a row: the column, empty for the row as a whole, the problem's name and its arguments.
+type failure func(column, name string, args ...any)
+
+// fits reports whether the cells of a row can be read as the header's columns with a question in them.
+func (c *collector) fits(cells []string, fail failure) bool {
+	switch {
+	case c.isStrict && len(cells) < len(c.names):
+		fail("", "short_row", "Count", len(cells), "Want", len(c.names))
+		return false
+	case len(cells) > len(c.names) && !isBlank(cells[len(c.names):]):
+		fail("", "long_row", "Count", len(cells), "Want", len(c.names))
+		return false
+	case slices.ContainsFunc(cells, func(cell string) bool { return strings.ContainsRune(cell, 0) }):
+		fail("", "nul_cell")
+		return false
+	}
+	for _, name := range []string{ColumnQuestion, ColumnAnswer} {
+		if value := c.cell(cells, name); slices.Contains(excelErrors, value) && !c.isStrict {
+			fail(name, "error_cell", "Value", value)
+			return false
+		}
+	}
+	if clean(c.cell(cells, ColumnQuestion)) == "" {
+		fail(ColumnQuestion, "blank_question")
+		return false
+	}
+	return true
+}
+
+// readTurn reads a row's place in a conversation, and reports whether it has one or needs none.
+func (c *collector) readTurn(row *Row, cells []string, fail failure) bool {
+	series, turn := clean(at(cells, c.series)), clean(at(cells, c.turn))
+	switch number, isTurn := turnOf(turn); {
+	case series == "" && turn == "":
+		return true
+	case series == "":
+		fail(c.names[c.series], "turn_without_series", "Turn", shorten(turn, 20))
+	case turn == "":
+		fail(c.names[c.turn], "series_without_turn", "Series", shorten(series, 80))
+	case !isTurn:
+		fail(c.names[c.turn], "turn_invalid", "Turn", shorten(turn, 20))
+	case len([]rune(series)) > MaxID:
+		fail(c.names[c.series], "long_series", "Max", MaxID)
+	default:
+		row.Series, row.Turn = series, number
+		return true
+	}
+	return false
+}
+
+// at returns a cell of a row, whose last cells may be missing.
+func at(cells []string, n int) string {
+	if n < len(cells) {
+		return cells[n]
+	}
+	return ""
+}
+
+// cell returns the cell of a column; empty where the file does not have it.
+func (c *collector) cell(cells []string, name string) string {
+	if n, ok := c.columnOf[name]; ok {
+		return at(cells, n)
+	}
+	return ""
+}
+
+// optional is cell, nil if it is blank.
+func (c *collector) optional(cells []string, name string) *string {
+	if text := c.cell(cells, name); clean(text) != "" {
+		return &text
+	}
+	return nil
 }
 
 // turnOf reads the number of a turn. Sheets write whole numbers with a fraction of zeros, too.

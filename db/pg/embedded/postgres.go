@@ -32,27 +32,12 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	if err != nil {
 		return nil, err
 	}
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
 	credential, err := serverCredential()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // PostgreSQL runs under an account of its own
-		return nil, fmt.Errorf("make the database's folder: %w", err)
-	}
-	// One folder has one name, by which a server that outlived its program is recognised.
-	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
-	if err != nil {
-		return nil, fmt.Errorf("find the database's folder: %w", err)
-	}
-	dir = filepath.Join(parent, filepath.Base(dir))
-	if credential != nil {
-		if err := makeTraversable(dir); err != nil {
-			return nil, err
-		}
+	if dir, err = prepareFolder(dir, credential); err != nil {
+		return nil, err
 	}
 	if err := initialise(ctx, binaries, dir, credential); err != nil {
 		return nil, err
@@ -92,6 +77,27 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 		return nil, err
 	}
 	return p, nil
+}
+
+// prepareFolder makes the folder that the data's folder stands in, and returns the one name that dir has, by which a server that
+// outlived its program is recognised. The account of credential may enter it.
+func prepareFolder(dir string, credential *syscall.Credential) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // PostgreSQL runs under an account of its own
+		return "", fmt.Errorf("make the database's folder: %w", err)
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
+	if err != nil {
+		return "", fmt.Errorf("find the database's folder: %w", err)
+	}
+	dir = filepath.Join(parent, filepath.Base(dir))
+	if credential != nil {
+		err = makeTraversable(dir)
+	}
+	return dir, err
 }
 
 // URL is the address for db.Open. As root the program connects as the cluster's superuser all the same:

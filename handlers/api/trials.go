@@ -1,0 +1,179 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"wending/db/entries"
+	"wending/db/project"
+	"wending/handlers/fault"
+	"wending/handlers/form"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/dataset/prompt"
+	"wending/jobs/library"
+	"wending/jobs/tasks"
+	"wending/views/paths"
+)
+
+// testResult is how a test call ended.
+type testResult struct {
+	Status       protocol.Status `json:"status"`
+	Output       string          `json:"output" example:"巴黎"`
+	Reasoning    string          `json:"reasoning"`
+	LatencyMS    int64           `json:"latency_ms"`
+	FirstTokenMS *int64          `json:"first_token_ms" doc:"null unless the answer was streamed"`
+	InputTokens  *int            `json:"input_tokens" doc:"null: unknown"`
+	OutputTokens *int            `json:"output_tokens"`
+	TotalTokens  *int            `json:"total_tokens"`
+	Protocol     string          `json:"protocol" doc:"The one that was spoken; of a detection the one that was recognised, empty if none was"`
+	ErrorCode    *string         `json:"error_code"`
+	ErrorMessage *string         `json:"error_message"`
+}
+
+func newTestResult(t library.Tested) testResult {
+	result := testResult{
+		Status: t.Status, Output: request.StorableText(string(t.Text)), Reasoning: request.StorableText(string(t.Reasoning)),
+		LatencyMS: t.Latency.Milliseconds(), InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output, TotalTokens: t.Usage.Total, Protocol: t.Protocol,
+	}
+	if t.FirstToken > 0 {
+		first := t.FirstToken.Milliseconds()
+		result.FirstTokenMS = &first
+	}
+	if t.ErrorCode != "" {
+		result.ErrorCode, result.ErrorMessage = &t.ErrorCode, &t.ErrorMessage
+	}
+	return result
+}
+
+type testOutput struct{ Body testResult }
+
+type questionFields struct {
+	Question string `json:"question,omitempty" example:"法国的首都是哪里？"`
+}
+
+type detectFields struct {
+	URL          string            `json:"url" format:"uri"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	ExtraPayload map[string]any    `json:"extra_payload,omitempty"`
+	Question     string            `json:"question,omitempty"`
+}
+
+type previewFields struct {
+	System    string         `json:"system,omitempty"`
+	User      string         `json:"user,omitempty"`
+	Variables map[string]any `json:"variables,omitempty" doc:"Values by their names"`
+}
+
+type previewOutput struct {
+	Body struct {
+		System  string   `json:"system" example:"你是律师"`
+		User    string   `json:"user"`
+		Missing []string `json:"missing" doc:"Names that have no value"`
+	}
+}
+
+// registerTrials adds the endpoints that try something out.
+func (h *libraryHandler) registerTrials(api huma.API) {
+	schemas := api.OpenAPI().Components.Schemas
+	const describe = "The answer is 200 also when the call fails: `error_code` says how."
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library", Summary: "Ask a model a question", Description: describe,
+		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
+	}, h.testModel)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library", Summary: "Ask an agent a question", Description: describe,
+		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
+	}, h.testAgent)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Recognise the protocol at an address",
+		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe,
+		Faults:      []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
+	}, h.detectProtocol)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library", Summary: "Render templates with values",
+		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
+	}, h.previewPrompt)
+}
+
+func (h *libraryHandler) testModel(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+	return try(ctx, input, h.Library.Entries.Models, h.Library.TestModel)
+}
+
+func (h *libraryHandler) testAgent(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+	return try(ctx, input, h.Library.Entries.Agents, h.Library.TestAgent)
+}
+
+func (h *libraryHandler) detectProtocol(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
+	address, faults := form.Address(input.Form, library.Agent{}, h.Check.URL)
+	if err := form.Refusal(faults, nil); err != nil {
+		return nil, err
+	}
+	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, form.TestQuestion(input.Form, request.From(ctx).Locale))
+	return &testOutput{newTestResult(tested)}, err
+}
+
+func (h *libraryHandler) previewPrompt(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
+	values, err := variablesOf(input.Form)
+	if err != nil {
+		return nil, err
+	}
+	system, user := input.Form.Values["system"], input.Form.Values["user"]
+	for field, template := range map[string]string{"system": system, "user": user} {
+		if utf8.RuneCountInString(template) > tasks.MaxTemplate {
+			return nil, fault.Field(field, fault.LongTextUpTo(tasks.MaxTemplate))
+		}
+	}
+	output := &previewOutput{}
+	output.Body.System, output.Body.User = prompt.Render(system, values), prompt.Render(user, values)
+	output.Body.Missing = append([]string{}, prompt.Missing(values, system, user)...)
+	return output, nil
+}
+
+// variablesOf are the variables that a form has, by their names.
+func variablesOf(submitted *form.Upload) (map[string]string, error) {
+	values := map[string]string{}
+	text := submitted.Value("variables")
+	if text == "" {
+		return values, nil
+	}
+	var given map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &given) != nil {
+		return nil, fault.Field("variables", fault.JSONObject())
+	}
+	for name, value := range given {
+		values[name] = string(value)
+		var text string
+		if json.Unmarshal(value, &text) == nil {
+			values[name] = text
+		}
+	}
+	return values, nil
+}
+
+// try finds an entry and asks it a question.
+func try[T any](
+	ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(context.Context, project.Scope, T, string) (library.Tested, error),
+) (*testOutput, error) {
+	_, row, err := find(ctx, input.EntryPath, kind)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	tested, err := ask(ctx, request.ScopeOf(ctx), row, form.TestQuestion(input.Form, request.From(ctx).Locale))
+	return &testOutput{newTestResult(tested)}, err
+}
