@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"wending/db/outbox"
 	"wending/db/pg"
 )
 
@@ -28,7 +29,10 @@ func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
 // Close closes every connection.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Pool is the store's pool, for packages beneath db that read from the same database.
+// Outbox returns what channels are to be told.
+func (s *Store) Outbox() outbox.Outbox { return outbox.New(s.db) }
+
+// Pool is the store's pool, for packages beneath db that read from the same database; no other may have it.
 func (s *Store) Pool() *pg.Pool { return s.db }
 
 // Snapshot returns the store as of one moment, to be read by one statement after another (pg.Pool.Snapshot). release ends it, as does

@@ -24,7 +24,6 @@ import (
 	"wending/db"
 	"wending/db/audit"
 	"wending/db/entries"
-	"wending/db/outbox"
 	"wending/db/people"
 	"wending/db/report"
 	"wending/handlers/access"
@@ -47,6 +46,7 @@ import (
 	"wending/jobs/blob"
 	"wending/jobs/courier/notify"
 	"wending/jobs/library"
+	cases "wending/jobs/people"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -181,7 +181,7 @@ func New(config Config) (*Server, error) {
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, MonthCost: s.MonthCost, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
-		Sender: s.Sender, Outbox: outbox.New(s.Store.Pool()), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes, Log: s.Log,
+		Sender: s.Sender, Outbox: s.Store.Outbox(), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes, Log: s.Log,
 	}
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}
@@ -247,7 +247,7 @@ func (s *Server) mount(e *echo.Echo) {
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	s.signIns = signin.Config{
-		People: people.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
+		People: people.New(s.Store), Cases: cases.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	}
 	signin.Register(compressed, s.signIns)
 	accounts := persons.Config{

@@ -14,18 +14,17 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/term"
 
 	"wending/db"
 	"wending/db/audit"
-	"wending/db/naming"
 	"wending/db/people"
 	"wending/db/project"
 	"wending/jobs/cron"
 	"wending/jobs/password"
+	cases "wending/jobs/people"
 	"wending/jobs/tasks"
 )
 
@@ -158,17 +157,17 @@ func readPassword(stderr io.Writer) (string, error) {
 	return strings.TrimSuffix(line, "\r"), err
 }
 
-// newHash reads a password and hashes it.
-func newHash(ctx context.Context, stderr io.Writer, name string) (string, error) {
-	typed, err := readPassword(stderr)
-	if err != nil {
-		return "", err
+// explained adds to what is wrong with an account what the command line reads.
+func explained(err error) error {
+	var wrong *cases.FieldError
+	if errors.As(err, &wrong) && wrong.Field == "password" {
+		return fmt.Errorf("%w: it needs at least %d characters and must not be one that many people use (it is read from the terminal or from stdin)",
+			wrong.Err, password.MinLength)
 	}
-	hash, reason, err := password.New(ctx, typed, name)
-	if reason != nil {
-		return "", fmt.Errorf("%w: it needs at least %d characters and must not be one that many people use (it is read from the terminal or from stdin)", reason, password.MinLength)
+	if errors.As(err, &wrong) {
+		return wrong.Err
 	}
-	return hash, err
+	return err
 }
 
 func projectNamed(ctx context.Context, store people.People, text string) (people.Project, error) {
@@ -187,11 +186,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 
 // Run makes an account.
 func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, stderr errorWriter) error {
-	name, err := naming.Check(c.Name)
-	if err != nil {
-		return err
-	}
-	hash, err := newHash(ctx, stderr, name)
+	typed, err := readPassword(stderr)
 	if err != nil {
 		return err
 	}
@@ -200,24 +195,28 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 		if err != nil {
 			return err
 		}
-		if other, err := accounts.Resembling(ctx, name); !errors.Is(err, db.ErrNotFound) {
-			return cmp.Or(err, fmt.Errorf("the name looks like that of the account %q", other.Name))
+		made := cases.New(store)
+		draft, err := made.DraftUser(ctx, cases.NewUser{
+			Name: c.Name, Password: typed, IsAdmin: c.Admin, MustChange: c.MustChange, ProjectID: place.ID, Role: people.Role(c.Role),
+		})
+		if err != nil {
+			return explained(err)
 		}
-		account := people.User{ID: uuid.New(), Name: name, PasswordHash: &hash, MustChangePassword: c.MustChange, IsAdmin: c.Admin}
-		entry := audit.Entry{Action: "user.create", ObjectID: account.ID.String(), ObjectName: name}
+		entry := audit.Entry{Action: "user.create", ObjectID: draft.ID.String(), ObjectName: draft.Name}
 		after := map[string]any{"is_admin": c.Admin, "must_change_password": c.MustChange, "project_id": place.ID, "role": c.Role}
 		err = s.record(ctx, store, entry, after, func() error {
-			return accounts.AddUser(ctx, account, people.Membership{ProjectID: place.ID, Role: people.Role(c.Role)})
+			_, err := made.AddUser(ctx, draft)
+			return err
 		})
 		if err == nil {
-			_, _ = fmt.Fprintf(stdout, "%s is %s in %s\n", name, c.Role, place.Name)
+			_, _ = fmt.Fprintf(stdout, "%s is %s in %s\n", draft.Name, c.Role, place.Name)
 		}
 		return err
 	})
 }
 
 // named does work with the account of a name.
-func (s *Settings) named(ctx context.Context, name string, work func(people.People, people.User) error, action string, after map[string]any) error {
+func (s *Settings) named(ctx context.Context, name string, work func(cases.Service, people.User) error, action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		account, err := accounts.UserNamed(ctx, strings.TrimSpace(name))
 		if errors.Is(err, db.ErrNotFound) {
@@ -227,22 +226,19 @@ func (s *Settings) named(ctx context.Context, name string, work func(people.Peop
 			return err
 		}
 		entry := audit.Entry{Action: action, ObjectID: account.ID.String(), ObjectName: account.Name}
-		return s.record(ctx, store, entry, after, func() error { return work(accounts, account) })
+		return s.record(ctx, store, entry, after, func() error { return work(cases.New(store), account) })
 	})
 }
 
 // Run gives an account another password.
 func (c passwdCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, stderr errorWriter) error {
-	hash, err := newHash(ctx, stderr, c.Name)
+	typed, err := readPassword(stderr)
 	if err != nil {
 		return err
 	}
-	return s.named(ctx, c.Name, func(accounts people.People, account people.User) error {
-		if account.Subject != nil {
-			return errors.New("the account is signed in by the OpenID Connect provider")
-		}
-		if err := accounts.ChangeUser(ctx, account.ID, people.Change{PasswordHash: &hash}); err != nil {
-			return err
+	return s.named(ctx, c.Name, func(accounts cases.Service, account people.User) error {
+		if err := accounts.ChangeUser(ctx, account, cases.Change{Password: &typed}); err != nil {
+			return explained(err)
 		}
 		_, err := fmt.Fprintln(stdout, account.Name, "has another password and is signed out everywhere")
 		return err
@@ -251,9 +247,9 @@ func (c passwdCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, s
 
 // Run disables an account.
 func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
-	return s.named(ctx, c.Name, func(accounts people.People, account people.User) error {
+	return s.named(ctx, c.Name, func(accounts cases.Service, account people.User) error {
 		isDisabled := true
-		err := accounts.ChangeUser(ctx, account.ID, people.Change{IsDisabled: &isDisabled})
+		err := accounts.ChangeUser(ctx, account, cases.Change{IsDisabled: &isDisabled})
 		if errors.Is(err, people.ErrLastAdmin) {
 			return fmt.Errorf("%s is the last administrator who can sign in, and cannot be disabled", account.Name)
 		}
@@ -267,29 +263,32 @@ func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 
 // Run makes a token and prints it.
 func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
-	name, err := naming.Check(c.Name)
-	if err != nil {
-		return err
-	}
 	if c.Installation && c.Role != "" {
 		return errors.New("--installation and --role exclude each other: a token of the installation may do everything")
 	}
-	if c.Days < 0 || c.Days > 3650 {
-		return errors.New("--days must be 0 (never expires) to 3650")
+	if c.Days < 0 || c.Days > cases.MaxDays {
+		return fmt.Errorf("--days must be 0 (never expires) to %d", cases.MaxDays)
 	}
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		place, err := projectNamed(ctx, accounts, c.Project)
 		if err != nil {
 			return err
 		}
-		token := people.Token{ID: uuid.New(), Name: name, ProjectID: place.ID, Role: people.Role(cmp.Or(c.Role, string(people.Editor))), Reach: people.ReachProject}
-		if c.Installation {
-			token.Role, token.Reach = people.Admin, people.ReachInstallation
+		n := cases.NewToken{
+			Name: c.Name, ProjectID: place.ID, Role: people.Role(cmp.Or(c.Role, string(people.Editor))), Reach: people.ReachProject, Days: c.Days,
 		}
-		value, entry := "", audit.Entry{Action: "token.create", ObjectID: token.ID.String(), ObjectName: name}
-		after := map[string]any{"days": c.Days, "project_id": place.ID, "role": token.Role, "reach": token.Reach}
+		if c.Installation {
+			n.Role, n.Reach = people.Admin, people.ReachInstallation
+		}
+		made := cases.New(store)
+		draft, err := made.DraftToken(cases.Maker{IsOperator: true}, n)
+		if err != nil {
+			return explained(err)
+		}
+		value, entry := "", audit.Entry{Action: "token.create", ObjectID: draft.ID.String(), ObjectName: draft.Name}
+		after := map[string]any{"days": c.Days, "project_id": place.ID, "role": n.Role, "reach": n.Reach}
 		err = s.record(ctx, store, entry, after, func() (err error) {
-			value, err = accounts.AddToken(ctx, token, time.Duration(c.Days)*24*time.Hour)
+			_, value, err = made.AddToken(ctx, draft)
 			return err
 		})
 		if err == nil {

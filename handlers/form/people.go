@@ -1,91 +1,82 @@
 package form
 
 import (
-	"context"
+	"cmp"
 	"errors"
-	"strings"
 
-	"github.com/google/uuid"
-
-	"wending/db"
 	"wending/db/naming"
 	"wending/db/people"
 	"wending/handlers/fault"
 	"wending/jobs/password"
+	cases "wending/jobs/people"
 	"wending/views/text"
 )
 
-// PersonName reads the name of an account, a project or a token.
-func PersonName(form *Upload, field string) (name string, faults []FieldFault) {
+// PersonFaults returns what a use case of people found wrong with the values of a form, or err if it is anything else. renamed has the
+// form's fields that are not called as the use case's values.
+func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
+	all := []error{err}
+	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
+		all = joined.Unwrap()
+	}
+	var faults []FieldFault
+	for _, one := range all {
+		wrong, isField := one.(*cases.FieldError) //nolint:errorlint // an error that wraps one says more than what is wrong with a field
+		if !isField {
+			return nil, err
+		}
+		field := cmp.Or(renamed[wrong.Field], wrong.Field)
+		faults = append(faults, FieldFault{field, fault.Field(field, personLimit(wrong))})
+	}
+	return faults, nil
+}
+
+// personLimit is what would be right instead of a value.
+func personLimit(wrong *cases.FieldError) fault.Limit {
+	var taken *cases.TakenError
+	switch {
+	case errors.As(wrong, &taken) && !taken.IsSame:
+		return fault.Unlike(taken.Other)
+	case errors.As(wrong, &taken), errors.Is(wrong, people.ErrNameTaken):
+		return fault.Unique()
+	case errors.Is(wrong, naming.ErrEmpty):
+		return fault.Required()
+	case errors.Is(wrong, naming.ErrReserved):
+		return fault.UnreservedName()
+	case wrong.Field == "name":
+		return fault.VisibleName(naming.MaxLength)
+	case errors.Is(wrong, cases.ErrUnknownRole):
+		return fault.OneOf(texts(people.Roles)...)
+	case errors.Is(wrong, cases.ErrDays):
+		return fault.Between(wrong.Least, cases.MaxDays)
+	case errors.Is(wrong, cases.ErrQuota):
+		return fault.Between(1, wrong.Most)
+	case errors.Is(wrong, cases.ErrCost):
+		return fault.Cost()
+	case errors.Is(wrong, password.ErrShort):
+		return fault.Password("short", password.MinLength)
+	case errors.Is(wrong, password.ErrLong):
+		return fault.Password("long", password.MinLength)
+	}
+	return fault.Password("common", password.MinLength)
+}
+
+// Flag reads a field that is true or false; absent is false.
+func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
+	text := form.Value(field)
+	if form.Has(field) && text != "true" && text != "false" {
+		faults = []FieldFault{{field, fault.Field(field, fault.Boolean())}}
+	}
+	return text == "true", faults
+}
+
+// OnlyTexts returns what is wrong with fields of a form that was written as JSON, where they must be texts.
+func OnlyTexts(form *Upload, names ...string) []FieldFault {
 	c := &fields{form: form}
-	if !c.isText(field) {
-		return "", c.faults
+	for _, field := range names {
+		c.isText(field)
 	}
-	name, err := naming.Check(form.Values[field])
-	switch {
-	case errors.Is(err, naming.ErrEmpty):
-		c.fail(field, fault.Field(field, fault.Required()))
-	case errors.Is(err, naming.ErrReserved):
-		c.fail(field, fault.Field(field, fault.UnreservedName()))
-	case err != nil:
-		c.fail(field, fault.Field(field, fault.VisibleName(naming.MaxLength)))
-	}
-	return name, c.faults
-}
-
-// NewPassword reads a password for an account, and hashes it.
-func NewPassword(ctx context.Context, form *Upload, field, userName string) (hash string, faults []FieldFault, err error) {
-	hash, reason, err := password.New(ctx, form.Values[field], userName)
-	if reason != nil {
-		return "", []FieldFault{{field, passwordFault(field, reason)}}, nil
-	}
-	return hash, nil, err
-}
-
-// passwordFault says what is wrong with a password.
-func passwordFault(field string, reason error) *fault.Fault {
-	problem := "common"
-	switch {
-	case errors.Is(reason, password.ErrShort):
-		problem = "short"
-	case errors.Is(reason, password.ErrLong):
-		problem = "long"
-	}
-	return fault.Field(field, fault.Password(problem, password.MinLength))
-}
-
-// NewUser reads the name and password of a new account.
-func NewUser(ctx context.Context, form *Upload) (user people.User, faults []FieldFault, err error) {
-	user.ID = uuid.New()
-	if user.Name, faults = PersonName(form, "name"); len(faults) > 0 {
-		return user, faults, nil
-	}
-	hash, faults, err := NewPassword(ctx, form, "password", user.Name)
-	user.PasswordHash = &hash
-	return user, faults, err
-}
-
-// FreeName says what is wrong with the name of a new account that another has, or that looks like another's.
-func FreeName(ctx context.Context, accounts people.People, name string) ([]FieldFault, error) {
-	other, err := accounts.Resembling(ctx, name)
-	switch {
-	case errors.Is(err, db.ErrNotFound):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case strings.EqualFold(other.Name, name):
-		return []FieldFault{{"name", fault.Field("name", fault.Unique())}}, nil
-	}
-	return []FieldFault{{"name", fault.Field("name", fault.Unlike(other.Name))}}, nil
-}
-
-// Role reads a role.
-func Role(form *Upload, field string) (role people.Role, faults []FieldFault) {
-	role = people.Role(form.Value(field))
-	if !role.IsKnown() {
-		return role, []FieldFault{{field, fault.Field(field, fault.OneOf(texts(people.Roles)...))}}
-	}
-	return role, nil
+	return c.faults
 }
 
 // Messages are faults in the words of a locale, by their fields.

@@ -16,8 +16,8 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/password"
+	"wending/views/accounts"
 	"wending/views/paths"
-	views "wending/views/people"
 )
 
 // self is the account that makes the request.
@@ -41,7 +41,7 @@ func (h *handler) showAccount(c echo.Context) error {
 func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string, kept []uuid.UUID) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
-	account := views.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, NeedsSecond: h.Guard.NeedsSecond, Kept: kept, Errors: errors}
+	account := accounts.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, NeedsSecond: h.Guard.NeedsSecond, Kept: kept, Errors: errors}
 	var err error
 	if account.Tokens, err = h.people.TokensOf(ctx, user.ID); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	}
 	frame := h.frame(c, pages.Locale(c).Text("account.title"))
 	frame.Here, frame.Scripts = paths.Account, []string{"passkey.js"}
-	return pages.Render(c, status, views.AccountPage(frame, account))
+	return pages.Render(c, status, accounts.AccountPage(frame, account))
 }
 
 // duty is the page of what somebody must do first; whoever need not is led on.
@@ -74,7 +74,7 @@ func (h *handler) showPassword(c echo.Context) error {
 func (h *handler) renderPassword(c echo.Context, status int, next string, problems map[string]string) error {
 	frame := h.frame(c, pages.Locale(c).Text("duty.password"))
 	frame.Here = paths.DutyFor(string(request.DutyPassword), next)
-	return pages.Render(c, status, views.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name, next, problems))
+	return pages.Render(c, status, accounts.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name, next, problems))
 }
 
 // showPasskeys asks for a passkey where everybody needs one.
@@ -86,7 +86,7 @@ func (h *handler) showPasskeys(c echo.Context) error {
 		if !h.Passkeys.IsHere(c.Request()) {
 			elsewhere = h.PublicURL
 		}
-		return pages.Render(c, http.StatusOK, views.FirstPasskeyPage(frame, next, elsewhere))
+		return pages.Render(c, http.StatusOK, accounts.FirstPasskeyPage(frame, next, elsewhere))
 	})
 }
 
@@ -137,15 +137,13 @@ func (h *handler) changePassword(c echo.Context) error {
 	if submitted.Values["password"] == submitted.Values["current"] {
 		return refuse(form.FieldFault{Field: "password", Fault: fault.Field("password", fault.Password("same", 0))})
 	}
-	hash, faults, err := form.NewPassword(ctx, submitted, "password", user.Name)
+	err = h.cases.ReplacePassword(ctx, user, submitted.Values["password"], request.From(ctx).Who.SessionID, keptTokens(submitted))
 	if err != nil {
-		return err
-	}
-	if len(faults) > 0 {
+		faults, err := form.PersonFaults(err, nil)
+		if err != nil {
+			return err
+		}
 		return refuse(faults...)
-	}
-	if err := h.people.SetPassword(ctx, user.ID, hash, request.From(ctx).Who.SessionID, keptTokens(submitted)); err != nil {
-		return err
 	}
 	request.Made(ctx, user.ID.String(), user.Name)
 	if isFirst {
@@ -157,7 +155,7 @@ func (h *handler) changePassword(c echo.Context) error {
 // keptTokens are the tokens that somebody ticked, to be kept where the others are revoked.
 func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	for field := range submitted.Values {
-		if text, isOne := strings.CutPrefix(field, views.KeepField); isOne {
+		if text, isOne := strings.CutPrefix(field, accounts.KeepField); isOne {
 			if id, err := uuid.Parse(text); err == nil {
 				kept = append(kept, id)
 			}

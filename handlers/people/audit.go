@@ -17,8 +17,8 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/cron"
 	"wending/jobs/export"
+	"wending/views/accounts"
 	"wending/views/paths"
-	views "wending/views/people"
 )
 
 // moment reads a time: RFC 3339, or a day in Beijing; of a last day its end.
@@ -49,7 +49,7 @@ func auditFilter(actor, action, object, from, to string) (filter audit.Filter, e
 
 func (h *handler) showAudit(c echo.Context) error {
 	ctx := c.Request().Context()
-	view := views.Audit{Actor: c.QueryParam("actor"), Action: c.QueryParam("action"), Object: c.QueryParam("object"), From: c.QueryParam("from"), To: c.QueryParam("to"), Days: h.AuditDays}
+	view := accounts.Audit{Actor: c.QueryParam("actor"), Action: c.QueryParam("action"), Object: c.QueryParam("object"), From: c.QueryParam("from"), To: c.QueryParam("to"), Days: h.AuditDays}
 	filter, err := auditFilter(view.Actor, view.Action, view.Object, view.From, view.To)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (h *handler) showAudit(c echo.Context) error {
 			return err
 		}
 	}
-	return pages.Render(c, http.StatusOK, views.AuditPage(h.frame(c, pages.Locale(c).Text("audit.title")), view))
+	return pages.Render(c, http.StatusOK, accounts.AuditPage(h.frame(c, pages.Locale(c).Text("audit.title")), view))
 }
 
 // auditColumns are those of the export.

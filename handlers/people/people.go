@@ -15,6 +15,7 @@ import (
 	"wending/handlers/rest"
 	"wending/handlers/signin"
 	"wending/jobs/blob"
+	cases "wending/jobs/people"
 	"wending/views/paths"
 	"wending/views/ui"
 )
@@ -42,10 +43,12 @@ type handler struct {
 	Config
 	people people.People
 	quotas people.Quotas
+	// cases changes what people reads.
+	cases cases.Service
 }
 
 func newHandler(config Config) *handler {
-	return &handler{config, people.New(config.Store), people.NewQuotas(config.Store)}
+	return &handler{config, people.New(config.Store), people.NewQuotas(config.Store), cases.New(config.Store)}
 }
 
 // RegisterPages adds the pages.

@@ -1,13 +1,13 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -18,9 +18,9 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/tasks"
+	cases "wending/jobs/people"
+	"wending/views/accounts"
 	"wending/views/paths"
-	views "wending/views/people"
 	"wending/views/ui"
 )
 
@@ -44,12 +44,12 @@ func (h *handler) visible(ctx context.Context) ([]people.Membership, error) {
 
 func (h *handler) renderProjects(c echo.Context, status int, values, problems map[string]string) error {
 	ctx := c.Request().Context()
-	view := views.Projects{MayAdd: request.From(ctx).Who.IsAdmin, Values: values, Errors: problems}
+	view := accounts.Projects{MayAdd: request.From(ctx).Who.IsAdmin, Values: values, Errors: problems}
 	var err error
 	if view.List, err = h.visible(ctx); err != nil {
 		return err
 	}
-	return pages.Render(c, status, views.ProjectsPage(h.frame(c, pages.Locale(c).Text("projects.title")), view))
+	return pages.Render(c, status, accounts.ProjectsPage(h.frame(c, pages.Locale(c).Text("projects.title")), view))
 }
 
 func (h *handler) addProject(c echo.Context) error {
@@ -69,23 +69,16 @@ func (h *handler) addProject(c echo.Context) error {
 
 // makeProject makes the project that a form or an endpoint's body describes; its maker manages it.
 func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (project people.Project, faults []form.FieldFault, err error) {
-	project.ID = uuid.New()
-	if project.Name, faults = form.PersonName(submitted, "name"); len(faults) > 0 {
+	if faults = form.OnlyTexts(submitted, "name"); len(faults) > 0 {
 		return project, faults, nil
 	}
-	err = h.people.AddProject(ctx, project)
-	if errors.Is(err, people.ErrNameTaken) {
-		return project, []form.FieldFault{{Field: "name", Fault: fault.Field("name", fault.Unique())}}, nil
-	}
-	if who := request.From(ctx).Who; err == nil && who.UserID != uuid.Nil {
-		err = h.people.SetMember(ctx, project.ID, who.UserID, people.Admin)
-	}
+	project, err = h.cases.AddProject(ctx, submitted.Values["name"], request.From(ctx).Who.UserID)
 	if err != nil {
-		return project, nil, err
+		faults, err = form.PersonFaults(err, nil)
+		return project, faults, err
 	}
 	request.Made(ctx, project.ID.String(), project.Name)
-	project, err = h.people.Project(ctx, project.ID)
-	return project, nil, err
+	return project, nil, nil
 }
 
 // project is the one that a path names.
@@ -106,14 +99,14 @@ func (h *handler) showProject(c echo.Context) error {
 	for _, name := range []string{"token", "token_role", "token_days"} {
 		typed[name] = c.QueryParam(name)
 	}
-	return h.renderProject(c, http.StatusOK, project, views.Project{Values: typed})
+	return h.renderProject(c, http.StatusOK, project, accounts.Project{Values: typed})
 }
 
 // tokensShown is how many tokens a project's page lists.
 const tokensShown = 100
 
 // renderProject shows a project; view has what was typed, what is wrong, and what was just made.
-func (h *handler) renderProject(c echo.Context, status int, project people.Project, view views.Project) error {
+func (h *handler) renderProject(c echo.Context, status int, project people.Project, view accounts.Project) error {
 	ctx := c.Request().Context()
 	info := request.From(ctx)
 	view.Project, view.Role = project, info.Role
@@ -130,7 +123,7 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	}
 	frame := h.frame(c, project.Name, ui.Crumb{Text: pages.Locale(c).Text("projects.title"), Href: paths.Projects}, ui.Crumb{Text: project.Name})
 	frame.Here = paths.Project(project.ID)
-	return pages.Render(c, status, views.ProjectPage(frame, view))
+	return pages.Render(c, status, accounts.ProjectPage(frame, view))
 }
 
 // ownerShown is whose tokens somebody sees: their own; nil means everybody's, for those who manage the project.
@@ -149,14 +142,14 @@ func quotaView(p people.Project) map[string]any {
 	}
 }
 
-// changed takes over from a form or a body what it has of a project's settings.
+// changed takes over from a form or a body what it has of a project's settings. Numbers that are none are wrong here, those outside
+// their bounds where they are stored.
 func changed(project people.Project, submitted *form.Upload) (people.Project, []form.FieldFault) {
-	var faults []form.FieldFault
+	faults := form.OnlyTexts(submitted, "name")
 	if submitted.Has("name") {
-		name, wrong := form.PersonName(submitted, "name")
-		project.Name, faults = name, append(faults, wrong...)
+		project.Name = submitted.Values["name"]
 	}
-	number := func(field string, most int64, set func(*int64)) {
+	number := func(field string, most int, set func(*int64)) {
 		if !submitted.Has(field) {
 			return
 		}
@@ -166,8 +159,8 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 			return
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 1 || n > most {
-			faults = append(faults, form.FieldFault{Field: field, Fault: fault.Field(field, fault.Between(1, int(most)))})
+		if err != nil {
+			faults = append(faults, form.FieldFault{Field: field, Fault: fault.Field(field, fault.Between(1, most))})
 			return
 		}
 		set(&n)
@@ -180,22 +173,20 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 			}
 		}
 	}
-	number("calls_per_day", 1_000_000_000, func(n *int64) { project.CallsPerDay = n })
-	number("uploads_per_day", 1_000_000, small(&project.UploadsPerDay))
-	number("lanes", 100_000, small(&project.Lanes))
-	number("disk_bytes", 1<<50, func(n *int64) { project.DiskBytes = n })
-	number("disk_mb", 1<<30, func(n *int64) {
+	number("calls_per_day", cases.MaxCallsPerDay, func(n *int64) { project.CallsPerDay = n })
+	number("uploads_per_day", cases.MaxUploadsPerDay, small(&project.UploadsPerDay))
+	number("lanes", cases.MaxLanes, small(&project.Lanes))
+	number("disk_bytes", cases.MaxDiskBytes, func(n *int64) { project.DiskBytes = n })
+	number("disk_mb", cases.MaxDiskBytes>>20, func(n *int64) {
 		if project.DiskBytes = nil; n != nil {
-			bytes := *n << 20
+			bytes := min(*n, cases.MaxDiskBytes) << 20 // more is more than may be, and stays so
 			project.DiskBytes = &bytes
 		}
 	})
 	if submitted.Has("cost_per_month") {
 		project.CostPerMonth = nil
 		if text := submitted.Value("cost_per_month"); text != "" {
-			if project.CostPerMonth = &text; !tasks.IsCost(text) {
-				faults = append(faults, form.FieldFault{Field: "cost_per_month", Fault: fault.Field("cost_per_month", fault.Cost())})
-			}
+			project.CostPerMonth = &text
 		}
 	}
 	return project, faults
@@ -207,16 +198,17 @@ func (h *handler) applyProject(ctx context.Context, before people.Project, submi
 	if len(faults) > 0 {
 		return project, faults, nil
 	}
-	err := h.people.ChangeProject(ctx, project)
-	if errors.Is(err, people.ErrNameTaken) {
-		return project, []form.FieldFault{{Field: "name", Fault: fault.Field("name", fault.Unique())}}, nil
-	}
+	project, err := h.cases.ChangeProject(ctx, project)
 	if err != nil {
-		return project, nil, err
+		renamed := map[string]string{}
+		if submitted.Has("disk_mb") {
+			renamed["disk_bytes"] = "disk_mb"
+		}
+		faults, err = form.PersonFaults(err, renamed)
+		return project, faults, err
 	}
 	request.Changed(ctx, quotaView(before), quotaView(project))
-	project, err = h.people.Project(ctx, project.ID)
-	return project, nil, err
+	return project, nil, nil
 }
 
 func (h *handler) changeProject(c echo.Context) error {
@@ -233,7 +225,7 @@ func (h *handler) changeProject(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		return h.renderProject(c, http.StatusUnprocessableEntity, project, views.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderProject(c, http.StatusUnprocessableEntity, project, accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
@@ -253,7 +245,7 @@ func (h *handler) setMember(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		view := views.Project{Values: map[string]string{"member": submitted.Values["name"]}, Errors: map[string]string{"member": faults[0].Message(pages.Locale(c))}}
+		view := accounts.Project{Values: map[string]string{"member": submitted.Values["name"]}, Errors: map[string]string{"member": faults[0].Message(pages.Locale(c))}}
 		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
 	}
 	return pages.Done(c, paths.Project(project.ID), "saved")
@@ -261,10 +253,6 @@ func (h *handler) setMember(c echo.Context) error {
 
 // giveRole gives somebody, named by user_id or name, a role in a project.
 func (h *handler) giveRole(ctx context.Context, project people.Project, submitted *form.Upload) (member people.Member, faults []form.FieldFault, err error) {
-	role, faults := form.Role(submitted, "role")
-	if len(faults) > 0 {
-		return member, faults, nil
-	}
 	var user people.User
 	field := "name"
 	if text := submitted.Value("user_id"); text != "" {
@@ -283,12 +271,11 @@ func (h *handler) giveRole(ctx context.Context, project people.Project, submitte
 	if err != nil {
 		return member, nil, err
 	}
-	before, err := h.people.RoleIn(ctx, user.ID, project.ID)
+	role := people.Role(submitted.Value("role"))
+	before, err := h.cases.SetMember(ctx, project.ID, user.ID, role)
 	if err != nil {
-		return member, nil, err
-	}
-	if err := h.people.SetMember(ctx, project.ID, user.ID, role); err != nil {
-		return member, nil, err
+		faults, err = form.PersonFaults(err, nil)
+		return member, faults, err
 	}
 	request.Made(ctx, user.ID.String(), user.Name)
 	request.Changed(ctx, map[string]any{"role": before}, map[string]any{"role": role})
@@ -315,23 +302,17 @@ func (h *handler) removeMember(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "removed")
 }
 
-// maxDays is how long tokens and links may last.
-const maxDays = 3650
-
-// days reads how long something lasts; 0 is for good, where that may be.
-func days(submitted *form.Upload, field string, usual int, mayBeGood bool) (time.Duration, []form.FieldFault) {
-	n := usual
-	if text := submitted.Value(field); text != "" {
-		var err error
-		least := 1
-		if mayBeGood {
-			least = 0
-		}
-		if n, err = strconv.Atoi(text); err != nil || n < least || n > maxDays {
-			return 0, []form.FieldFault{{Field: field, Fault: fault.Field(field, fault.Between(least, maxDays))}}
-		}
+// days reads how many days something lasts; a text that is no number is out of bounds.
+func days(submitted *form.Upload, field string, usual int) int {
+	text := submitted.Value(field)
+	if text == "" {
+		return usual
 	}
-	return time.Duration(n) * 24 * time.Hour, nil
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // usualTokenDays is how long a token lasts unless it is said.
@@ -343,35 +324,23 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 	if err := request.RequireFresh(ctx); err != nil { // a token outlives the browser that somebody finds open
 		return token, "", nil, err
 	}
-	token = people.Token{ID: uuid.New(), ProjectID: projectID}
-	if info.Who.UserID != uuid.Nil {
-		token.UserID = &info.Who.UserID
-	}
-	if info.Who.TokenID != uuid.Nil {
-		if token.ParentID = &info.Who.TokenID; !info.Role.Allows(people.Admin) { // only those that manage the project make others
-			return token, "", nil, fault.New(fault.CodeForbidden)
-		}
-	}
-	var wrong []form.FieldFault
-	token.Name, faults = form.PersonName(submitted, "name")
-	if token.Role = people.Viewer; submitted.Value("role") != "" {
-		token.Role, wrong = form.Role(submitted, "role")
-		faults = append(faults, wrong...)
-	}
-	lasts, wrong := days(submitted, field, usualTokenDays, true)
-	if faults = append(faults, wrong...); len(faults) > 0 {
+	if faults = form.OnlyTexts(submitted, "name"); len(faults) > 0 {
 		return token, "", faults, nil
 	}
-	if !info.Role.Allows(token.Role) {
-		return token, "", nil, fault.New(fault.CodeForbidden)
+	lasts := days(submitted, field, usualTokenDays)
+	draft, err := h.cases.DraftToken(cases.Maker{UserID: info.Who.UserID, TokenID: info.Who.TokenID, Role: info.Role}, cases.NewToken{
+		Name: submitted.Values["name"], ProjectID: projectID, Role: people.Role(cmp.Or(submitted.Value("role"), string(people.Viewer))), Days: lasts,
+	})
+	if err != nil {
+		faults, err = form.PersonFaults(err, map[string]string{"days": field})
+		return token, "", faults, err
 	}
-	if value, err = h.people.AddToken(ctx, token, lasts); err != nil {
+	if token, value, err = h.cases.AddToken(ctx, draft); err != nil {
 		return token, "", nil, err
 	}
 	request.Made(ctx, token.ID.String(), token.Name)
-	request.Changed(ctx, nil, map[string]any{"role": token.Role, "project_id": projectID, "days": int(lasts.Hours() / 24)})
-	token, err = h.people.Token(ctx, token.ID)
-	return token, value, nil, err
+	request.Changed(ctx, nil, map[string]any{"role": token.Role, "project_id": projectID, "days": lasts})
+	return token, value, nil, nil
 }
 
 func (h *handler) addToken(c echo.Context) error {
@@ -390,31 +359,26 @@ func (h *handler) addToken(c echo.Context) error {
 		for name, text := range typed {
 			back.Set(name, text)
 		}
-		view := views.Project{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Project(project.ID), back))}
+		view := accounts.Project{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Project(project.ID), back))}
 		return h.renderProject(c, http.StatusForbidden, project, view)
 	}
 	if err != nil {
 		return err
 	}
 	if len(faults) > 0 {
-		view := views.Project{Values: typed, Errors: map[string]string{"token": faults[0].Message(pages.Locale(c))}}
+		view := accounts.Project{Values: typed, Errors: map[string]string{"token": faults[0].Message(pages.Locale(c))}}
 		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
 	}
-	return h.renderProject(c, http.StatusCreated, project, views.Project{NewToken: value})
+	return h.renderProject(c, http.StatusCreated, project, accounts.Project{NewToken: value})
 }
 
 // revoke makes a token of a project useless: one's own, or anybody's for those who manage the project.
 func (h *handler) revoke(ctx context.Context, projectID, id uuid.UUID) error {
-	token, err := h.people.Token(ctx, id)
-	if err != nil {
-		return err
+	token, err := h.cases.RevokeToken(ctx, projectID, h.ownerShown(ctx), id)
+	if err == nil {
+		request.Made(ctx, token.ID.String(), token.Name)
 	}
-	owner := h.ownerShown(ctx)
-	if token.ProjectID != projectID || owner != nil && (token.UserID == nil || *token.UserID != *owner) {
-		return &db.NotFoundError{Kind: people.KindToken}
-	}
-	request.Made(ctx, token.ID.String(), token.Name)
-	return h.people.RevokeToken(ctx, token.ID)
+	return err
 }
 
 func (h *handler) revokeToken(c echo.Context) error {

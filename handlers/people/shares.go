@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -17,8 +16,8 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/views/accounts"
 	"wending/views/paths"
-	views "wending/views/people"
 	"wending/views/results"
 	"wending/views/ui"
 )
@@ -28,10 +27,10 @@ func (h *handler) listShares(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderShares(c, http.StatusOK, task, views.Shares{})
+	return h.renderShares(c, http.StatusOK, task, accounts.Shares{})
 }
 
-func (h *handler) renderShares(c echo.Context, status int, task db.Task, view views.Shares) error {
+func (h *handler) renderShares(c echo.Context, status int, task db.Task, view accounts.Shares) error {
 	view.TaskID, view.IsFinished = task.ID, task.HasResults
 	var err error
 	if view.List, err = h.people.Shares(c.Request().Context(), task.ID); err != nil {
@@ -40,7 +39,7 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view vi
 	title := pages.Locale(c).Text("share.title")
 	frame := h.frame(c, title, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Section, frame.Here = ui.SectionTasks, paths.Shares(task.ID)
-	return pages.Render(c, status, views.SharesPage(frame, view))
+	return pages.Render(c, status, accounts.SharesPage(frame, view))
 }
 
 // usualShareDays is how long a link lasts unless it is said.
@@ -48,21 +47,13 @@ const usualShareDays = 7
 
 // makeShare makes a link to a task's report and returns its address.
 func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
-	if !task.HasResults {
-		return share, "", nil, fault.New(fault.CodeTaskNotFinished)
-	}
-	lasts, faults := days(submitted, field, usualShareDays, false)
-	if len(faults) > 0 {
-		return share, "", faults, nil
-	}
-	share = people.Share{ID: uuid.New(), TaskID: task.ID, CreatedBy: request.From(ctx).Actor.Who()}
-	secret, err := h.people.AddShare(ctx, share, lasts)
+	share, secret, err := h.cases.AddShare(ctx, task, request.From(ctx).Actor.Who(), days(submitted, field, usualShareDays))
 	if err != nil {
-		return share, "", nil, err
+		faults, err = form.PersonFaults(err, map[string]string{"days": field})
+		return share, "", faults, err
 	}
 	request.Made(ctx, share.ID.String(), task.Name)
-	share, err = h.people.Share(ctx, share.ID)
-	return share, site + paths.Shared + "/" + secret, nil, err
+	return share, site + paths.Shared + "/" + secret, nil, nil
 }
 
 // site is where people find this site.
@@ -91,9 +82,9 @@ func (h *handler) addShare(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		return h.renderShares(c, http.StatusUnprocessableEntity, task, views.Shares{Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderShares(c, http.StatusUnprocessableEntity, task, accounts.Shares{Errors: form.Messages(pages.Locale(c), faults)})
 	}
-	return h.renderShares(c, http.StatusCreated, task, views.Shares{Address: address})
+	return h.renderShares(c, http.StatusCreated, task, accounts.Shares{Address: address})
 }
 
 func (h *handler) revokeShare(c echo.Context) error {

@@ -1,10 +1,12 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -16,8 +18,9 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	cases "wending/jobs/people"
+	"wending/views/accounts"
 	"wending/views/paths"
-	views "wending/views/people"
 	"wending/views/ui"
 )
 
@@ -29,14 +32,14 @@ func (h *handler) listUsers(c echo.Context) error {
 			typed[name] = c.QueryParam(name)
 		}
 	}
-	return h.renderUsers(c, http.StatusOK, views.Users{Values: typed})
+	return h.renderUsers(c, http.StatusOK, accounts.Users{Values: typed})
 }
 
 // fieldsOfUser are what is typed for a new account, without its password.
 var fieldsOfUser = []string{"name", "role", "project_id", "is_admin", "must_change_password"}
 
 // renderUsers shows a page of accounts; users has what was typed for a new one, and what is wrong with it.
-func (h *handler) renderUsers(c echo.Context, status int, users views.Users) error {
+func (h *handler) renderUsers(c echo.Context, status int, users accounts.Users) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
 	if err != nil {
@@ -59,7 +62,7 @@ func (h *handler) renderUsers(c echo.Context, status int, users views.Users) err
 		return err
 	}
 	frame := h.frame(c, pages.Locale(c).Text("users.title"))
-	return pages.Render(c, status, views.UsersPage(frame, users))
+	return pages.Render(c, status, accounts.UsersPage(frame, users))
 }
 
 // addUser makes an account with its first project.
@@ -76,11 +79,11 @@ func (h *handler) addUser(c echo.Context) error {
 	user, faults, err := h.makeUser(c.Request().Context(), submitted)
 	switch {
 	case errors.Is(err, request.ErrStale):
-		return h.renderUsers(c, http.StatusForbidden, views.Users{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Users, back))})
+		return h.renderUsers(c, http.StatusForbidden, accounts.Users{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Users, back))})
 	case err != nil:
 		return err
 	case len(faults) > 0:
-		return h.renderUsers(c, http.StatusUnprocessableEntity, views.Users{Values: typed, Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderUsers(c, http.StatusUnprocessableEntity, accounts.Users{Values: typed, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "created")
 }
@@ -90,37 +93,29 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 	if err := request.RequireFresh(ctx); err != nil { // an account outlives the browser that somebody finds open
 		return user, nil, err
 	}
-	user, faults, err = form.NewUser(ctx, submitted)
+	isAdmin, wrongAdmin := form.Flag(submitted, "is_admin")
+	mustChange, wrongChange := form.Flag(submitted, "must_change_password")
+	project, wrongProject, err := h.namedProject(ctx, submitted)
 	if err != nil {
 		return user, nil, err
 	}
-	user.IsAdmin = submitted.Value("is_admin") == "true"
-	if user.MustChangePassword = submitted.Value("must_change_password") == "true"; !user.MustChangePassword && submitted.Has("must_change_password") && submitted.Value("must_change_password") != "false" {
-		faults = append(faults, form.FieldFault{Field: "must_change_password", Fault: fault.Field("must_change_password", fault.Boolean())})
-	}
-	role := people.Viewer
-	if submitted.Value("role") != "" {
-		var wrong []form.FieldFault
-		role, wrong = form.Role(submitted, "role")
-		faults = append(faults, wrong...)
-	}
-	project, wrong, err := h.namedProject(ctx, submitted)
-	if err != nil {
-		return user, nil, err
-	}
-	if faults = append(faults, wrong...); len(faults) > 0 {
+	if faults = slices.Concat(form.OnlyTexts(submitted, "name"), wrongAdmin, wrongChange, wrongProject); len(faults) > 0 {
 		return user, faults, nil
 	}
-	if faults, err = form.FreeName(ctx, h.people, user.Name); err != nil || len(faults) > 0 {
+	draft, err := h.cases.DraftUser(ctx, cases.NewUser{
+		Name: submitted.Values["name"], Password: submitted.Values["password"], IsAdmin: isAdmin, MustChange: mustChange,
+		ProjectID: project, Role: people.Role(cmp.Or(submitted.Value("role"), string(people.Viewer))),
+	})
+	if err != nil {
+		faults, err = form.PersonFaults(err, nil)
 		return user, faults, err
 	}
-	if err := h.people.AddUser(ctx, user, people.Membership{ProjectID: project, Role: role}); err != nil {
+	if user, err = h.cases.AddUser(ctx, draft); err != nil {
 		return user, nil, err
 	}
 	request.Made(ctx, user.ID.String(), user.Name)
-	request.Changed(ctx, nil, map[string]any{"is_admin": user.IsAdmin, "must_change_password": user.MustChangePassword, "project_id": project, "role": role})
-	user, err = h.people.User(ctx, user.ID)
-	return user, nil, err
+	request.Changed(ctx, nil, map[string]any{"is_admin": isAdmin, "must_change_password": mustChange, "project_id": project, "role": draft.Role()})
+	return user, nil, nil
 }
 
 // namedProject is the project of a form's project_id, the first one if it has none.
@@ -150,11 +145,11 @@ func (h *handler) showUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderUser(c, http.StatusOK, views.User{User: user})
+	return h.renderUser(c, http.StatusOK, accounts.User{User: user})
 }
 
 // renderUser shows an account; view has it, and what is wrong with what was typed.
-func (h *handler) renderUser(c echo.Context, status int, view views.User) error {
+func (h *handler) renderUser(c echo.Context, status int, view accounts.User) error {
 	ctx, user := c.Request().Context(), view.User
 	var err error
 	if view.Projects, err = h.people.MembershipsOf(ctx, user.ID); err != nil {
@@ -165,7 +160,7 @@ func (h *handler) renderUser(c echo.Context, status int, view views.User) error 
 	}
 	frame := h.frame(c, user.Name, ui.Crumb{Text: pages.Locale(c).Text("users.title"), Href: paths.Users}, ui.Crumb{Text: user.Name})
 	frame.Here = paths.User(user.ID)
-	return pages.Render(c, status, views.UserPage(frame, view))
+	return pages.Render(c, status, accounts.UserPage(frame, view))
 }
 
 // changeUser takes what a form or a body changes of an account: all of it or nothing.
@@ -173,37 +168,31 @@ func (h *handler) changeUser(ctx context.Context, user people.User, submitted *f
 	if err := request.RequireFresh(ctx); err != nil {
 		return nil, err
 	}
-	var change people.Change
+	var change cases.Change
 	before, after := map[string]any{}, map[string]any{}
 	flag := func(field string, is bool, to **bool) {
 		if !submitted.Has(field) {
 			return
 		}
-		value := submitted.Value(field) == "true"
-		if !value && submitted.Value(field) != "false" {
-			faults = append(faults, form.FieldFault{Field: field, Fault: fault.Field(field, fault.Boolean())})
-		}
+		value, wrong := form.Flag(submitted, field)
+		faults = append(faults, wrong...)
 		*to, before[field], after[field] = &value, is, value
 	}
 	flag("is_admin", user.IsAdmin, &change.IsAdmin)
 	flag("is_disabled", user.DisabledAt != nil, &change.IsDisabled)
 	if submitted.Has("password") {
-		if user.Subject != nil {
-			return nil, fault.New(fault.CodeForbidden).WithMessage("users.of_provider.only")
-		}
-		hash, wrong, err := form.NewPassword(ctx, submitted, "password", user.Name)
-		if err != nil {
-			return nil, err
-		}
-		faults = append(faults, wrong...)
-		change.PasswordHash, after["replaced_secrets"] = &hash, []string{"password"}
+		text := submitted.Values["password"]
+		change.Password, after["replaced_secrets"] = &text, []string{"password"}
 	}
 	if len(faults) > 0 {
 		return faults, nil
 	}
 	request.Made(ctx, user.ID.String(), user.Name)
 	request.Changed(ctx, before, after)
-	return nil, h.people.ChangeUser(ctx, user.ID, change)
+	if err := h.cases.ChangeUser(ctx, user, change); err != nil {
+		return form.PersonFaults(err, nil)
+	}
+	return nil, nil
 }
 
 // applyUser changes an account by a form, and says what keeps that from being done.
@@ -219,13 +208,13 @@ func (h *handler) applyUser(c echo.Context) error {
 	faults, err := h.changeUser(c.Request().Context(), user, submitted)
 	switch {
 	case errors.Is(err, request.ErrStale):
-		return h.renderUser(c, http.StatusForbidden, views.User{User: user, SignInAgain: paths.LoginAgain(paths.User(user.ID))})
+		return h.renderUser(c, http.StatusForbidden, accounts.User{User: user, SignInAgain: paths.LoginAgain(paths.User(user.ID))})
 	case errors.Is(err, people.ErrLastAdmin):
-		return h.renderUser(c, http.StatusUnprocessableEntity, views.User{User: user, Errors: map[string]string{"": pages.Locale(c).Text("users.last_admin")}})
+		return h.renderUser(c, http.StatusUnprocessableEntity, accounts.User{User: user, Errors: map[string]string{"": pages.Locale(c).Text("users.last_admin")}})
 	case err != nil:
 		return err
 	case len(faults) > 0:
-		return h.renderUser(c, http.StatusUnprocessableEntity, views.User{User: user, Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderUser(c, http.StatusUnprocessableEntity, accounts.User{User: user, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "saved")
 }

@@ -29,6 +29,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	cases "wending/jobs/people"
 	"wending/views/paths"
 )
 
@@ -360,36 +361,13 @@ func (c claims) names() (names []string) {
 // take makes the account of somebody what the provider says of them. It is known by issuer and subject alone: a name of ours that is the
 // same is another's.
 func (h *handler) take(ctx context.Context, said claims) (user people.User, err error) {
-	subject := h.OpenID.Issuer + " " + said.Subject
 	isAdmin, memberships, err := h.granted(ctx, slices.Concat(said.Groups, said.Roles))
 	if err != nil {
 		return user, err
 	}
-	user, err = h.People.UserOf(ctx, subject)
-	isNew := errors.Is(err, db.ErrNotFound)
-	if err != nil && !isNew {
-		return user, err
-	}
-	if user.DisabledAt != nil {
-		return user, fault.New(fault.CodeForbidden).WithMessage("login.disabled")
-	}
-	if isNew && !isAdmin && len(memberships) == 0 {
-		return user, fault.New(fault.CodeForbidden).WithMessage("login.no_group")
-	}
-	for _, candidate := range said.names() {
-		user.Name, user.IsAdmin = candidate, isAdmin
-		if isNew {
-			user.ID, user.Subject = uuid.New(), &subject
-			err = h.People.AddUser(ctx, user)
-		}
-		if err == nil || !isNew {
-			err = h.People.Grant(ctx, user, memberships)
-		}
-		if !errors.Is(err, people.ErrNameTaken) {
-			return user, err
-		}
-	}
-	return user, err
+	return h.Cases.TakeProvided(ctx, cases.Provided{
+		Subject: h.OpenID.Issuer + " " + said.Subject, Names: said.names(), IsAdmin: isAdmin, Memberships: memberships,
+	})
 }
 
 // granted says what members of groups may do.

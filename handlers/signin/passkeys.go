@@ -21,8 +21,8 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/views/accounts"
 	"wending/views/paths"
-	views "wending/views/people"
 )
 
 // Passkeys are the WebAuthn credentials of one site.
@@ -116,7 +116,7 @@ const (
 const keyBytes = 64 << 10
 
 // secondStep asks for the passkey of an account whose password was right.
-func (h *handler) secondStep(c echo.Context, login views.Login, user people.User) error {
+func (h *handler) secondStep(c echo.Context, login accounts.Login, user people.User) error {
 	if !h.hasPasskeys(c.Request()) {
 		return fault.New(fault.CodeForbidden).WithMessage("login.passkey.elsewhere")
 	}

@@ -26,14 +26,17 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/password"
+	cases "wending/jobs/people"
 	"wending/jobs/secret"
+	"wending/views/accounts"
 	"wending/views/paths"
-	views "wending/views/people"
 )
 
 // Config is what the pages need.
 type Config struct {
 	People people.People
+	// Cases changes what People reads.
+	Cases  cases.Service
 	Guard  *access.Guard
 	Sealer *secret.Sealer
 	// OpenID is the provider that people sign in with; nil means passwords.
@@ -73,14 +76,14 @@ const (
 )
 
 // page is the sign-in as a request asks for it.
-func (h *handler) page(c echo.Context, next string) views.Login {
-	return views.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
+func (h *handler) page(c echo.Context, next string) accounts.Login {
+	return accounts.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
 }
 
-func (h *handler) render(c echo.Context, status int, login views.Login) error {
+func (h *handler) render(c echo.Context, status int, login accounts.Login) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("login.title"), "")
 	frame.Here, frame.Styles, frame.Scripts = paths.LoginFor(login.Next), []string{"form.css", "people.css"}, []string{"passkey.js"}
-	return pages.Render(c, status, views.LoginPage(frame, login))
+	return pages.Render(c, status, accounts.LoginPage(frame, login))
 }
 
 func (h *handler) show(c echo.Context) error {
@@ -272,7 +275,7 @@ func (h *handler) begin(c echo.Context, user people.User, session people.Session
 func (h *handler) askToLeave(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
 	frame.Styles = []string{"form.css", "people.css"}
-	return pages.Render(c, http.StatusOK, views.LogoutPage(frame))
+	return pages.Render(c, http.StatusOK, accounts.LogoutPage(frame))
 }
 
 func (h *handler) signOut(c echo.Context) error {
@@ -332,14 +335,14 @@ func (h *handler) showSetup(c echo.Context) error {
 	if err := h.setup(c, key); err != nil {
 		return err
 	}
-	return h.renderSetup(c, http.StatusOK, views.Setup{Key: key})
+	return h.renderSetup(c, http.StatusOK, accounts.Setup{Key: key})
 }
 
-func (h *handler) renderSetup(c echo.Context, status int, setup views.Setup) error {
+func (h *handler) renderSetup(c echo.Context, status int, setup accounts.Setup) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("setup.title"), "")
 	frame.Here, frame.Styles = paths.Setup+"?key="+setup.Key, []string{"form.css", "people.css"}
 	c.Response().Header().Set("Referrer-Policy", "no-referrer") // the address has the key
-	return pages.Render(c, status, views.SetupPage(frame, setup))
+	return pages.Render(c, status, accounts.SetupPage(frame, setup))
 }
 
 // setUp makes the first administrator.
@@ -349,21 +352,21 @@ func (h *handler) setUp(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	setup := views.Setup{Key: submitted.Value("key"), Name: submitted.Value("name")}
+	setup := accounts.Setup{Key: submitted.Value("key"), Name: submitted.Value("name")}
 	if err := h.setup(c, setup.Key); err != nil {
 		return err
 	}
-	user, faults, err := form.NewUser(ctx, submitted)
+	draft, err := h.Cases.DraftUser(ctx, cases.NewUser{
+		Name: submitted.Values["name"], Password: submitted.Values["password"], IsAdmin: true, ProjectID: project.Default, Role: people.Admin,
+	})
+	var faults []form.FieldFault
 	if err != nil {
-		return err
+		if faults, err = form.PersonFaults(err, nil); err != nil {
+			return err
+		}
 	}
 	if submitted.Values["password"] != submitted.Values["again"] {
 		faults = append(faults, form.FieldFault{Field: "again", Fault: fault.Field("again", fault.Password("different", 0))})
-	}
-	if len(faults) == 0 {
-		if faults, err = form.FreeName(ctx, h.People, user.Name); err != nil {
-			return err
-		}
 	}
 	if len(faults) > 0 {
 		setup.Errors = form.Messages(pages.Locale(c), faults)
@@ -372,11 +375,11 @@ func (h *handler) setUp(c echo.Context) error {
 	if _, err := h.People.TakeChallenge(ctx, setupKind, setup.Key); err != nil {
 		return err
 	}
-	user.IsAdmin = true
-	if err := request.Intend(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = "sign-in", user.Name }); err != nil {
+	if err := request.Intend(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = "sign-in", draft.Name }); err != nil {
 		return err
 	}
-	if err := h.People.AddUser(ctx, user, people.Membership{ProjectID: project.Default, Role: people.Admin}); err != nil {
+	user, err := h.Cases.AddUser(ctx, draft)
+	if err != nil {
 		return err
 	}
 	return h.enter(c, user, proven("setup"), paths.Tasks)

@@ -24,9 +24,9 @@ import (
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/static"
-	libraryviews "wending/views/library"
 	"wending/views/paths"
-	taskviews "wending/views/tasks"
+	"wending/views/saved"
+	"wending/views/taskpages"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -41,7 +41,7 @@ const agentsKind = "agents"
 
 // addReferences adds to a form's fields what a task uses of the library, and returns the names of what is no longer offered.
 func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
-	values["form"] = taskviews.CompareForm
+	values["form"] = taskpages.CompareForm
 	var models, agents, prompts []string
 	for _, target := range source.Targets {
 		if target.LibraryID == nil {
@@ -82,7 +82,7 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 }
 
 // addSaved adds the saved agents and datasets that a form offers.
-func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskviews.Form) error {
+func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskpages.Form) error {
 	if !s.isComparison() { // which lists them with boxes to tick
 		agents, _, err := p.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 		if err != nil {
@@ -108,7 +108,7 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 		if s.Has("channels") {
 			isChosen = slices.Contains(s.List("channels"), one.ID.String())
 		}
-		view.Channels = append(view.Channels, taskviews.TargetChoice{
+		view.Channels = append(view.Channels, taskpages.TargetChoice{
 			Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("channel.kind." + one.Kind), HasFailed: one.HasFailed(), IsChosen: isChosen,
 		})
 	}
@@ -164,13 +164,13 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 }
 
 // savedEvaluators are the saved evaluators, those that are chosen first. A chosen one has the version that it is chosen in.
-func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen []string) (choices []taskviews.TargetChoice, err error) {
+func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen []string) (choices []taskpages.TargetChoice, err error) {
 	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range evaluators {
-		choice := taskviews.TargetChoice{Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("evaluator.kind." + one.Rule)}
+		choice := taskpages.TargetChoice{Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("evaluator.kind." + one.Rule)}
 		for _, reference := range chosen {
 			if id, version, hasVersion := strings.Cut(reference, "@"); id == choice.Reference {
 				choice.IsChosen = true
@@ -182,7 +182,7 @@ func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen 
 		}
 		choices = append(choices, choice)
 	}
-	slices.SortStableFunc(choices, func(a, b taskviews.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
+	slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
 	return choices, nil
 }
 
@@ -205,9 +205,9 @@ func (p *Pages) addEvaluators(ctx context.Context, source db.Task, values map[st
 }
 
 // renderComparison shows the form for a comparison.
-func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form taskviews.Form) error {
+func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form taskpages.Form) error {
 	ctx := c.Request().Context()
-	view := taskviews.Compare{Form: form}
+	view := taskpages.Compare{Form: form}
 	var err error
 	if view.Estimate, err = p.estimated(c, s); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 	}
 	for _, one := range models {
 		detail := one.ProviderName + " · " + one.ModelID
-		if price := libraryviews.PriceText(one.Prices); price != "" {
+		if price := saved.PriceText(one.Prices); price != "" {
 			detail += " · " + price
 		}
 		view.Models = append(view.Models, targetChoice(one.Entry, detail, one.Test, s.List("models")))
@@ -233,15 +233,15 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 	}
 	for _, one := range agents {
 		detail := protocol.LabelOf(one.Protocol)
-		if price := libraryviews.PriceText(one.Prices); price != "" {
+		if price := saved.PriceText(one.Prices); price != "" {
 			detail += " · " + price
 		}
 		view.Agents = append(view.Agents, targetChoice(one.Entry, detail, one.Test, s.List("agents")))
 	}
-	for _, choices := range [][]taskviews.TargetChoice{view.Models, view.Agents} {
-		slices.SortStableFunc(choices, func(a, b taskviews.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
+	for _, choices := range [][]taskpages.TargetChoice{view.Models, view.Agents} {
+		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
 	}
-	return pages.Render(c, status, taskviews.ComparePage(p.compareFrame(c, s), view))
+	return pages.Render(c, status, taskpages.ComparePage(p.compareFrame(c, s), view))
 }
 
 // chosenFirst orders what is chosen before what is not.
@@ -265,14 +265,14 @@ func (p *Pages) compareFrame(c echo.Context, s *submission) ui.Frame {
 	return frame
 }
 
-func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen []string) taskviews.TargetChoice {
-	return taskviews.TargetChoice{
+func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen []string) taskpages.TargetChoice {
+	return taskpages.TargetChoice{
 		Reference: entry.ID.String(), Name: entry.Name, Detail: detail, HasFailed: test.HasFailed(), IsChosen: slices.Contains(chosen, entry.ID.String()),
 	}
 }
 
 // promptChoices are the saved prompts with their versions. A chosen prompt without a version means its newest.
-func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []string) (choices []taskviews.PromptChoice, err error) {
+func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []string) (choices []taskpages.PromptChoice, err error) {
 	prompts, _, err := p.Library.Entries.Prompts.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
@@ -286,8 +286,8 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 		return nil, err
 	}
 	for _, one := range prompts {
-		choice := taskviews.PromptChoice{Name: one.Name}
-		line := libraryviews.TemplateLine(locale, one.System, one.User)
+		choice := taskpages.PromptChoice{Name: one.Name}
+		line := saved.TemplateLine(locale, one.System, one.User)
 		for n, version := range versions[one.ID] {
 			reference := fmt.Sprintf("%s@%d", one.ID, version.Version)
 			note := version.Note
@@ -295,14 +295,14 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 				note = line
 			}
 			isChosen := slices.Contains(chosen, reference) || n == 0 && slices.Contains(chosen, one.ID.String())
-			choice.Versions = append(choice.Versions, taskviews.VersionChoice{Reference: reference, Number: version.Version, Note: note, IsChosen: isChosen})
+			choice.Versions = append(choice.Versions, taskpages.VersionChoice{Reference: reference, Number: version.Version, Note: note, IsChosen: isChosen})
 		}
 		choices = append(choices, choice)
 	}
-	isChosen := func(p taskviews.PromptChoice) bool {
-		return slices.ContainsFunc(p.Versions, func(v taskviews.VersionChoice) bool { return v.IsChosen })
+	isChosen := func(p taskpages.PromptChoice) bool {
+		return slices.ContainsFunc(p.Versions, func(v taskpages.VersionChoice) bool { return v.IsChosen })
 	}
-	slices.SortStableFunc(choices, func(a, b taskviews.PromptChoice) int { return chosenFirst(isChosen(a), isChosen(b)) })
+	slices.SortStableFunc(choices, func(a, b taskpages.PromptChoice) int { return chosenFirst(isChosen(a), isChosen(b)) })
 	return choices, nil
 }
 
@@ -312,14 +312,14 @@ func (p *Pages) estimateComparison(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Values["form"] = taskviews.CompareForm
+	s.Values["form"] = taskpages.CompareForm
 	preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		estimate, err := p.estimated(c, s)
 		if err != nil {
 			return err
 		}
-		return pages.Render(c, http.StatusOK, taskviews.EstimatePart(estimate))
+		return pages.Render(c, http.StatusOK, taskpages.EstimatePart(estimate))
 	}
 	view, err := p.formView(c, s)
 	if err != nil {
@@ -330,9 +330,9 @@ func (p *Pages) estimateComparison(c echo.Context) error {
 }
 
 // estimated is what the task of a form would be and take, as far as the form says.
-func (p *Pages) estimated(c echo.Context, s *submission) (taskviews.Estimated, error) {
+func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, error) {
 	l, n := pages.Locale(c), s.task
-	e := taskviews.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
+	e := taskpages.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
 	if n.VariantCount() <= tasks.MaxVariants {
 		e.Variants = n.AllVariants()
 	}
@@ -379,7 +379,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	saved := taskviews.SavedAgent{Message: s.agentProblem(pages.Locale(c))}
+	saved := taskpages.SavedAgent{Message: s.agentProblem(pages.Locale(c))}
 	if saved.Message == "" && s.task.AgentURL == "" {
 		saved.Message = fault.New(fault.CodeAgentURLRequired).Message(pages.Locale(c))
 	}
@@ -393,7 +393,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 		}
 		saved.Name, saved.Href = row.Name, paths.LibraryEntry(agentsKind, row.ID)
 	}
-	return pages.Render(c, http.StatusOK, taskviews.AgentSavedPart(saved))
+	return pages.Render(c, http.StatusOK, taskpages.AgentSavedPart(saved))
 }
 
 // saveAgentOf saves the agent whose address was typed into a task.

@@ -18,7 +18,7 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
-	taskviews "wending/views/tasks"
+	"wending/views/taskpages"
 	"wending/views/ui"
 )
 
@@ -59,7 +59,7 @@ func statusChoices() []string {
 }
 
 // readList reads the page of the list that a request asks for.
-func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
+func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	page, err := pages.Window(c)
 	if err != nil {
 		return list, err
@@ -82,9 +82,9 @@ func (p *Pages) readList(c echo.Context) (list taskviews.List, err error) {
 }
 
 // rowsVersion changes with what the rows show.
-func rowsVersion(ctx context.Context, list taskviews.List) (string, error) {
+func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 	var rows bytes.Buffer
-	if err := taskviews.Rows(list).Render(ctx, &rows); err != nil {
+	if err := taskpages.Rows(list).Render(ctx, &rows); err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(rows.Bytes())
@@ -109,7 +109,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 	}
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("tasks.title"), ui.SectionTasks)
 	frame.Styles, frame.Scripts = []string{"list.css"}, []string{"task_list.js"}
-	return pages.Render(c, http.StatusOK, taskviews.ListPage(frame, list))
+	return pages.Render(c, http.StatusOK, taskpages.ListPage(frame, list))
 }
 
 // taskRows are the rows of the list, for a page that shows an older version of them; 204 if they are unchanged.
@@ -124,5 +124,5 @@ func (p *Pages) taskRows(c echo.Context) error {
 	if c.QueryParam("version") == list.Version {
 		return c.NoContent(http.StatusNoContent)
 	}
-	return pages.Render(c, http.StatusOK, taskviews.Rows(list))
+	return pages.Render(c, http.StatusOK, taskpages.Rows(list))
 }

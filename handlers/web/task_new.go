@@ -26,7 +26,7 @@ import (
 	"wending/static"
 	"wending/views/paths"
 	"wending/views/questions"
-	taskviews "wending/views/tasks"
+	"wending/views/taskpages"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -47,7 +47,7 @@ type submission struct {
 }
 
 // isComparison reports whether it is the form for prompts, models and agents.
-func (s *submission) isComparison() bool { return s.Value("form") == taskviews.CompareForm }
+func (s *submission) isComparison() bool { return s.Value("form") == taskpages.CompareForm }
 
 // agentProblem says what keeps the agent of the form from being called; empty if nothing does.
 func (s *submission) agentProblem(locale text.Locale) string {
@@ -76,7 +76,7 @@ func (p *Pages) newTask(c echo.Context) error {
 	if from == "" && draft == "" {
 		values := map[string]string{}
 		if c.Path() == paths.NewComparison {
-			values["form"] = taskviews.CompareForm
+			values["form"] = taskpages.CompareForm
 			for _, name := range []string{"prompts", "models", "agents", "dataset", "evaluators"} {
 				values[name] = c.QueryParam(name)
 			}
@@ -288,7 +288,7 @@ func (p *Pages) showForm(c echo.Context, submitted *form.Upload, gone []string) 
 	return p.renderForm(c, http.StatusOK, s, view)
 }
 
-func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskviews.Form) error {
+func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskpages.Form) error {
 	if s.isComparison() {
 		return p.renderComparison(c, status, s, view)
 	}
@@ -297,7 +297,7 @@ func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskv
 	if s.isDraft {
 		title = "create.draft.title"
 	}
-	return pages.Render(c, status, taskviews.FormPage(p.formFrame(c, title, ui.SectionCreate), view))
+	return pages.Render(c, status, taskpages.FormPage(p.formFrame(c, title, ui.SectionCreate), view))
 }
 
 // showSubmission shows a form with its faults; system is the server's own, nil if it has none.
@@ -326,14 +326,14 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 func (p *Pages) formFrame(c echo.Context, title string, section ui.Section) ui.Frame {
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text(title), section, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: l.Text(title)})
-	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"file_field.js", "task_form.js"}, taskviews.FormID
+	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"file_field.js", "task_form.js"}, taskpages.FormID
 	return frame
 }
 
 // emptyForm is the form as it opens.
-func (p *Pages) emptyForm() taskviews.Form {
+func (p *Pages) emptyForm() taskpages.Form {
 	d := p.Defaults
-	return taskviews.Form{
+	return taskpages.Form{
 		Runs: strconv.Itoa(d.RunsPerItem), Timeout: strconv.Itoa(d.TimeoutSeconds), Retries: strconv.Itoa(d.MaxRetries),
 		Concurrency: strconv.Itoa(d.Concurrency), RateLimit: d.RateLimit, UseStream: d.UseStream,
 		TurnFailure: string(db.TurnFailureStops),
@@ -343,7 +343,7 @@ func (p *Pages) emptyForm() taskviews.Form {
 
 // formView is a form as it was submitted, so that nothing typed is lost. Headers that were understood come back
 // sealed: a secret is never rendered, not even to the user who entered it.
-func (p *Pages) formView(c echo.Context, s *submission) (taskviews.Form, error) {
+func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) {
 	view := p.emptyForm()
 	var err error
 	if view.Near, err = people.NewQuotas(p.Store).Near(c.Request().Context(), request.From(c.Request().Context()).Scope.Home()); err != nil {
@@ -411,7 +411,7 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		s.Release()
-		return pages.Render(c, http.StatusOK, questions.PreviewPart(taskviews.FormID, preview))
+		return pages.Render(c, http.StatusOK, questions.PreviewPart(taskpages.FormID, preview))
 	}
 	view, err := p.formView(c, s)
 	if err != nil {

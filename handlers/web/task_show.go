@@ -21,7 +21,7 @@ import (
 	"wending/views/paths"
 	"wending/views/questions"
 	"wending/views/system"
-	taskviews "wending/views/tasks"
+	"wending/views/taskpages"
 	"wending/views/ui"
 )
 
@@ -50,7 +50,7 @@ func (p *Pages) showTask(c echo.Context) error {
 // renderTask is a task's page; refused says what is wrong with questions that were to be added, nil if nothing is.
 func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *questions.Preview) (err error) {
 	ctx := c.Request().Context()
-	show := taskviews.Show{Task: task, AgentURL: task.ShownURL(), Refused: refused}
+	show := taskpages.Show{Task: task, AgentURL: task.ShownURL(), Refused: refused}
 	interval, isCeiling, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *qu
 		if show.First, err = p.report.FirstItems(ctx, task.ID, firstShown); err != nil {
 			return err
 		}
-		show.Estimate = taskviews.Estimate(pages.Locale(c), task, interval)
+		show.Estimate = taskpages.Estimate(pages.Locale(c), task, interval)
 	}
 	if show.Channels, err = p.Library.ChannelNames(ctx, task); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *qu
 	}
 	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, pages.TaskCrumbs(c, task)...)
 	frame.Styles, frame.Scripts = []string{"list.css", "form.css", "task.css", "replay.css"}, []string{"task.js"}
-	return pages.Render(c, status, taskviews.ShowPage(frame, show))
+	return pages.Render(c, status, taskpages.ShowPage(frame, show))
 }
 
 // liveTask is the part of a task's page that changes while it runs.
@@ -100,11 +100,11 @@ func (p *Pages) liveTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return pages.Render(c, http.StatusOK, taskviews.LivePart(live))
+	return pages.Render(c, http.StatusOK, taskpages.LivePart(live))
 }
 
 // readLive reads the current state for a task's page.
-func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskviews.Live, err error) {
+func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskpages.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { live.Progress, err = p.monitor.TaskProgress(ctx, task.ID); return err })
@@ -309,7 +309,7 @@ func (p *Pages) listLaunches(c echo.Context) error {
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text("launches.title", "Name", task.Name), ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb")})...)
 	frame.Styles = []string{"list.css"}
-	return pages.Render(c, http.StatusOK, taskviews.LaunchesPage(frame, taskviews.Launches{Task: task, Launches: launches, Pager: pager}))
+	return pages.Render(c, http.StatusOK, taskpages.LaunchesPage(frame, taskpages.Launches{Task: task, Launches: launches, Pager: pager}))
 }
 
 // showLaunch shows one start of a task with the runs that it made, also those that were repeated later.
@@ -344,7 +344,7 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	crumbs := pages.TaskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb"), Href: paths.Launches(task.ID)}, ui.Crumb{Text: title})
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, crumbs...)
 	frame.Styles = []string{"list.css"}
-	return pages.Render(c, http.StatusOK, taskviews.LaunchPage(frame, taskviews.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
+	return pages.Render(c, http.StatusOK, taskpages.LaunchPage(frame, taskpages.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
 }
 
 // listWorkers shows the worker processes.

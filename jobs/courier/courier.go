@@ -44,7 +44,7 @@ func (c *Courier) Run(ctx context.Context) {
 	pump.Pump[outbox.Delivery]{
 		Places: atOnce, Every: time.Second,
 		Claim: func(ctx context.Context, free int, _ []outbox.Delivery) ([]outbox.Delivery, error) {
-			return c.outbox().Claim(ctx, free, perChannel)
+			return c.Store.Outbox().Claim(ctx, free, perChannel)
 		},
 		Failed: func(ctx context.Context, err error) {
 			c.Log.WarnContext(ctx, "cannot look for messages to send, will retry", "error", err)
@@ -52,8 +52,6 @@ func (c *Courier) Run(ctx context.Context) {
 		Work: c.deliver,
 	}.Run(ctx)
 }
-
-func (c *Courier) outbox() outbox.Outbox { return outbox.New(c.Store.Pool()) }
 
 // deliver makes one attempt.
 func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
@@ -72,7 +70,7 @@ func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
 	if outcome.Error != "" && !sent.IsFinal {
 		outcome.RetryAfter = max(notify.Delay(delivery.Attempts), sent.RetryAfter)
 	}
-	if err := c.outbox().Settle(ctx, delivery, outcome); err != nil {
+	if err := c.Store.Outbox().Settle(ctx, delivery, outcome); err != nil {
 		c.Log.WarnContext(ctx, "delivery outcome not stored, the message may be sent twice", "delivery_id", delivery.ID, "error", err)
 	}
 }
@@ -100,7 +98,7 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 		if err != nil {
 			return sent, err
 		}
-		if delivery.Body, err = c.outbox().KeepBody(ctx, delivery.ID, body); err != nil {
+		if delivery.Body, err = c.Store.Outbox().KeepBody(ctx, delivery.ID, body); err != nil {
 			return sent, err
 		}
 	}
@@ -122,7 +120,7 @@ const progressEvery = 5 * time.Second
 
 // Round does one round.
 func (a *Announcer) Round(ctx context.Context) error {
-	box := a.outbox()
+	box := a.Store.Outbox()
 	launches, err := box.Pushing(ctx)
 	if err != nil {
 		return err

@@ -24,7 +24,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/outbox"
 	"wending/db/people"
 	"wending/db/project"
 	"wending/db/upkeep"
@@ -664,7 +663,7 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 
 // Channels are those that are told what becomes of a task.
 func (s *Service) Channels(ctx context.Context, taskID uuid.UUID) ([]uuid.UUID, error) {
-	return outbox.New(s.Store.Pool()).ChannelsOf(ctx, taskID)
+	return s.Store.Outbox().ChannelsOf(ctx, taskID)
 }
 
 // Demo is the task that shows what the product does.

@@ -170,7 +170,7 @@ type pushedRun struct {
 
 // results carries a batch of runs that have ended.
 func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
-	ids, err := outbox.New(w.Store.Pool()).Batch(ctx, *d.LaunchID, d.Sequence)
+	ids, err := w.Store.Outbox().Batch(ctx, *d.LaunchID, d.Sequence)
 	if err != nil {
 		return err
 	}

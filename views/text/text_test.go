@@ -36,10 +36,10 @@ import (
 	"wending/jobs/evaluate/judge"
 	"wending/jobs/reason"
 	"wending/jobs/tasks"
+	"wending/views/accounts"
 	"wending/views/comparison"
-	"wending/views/library"
-	persons "wending/views/people"
 	"wending/views/results"
+	"wending/views/saved"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -265,9 +265,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("error.range.password.", "short", "long", "common", "different", "wrong", "same")
 	add("duty.", "password", "passkey")
 	add("token.reach.", "accounts", "installation")
-	add("action.", persons.OwnActions...)
+	add("action.", accounts.OwnActions...)
 	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export", audit.SealAction) {
-		if slices.Contains(persons.OwnActions, action) {
+		if slices.Contains(accounts.OwnActions, action) {
 			continue
 		}
 		object, verb, _ := strings.Cut(action, ".")
@@ -297,7 +297,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("stop.", engine.Reasons...)
 	add("error.", engine.Reasons...)
 	add("cron.wrong.", cron.Fields...)
-	for _, kind := range library.Kinds {
+	for _, kind := range saved.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
 	}
 	for _, kind := range agent.RetryKinds {

@@ -14,33 +14,33 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/courier/notify"
-	views "wending/views/library"
 	"wending/views/notice"
 	"wending/views/paths"
+	"wending/views/saved"
 )
 
 func (h *handler) channels() kind[entries.Channel] {
 	rows := h.Library.Entries.Channels
 	return kind[entries.Channel]{
-		kind: views.Channels, rows: rows, entry: func(c entries.Channel) entries.Entry { return c.Entry },
-		cells: func(c echo.Context, row entries.Channel) []views.Cell {
+		kind: saved.Channels, rows: rows, entry: func(c entries.Channel) entries.Entry { return c.Entry },
+		cells: func(c echo.Context, row entries.Channel) []saved.Cell {
 			l := pages.Locale(c)
 			where := row.URL
 			if where == "" {
 				where = strings.ReplaceAll(row.Recipients, ",", ", ")
 			}
-			scope := views.Cell{Text: l.Text("channel.chosen"), Class: "quiet"}
+			scope := saved.Cell{Text: l.Text("channel.chosen"), Class: "quiet"}
 			if row.IsDefault {
-				scope = views.Cell{Text: l.Text("channel.default")}
+				scope = saved.Cell{Text: l.Text("channel.default")}
 			}
-			return []views.Cell{{Text: l.Text("channel.kind." + row.Kind)}, {Text: where, Class: "cut"}, scope, testCell(c, row.Test)}
+			return []saved.Cell{{Text: l.Text("channel.kind." + row.Kind)}, {Text: where, Class: "cut"}, scope, testCell(c, row.Test)}
 		},
 		fill: h.fillChannel, save: h.saver.Channel, remove: removing(rows), address: "kind", secrets: []string{"url", "secret"},
 	}
 }
 
 // fillChannel shows a channel, or the fields of the kind that the query names.
-func (h *handler) fillChannel(c echo.Context, view *views.Form, row *entries.Channel) error {
+func (h *handler) fillChannel(c echo.Context, view *saved.Form, row *entries.Channel) error {
 	ctx := c.Request().Context()
 	view.HasMail = h.Library.Sender.HasMail()
 	values := map[string]string{
@@ -66,7 +66,7 @@ func (h *handler) fillChannel(c echo.Context, view *views.Form, row *entries.Cha
 			return err
 		}
 		view.Deliveries = found
-		view.Pager = pages.NewPager(paths.LibraryEntry(string(views.Channels), row.ID), url.Values{}, window, total)
+		view.Pager = pages.NewPager(paths.LibraryEntry(string(saved.Channels), row.ID), url.Values{}, window, total)
 	}
 	put(view, values)
 	if !slices.Contains(notify.Kinds, notify.Kind(view.Values["kind"])) {
@@ -91,7 +91,7 @@ func (h *handler) testChannel(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	path := paths.LibraryEntry(string(views.Channels), row.ID)
+	path := paths.LibraryEntry(string(saved.Channels), row.ID)
 	if outcome.Error != "" {
 		return pages.Done(c, path, "untested")
 	}
@@ -114,5 +114,5 @@ func (h *handler) sendAgain(c echo.Context) error {
 	if task, err := uuid.Parse(c.FormValue("task")); err == nil {
 		return pages.Done(c, paths.Task(task), "again")
 	}
-	return pages.Done(c, paths.LibraryEntry(string(views.Channels), row.ID), "again")
+	return pages.Done(c, paths.LibraryEntry(string(saved.Channels), row.ID), "again")
 }

@@ -20,16 +20,16 @@ import (
 	"wending/jobs/evaluate"
 	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
-	views "wending/views/library"
+	"wending/views/saved"
 	"wending/views/ui"
 )
 
 func (h *handler) evaluators() kind[entries.Evaluator] {
 	rows := h.Library.Entries.Evaluators
 	return kind[entries.Evaluator]{
-		kind: views.Evaluators, rows: rows, entry: func(e entries.Evaluator) entries.Entry { return e.Entry },
-		cells: func(c echo.Context, e entries.Evaluator) []views.Cell {
-			return []views.Cell{{Text: pages.Locale(c).Text("evaluator.kind." + e.Rule)}, {Text: "v" + strconv.Itoa(e.Version)}, {Text: views.ConfigLine(pages.Locale(c), evaluate.Kind(e.Rule), e.Config), Class: "cut quiet"}}
+		kind: saved.Evaluators, rows: rows, entry: func(e entries.Evaluator) entries.Entry { return e.Entry },
+		cells: func(c echo.Context, e entries.Evaluator) []saved.Cell {
+			return []saved.Cell{{Text: pages.Locale(c).Text("evaluator.kind." + e.Rule)}, {Text: "v" + strconv.Itoa(e.Version)}, {Text: saved.ConfigLine(pages.Locale(c), evaluate.Kind(e.Rule), e.Config), Class: "cut quiet"}}
 		},
 		fill: h.fillEvaluator, save: h.saver.Evaluator, remove: removing(rows),
 	}
@@ -40,7 +40,7 @@ func (h *handler) evaluators() kind[entries.Evaluator] {
 const tasksShown = 100
 
 // fillEvaluator shows the newest version of an evaluator, or the fields of the kind that the query names.
-func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.Evaluator) error {
+func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.Evaluator) error {
 	ctx := c.Request().Context()
 	values := map[string]string{"kind": c.QueryParam("kind")}
 	if row != nil {
@@ -50,7 +50,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 			return err
 		}
 		for _, version := range versions {
-			view.Versions = append(view.Versions, views.Version{Number: version.Version, Note: views.ConfigLine(pages.Locale(c), evaluate.Kind(version.Rule), version.Config), SavedAt: version.SavedAt})
+			view.Versions = append(view.Versions, saved.Version{Number: version.Version, Note: saved.ConfigLine(pages.Locale(c), evaluate.Kind(version.Rule), version.Config), SavedAt: version.SavedAt})
 		}
 		if _, isTyped := view.Values["kind"]; !isTyped { // a box that was cleared is not in what was typed
 			for name, value := range evaluate.WriteFields(evaluate.Kind(row.Rule), row.Config) {
@@ -80,7 +80,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *views.Form, row *entries.E
 }
 
 // fillJudge offers the saved models, and what a judge is told and rates unless it is changed.
-func (h *handler) fillJudge(c echo.Context, view *views.Form) error {
+func (h *handler) fillJudge(c echo.Context, view *saved.Form) error {
 	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), request.ScopeOf(c.Request().Context()), entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	}
 	defer leave()
 	rule, config, faults := form.Rule(submitted)
-	tried := &views.Tried{Kind: submitted.Value("kind"), Config: config}
+	tried := &saved.Tried{Kind: submitted.Value("kind"), Config: config}
 	ask := func(subject evaluate.Subject) (evaluate.Verdict, error) {
 		if rule != nil {
 			return rule.Evaluate(subject), nil
@@ -142,10 +142,10 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 			tried.Message = form.JudgeFault(submitted, err).Beside(pages.Locale(c))
 			break
 		}
-		tried.Rows = []views.TriedRow{{Answer: answer, Verdict: verdict}}
+		tried.Rows = []saved.TriedRow{{Answer: answer, Verdict: verdict}}
 	}
 	if request.IsFragment(c.Request()) {
-		return pages.Render(c, http.StatusOK, views.TriedPart(tried))
+		return pages.Render(c, http.StatusOK, saved.TriedPart(tried))
 	}
 	row, err := k.submittedRow(c, submitted)
 	if err != nil {
@@ -170,7 +170,7 @@ func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted
 		return err
 	}
 	if request.IsFragment(c.Request()) {
-		return pages.Render(c, http.StatusOK, views.TryChoices(view))
+		return pages.Render(c, http.StatusOK, saved.TryChoices(view))
 	}
 	return h.render(c, http.StatusOK, view)
 }
@@ -201,7 +201,7 @@ func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject 
 // tryOnTask judges the first answers of a task, of a few questions.
 func (h *handler) tryOnTask(
 	ctx context.Context, ask func(evaluate.Subject) (evaluate.Verdict, error), isJudge bool, text string,
-) (rows []views.TriedRow, questions int, err error) {
+) (rows []saved.TriedRow, questions int, err error) {
 	most := triedAnswers
 	if isJudge {
 		most = triedByJudge
@@ -239,7 +239,7 @@ func (h *handler) tryOnTask(
 		if err != nil {
 			return nil, 0, err
 		}
-		rows = append(rows, views.TriedRow{Question: item.Question, Answer: *run.Response, Verdict: verdict})
+		rows = append(rows, saved.TriedRow{Question: item.Question, Answer: *run.Response, Verdict: verdict})
 	}
 	return rows, len(items), nil
 }

@@ -26,8 +26,8 @@ import (
 	"wending/jobs/library"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
-	views "wending/views/library"
 	"wending/views/paths"
+	"wending/views/saved"
 	"wending/views/ui"
 )
 
@@ -56,20 +56,20 @@ const usesShown = 10
 // Register adds the routes: pages to compressed, files to plain.
 func Register(compressed, plain *echo.Group, config Config) {
 	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}, form.Keeper{Sealer: config.Sealer}}
-	saved := h.Library.Entries
+	stored := h.Library.Entries
 	compressed.GET(paths.Library, func(c echo.Context) error {
-		return c.Redirect(http.StatusSeeOther, paths.LibraryKind(string(views.Prompts)))
+		return c.Redirect(http.StatusSeeOther, paths.LibraryKind(string(saved.Prompts)))
 	})
-	compressed.POST(paths.LibraryTest(string(views.Models)), h.testModel)
-	compressed.POST(paths.LibraryTest(string(views.Agents)), h.testAgent)
+	compressed.POST(paths.LibraryTest(string(saved.Models)), h.testModel)
+	compressed.POST(paths.LibraryTest(string(saved.Agents)), h.testAgent)
 	compressed.POST(paths.LibraryDetect, h.detect)
 	compressed.POST(paths.LibraryPreview, h.previewPrompt)
-	compressed.POST(paths.LibraryTest(string(views.Evaluators)), h.tryEvaluator)
+	compressed.POST(paths.LibraryTest(string(saved.Evaluators)), h.tryEvaluator)
 	h.prompts().register(compressed, h)
 	h.models().register(compressed, h)
 	kind[entries.Provider]{
-		kind: views.Providers, rows: saved.Providers, entry: func(p entries.Provider) entries.Entry { return p.Entry }, cells: h.providerCells,
-		fill: h.fillProvider, save: h.saver.Provider, remove: removing(saved.Providers), address: "base_url", secrets: []string{"api_key", "headers"},
+		kind: saved.Providers, rows: stored.Providers, entry: func(p entries.Provider) entries.Entry { return p.Entry }, cells: h.providerCells,
+		fill: h.fillProvider, save: h.saver.Provider, remove: removing(stored.Providers), address: "base_url", secrets: []string{"api_key", "headers"},
 	}.register(compressed, h)
 	h.agents().register(compressed, h)
 	h.datasets().register(compressed, h)
@@ -87,13 +87,13 @@ func Register(compressed, plain *echo.Group, config Config) {
 
 // kind is one kind of entry as the pages have it.
 type kind[T any] struct {
-	kind  views.Kind
+	kind  saved.Kind
 	rows  entries.Kind[T]
 	entry func(T) entries.Entry
 	// cells are what a list shows of an entry, in the columns of its kind.
-	cells func(c echo.Context, row T) []views.Cell
+	cells func(c echo.Context, row T) []saved.Cell
 	// fill adds what the form shows of the entry, nil for a new one, and of the library. What has been typed stays.
-	fill func(c echo.Context, f *views.Form, row *T) error
+	fill func(c echo.Context, f *saved.Form, row *T) error
 	// save stores what a form says: of the entry row, or of a new one if that is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope project.Scope, id uuid.UUID) error
@@ -164,7 +164,7 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 	if err != nil {
 		return err
 	}
-	list := views.List{Kind: k.kind, Query: request.SearchText(c.QueryParam("query")), Archived: c.QueryParam("archived") == "true", HasDemo: h.HasDemo}
+	list := saved.List{Kind: k.kind, Query: request.SearchText(c.QueryParam("query")), Archived: c.QueryParam("archived") == "true", HasDemo: h.HasDemo}
 	found, total, err := k.rows.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: list.Query, Archived: list.Archived}, window)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 		}
 		list.IsEmpty = archived == 0
 	}
-	if list.IsEmpty && k.kind == views.Models {
+	if list.IsEmpty && k.kind == saved.Models {
 		_, providers, err := h.Library.Entries.Providers.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 1})
 		if err != nil {
 			return err
@@ -196,11 +196,11 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 	}
 	for _, row := range found {
 		entry := k.entry(row)
-		list.Rows = append(list.Rows, views.Row{ID: entry.ID, Name: entry.Name, Cells: k.cells(c, row), UpdatedAt: entry.UpdatedAt})
+		list.Rows = append(list.Rows, saved.Row{ID: entry.ID, Name: entry.Name, Cells: k.cells(c, row), UpdatedAt: entry.UpdatedAt})
 	}
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("library."+string(k.kind)), ui.SectionLibrary)
 	frame.Styles = []string{"list.css", "library.css"}
-	return pages.Render(c, http.StatusOK, views.ListPage(frame, list))
+	return pages.Render(c, http.StatusOK, saved.ListPage(frame, list))
 }
 
 // read reads a submitted form and opens the secrets that it carries.
@@ -284,14 +284,14 @@ func (k kind[T]) show(c echo.Context, h *handler, row *T, submitted *form.Upload
 	return h.render(c, status, view)
 }
 
-func (h *handler) render(c echo.Context, status int, view views.Form) error {
-	return pages.Render(c, status, views.EntryPage(h.frame(c, view), view))
+func (h *handler) render(c echo.Context, status int, view saved.Form) error {
+	return pages.Render(c, status, saved.EntryPage(h.frame(c, view), view))
 }
 
 // form is the view of a form.
-func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) (views.Form, error) {
+func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) (saved.Form, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
-	view := views.Form{Kind: k.kind, Values: maps.Clone(submitted.Values), Errors: map[string]string{}, Kept: map[string]string{}, Saved: map[string]string{}}
+	view := saved.Form{Kind: k.kind, Values: maps.Clone(submitted.Values), Errors: map[string]string{}, Kept: map[string]string{}, Saved: map[string]string{}}
 	for _, name := range k.secrets {
 		if typed := submitted.Value(name); typed != "" {
 			view.Kept[name] = h.keeper.Keep(pages.Browser(c), submitted.Value(k.address), typed)
@@ -318,14 +318,14 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 	if err := k.fill(c, &view, row); err != nil {
 		return view, err
 	}
-	if k.kind == views.Datasets && row == nil {
+	if k.kind == saved.Datasets && row == nil {
 		view.Preview = h.previewFile(c, submitted, &view)
 	}
 	return view, nil
 }
 
 // frame is the frame of a form.
-func (h *handler) frame(c echo.Context, view views.Form) ui.Frame {
+func (h *handler) frame(c echo.Context, view saved.Form) ui.Frame {
 	l := pages.Locale(c)
 	title := l.Text("library.new." + string(view.Kind))
 	action := paths.LibraryKind(string(view.Kind))
@@ -337,15 +337,15 @@ func (h *handler) frame(c echo.Context, view views.Form) ui.Frame {
 	if view.Trend != nil {
 		frame.Styles = append(frame.Styles, "report.css")
 	}
-	if view.Kind == views.Datasets && view.Entry == nil {
+	if view.Kind == saved.Datasets && view.Entry == nil {
 		frame.Scripts = append(frame.Scripts, "file_field.js")
 	}
-	frame.FormID, frame.FormLanguage = views.FormID, action
+	frame.FormID, frame.FormLanguage = saved.FormID, action
 	return frame
 }
 
 // crumbs lead from the library over a kind to a page of it.
-func (h *handler) crumbs(c echo.Context, kind views.Kind, more ...ui.Crumb) []ui.Crumb {
+func (h *handler) crumbs(c echo.Context, kind saved.Kind, more ...ui.Crumb) []ui.Crumb {
 	l := pages.Locale(c)
 	return append([]ui.Crumb{
 		{Text: l.Text("library.title"), Href: paths.Library},
@@ -354,7 +354,7 @@ func (h *handler) crumbs(c echo.Context, kind views.Kind, more ...ui.Crumb) []ui
 }
 
 // put adds what is stored to a form, under what was typed.
-func put(view *views.Form, values map[string]string) {
+func put(view *saved.Form, values map[string]string) {
 	for name, value := range values {
 		if _, isTyped := view.Values[name]; !isTyped {
 			view.Values[name] = value
@@ -383,27 +383,27 @@ func (h *handler) rateText(c echo.Context, rate *string) string {
 }
 
 // testCell shows how the last test of a target ended.
-func testCell(c echo.Context, test entries.Test) views.Cell {
+func testCell(c echo.Context, test entries.Test) saved.Cell {
 	l := pages.Locale(c)
 	switch {
 	case test.TestedAt == nil:
-		return views.Cell{Text: l.Text("library.test.never"), Class: "quiet"}
+		return saved.Cell{Text: l.Text("library.test.never"), Class: "quiet"}
 	case test.HasFailed():
-		return views.Cell{Text: (ui.Failure{Code: *test.TestCode}).ShownCode(), Status: "FAILED"}
+		return saved.Cell{Text: (ui.Failure{Code: *test.TestCode}).ShownCode(), Status: "FAILED"}
 	}
-	return views.Cell{Text: l.Text("library.test.ok"), Status: "SUCCEEDED"}
+	return saved.Cell{Text: l.Text("library.test.ok"), Status: "SUCCEEDED"}
 }
 
-func (h *handler) providerCells(c echo.Context, p entries.Provider) []views.Cell {
+func (h *handler) providerCells(c echo.Context, p entries.Provider) []saved.Cell {
 	key := pages.Locale(c).Text("library.key.none")
 	if p.SealedKey != nil {
 		key = pages.Locale(c).Text("library.key.saved")
 	}
 	rate := h.rateText(c, p.RateLimit)
-	return []views.Cell{{Text: protocol.LabelOf(p.Protocol)}, {Text: p.BaseURL, Class: "cut"}, {Text: key}, {Text: rate}}
+	return []saved.Cell{{Text: protocol.LabelOf(p.Protocol)}, {Text: p.BaseURL, Class: "cut"}, {Text: key}, {Text: rate}}
 }
 
-func (h *handler) fillProvider(c echo.Context, view *views.Form, row *entries.Provider) error {
+func (h *handler) fillProvider(c echo.Context, view *saved.Form, row *entries.Provider) error {
 	view.Protocols, view.RetryKinds = protocols(true), agent.RetryKinds
 	if row == nil {
 		put(view, map[string]string{"protocol": "openai", "retry_on": strings.Join(agent.RetryKinds, ",")})

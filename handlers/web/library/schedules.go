@@ -24,8 +24,8 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/cron"
 	"wending/jobs/schedules"
-	views "wending/views/library"
 	"wending/views/paths"
+	"wending/views/saved"
 	trends "wending/views/trend"
 	"wending/views/ui"
 )
@@ -33,35 +33,35 @@ import (
 func (h *handler) schedules() kind[entries.Schedule] {
 	rows := h.Library.Entries.Schedules
 	return kind[entries.Schedule]{
-		kind: views.Schedules, rows: rows, entry: func(s entries.Schedule) entries.Entry { return s.Entry },
+		kind: saved.Schedules, rows: rows, entry: func(s entries.Schedule) entries.Entry { return s.Entry },
 		cells: h.scheduleCells, fill: h.fillSchedule, save: h.saver.Schedule, remove: removing(rows),
 	}
 }
 
-func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []views.Cell {
+func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Cell {
 	l := pages.Locale(c)
 	when := row.Cron
 	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
 		when = trends.Words(l, plan, row.Cron)
 	}
-	next := views.Cell{Text: l.Text("trend.rests"), Class: "quiet"}
+	next := saved.Cell{Text: l.Text("trend.rests"), Class: "quiet"}
 	if row.IsEnabled && row.NextAt != nil && row.ArchivedAt == nil {
-		next = views.Cell{Text: cron.BeijingMinute(*row.NextAt), Class: "mono"}
+		next = saved.Cell{Text: cron.BeijingMinute(*row.NextAt), Class: "mono"}
 	}
-	task := views.Cell{Text: l.Text("trend.reason.TASK_GONE"), Class: "quiet"}
+	task := saved.Cell{Text: l.Text("trend.reason.TASK_GONE"), Class: "quiet"}
 	if row.TaskID != nil {
 		if found, err := h.Library.Tasks.Store.Task(c.Request().Context(), request.ScopeOf(c.Request().Context()), *row.TaskID); err == nil {
-			task = views.Cell{Text: found.Name, Class: "cut"}
+			task = saved.Cell{Text: found.Name, Class: "cut"}
 		}
 	}
-	return []views.Cell{{Text: when}, next, task}
+	return []saved.Cell{{Text: when}, next, task}
 }
 
 // tasksOffered is how many tasks a schedule can be made for in its form.
 const tasksOffered = 50
 
 // fillSchedule shows a schedule with its trend, or the form for a new one; the query can name its task.
-func (h *handler) fillSchedule(c echo.Context, view *views.Form, row *entries.Schedule) error {
+func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Schedule) error {
 	ctx := c.Request().Context()
 	values := map[string]string{
 		"task_id": c.QueryParam("task"), "cron": "0 2 * * *", "timezone": form.DefaultTimezone, "is_enabled": "true", "own_channels": "false",
@@ -131,7 +131,7 @@ func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, 
 const timesShown = 3
 
 // timesOf says when an expression comes.
-func (h *handler) timesOf(c echo.Context, expression, timezone string) *views.Times {
+func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Times {
 	l := pages.Locale(c)
 	if strings.TrimSpace(expression) == "" {
 		return nil
@@ -143,15 +143,15 @@ func (h *handler) timesOf(c echo.Context, expression, timezone string) *views.Ti
 	var wrong *cron.FieldError
 	switch {
 	case errors.Is(err, cron.ErrTimezone):
-		return &views.Times{Message: l.Text("schedule.timezone.wrong")}
+		return &saved.Times{Message: l.Text("schedule.timezone.wrong")}
 	case errors.As(err, &wrong):
-		return &views.Times{Message: l.Text("cron.wrong."+wrong.Field, "Value", wrong.Value)}
+		return &saved.Times{Message: l.Text("cron.wrong."+wrong.Field, "Value", wrong.Value)}
 	case err != nil:
-		return &views.Times{Message: l.Text("schedule.cron.wrong")}
+		return &saved.Times{Message: l.Text("schedule.cron.wrong")}
 	case plan.Shortest() < h.Library.ScheduleMinutes:
-		return &views.Times{Message: l.Text("schedule.cron.often", "Min", h.Library.ScheduleMinutes)}
+		return &saved.Times{Message: l.Text("schedule.cron.often", "Min", h.Library.ScheduleMinutes)}
 	}
-	times := &views.Times{Words: trends.Words(l, plan, expression)}
+	times := &saved.Times{Words: trends.Words(l, plan, expression)}
 	for next := plan.Next(time.Now()); len(times.Next) < timesShown && !next.IsZero(); next = plan.Next(next) {
 		times.Next = append(times.Next, next)
 	}
@@ -160,7 +160,7 @@ func (h *handler) timesOf(c echo.Context, expression, timezone string) *views.Ti
 
 // showTimes says when the expression of a form comes.
 func (h *handler) showTimes(c echo.Context) error {
-	return pages.Render(c, http.StatusOK, views.TimesPart(h.timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
+	return pages.Render(c, http.StatusOK, saved.TimesPart(h.timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
 }
 
 // How many firings a trend shows as lines, and how many questions that changed.
@@ -178,7 +178,7 @@ const differencesWithin = 50 * time.Millisecond
 // trend reads how the numbers of a schedule's copies move.
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
-	place := paths.LibraryEntry(string(views.Schedules), row.ID)
+	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
 	page := &trends.Page{Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
 	if row.AlertMetric != nil {
 		page.Watched = measure.Metric(*row.AlertMetric)

@@ -20,22 +20,22 @@ import (
 	"wending/jobs/agent/protocol"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
-	views "wending/views/library"
+	"wending/views/saved"
 	"wending/views/ui"
 )
 
 func (h *handler) agents() kind[entries.Agent] {
 	rows := h.Library.Entries.Agents
 	return kind[entries.Agent]{
-		kind: views.Agents, rows: rows, entry: func(a entries.Agent) entries.Entry { return a.Entry },
-		cells: func(c echo.Context, a entries.Agent) []views.Cell {
-			return []views.Cell{{Text: protocol.LabelOf(a.Protocol)}, {Text: a.URL, Class: "cut"}, {Text: h.rateText(c, a.RateLimit)}, testCell(c, a.Test)}
+		kind: saved.Agents, rows: rows, entry: func(a entries.Agent) entries.Entry { return a.Entry },
+		cells: func(c echo.Context, a entries.Agent) []saved.Cell {
+			return []saved.Cell{{Text: protocol.LabelOf(a.Protocol)}, {Text: a.URL, Class: "cut"}, {Text: h.rateText(c, a.RateLimit)}, testCell(c, a.Test)}
 		},
 		fill: h.fillAgent, save: h.saver.Agent, remove: removing(rows), address: "url", secrets: []string{"headers"},
 	}
 }
 
-func (h *handler) fillAgent(c echo.Context, view *views.Form, row *entries.Agent) error {
+func (h *handler) fillAgent(c echo.Context, view *saved.Form, row *entries.Agent) error {
 	view.Protocols, view.RetryKinds = protocols(false), agent.RetryKinds
 	if row == nil {
 		put(view, map[string]string{"retry_on": strings.Join(agent.RetryKinds, ","), "currency": pages.Locale(c).Text("library.currency.default")})
@@ -64,21 +64,21 @@ func (h *handler) fillAgent(c echo.Context, view *views.Form, row *entries.Agent
 func (h *handler) models() kind[entries.Model] {
 	rows := h.Library.Entries.Models
 	return kind[entries.Model]{
-		kind: views.Models, rows: rows, entry: func(m entries.Model) entries.Entry { return m.Entry }, cells: modelCells,
+		kind: saved.Models, rows: rows, entry: func(m entries.Model) entries.Entry { return m.Entry }, cells: modelCells,
 		fill: h.fillModel, save: h.saver.Model, remove: removing(rows),
 	}
 }
 
-func modelCells(c echo.Context, m entries.Model) []views.Cell {
-	price := views.PriceText(m.Prices)
+func modelCells(c echo.Context, m entries.Model) []saved.Cell {
+	price := saved.PriceText(m.Prices)
 	if price == "" {
 		price = "–"
 	}
 	provider := m.ProviderName + " · " + protocol.LabelOf(m.ProviderProtocol)
-	return []views.Cell{{Text: provider}, {Text: m.ModelID, Class: "mono cut"}, {Text: price}, testCell(c, m.Test)}
+	return []saved.Cell{{Text: provider}, {Text: m.ModelID, Class: "mono cut"}, {Text: price}, testCell(c, m.Test)}
 }
 
-func (h *handler) fillModel(c echo.Context, view *views.Form, row *entries.Model) error {
+func (h *handler) fillModel(c echo.Context, view *saved.Form, row *entries.Model) error {
 	providers, _, err := h.Library.Entries.Providers.List(c.Request().Context(), request.ScopeOf(c.Request().Context()), entries.Filter{}, db.Page{Number: 1, Size: 100})
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func (h *handler) detect(c echo.Context) error {
 		return err
 	}
 	address, faults := form.Address(submitted, base, h.Check.URL)
-	detected := &views.Detected{}
+	detected := &saved.Detected{}
 	if len(faults) > 0 {
 		detected.Message = faults[0].Message(pages.Locale(c))
 	} else {
@@ -254,7 +254,7 @@ func (h *handler) detect(c echo.Context) error {
 		}
 	}
 	if request.IsFragment(c.Request()) {
-		return pages.Render(c, http.StatusOK, views.DetectedPart(detected))
+		return pages.Render(c, http.StatusOK, saved.DetectedPart(detected))
 	}
 	view, err := k.form(c, h, row, submitted, nil)
 	if err != nil {

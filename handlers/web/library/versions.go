@@ -20,9 +20,9 @@ import (
 	"wending/jobs/dataset"
 	"wending/jobs/dataset/prompt"
 	"wending/jobs/tasks"
-	views "wending/views/library"
 	"wending/views/paths"
 	"wending/views/questions"
+	"wending/views/saved"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -30,16 +30,16 @@ import (
 func (h *handler) prompts() kind[entries.Prompt] {
 	rows := h.Library.Entries.Prompts
 	return kind[entries.Prompt]{
-		kind: views.Prompts, rows: rows, entry: func(p entries.Prompt) entries.Entry { return p.Entry },
-		cells: func(c echo.Context, p entries.Prompt) []views.Cell {
-			return []views.Cell{{Text: "v" + strconv.Itoa(p.Version)}, {Text: views.TemplateLine(pages.Locale(c), p.System, p.User), Class: "cut quiet"}}
+		kind: saved.Prompts, rows: rows, entry: func(p entries.Prompt) entries.Entry { return p.Entry },
+		cells: func(c echo.Context, p entries.Prompt) []saved.Cell {
+			return []saved.Cell{{Text: "v" + strconv.Itoa(p.Version)}, {Text: saved.TemplateLine(pages.Locale(c), p.System, p.User), Class: "cut quiet"}}
 		},
 		fill: h.fillPrompt, save: h.saver.Prompt, remove: removing(rows),
 	}
 }
 
 // fillPrompt shows the newest version, or the one that the query names, to be edited.
-func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prompt) error {
+func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prompt) error {
 	ctx := c.Request().Context()
 	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 100})
 	if err != nil {
@@ -67,19 +67,19 @@ func (h *handler) fillPrompt(c echo.Context, view *views.Form, row *entries.Prom
 }
 
 // promptVersions lists the versions of a prompt, newest first.
-func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []views.Version, err error) {
+func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []saved.Version, err error) {
 	notes, err := h.Library.Entries.PromptNotes(ctx, request.ScopeOf(ctx), id)
 	for _, note := range notes[id] {
-		versions = append(versions, views.Version{Number: note.Version, Note: note.Note, SavedAt: note.SavedAt})
+		versions = append(versions, saved.Version{Number: note.Version, Note: note.Note, SavedAt: note.SavedAt})
 	}
 	return versions, err
 }
 
 // rendered is what the templates of a form become with the row that it names.
-func (h *handler) rendered(c echo.Context, values map[string]string) (views.Rendered, error) {
+func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rendered, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
 	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"), StandardAnswer: l.Text("library.preview.answer")}, []string(nil)
-	r := views.Rendered{}
+	r := saved.Rendered{}
 	if id, err := uuid.Parse(values["preview_dataset"]); err == nil {
 		saved, err := h.Library.Entries.Datasets.Get(ctx, request.ScopeOf(ctx), id)
 		if err != nil {
@@ -127,7 +127,7 @@ func (h *handler) previewPrompt(c echo.Context) error {
 		if err != nil {
 			return err
 		}
-		return pages.Render(c, http.StatusOK, views.RenderedPart(rendered))
+		return pages.Render(c, http.StatusOK, saved.RenderedPart(rendered))
 	}
 	row, err := k.submittedRow(c, submitted)
 	if err != nil {
@@ -159,11 +159,11 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := views.Form{Kind: k.kind, Entry: &row.Entry}
+	view := saved.Form{Kind: k.kind, Entry: &row.Entry}
 	if view.Versions, err = h.promptVersions(ctx, row.ID); err != nil {
 		return err
 	}
-	page := views.PromptVersion{Form: view, Number: wanted, System: shown.System, User: shown.User}
+	page := saved.PromptVersion{Form: view, Number: wanted, System: shown.System, User: shown.User}
 	against := wanted - 1
 	if asked, err := strconv.Atoi(c.QueryParam("against")); err == nil && asked != wanted {
 		against = asked
@@ -181,17 +181,17 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, title, ui.SectionLibrary,
 		h.crumbs(c, k.kind, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(k.kind), row.ID)}, ui.Crumb{Text: "v" + strconv.Itoa(wanted)})...)
 	frame.Styles = []string{"form.css", "library.css"}
-	return pages.Render(c, http.StatusOK, views.PromptVersionPage(frame, page))
+	return pages.Render(c, http.StatusOK, saved.PromptVersionPage(frame, page))
 }
 
 func (h *handler) datasets() kind[entries.Dataset] {
 	rows := h.Library.Entries.Datasets
 	return kind[entries.Dataset]{
-		kind: views.Datasets, rows: rows, entry: func(d entries.Dataset) entries.Entry { return d.Entry },
-		cells: func(_ echo.Context, d entries.Dataset) []views.Cell {
-			return []views.Cell{{Text: "v" + strconv.Itoa(d.Version)}, {Text: text.Number(d.TotalItems)}, {Text: d.FileName, Class: "cut quiet"}}
+		kind: saved.Datasets, rows: rows, entry: func(d entries.Dataset) entries.Entry { return d.Entry },
+		cells: func(_ echo.Context, d entries.Dataset) []saved.Cell {
+			return []saved.Cell{{Text: "v" + strconv.Itoa(d.Version)}, {Text: text.Number(d.TotalItems)}, {Text: d.FileName, Class: "cut quiet"}}
 		},
-		fill: func(c echo.Context, view *views.Form, row *entries.Dataset) error {
+		fill: func(c echo.Context, view *saved.Form, row *entries.Dataset) error {
 			return h.fillDataset(c, view, row, 0)
 		},
 		save: h.saver.Dataset, remove: h.Library.RemoveDataset,
@@ -202,7 +202,7 @@ func (h *handler) datasets() kind[entries.Dataset] {
 const versionsShown = 200
 
 // fillDataset shows the newest version of a dataset, or the one of that number.
-func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dataset, number int) error {
+func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dataset, number int) error {
 	ctx := c.Request().Context()
 	if row == nil {
 		return nil
@@ -213,7 +213,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 		return err
 	}
 	for _, version := range newest {
-		view.Versions = append(view.Versions, views.Version{
+		view.Versions = append(view.Versions, saved.Version{
 			Number: version.Version, Note: version.Note, SavedAt: version.SavedAt, Questions: version.TotalItems,
 		})
 	}
@@ -231,7 +231,7 @@ func (h *handler) fillDataset(c echo.Context, view *views.Form, row *entries.Dat
 	if err != nil {
 		return err
 	}
-	content := views.Content{DatasetVersion: version, VariableNames: set.VariableNames}
+	content := saved.Content{DatasetVersion: version, VariableNames: set.VariableNames}
 	content.Pager = pages.NewPager(c.Request().URL.Path, url.Values{}, window, len(set.Rows))
 	first := min(window.Offset(), len(set.Rows))
 	content.Rows = set.Rows[first:min(first+window.Size, len(set.Rows))]
@@ -268,12 +268,12 @@ func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.Data
 }
 
 // changed says how a version of a dataset differs from the one before it.
-func changed(from int, before, after *dataset.Dataset) *views.Changed {
+func changed(from int, before, after *dataset.Dataset) *saved.Changed {
 	all := dataset.Changes(before, after)
-	c := &views.Changed{From: from, Total: len(all)}
+	c := &saved.Changed{From: from, Total: len(all)}
 	until := time.Now().Add(differenceTime)
 	for _, change := range all {
-		row := views.ChangedRow{}
+		row := saved.ChangedRow{}
 		switch {
 		case change.Before == nil:
 			c.Added++
@@ -290,7 +290,7 @@ func changed(from int, before, after *dataset.Dataset) *views.Changed {
 		}
 		for _, field := range change.Fields {
 			before, after := text.Cut(field.Before, changeShown), text.Cut(field.After, changeShown)
-			row.Fields = append(row.Fields, views.ChangedField{Column: field.Column, Pieces: pieces(before, after, until)})
+			row.Fields = append(row.Fields, saved.ChangedField{Column: field.Column, Pieces: pieces(before, after, until)})
 		}
 		c.Rows = append(c.Rows, row)
 	}
@@ -299,7 +299,7 @@ func changed(from int, before, after *dataset.Dataset) *views.Changed {
 }
 
 // previewFile shows the file of the form for a new dataset.
-func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *views.Form) *questions.Preview {
+func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *saved.Form) *questions.Preview {
 	if submitted.File == nil {
 		return nil
 	}
@@ -358,7 +358,7 @@ func (h *handler) showDatasetVersion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := views.Form{Kind: views.Datasets, Entry: &row.Entry, Values: map[string]string{}}
+	view := saved.Form{Kind: saved.Datasets, Entry: &row.Entry, Values: map[string]string{}}
 	if err := h.fillDataset(c, &view, row, version); err != nil {
 		return err
 	}
@@ -367,9 +367,9 @@ func (h *handler) showDatasetVersion(c echo.Context) error {
 	}
 	name := "v" + strconv.Itoa(version)
 	frame := pages.Frame(c, h.Version, row.Name+" "+name, ui.SectionLibrary,
-		h.crumbs(c, views.Datasets, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(views.Datasets), row.ID)}, ui.Crumb{Text: name})...)
+		h.crumbs(c, saved.Datasets, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(saved.Datasets), row.ID)}, ui.Crumb{Text: name})...)
 	frame.Styles = []string{"form.css", "library.css"}
-	return pages.Render(c, http.StatusOK, views.DatasetVersionPage(frame, view))
+	return pages.Render(c, http.StatusOK, saved.DatasetVersionPage(frame, view))
 }
 
 // downloadVersion sends the file of a version.

@@ -1,0 +1,401 @@
+// Package people has the use cases of accounts, projects, tokens and links to reports: one set of rules for pages, API, sign-in and
+// command line. What only reads is asked of db/people.
+package people
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/naming"
+	"wending/db/people"
+	"wending/jobs/password"
+	"wending/jobs/tasks"
+)
+
+// MaxDays is how long tokens and links may last.
+const MaxDays = 3650
+
+// What a use case refuses. Wrong values are FieldErrors of these, of naming's errors and of password's.
+var (
+	ErrUnknownRole = errors.New("there is no such role")
+	ErrDays        = errors.New("outside the days that it may last")
+	ErrQuota       = errors.New("outside the bounds of a quota")
+	ErrCost        = errors.New("not an amount of money")
+	// ErrForbidden means that the maker may do less than what was asked for.
+	ErrForbidden = errors.New("not allowed to its maker")
+	// ErrOfProvider means that an account has no password here: the OpenID Connect provider signs it in.
+	ErrOfProvider = errors.New("the account is signed in by the OpenID Connect provider")
+	// ErrDisabled and ErrNoGroup refuse an account to somebody whom the provider signs in.
+	ErrDisabled = errors.New("the account is disabled")
+	ErrNoGroup  = errors.New("no group of the provider may do anything here")
+	// ErrNotFinished means that a task has no report yet.
+	ErrNotFinished = errors.New("the task has no report yet")
+)
+
+// FieldError is what is wrong with a value. A use case returns all of them, joined.
+type FieldError struct {
+	Field string
+	Err   error
+	// Least and Most are the bounds of a number.
+	Least, Most int
+}
+
+// Error implements error.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// TakenError means that another account has a name, or one that looks like it.
+type TakenError struct {
+	// Other is the name of the other account.
+	Other string
+	// IsSame reports that the names differ at most in case.
+	IsSame bool
+}
+
+// Error implements error.
+func (e *TakenError) Error() string { return "the name looks like that of the account " + e.Other }
+
+// Service changes who may do what.
+type Service struct{ store people.People }
+
+// New returns the use cases on a store.
+func New(store *db.Store) Service { return Service{people.New(store)} }
+
+// checks collects what is wrong with the values of a use case.
+type checks []error
+
+func (c *checks) fail(field string, err error) { *c = append(*c, &FieldError{Field: field, Err: err}) }
+
+func (c *checks) within(field string, n, least, most int, err error) {
+	if n < least || n > most {
+		*c = append(*c, &FieldError{field, err, least, most})
+	}
+}
+
+func (c *checks) name(text string) (name string) {
+	name, err := naming.Check(text)
+	if err != nil {
+		c.fail("name", err)
+	}
+	return name
+}
+
+func (c *checks) role(role people.Role) {
+	if !role.IsKnown() {
+		c.fail("role", ErrUnknownRole)
+	}
+}
+
+func (c *checks) days(days, least int) time.Duration {
+	c.within("days", days, least, MaxDays, ErrDays)
+	return time.Duration(days) * 24 * time.Hour
+}
+
+func (c *checks) err() error { return errors.Join(*c...) }
+
+// NewUser describes an account with its first project.
+type NewUser struct {
+	Name, Password      string
+	IsAdmin, MustChange bool
+	ProjectID           uuid.UUID
+	Role                people.Role
+}
+
+// UserDraft is an account that may be made.
+type UserDraft struct {
+	people.User
+	membership people.Membership
+}
+
+// Role is the account's in its first project.
+func (d UserDraft) Role() people.Role { return d.membership.Role }
+
+// DraftUser checks a new account. What is wrong with it is FieldErrors of "name", "password" and "role".
+func (s Service) DraftUser(ctx context.Context, n NewUser) (UserDraft, error) {
+	var c checks
+	draft := UserDraft{
+		people.User{ID: uuid.New(), Name: c.name(n.Name), IsAdmin: n.IsAdmin, MustChangePassword: n.MustChange},
+		people.Membership{ProjectID: n.ProjectID, Role: n.Role},
+	}
+	if err := password.Check(n.Password, draft.Name); err != nil {
+		c.fail("password", err)
+	}
+	c.role(n.Role)
+	if draft.Name != "" {
+		other, err := s.store.Resembling(ctx, draft.Name)
+		if err == nil {
+			c.fail("name", &TakenError{other.Name, strings.EqualFold(other.Name, draft.Name)})
+		} else if !errors.Is(err, db.ErrNotFound) {
+			return draft, err
+		}
+	}
+	if err := c.err(); err != nil {
+		return draft, err
+	}
+	hash, err := newHash(ctx, n.Password, draft.Name)
+	draft.PasswordHash = &hash
+	return draft, err
+}
+
+// newHash hashes a new password, or returns a FieldError of "password".
+func newHash(ctx context.Context, text, userName string) (string, error) {
+	hash, reason, err := password.New(ctx, text, userName)
+	if reason != nil {
+		return "", &FieldError{Field: "password", Err: reason}
+	}
+	return hash, err
+}
+
+// AddUser makes an account.
+func (s Service) AddUser(ctx context.Context, draft UserDraft) (people.User, error) {
+	if err := s.store.AddUser(ctx, draft.User, draft.membership); err != nil {
+		return people.User{}, err
+	}
+	return s.store.User(ctx, draft.ID)
+}
+
+// Change is what changes of an account; nil leaves it.
+type Change struct {
+	// Password ends its sessions and tokens, IsDisabled its sessions.
+	Password            *string
+	IsAdmin, IsDisabled *bool
+}
+
+// ChangeUser changes an account, all or nothing. It returns ErrOfProvider, a FieldError of "password", or people.ErrLastAdmin if nobody
+// would be left who may manage accounts.
+func (s Service) ChangeUser(ctx context.Context, user people.User, change Change) error {
+	stored := people.Change{IsAdmin: change.IsAdmin, IsDisabled: change.IsDisabled}
+	if change.Password != nil {
+		if user.Subject != nil {
+			return ErrOfProvider
+		}
+		hash, err := newHash(ctx, *change.Password, user.Name)
+		if err != nil {
+			return err
+		}
+		stored.PasswordHash = &hash
+	}
+	return s.store.ChangeUser(ctx, user.ID, stored)
+}
+
+// ReplacePassword gives signed-in people the password that they chose: it ends their sessions but one, and their tokens but those kept.
+func (s Service) ReplacePassword(ctx context.Context, user people.User, text string, session uuid.UUID, kept []uuid.UUID) error {
+	hash, err := newHash(ctx, text, user.Name)
+	if err != nil {
+		return err
+	}
+	return s.store.SetPassword(ctx, user.ID, hash, session, kept)
+}
+
+// Provided is what an OpenID Connect provider says of somebody who signs in.
+type Provided struct {
+	// Subject is issuer and subject, by which alone an account is known.
+	Subject string
+	// Names are those that it may be given, the best first.
+	Names       []string
+	IsAdmin     bool
+	Memberships []people.Membership
+}
+
+// TakeProvided makes an account what its provider says; a name that another account has is left to it. It returns ErrDisabled, or
+// ErrNoGroup for somebody new who may do nothing.
+func (s Service) TakeProvided(ctx context.Context, p Provided) (user people.User, err error) {
+	user, err = s.store.UserOf(ctx, p.Subject)
+	isNew := errors.Is(err, db.ErrNotFound)
+	switch {
+	case err != nil && !isNew:
+		return user, err
+	case user.DisabledAt != nil:
+		return user, ErrDisabled
+	case isNew && !p.IsAdmin && len(p.Memberships) == 0:
+		return user, ErrNoGroup
+	}
+	for _, candidate := range p.Names {
+		user.Name, user.IsAdmin, err = candidate, p.IsAdmin, nil
+		if isNew {
+			user.ID, user.Subject = uuid.New(), &p.Subject
+			err = s.store.AddUser(ctx, user)
+		}
+		if err == nil {
+			err = s.store.Grant(ctx, user, p.Memberships)
+		}
+		if !errors.Is(err, people.ErrNameTaken) {
+			return user, err
+		}
+	}
+	return user, err
+}
+
+// AddProject makes a project; manager manages it, unless it is uuid.Nil. What is wrong is a FieldError of "name".
+func (s Service) AddProject(ctx context.Context, name string, manager uuid.UUID) (people.Project, error) {
+	var c checks
+	project := people.Project{ID: uuid.New(), Name: c.name(name)}
+	if err := c.err(); err != nil {
+		return project, err
+	}
+	if err := s.store.AddProject(ctx, project); err != nil {
+		return project, takenName(err)
+	}
+	if manager != uuid.Nil {
+		if err := s.store.SetMember(ctx, project.ID, manager, people.Admin); err != nil {
+			return project, err
+		}
+	}
+	return s.store.Project(ctx, project.ID)
+}
+
+func takenName(err error) error {
+	if errors.Is(err, people.ErrNameTaken) {
+		return &FieldError{Field: "name", Err: err}
+	}
+	return err
+}
+
+// The most that a quota may be; the least is 1.
+const (
+	MaxCallsPerDay   = 1_000_000_000
+	MaxUploadsPerDay = 1_000_000
+	MaxLanes         = 100_000
+	MaxDiskBytes     = 1 << 50
+)
+
+// ChangeProject stores a project's name and quotas. What is wrong is FieldErrors of the columns' names.
+func (s Service) ChangeProject(ctx context.Context, project people.Project) (people.Project, error) {
+	var c checks
+	project.Name = c.name(project.Name)
+	quota(&c, "calls_per_day", project.CallsPerDay, MaxCallsPerDay)
+	quota(&c, "uploads_per_day", project.UploadsPerDay, MaxUploadsPerDay)
+	quota(&c, "lanes", project.Lanes, MaxLanes)
+	quota(&c, "disk_bytes", project.DiskBytes, MaxDiskBytes)
+	if project.CostPerMonth != nil && !tasks.IsCost(*project.CostPerMonth) {
+		c.fail("cost_per_month", ErrCost)
+	}
+	if err := c.err(); err != nil {
+		return project, err
+	}
+	if err := s.store.ChangeProject(ctx, project); err != nil {
+		return project, takenName(err)
+	}
+	return s.store.Project(ctx, project.ID)
+}
+
+// quota checks an amount; nil is any.
+func quota[N int | int64](c *checks, field string, amount *N, most int) {
+	if amount != nil {
+		c.within(field, int(*amount), 1, most, ErrQuota)
+	}
+}
+
+// SetMember gives an account a role in a project, and returns the role that it had, empty for none. A role that does not exist is a
+// FieldError of "role".
+func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID, role people.Role) (before people.Role, err error) {
+	var c checks
+	if c.role(role); c.err() != nil {
+		return "", c.err()
+	}
+	if before, err = s.store.RoleIn(ctx, userID, projectID); err != nil {
+		return "", err
+	}
+	return before, s.store.SetMember(ctx, projectID, userID, role)
+}
+
+// Maker is who makes a token.
+type Maker struct {
+	// IsOperator reports the command line, which may make any token; the other fields are empty then.
+	IsOperator bool
+	// UserID and TokenID are uuid.Nil where it is no account, or does not act by a token.
+	UserID, TokenID uuid.UUID
+	// Role is the maker's in the token's project.
+	Role people.Role
+}
+
+// NewToken describes a token.
+type NewToken struct {
+	Name      string
+	ProjectID uuid.UUID
+	Role      people.Role
+	Reach     people.Reach
+	// Days is how long it lasts; 0 is for good.
+	Days int
+}
+
+// TokenDraft is a token that may be made.
+type TokenDraft struct {
+	people.Token
+	lasts time.Duration
+}
+
+// DraftToken checks a new token, which may do no more than its maker, and only what manages a project makes tokens by a token: otherwise it
+// returns ErrForbidden. What is wrong is FieldErrors of "name", "role" and "days".
+func (s Service) DraftToken(maker Maker, n NewToken) (TokenDraft, error) {
+	if maker.TokenID != uuid.Nil && !maker.Role.Allows(people.Admin) {
+		return TokenDraft{}, ErrForbidden
+	}
+	var c checks
+	draft := TokenDraft{
+		people.Token{ID: uuid.New(), Name: c.name(n.Name), ProjectID: n.ProjectID, Role: n.Role, Reach: n.Reach},
+		c.days(n.Days, 0),
+	}
+	c.role(n.Role)
+	if err := c.err(); err != nil {
+		return draft, err
+	}
+	if !maker.IsOperator && !maker.Role.Allows(n.Role) {
+		return draft, ErrForbidden
+	}
+	if maker.UserID != uuid.Nil {
+		draft.UserID = &maker.UserID
+	}
+	if maker.TokenID != uuid.Nil {
+		draft.ParentID = &maker.TokenID
+	}
+	return draft, nil
+}
+
+// AddToken makes a token, and returns its value, which nobody can read again.
+func (s Service) AddToken(ctx context.Context, draft TokenDraft) (token people.Token, value string, err error) {
+	if value, err = s.store.AddToken(ctx, draft.Token, draft.lasts); err != nil {
+		return token, "", err
+	}
+	token, err = s.store.Token(ctx, draft.ID)
+	return token, value, err
+}
+
+// RevokeToken makes a token of a project useless at once. Only its owner's may be named, unless owner is nil; another is
+// db.ErrNotFound. It returns the token as it was.
+func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uuid.UUID, id uuid.UUID) (people.Token, error) {
+	token, err := s.store.Token(ctx, id)
+	if err != nil {
+		return token, err
+	}
+	if token.ProjectID != projectID || owner != nil && (token.UserID == nil || *token.UserID != *owner) {
+		return people.Token{}, &db.NotFoundError{Kind: people.KindToken}
+	}
+	return token, s.store.RevokeToken(ctx, id)
+}
+
+// AddShare makes a link to a task's report, and returns its secret, which nobody can read again. It returns ErrNotFinished, or a
+// FieldError of "days", of which there must be one.
+func (s Service) AddShare(ctx context.Context, task db.Task, by string, days int) (share people.Share, secret string, err error) {
+	if !task.HasResults {
+		return share, "", ErrNotFinished
+	}
+	var c checks
+	lasts := c.days(days, 1)
+	if err := c.err(); err != nil {
+		return share, "", err
+	}
+	share = people.Share{ID: uuid.New(), TaskID: task.ID, CreatedBy: by}
+	if secret, err = s.store.AddShare(ctx, share, lasts); err != nil {
+		return share, "", err
+	}
+	share, err = s.store.Share(ctx, share.ID)
+	return share, secret, err
+}

@@ -1,0 +1,192 @@
+package people_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/db/naming"
+	stored "wending/db/people"
+	"wending/db/project"
+	"wending/jobs/password"
+	"wending/jobs/people"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+const goodPassword = "correct horse battery"
+
+// wrong are the fields that an error names, with what is wrong with them.
+func wrong(t *testing.T, err error) map[string]error {
+	t.Helper()
+	all := []error{err}
+	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
+		all = joined.Unwrap()
+	}
+	fields := map[string]error{}
+	for _, one := range all {
+		var field *people.FieldError
+		require.ErrorAs(t, one, &field)
+		fields[field.Field] = field.Err
+	}
+	return fields
+}
+
+func newUser(name string) people.NewUser {
+	return people.NewUser{Name: name, Password: goodPassword, ProjectID: project.Default, Role: stored.Reviewer}
+}
+
+func add(t *testing.T, s people.Service, n people.NewUser) stored.User {
+	t.Helper()
+	draft, err := s.DraftUser(t.Context(), n)
+	require.NoError(t, err)
+	user, err := s.AddUser(t.Context(), draft)
+	require.NoError(t, err)
+	return user
+}
+
+func TestAnAccountIsCheckedAsAWhole(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Open(t)
+	s := people.New(store)
+	user := add(t, s, newUser("  Ａlice "))
+	require.Equal(t, "Alice", user.Name)
+	members, err := stored.New(store).Members(t.Context(), project.Default)
+	require.NoError(t, err)
+	require.Len(t, members, 1)
+	require.Equal(t, stored.Reviewer, members[0].Role)
+
+	_, err = s.DraftUser(t.Context(), people.NewUser{Name: "token:ci", Password: "short", Role: "emperor"})
+	require.Equal(t, map[string]error{"name": naming.ErrReserved, "password": password.ErrShort, "role": people.ErrUnknownRole}, wrong(t, err))
+	for name, isSame := range map[string]bool{"alice": true, "АIісе": false} {
+		_, err = s.DraftUser(t.Context(), newUser(name))
+		require.Equal(t, map[string]error{"name": &people.TakenError{Other: "Alice", IsSame: isSame}}, wrong(t, err), name)
+	}
+}
+
+func TestAPasswordHereIsForAccountsOfHere(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Open(t)
+	s := people.New(store)
+	bad, good := "1234567890", "another horse battery"
+	user := add(t, s, newUser("Bob"))
+	require.Equal(t, map[string]error{"password": password.ErrCommon}, wrong(t, s.ChangeUser(t.Context(), user, people.Change{Password: &bad})))
+	require.NoError(t, s.ChangeUser(t.Context(), user, people.Change{Password: &good}))
+
+	granted := []stored.Membership{{ProjectID: project.Default, Role: stored.Viewer, IsGranted: true}}
+	provided, err := s.TakeProvided(t.Context(), people.Provided{Subject: "issuer carol", Names: []string{"Bob", "Bob · carol"}, Memberships: granted})
+	require.NoError(t, err)
+	require.Equal(t, "Bob · carol", provided.Name, "the best name is another's")
+	require.ErrorIs(t, s.ChangeUser(t.Context(), provided, people.Change{Password: &good}), people.ErrOfProvider)
+}
+
+func TestAProviderOpensNoAccountForNothing(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Open(t)
+	s := people.New(store)
+	p := people.Provided{Subject: "issuer dan", Names: []string{"Dan"}}
+	_, err := s.TakeProvided(t.Context(), p)
+	require.ErrorIs(t, err, people.ErrNoGroup)
+	p.IsAdmin = true
+	user, err := s.TakeProvided(t.Context(), p)
+	require.NoError(t, err)
+	p.Names, p.IsAdmin = []string{"Daniel"}, false // known now, though no group is left
+	again, err := s.TakeProvided(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, user.ID, again.ID)
+	require.Equal(t, "Daniel", again.Name)
+
+	isDisabled := true
+	add(t, s, people.NewUser{Name: "root", Password: goodPassword, IsAdmin: true, ProjectID: project.Default, Role: stored.Admin})
+	require.NoError(t, s.ChangeUser(t.Context(), again, people.Change{IsDisabled: &isDisabled}))
+	_, err = s.TakeProvided(t.Context(), p)
+	require.ErrorIs(t, err, people.ErrDisabled)
+}
+
+func TestATokenMayDoNoMoreThanItsMaker(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Open(t)
+	s := people.New(store)
+	maker := add(t, s, newUser("Eve"))
+	n := people.NewToken{Name: "nightly", ProjectID: project.Default, Role: stored.Editor, Days: 3}
+	for name, one := range map[string]struct {
+		maker people.Maker
+		isOk  bool
+	}{
+		"the command line":        {people.Maker{IsOperator: true}, true},
+		"somebody who may less":   {people.Maker{UserID: maker.ID, Role: stored.Reviewer}, false},
+		"somebody who may":        {people.Maker{UserID: maker.ID, Role: stored.Editor}, true},
+		"a token":                 {people.Maker{UserID: maker.ID, TokenID: uuid.New(), Role: stored.Editor}, false},
+		"a token that may manage": {people.Maker{UserID: maker.ID, TokenID: uuid.New(), Role: stored.Admin}, true},
+	} {
+		_, err := s.DraftToken(one.maker, n)
+		require.Equal(t, one.isOk, err == nil, name)
+		require.True(t, one.isOk || errors.Is(err, people.ErrForbidden), name)
+	}
+	for _, days := range []int{-1, people.MaxDays + 1} {
+		n.Days = days
+		_, err := s.DraftToken(people.Maker{IsOperator: true}, n)
+		require.Equal(t, map[string]error{"days": people.ErrDays}, wrong(t, err))
+	}
+
+	n.Days = 0
+	draft, err := s.DraftToken(people.Maker{UserID: maker.ID, Role: stored.Editor}, n)
+	require.NoError(t, err)
+	token, value, err := s.AddToken(t.Context(), draft)
+	require.NoError(t, err)
+	require.NotEmpty(t, value)
+	require.Nil(t, token.ExpiresAt)
+	other := uuid.New()
+	for name, revoke := range map[string]func() error{
+		"another's":          func() error { _, err := s.RevokeToken(t.Context(), project.Default, &other, token.ID); return err },
+		"of another project": func() error { _, err := s.RevokeToken(t.Context(), other, nil, token.ID); return err },
+	} {
+		require.ErrorIs(t, revoke(), db.ErrNotFound, name)
+	}
+	_, err = s.RevokeToken(t.Context(), project.Default, &maker.ID, token.ID)
+	require.NoError(t, err)
+}
+
+func TestAProjectKeepsToItsBounds(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Open(t)
+	s := people.New(store)
+	manager := add(t, s, newUser("Frank"))
+	made, err := s.AddProject(t.Context(), " 法务 ", manager.ID)
+	require.NoError(t, err)
+	require.Equal(t, "法务", made.Name)
+	role, err := stored.New(store).RoleIn(context.Background(), manager.ID, made.ID)
+	require.NoError(t, err)
+	require.Equal(t, stored.Admin, role)
+	_, err = s.AddProject(t.Context(), "法务", uuid.Nil)
+	require.Equal(t, map[string]error{"name": stored.ErrNameTaken}, wrong(t, err))
+
+	zero, many, cost := 0, int64(people.MaxDiskBytes+1), "much"
+	changed := made
+	changed.Name, changed.Lanes, changed.UploadsPerDay, changed.DiskBytes, changed.CostPerMonth = "", &zero, &zero, &many, &cost
+	_, err = s.ChangeProject(t.Context(), changed)
+	require.Equal(t, map[string]error{
+		"name": naming.ErrEmpty, "lanes": people.ErrQuota, "uploads_per_day": people.ErrQuota, "disk_bytes": people.ErrQuota, "cost_per_month": people.ErrCost,
+	}, wrong(t, err))
+
+	before, err := s.SetMember(t.Context(), made.ID, manager.ID, stored.Viewer)
+	require.NoError(t, err)
+	require.Equal(t, stored.Admin, before)
+	_, err = s.SetMember(t.Context(), made.ID, manager.ID, "emperor")
+	require.Equal(t, map[string]error{"role": people.ErrUnknownRole}, wrong(t, err))
+}
+
+func TestALinkNeedsAReportAndAnEnd(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Open(t)
+	s := people.New(store)
+	_, _, err := s.AddShare(t.Context(), db.Task{}, "Eve", 7)
+	require.ErrorIs(t, err, people.ErrNotFinished)
+	_, _, err = s.AddShare(t.Context(), db.Task{HasResults: true}, "Eve", 0)
+	require.Equal(t, map[string]error{"days": people.ErrDays}, wrong(t, err))
+}

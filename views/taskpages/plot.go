@@ -1,0 +1,67 @@
+package taskpages
+
+import (
+	"math"
+	"strconv"
+
+	"wending/db/report"
+)
+
+// plotWidth and plotHeight are the units that plots are drawn in; the page stretches them.
+const plotWidth, plotHeight = 600.0, 100.0
+
+// column is one bar of a plot as it is drawn: failures are on top of successes.
+type column struct {
+	report.Bar
+	x, width          float64
+	succeeded, failed float64 // heights
+}
+
+// newColumns scales bars to the top of the axis.
+func newColumns(bars []report.Bar, top int) []column {
+	columns := make([]column, len(bars))
+	step, scale := plotWidth/float64(max(1, len(bars))), plotHeight/float64(max(1, top))
+	for n, bar := range bars {
+		columns[n] = column{
+			Bar: bar, x: float64(n) * step, width: step * 0.82, succeeded: height(bar.Succeeded, scale), failed: height(bar.Failed, scale),
+		}
+	}
+	return columns
+}
+
+// axisTop is the number at the top of a plot's axis: even, and not below the tallest bar.
+func axisTop(bars []report.Bar) int {
+	tallest := 0
+	for _, bar := range bars {
+		tallest = max(tallest, bar.Succeeded+bar.Failed)
+	}
+	unit := 2
+	for tallest > 10*unit {
+		unit *= 10
+	}
+	return (tallest + unit - 1) / unit * unit
+}
+
+// height is at least one unit for what is there at all.
+func height(count int, scale float64) float64 {
+	if count == 0 {
+		return 0
+	}
+	return math.Max(1, float64(count)*scale)
+}
+
+func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+
+// latencyPlace is where a latency lies on the axis: within its bar, at its share of it.
+func latencyPlace(bars []report.Bar, ms *float64) (x float64, isThere bool) {
+	if ms == nil || len(bars) == 0 {
+		return 0, false
+	}
+	step := plotWidth / float64(len(bars))
+	for n, bar := range bars {
+		if *ms < bar.To {
+			return (float64(n) + math.Max(0, (*ms-bar.From)/(bar.To-bar.From))) * step, true
+		}
+	}
+	return plotWidth, true
+}
