@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	secure "crypto/rand"
 	"encoding/json"
@@ -106,28 +107,10 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 		paint(w, r, question.Question)
 		return
 	}
-	known := question.StandardAnswer
-	if known == "" {
-		known = "我是一个演示智能体，回答并不稳定。"
-	}
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(question.Question))
-	kind := sum.Sum32() % 8
-	answer := known
-	letter := letterTo(question.Question)
-	switch {
-	case letter != nil:
-		answer = letter.next(known)
-	case kind <= 2: // steady
-	case kind <= 5: // the same in other words
-		answer = []string{known, known, "答案是" + known + "。", known + "（根据公开资料）"}[rand.IntN(4)]
-	case kind == 6: // unsteady, at length
-		answer = []string{known, "我不确定，可能是" + known + "。", longAnswer(question.Question, known)}[rand.IntN(3)]
-	default: // fails now and then
-		if rand.IntN(3) == 0 {
-			http.Error(w, `{"code":500,"msg":"模型服务繁忙，请稍后再试"}`, http.StatusInternalServerError)
-			return
-		}
+	answer, hasFailed := demoAnswer(question.Question, cmp.Or(question.StandardAnswer, "我是一个演示智能体，回答并不稳定。"))
+	if hasFailed {
+		http.Error(w, `{"code":500,"msg":"模型服务繁忙，请稍后再试"}`, http.StatusInternalServerError)
+		return
 	}
 	wait := 50 + rand.IntN(200)
 	if rand.IntN(25) == 0 {
@@ -141,6 +124,30 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"code": 0, "msg": "ok", "data": map[string]string{"output": answer}})
 		return
 	}
+	streamDemo(w, r, question.Question, answer)
+}
+
+// demoAnswer is what the demo says to a question whose standard answer is known, or that it fails.
+func demoAnswer(question, known string) (answer string, hasFailed bool) {
+	if letter := letterTo(question); letter != nil {
+		return letter.next(known), false
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(question))
+	switch kind := sum.Sum32() % 8; {
+	case kind <= 2: // steady
+	case kind <= 5: // the same in other words
+		return []string{known, known, "答案是" + known + "。", known + "（根据公开资料）"}[rand.IntN(4)], false
+	case kind == 6: // unsteady, at length
+		return []string{known, "我不确定，可能是" + known + "。", longAnswer(question, known)}[rand.IntN(3)], false
+	default: // fails now and then
+		return known, rand.IntN(3) == 0
+	}
+	return known, false
+}
+
+// streamDemo streams an answer a few characters at a time.
+func streamDemo(w http.ResponseWriter, r *http.Request, question, answer string) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	event := func(name string, data any) {
 		line, _ := json.Marshal(map[string]any{"event": name, "data": data})
@@ -150,7 +157,7 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 	delta := func(text string) any {
 		return map[string]any{"choices": []any{map[string]any{"index": 0, "delta": map[string]string{"content": text}}}}
 	}
-	event("reasoning_chunk", delta("用户在问："+question.Question))
+	event("reasoning_chunk", delta("用户在问："+question))
 	runes := []rune(answer)
 	for len(runes) > 0 {
 		n := min(len(runes), 24)

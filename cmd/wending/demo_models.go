@@ -117,9 +117,14 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
+	streamDemoChat(w, r, request.Model, answer, usage)
+}
+
+// streamDemoChat streams a model's answer a few characters at a time, its usage last.
+func streamDemoChat(w http.ResponseWriter, r *http.Request, model, answer string, usage map[string]int) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	send := func(chunk map[string]any) {
-		chunk["id"], chunk["object"], chunk["model"] = "demo", "chat.completion.chunk", request.Model
+		chunk["id"], chunk["object"], chunk["model"] = "demo", "chat.completion.chunk", model
 		line, _ := json.Marshal(chunk)
 		_, _ = fmt.Fprintf(w, "data: %s\n\n", line)
 		_ = http.NewResponseController(w).Flush()

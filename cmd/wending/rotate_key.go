@@ -20,6 +20,7 @@ import (
 	"wending/db/upkeep"
 	"wending/jobs"
 	"wending/jobs/library"
+	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
 
@@ -74,24 +75,9 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 	if sealing != nil && !errors.As(sealing, &unsealed) {
 		return sealing
 	}
-	changed, left := 0, 0
-	err = tasks.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
-		changed, left = changedNow, leftNow
-		log.InfoContext(ctx, "sealed with the new key", "tasks", changed)
-	})
-	values, valuesLeft := 0, 0
-	if err == nil {
-		err = library.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
-			values, valuesLeft = changedNow, leftNow
-			log.InfoContext(ctx, "sealed with the new key", "library", values)
-		})
-	}
+	changed, values, err := resealAll(ctx, store, sealer, log)
 	if err != nil {
-		return fmt.Errorf("%w (sealed with the new key so far: %d tasks, %d values of the library; run it again to continue)", err, changed, values)
-	}
-	if left+valuesLeft > 0 {
-		return fmt.Errorf("tasks sealed with the new key: %d; left as they are: %d, sealed with a key that is neither SECRET_KEY nor SECRET_KEY_PREVIOUS "+
-			"(of the library, %d values; left: %d)", changed, left, values, valuesLeft)
+		return err
 	}
 	if s.SecretKey == "" { // the one before the fresh key stays for a process that has not been started again
 		if err := s.writeKeys(append([]string{keys.Current}, keys.Previous[:1]...), os.Rename); err != nil {
@@ -106,6 +92,30 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 		_, _ = fmt.Fprintf(stdout, "wending: secrets of the library sealed with the new key: %d\n", values)
 	}
 	return nil
+}
+
+// resealAll seals the secrets of all tasks and of the library with the current key, and returns how many there were of each. Those that
+// no key opens are an error.
+func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer, log *slog.Logger) (changed, values int, err error) {
+	left, valuesLeft := 0, 0
+	err = tasks.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
+		changed, left = changedNow, leftNow
+		log.InfoContext(ctx, "sealed with the new key", "tasks", changed)
+	})
+	if err == nil {
+		err = library.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
+			values, valuesLeft = changedNow, leftNow
+			log.InfoContext(ctx, "sealed with the new key", "library", values)
+		})
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("%w (sealed with the new key so far: %d tasks, %d values of the library; run it again to continue)", err, changed, values)
+	}
+	if left+valuesLeft > 0 {
+		return 0, 0, fmt.Errorf("tasks sealed with the new key: %d; left as they are: %d, sealed with a key that is neither SECRET_KEY nor SECRET_KEY_PREVIOUS "+
+			"(of the library, %d values; left: %d)", changed, left, values, valuesLeft)
+	}
+	return changed, values, nil
 }
 
 // giveUp lists what was sealed with a key that is lost and, if that is confirmed, gives it up.

@@ -141,18 +141,8 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		c.SetRequest(r.WithContext(ctx)) // errors are shown in a frame, too
 		info, err = g.admit(ctx, info, asked)
 		g.describe(ctx, &recorded.AuditEntry, info, asked)
-		if errors.Is(err, errUnknown) {
-			if request.IsAPI(r) {
-				c.Response().Header().Set("WWW-Authenticate", `Bearer realm="wending"`)
-			}
-			return lead(c, err, paths.LoginFor)
-		}
-		c.SetRequest(r.WithContext(request.With(ctx, info)))
-		if errors.Is(err, errDuty) {
-			return lead(c, err, func(back string) string { return paths.DutyFor(string(info.Who.Duty), back) })
-		}
 		if err != nil {
-			return err
+			return g.turnAway(c, ctx, info, err)
 		}
 		if err := recorded.begin(ctx); err != nil {
 			return err
@@ -184,6 +174,21 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		c.SetRequest(r.WithContext(ctx)) // an error is answered after this
 		return err
 	}
+}
+
+// turnAway answers a request that may not be served: people who must sign in, or do something else first, are led there.
+func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info, err error) error {
+	if errors.Is(err, errUnknown) {
+		if request.IsAPI(c.Request()) {
+			c.Response().Header().Set("WWW-Authenticate", `Bearer realm="wending"`)
+		}
+		return lead(c, err, paths.LoginFor)
+	}
+	c.SetRequest(c.Request().WithContext(request.With(ctx, info)))
+	if errors.Is(err, errDuty) {
+		return lead(c, err, func(back string) string { return paths.DutyFor(string(info.Who.Duty), back) })
+	}
+	return err
 }
 
 // visitor is the name under which a request takes its places: of one account whatever it uses, or else of its token or its address.
@@ -381,16 +386,9 @@ func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (reque
 		info.Project, info.Role = people.Project{ID: one.ProjectID, Name: one.ProjectName}, one.Role
 		return info
 	}
-	var named *people.Membership
-	if asked.project != "" {
-		for n, one := range info.Who.Projects {
-			if one.ProjectID.String() == asked.project || strings.EqualFold(one.ProjectName, asked.project) {
-				named = &info.Who.Projects[n]
-			}
-		}
-		if named == nil {
-			return info, &db.NotFoundError{Kind: people.KindProject}
-		}
+	named := membershipIn(info.Who.Projects, asked.project)
+	if named == nil && asked.project != "" {
+		return info, &db.NotFoundError{Kind: people.KindProject}
 	}
 	if asked.object != "" {
 		kind, of, _, err := g.projectOf(ctx, asked)
@@ -416,6 +414,16 @@ func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (reque
 		return take(info.Who.Projects[0]), nil
 	}
 	return info, nil
+}
+
+// membershipIn returns the membership in the project of an id or a name; nil if there is none.
+func membershipIn(memberships []people.Membership, project string) (found *people.Membership) {
+	for n, one := range memberships {
+		if one.ProjectID.String() == project || strings.EqualFold(one.ProjectName, project) {
+			found = &memberships[n]
+		}
+	}
+	return found
 }
 
 // chooseAny is choose without accounts: everything can be seen, unless one project is asked for.

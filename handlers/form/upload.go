@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -42,6 +43,21 @@ type Upload struct {
 
 // New returns a form that nobody submitted, with these fields.
 func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
+
+// With returns the form with another value of a field; the form itself stays what was submitted.
+func (u *Upload) With(field, value string) *Upload {
+	changed := *u
+	changed.Values = maps.Clone(u.Values)
+	changed.Values[field] = value
+	return &changed
+}
+
+// WithFile returns the form with another file; the form itself stays what was submitted.
+func (u *Upload) WithFile(file *File) *Upload {
+	changed := *u
+	changed.File = file
+	return &changed
+}
 
 // File is a dataset file as it was uploaded.
 type File struct {

@@ -116,6 +116,11 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		}
 		byID[item.ID] = card
 	}
+	return inOrder(byID, ids), nil
+}
+
+// inOrder returns the cards in the order of ids, and marks those of a turn that follows the one before it.
+func inOrder(byID map[int64]results.Card, ids []int64) []results.Card {
 	cards := make([]results.Card, 0, len(ids))
 	for _, id := range ids {
 		if card, has := byID[id]; has { // else it was deleted meanwhile
@@ -126,7 +131,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 			cards = append(cards, card)
 		}
 	}
-	return cards, nil
+	return cards
 }
 
 // newCard sums the runs of a question up.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -37,6 +38,8 @@ type submission struct {
 	// source is the task that the form is a copy of, or the draft that it edits; nil means neither.
 	source  *db.Task
 	isDraft bool
+	// headers are those that came back sealed; nil if there are none, or they must be typed again.
+	headers map[string]string
 	// task is what the form says, faults what is wrong with it.
 	task   tasks.New
 	faults []form.FieldFault
@@ -158,52 +161,59 @@ func (p *Pages) readSubmission(c echo.Context) (*submission, error) {
 // checks it.
 func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, error) {
 	ctx := c.Request().Context()
-	s := &submission{Upload: submitted}
-	base := tasks.New{Settings: p.Defaults}
-	if address, isThere := submitted.Values["agent_api_url"]; isThere && !s.isComparison() && submitted.Value("agents") != "" {
-		submitted.Values["agent_api_url"] = "" // a saved agent takes the place of what is typed, which stays in the form
-		defer func() { submitted.Values["agent_api_url"] = address }()
-	}
+	s := &submission{Upload: submitted, headers: p.openHeaders(c, submitted)}
+	rules := form.Rules{CheckURL: p.Check.Task, Library: p.Library, SealedHeaders: s.headers}
 	if submitted.File != nil || submitted.Value("dataset_token") != "" || submitted.Value("dataset") != "" {
 		if err := submitted.Admit(ctx, pages.Gates(c).Files); err != nil {
 			return nil, err
 		}
 	}
-	if submitted.Refused != nil {
-		s.system = submitted.Refused
-		s.task, s.faults = form.Task(ctx, submitted, base, form.Rules{CheckURL: p.Check.Task, Library: p.Library})
-		return s, nil
+	read := submitted
+	if submitted.Has("agent_api_url") && !s.isComparison() && submitted.Value("agents") != "" {
+		read = read.With("agent_api_url", "") // a saved agent takes the place of what is typed, which stays in the form
+		rules.SealedHeaders = nil
 	}
-	if id := submitted.Value("draft") + submitted.Value("from"); id != "" {
-		source, err := request.Task(ctx, p.Store, id)
-		switch {
-		case errors.Is(err, db.ErrNotFound) && submitted.Value("draft") != "":
-			s.system = fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
-		case errors.Is(err, db.ErrNotFound): // deleted in the meantime: what was copied openly is in the form
-		case err != nil:
-			s.system = err
-		default:
-			s.source, s.isDraft = &source, submitted.Value("draft") != ""
-			if submitted.File == nil && submitted.Value("dataset_token") == form.SourceToken {
-				base, s.system = p.Tasks.Copy(ctx, source)
-			} else {
-				base, s.system = p.Tasks.CopySettings(ctx, source)
-			}
-		}
+	var base tasks.New
+	if s.system = submitted.Refused; s.system != nil {
+		base, rules.SealedHeaders = tasks.New{Settings: p.Defaults}, nil
+	} else {
+		base = p.base(ctx, s)
 	}
-	if token := submitted.Value("dataset_token"); submitted.File == nil && token != "" && submitted.Value("dataset") == "" {
+	if token := submitted.Value("dataset_token"); submitted.Refused == nil && submitted.File == nil && token != "" && submitted.Value("dataset") == "" {
 		file, err := p.Staging.Get(ctx, pages.Browser(c), token)
 		if err != nil {
 			s.system = errors.Join(s.system, err)
 		}
-		submitted.File = file
-		if file != nil {
-			defer func() { submitted.File = nil }() // it is staged already
+		read = read.WithFile(file)
+	}
+	s.task, s.faults = form.Task(ctx, read, base, rules)
+	return s, nil
+}
+
+// base is what a form changes: the draft that it edits, the task that it copies, or the defaults. It notes in s which, and why it cannot
+// be read.
+func (p *Pages) base(ctx context.Context, s *submission) (base tasks.New) {
+	base = tasks.New{Settings: p.Defaults}
+	id := s.Value("draft") + s.Value("from")
+	if id == "" {
+		return base
+	}
+	source, err := request.Task(ctx, p.Store, id)
+	switch {
+	case errors.Is(err, db.ErrNotFound) && s.Value("draft") != "":
+		s.system = fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
+	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: what was copied openly is in the form
+	case err != nil:
+		s.system = err
+	default:
+		s.source, s.isDraft = &source, s.Value("draft") != ""
+		if s.File == nil && s.Value("dataset_token") == form.SourceToken {
+			base, s.system = p.Tasks.Copy(ctx, source)
+		} else {
+			base, s.system = p.Tasks.CopySettings(ctx, source)
 		}
 	}
-	rules := form.Rules{CheckURL: p.Check.Task, Library: p.Library, SealedHeaders: p.openHeaders(c, submitted)}
-	s.task, s.faults = form.Task(ctx, submitted, base, rules)
-	return s, nil
+	return base
 }
 
 // openHeaders opens headers that came back with a form; nil if there are none, or they must be typed again.
@@ -370,7 +380,7 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 		view.From, view.Draft, view.KeepsQuery = values["from"], values["draft"], values["keep_query"] == "true"
 		view.HasQuery = view.KeepsQuery
 	}
-	typed, isTypo := p.openHeaders(c, s.Upload), false
+	typed, isTypo := s.headers, false
 	if written := s.Value("agent_api_headers"); written != "" {
 		parsed, err := agent.ParseHeaders(written)
 		if isTypo = err != nil; !isTypo {

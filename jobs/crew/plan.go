@@ -107,23 +107,9 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 		}
 	}
 	for range count {
-		best, least := -1, time.Duration(0)
-		for n, line := range open {
-			used := len(line.begun) + line.ready + wants[n].Units
-			switch {
-			case line.isLimited && wants[n].Units >= waiting:
-				continue
-			case left > 1 && !line.hasEnded && used >= max(1, min(lanes/16, lanes/(4*left))):
-				continue
-			}
-			cost := time.Duration(used+1) * paces[n]
-			if used == 0 && len(open) <= lanes/2 { // every target makes progress
-				cost = 0
-			}
-			if best < 0 || cost < least {
-				best, least = n, cost
-			}
-		}
+		best := cheapest(open, wants, paces, func(line *line, units, used int) bool {
+			return line.isLimited && units >= waiting || left > 1 && !line.hasEnded && used >= max(1, min(lanes/16, lanes/(4*left)))
+		}, lanes)
 		if best < 0 {
 			break
 		}
@@ -136,4 +122,24 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 		}
 	}
 	return chosen
+}
+
+// cheapest returns which of the open lines the next unit costs least, by the time of its calls in the lanes that it uses; -1 if isFull
+// holds for all of them, of a line, the units wanted of it already, and the lanes that it uses with them.
+func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(line *line, units, used int) bool, lanes int) int {
+	best, least := -1, time.Duration(0)
+	for n, line := range open {
+		used := len(line.begun) + line.ready + wants[n].Units
+		if isFull(line, wants[n].Units, used) {
+			continue
+		}
+		cost := time.Duration(used+1) * paces[n]
+		if used == 0 && len(open) <= lanes/2 { // every target makes progress
+			cost = 0
+		}
+		if best < 0 || cost < least {
+			best, least = n, cost
+		}
+	}
+	return best
 }

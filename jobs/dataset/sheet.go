@@ -129,24 +129,15 @@ func (b *xlsxBook) rowsOf(part *xmlPart, yield func(sheetRow) error) error {
 			if row.number-filled > maxBlankRows {
 				return problem(CodeTooManyRows, "blank_rows", "Row", filled+1)
 			}
-			number := row.number + 1
-			if given := attribute(start, "r"); given != "" {
-				var err error
-				if number, err = strconv.Atoi(given); err != nil || number < 1 || number > sheetRows {
-					return errors.New("a row outside the sheet")
-				}
+			number, err := rowOf(start, row.number+1)
+			if err != nil {
+				return err
 			}
 			row, column = sheetRow{number: number}, -1
 		case isData && part.depth == 4 && name == "c":
-			column++
-			if reference := attribute(start, "r"); reference != "" {
-				var err error
-				if column, err = columnOf(reference); err != nil {
-					return err
-				}
-			}
-			if column >= sheetColumns {
-				return errors.New("a cell outside the sheet")
+			var err error
+			if column, err = cellColumn(start, column+1); err != nil {
+				return err
 			}
 			cell, err := b.cell(part, start)
 			if err != nil {
@@ -163,6 +154,31 @@ func (b *xlsxBook) rowsOf(part *xmlPart, yield func(sheetRow) error) error {
 		err = yield(row)
 	}
 	return err
+}
+
+// rowOf returns the number of a row, which is the next unless it is given.
+func rowOf(start xml.StartElement, next int) (number int, err error) {
+	given := attribute(start, "r")
+	if given == "" {
+		return next, nil
+	}
+	if number, err = strconv.Atoi(given); err != nil || number < 1 || number > sheetRows {
+		return 0, errors.New("a row outside the sheet")
+	}
+	return number, nil
+}
+
+// cellColumn returns the column of a cell, which is the next unless it is given.
+func cellColumn(start xml.StartElement, next int) (column int, err error) {
+	if column = next; attribute(start, "r") != "" {
+		if column, err = columnOf(attribute(start, "r")); err != nil {
+			return 0, err
+		}
+	}
+	if column >= sheetColumns {
+		return 0, errors.New("a cell outside the sheet")
+	}
+	return column, nil
 }
 
 // columnOf returns the column (from 0) of a reference such as AB12.

@@ -184,54 +184,71 @@ func (b *biffBook) globals() error {
 		case recordDateMode:
 			b.is1904 = len(data) >= 2 && data[0] == 1
 		case recordBoundSheet:
-			if len(data) < 8 {
-				return errBIFF
-			}
-			if data[4]&3 != 0 || data[5] != 0 { // hidden, or a chart or macro sheet
-				continue
-			}
-			name, err := shortString(data[6:])
-			if err != nil {
-				return err
-			}
-			sheet := biffSheet{name, int(binary.LittleEndian.Uint32(data))}
-			if slices.ContainsFunc(b.sheets, func(other biffSheet) bool { return other.offset == sheet.offset }) {
-				return errBIFF
-			}
-			if b.sheets = append(b.sheets, sheet); len(b.sheets) > maxSheets {
-				return tooComplex("complex_sheets", maxSheets)
-			}
+			err = b.addSheet(data)
 		case recordFormat:
-			if len(data) < 5 {
-				return errBIFF
-			}
-			reader := biffReader{parts: [][]byte{data[2:]}}
-			code, err := reader.unicode()
-			if err != nil {
-				return err
-			}
-			b.dates[binary.LittleEndian.Uint16(data)] = isDateFormat(code)
+			err = b.addFormat(data)
 		case recordXF:
 			if len(data) < 4 {
 				return errBIFF
 			}
 			b.formatOf = append(b.formatOf, binary.LittleEndian.Uint16(data[2:]))
 		case recordSST:
-			parts := [][]byte{data}
-			for {
-				more, continued, after, err := b.record(next)
-				if err != nil {
-					return err
-				}
-				if more != recordContinue {
-					break
-				}
-				parts, next = append(parts, continued), after
-			}
-			if err := b.sharedStrings(parts); err != nil {
-				return err
+			var parts [][]byte
+			if parts, next, err = b.continued(data, next); err == nil {
+				err = b.sharedStrings(parts)
 			}
 		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// addSheet notes a sheet that is shown and has cells.
+func (b *biffBook) addSheet(data []byte) error {
+	if len(data) < 8 {
+		return errBIFF
+	}
+	if data[4]&3 != 0 || data[5] != 0 { // hidden, or a chart or macro sheet
+		return nil
+	}
+	name, err := shortString(data[6:])
+	if err != nil {
+		return err
+	}
+	sheet := biffSheet{name, int(binary.LittleEndian.Uint32(data))}
+	if slices.ContainsFunc(b.sheets, func(other biffSheet) bool { return other.offset == sheet.offset }) {
+		return errBIFF
+	}
+	if b.sheets = append(b.sheets, sheet); len(b.sheets) > maxSheets {
+		return tooComplex("complex_sheets", maxSheets)
+	}
+	return nil
+}
+
+// addFormat notes which formats are those of dates.
+func (b *biffBook) addFormat(data []byte) error {
+	if len(data) < 5 {
+		return errBIFF
+	}
+	reader := biffReader{parts: [][]byte{data[2:]}}
+	code, err := reader.unicode()
+	if err != nil {
+		return err
+	}
+	b.dates[binary.LittleEndian.Uint16(data)] = isDateFormat(code)
+	return nil
+}
+
+// continued returns a record's data with that of the CONTINUE records behind it, and the offset after them.
+func (b *biffBook) continued(data []byte, next int) (parts [][]byte, after int, err error) {
+	parts = [][]byte{data}
+	for {
+		kind, more, after, err := b.record(next)
+		if err != nil || kind != recordContinue {
+			return parts, next, err
+		}
+		parts, next = append(parts, more), after
 	}
 }
 
@@ -271,71 +288,83 @@ func (b *biffBook) sheet(offset int) (cells []biffCell, err error) {
 	if err != nil || kind != recordBOF {
 		return nil, errBIFF
 	}
-	put := func(row, column int, text string) error {
-		if column >= biffColumns {
-			return errBIFF
-		}
-		if len(cells) == maxHeldCells {
-			return tooComplex("complex_cells", maxHeldCells)
-		}
-		if text != "" {
-			cells = append(cells, biffCell{row, column, text})
-		}
-		return b.budget.spend()
-	}
-	pendingRow, pendingColumn := -1, -1 // a formula whose text comes in a STRING record
-	var data []byte
+	reader := cellReader{book: b, pendingRow: -1}
 	for {
-		kind, data, next, err = b.record(next)
+		kind, data, after, err := b.record(next)
 		if err != nil {
 			return nil, err
 		}
-		if kind == recordEOF {
-			break
+		next = after
+		switch {
+		case kind == recordEOF:
+			return reader.cells, nil
+		case kind == recordString && reader.pendingRow >= 0:
+			err = reader.formulaText(data)
+		case isCellRecord(kind):
+			err = reader.read(kind, data)
 		}
-		if kind == recordString && pendingRow >= 0 {
-			reader := biffReader{parts: [][]byte{data}}
-			text, err := reader.unicode()
-			if err != nil {
-				return nil, err
-			}
-			if err := put(pendingRow, pendingColumn, text); err != nil {
-				return nil, err
-			}
-			pendingRow = -1
-			continue
-		}
-		if !isCellRecord(kind) {
-			continue
-		}
-		if len(data) < 6 {
-			return nil, errBIFF
-		}
-		row, column := int(binary.LittleEndian.Uint16(data)), int(binary.LittleEndian.Uint16(data[2:]))
-		format, body := int(binary.LittleEndian.Uint16(data[4:])), data[6:]
-		if kind == recordMulRK {
-			// row, first column, then (format, RK) for each column, then the last column
-			for entry := data[4:]; len(entry) >= 8; entry, column = entry[6:], column+1 {
-				number := rkNumber(binary.LittleEndian.Uint32(entry[2:]))
-				if err := put(row, column, b.number(number, int(binary.LittleEndian.Uint16(entry)))); err != nil {
-					return nil, err
-				}
-			}
-			continue
-		}
-		if kind == recordFormula && len(body) >= 8 && body[6] == 0xFF && body[7] == 0xFF && body[0] == 0 {
-			pendingRow, pendingColumn = row, column
-			continue
-		}
-		text, err := b.cell(kind, format, body)
 		if err != nil {
-			return nil, err
-		}
-		if err := put(row, column, text); err != nil {
 			return nil, err
 		}
 	}
-	return cells, nil
+}
+
+// cellReader collects the cells of a sheet.
+type cellReader struct {
+	book  *biffBook
+	cells []biffCell
+	// pendingRow and pendingColumn are those of a formula whose text comes in a STRING record; the row is -1 without.
+	pendingRow, pendingColumn int
+}
+
+func (r *cellReader) put(row, column int, text string) error {
+	if column >= biffColumns {
+		return errBIFF
+	}
+	if len(r.cells) == maxHeldCells {
+		return tooComplex("complex_cells", maxHeldCells)
+	}
+	if text != "" {
+		r.cells = append(r.cells, biffCell{row, column, text})
+	}
+	return r.book.budget.spend()
+}
+
+func (r *cellReader) formulaText(data []byte) error {
+	reader := biffReader{parts: [][]byte{data}}
+	text, err := reader.unicode()
+	if err == nil {
+		err = r.put(r.pendingRow, r.pendingColumn, text)
+	}
+	r.pendingRow = -1
+	return err
+}
+
+func (r *cellReader) read(kind uint16, data []byte) error {
+	if len(data) < 6 {
+		return errBIFF
+	}
+	row, column := int(binary.LittleEndian.Uint16(data)), int(binary.LittleEndian.Uint16(data[2:]))
+	format, body := int(binary.LittleEndian.Uint16(data[4:])), data[6:]
+	if kind == recordMulRK {
+		// row, first column, then (format, RK) for each column, then the last column
+		for entry := data[4:]; len(entry) >= 8; entry, column = entry[6:], column+1 {
+			number := rkNumber(binary.LittleEndian.Uint32(entry[2:]))
+			if err := r.put(row, column, r.book.number(number, int(binary.LittleEndian.Uint16(entry)))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if kind == recordFormula && len(body) >= 8 && body[6] == 0xFF && body[7] == 0xFF && body[0] == 0 {
+		r.pendingRow, r.pendingColumn = row, column
+		return nil
+	}
+	text, err := r.book.cell(kind, format, body)
+	if err != nil {
+		return err
+	}
+	return r.put(row, column, text)
 }
 
 func isCellRecord(kind uint16) bool {

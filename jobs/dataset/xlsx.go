@@ -274,8 +274,29 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.readSheets(name, relations, book); err != nil {
+		return nil, err
+	}
+	for _, found := range relations {
+		switch found.kind {
+		case "sharedStrings":
+			book.sharedStrings = found.target
+		case "styles":
+			if p.files[found.target] == nil {
+				continue // numbers stay plain
+			}
+			if err := p.scan(found.target, book.numbers.readStyles); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return book, nil
+}
+
+// readSheets reads the list of sheets in the part of a name.
+func (p *zipParts) readSheets(name string, relations map[string]relation, book *xlsxBook) error {
 	parts, count := map[string]bool{}, 0
-	err = p.scan(name, func(part *xmlPart) error {
+	return p.scan(name, func(part *xmlPart) error {
 		return part.elements(func(start xml.StartElement) error {
 			switch name := start.Name.Local; { // workbook, sheets, sheet; extensions have elements of these names too
 			case part.depth == 2 && name == "workbookPr":
@@ -299,23 +320,6 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 			return nil
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	for _, found := range relations {
-		switch found.kind {
-		case "sharedStrings":
-			book.sharedStrings = found.target
-		case "styles":
-			if p.files[found.target] == nil {
-				continue // numbers stay plain
-			}
-			if err := p.scan(found.target, book.numbers.readStyles); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return book, nil
 }
 
 // relationID returns the id in the namespace of relations: a sheet has another one of its own.

@@ -37,12 +37,7 @@ var (
 // what follows, as in 五万一年.
 func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber bool) {
 	if !strings.ContainsFunc(numeral, func(r rune) bool { return placeValues[r] > 0 }) {
-		for _, r := range numeral { // digit by digit
-			if value = value*10 + chineseDigits[r]; value > maxChinese {
-				return 0, 0, false
-			}
-		}
-		return value, len(numeral), true
+		return digitByDigit(numeral)
 	}
 	var total, section, last, lastLarge int64
 	digit, isAfterZero := int64(-1), false
@@ -83,6 +78,16 @@ func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber b
 		value += max(digit, 0)
 	}
 	return value, bytes, true
+}
+
+// digitByDigit is placesOf of digits without places, as in 二〇二四.
+func digitByDigit(numeral string) (value int64, bytes int, isNumber bool) {
+	for _, r := range numeral {
+		if value = value*10 + chineseDigits[r]; value > maxChinese {
+			return 0, 0, false
+		}
+	}
+	return value, len(numeral), true
 }
 
 // readChinese reads numbers of two or more Chinese numerals, which are hardly ever anything else, and fractions.

@@ -53,27 +53,12 @@ func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Act
 		Name: demo.TaskName, File: demo.Questions, Dataset: set,
 		Settings: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 8, UseStream: true, RateLimit: s.DefaultRate},
 	}
-	provider, err := ensure(ctx, scope, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
-		return s.SaveProvider(ctx, scope, row.ID, Provider{
-			Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds,
-		})
-	}, func(row entries.Provider) bool {
-		// A provider that a user saved under this name is not overwritten.
-		return row.BaseURL == demo.BaseURL || row.SealedKey != nil || row.SealedHeaders != nil || !strings.HasPrefix(row.BaseURL, "http://127.0.0.1:")
-	})
+	provider, err := s.demoProvider(ctx, scope, demo)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	saveModel := func(one DemoModel) (entries.Model, error) {
-		return ensure(ctx, scope, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
-			return s.SaveModel(ctx, scope, row.ID, Model{
-				Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
-				Prices: Prices{InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency},
-			})
-		}, func(row entries.Model) bool { return row.ProviderID == provider.ID || row.ModelID != one.ID })
-	}
 	for _, one := range demo.Models {
-		model, err := saveModel(one)
+		model, err := s.demoModel(ctx, scope, demo, provider, one)
 		if err != nil {
 			return uuid.Nil, err
 		}
@@ -94,13 +79,41 @@ func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Act
 		}
 		n.Prompts = append(n.Prompts, tasks.NewPrompt{ID: row.ID, Version: row.Version, Name: row.Name, System: row.System, User: row.User})
 	}
-	judging, err := saveModel(demo.Judge)
+	judging, err := s.demoModel(ctx, scope, demo, provider, demo.Judge)
+	if err == nil {
+		n.Evaluators, err = s.demoEvaluators(ctx, scope, demo, judging.ID)
+	}
 	if err != nil {
 		return uuid.Nil, err
 	}
-	asked, err := json.Marshal(map[string]string{"model_id": judging.ID.String(), "prompt": demo.JudgePrompt})
+	return s.Tasks.Create(ctx, scope, by, n)
+}
+
+func (s *Service) demoProvider(ctx context.Context, scope project.Scope, demo Demo) (entries.Provider, error) {
+	return ensure(ctx, scope, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
+		return s.SaveProvider(ctx, scope, row.ID, Provider{
+			Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds,
+		})
+	}, func(row entries.Provider) bool {
+		// A provider that a user saved under this name is not overwritten.
+		return row.BaseURL == demo.BaseURL || row.SealedKey != nil || row.SealedHeaders != nil || !strings.HasPrefix(row.BaseURL, "http://127.0.0.1:")
+	})
+}
+
+func (s *Service) demoModel(ctx context.Context, scope project.Scope, demo Demo, provider entries.Provider, one DemoModel) (entries.Model, error) {
+	return ensure(ctx, scope, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
+		return s.SaveModel(ctx, scope, row.ID, Model{
+			Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
+			Prices: Prices{InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: demo.Currency},
+		})
+	}, func(row entries.Model) bool { return row.ProviderID == provider.ID || row.ModelID != one.ID })
+}
+
+// demoEvaluators saves a rule and a judge that asks a model.
+func (s *Service) demoEvaluators(ctx context.Context, scope project.Scope, demo Demo, model uuid.UUID) (evaluators []tasks.NewEvaluator, err error) {
+	asked, err := json.Marshal(map[string]string{"model_id": model.String(), "prompt": demo.JudgePrompt})
 	if err != nil {
-		return uuid.Nil, err
+		return nil, err
 	}
 	for _, one := range []struct {
 		name   string
@@ -113,18 +126,18 @@ func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Act
 			return fresh.ID, s.Entries.InsertEvaluator(ctx, scope, fresh)
 		}, func(entries.Evaluator) bool { return true })
 		if err != nil {
-			return uuid.Nil, err
+			return nil, err
 		}
 		evaluator, err := s.Evaluator(ctx, scope, Reference{ID: saved.ID})
 		if err != nil {
-			return uuid.Nil, err
+			return nil, err
 		}
 		if evaluator.Model != nil {
 			evaluator.Model.AddHeaders(demo.Headers)
 		}
-		n.Evaluators = append(n.Evaluators, evaluator)
+		evaluators = append(evaluators, evaluator)
 	}
-	return s.Tasks.Create(ctx, scope, by, n)
+	return evaluators, nil
 }
 
 // ensure returns the offered entry of a name, and saves it first if it is missing or isRight says no. save gets the entry

@@ -312,26 +312,30 @@ func (c *Call) Assets() []journal.AnnouncedAsset {
 	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one journal.AnnouncedAsset) bool { return one.IsPreview || one.Attempt != c.attempt })
 }
 
-// noteTool takes what is said of a tool's call: of the one with its id, or else of the last of its name that has not ended.
-func (c *Call) noteTool(at int, data event.Data) {
-	n := -1
-	for i := len(c.tools) - 1; i >= 0 && n < 0; i-- {
-		known := c.tools[i]
+// toolOf returns the place of the tool's call that data is about: the one with its id, or else the last of its name that has not ended. One
+// that is not known yet has started; -1 if there are too many.
+func (c *Call) toolOf(at int, data event.Data) int {
+	for n := len(c.tools) - 1; n >= 0; n-- {
+		known := c.tools[n]
 		if data.ID != "" && known.ToolID == data.ID || data.ID == "" && known.Tool == data.Name && known.EndedMS == nil {
-			n = i
+			return n
 		}
 	}
-	if n < 0 {
-		if len(c.tools) >= maxTools {
-			return
-		}
-		n = len(c.tools)
-		c.tools = append(c.tools, journal.Tool{Number: c.toolsBefore + n + 1, Tool: data.Name, ToolID: data.ID, Status: event.Started, StartedMS: at})
+	n := len(c.tools)
+	if n >= maxTools {
+		return -1
 	}
-	tool := &c.tools[n]
-	if tool.EndedMS != nil {
+	c.tools = append(c.tools, journal.Tool{Number: c.toolsBefore + n + 1, Tool: data.Name, ToolID: data.ID, Status: event.Started, StartedMS: at})
+	return n
+}
+
+// noteTool takes what is said of a tool's call.
+func (c *Call) noteTool(at int, data event.Data) {
+	n := c.toolOf(at, data)
+	if n < 0 || c.tools[n].EndedMS != nil {
 		return
 	}
+	tool := &c.tools[n]
 	if data.Provider != "" {
 		tool.Provider = data.Provider
 	}

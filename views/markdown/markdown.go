@@ -230,11 +230,19 @@ func (w *formatting) lines(node ast.Node) {
 	}
 }
 
+// node writes a node: a block with its element, or what stands in a line.
 func (w *formatting) node(node ast.Node, depth int) {
-	if depth > maxNesting && node.HasChildren() {
+	switch {
+	case depth > maxNesting && node.HasChildren():
 		w.children(node, depth)
-		return
+	case node.Type() == ast.TypeInline:
+		w.inline(node, depth)
+	default:
+		w.block(node, depth)
 	}
+}
+
+func (w *formatting) block(node ast.Node, depth int) {
 	switch node := node.(type) {
 	case *ast.Heading:
 		w.element(`p class="heading level-`+strconv.Itoa(node.Level)+`"`, node, depth)
@@ -256,18 +264,6 @@ func (w *formatting) node(node ast.Node, depth int) {
 		w.html.WriteString("</pre>")
 	case *ast.ThematicBreak:
 		w.html.WriteString("<hr>")
-	case *ast.Emphasis:
-		w.element([]string{"em", "strong"}[min(1, node.Level-1)], node, depth)
-	case *extended.Strikethrough:
-		w.element("s", node, depth)
-	case *ast.CodeSpan: // in code a sign is that sign
-		w.html.WriteString("<code>")
-		for child := node.FirstChild(); child != nil; child = child.NextSibling() {
-			if part, isText := child.(*ast.Text); isText {
-				w.text(part.Segment.Value(w.source))
-			}
-		}
-		w.html.WriteString("</code>")
 	case *extended.Table:
 		w.element("table", node, depth)
 	case *extended.TableHeader:
@@ -280,6 +276,32 @@ func (w *formatting) node(node ast.Node, depth int) {
 		w.isCell = true
 		w.element("td", node, depth)
 		w.isCell = false
+	case *ast.HTMLBlock:
+		w.html.WriteString("<p>")
+		w.lines(node)
+		if node.HasClosure() {
+			w.text(node.ClosureLine.Value(w.source))
+		}
+		w.html.WriteString("</p>")
+	default: // a text block in a tight list, and whatever the parser may know one day
+		w.children(node, depth)
+	}
+}
+
+func (w *formatting) inline(node ast.Node, depth int) {
+	switch node := node.(type) {
+	case *ast.Emphasis:
+		w.element([]string{"em", "strong"}[min(1, node.Level-1)], node, depth)
+	case *extended.Strikethrough:
+		w.element("s", node, depth)
+	case *ast.CodeSpan: // in code a sign is that sign
+		w.html.WriteString("<code>")
+		for child := node.FirstChild(); child != nil; child = child.NextSibling() {
+			if part, isText := child.(*ast.Text); isText {
+				w.text(part.Segment.Value(w.source))
+			}
+		}
+		w.html.WriteString("</code>")
 	case *ast.Text:
 		plain := util.UnescapePunctuations(node.Segment.Value(w.source))
 		w.prose(node, util.ResolveEntityNames(util.ResolveNumericReferences(plain)))
@@ -310,14 +332,7 @@ func (w *formatting) node(node ast.Node, depth int) {
 			segment := node.Segments.At(n)
 			w.text(segment.Value(w.source))
 		}
-	case *ast.HTMLBlock:
-		w.html.WriteString("<p>")
-		w.lines(node)
-		if node.HasClosure() {
-			w.text(node.ClosureLine.Value(w.source))
-		}
-		w.html.WriteString("</p>")
-	default: // a text block in a tight list, and whatever the parser may know one day
+	default: // whatever the parser may know one day
 		w.children(node, depth)
 	}
 }

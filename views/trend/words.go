@@ -29,6 +29,11 @@ func Words(l text.Locale, plan cron.Plan, expression string) string {
 			return l.Text("cron.hours", "Count", every, "Minute", minute)
 		}
 	}
+	return dayWords(l, shape, expression)
+}
+
+// dayWords is Words of a plan that comes at certain times of certain days.
+func dayWords(l text.Locale, shape cron.Shape, expression string) string {
 	times := timesOf(shape)
 	if times == nil || shape.Months != nil || shape.Days != nil && shape.Weekdays != nil {
 		return l.Text("cron.custom", "Expression", expression)

@@ -64,27 +64,44 @@ func Parse(config json.RawMessage) (j Judge, err error) {
 	if err := evaluate.ReadConfig(config, &j); err != nil {
 		return j, err
 	}
-	wrong := func(field, detail string) (Judge, error) {
-		return j, &evaluate.ConfigError{Field: field, Detail: detail, Limit: limits[field]}
-	}
-	if j.ModelID == "" {
-		return wrong("model_id", "")
-	}
+	j.fillIn()
+	return j, j.check()
+}
+
+// fillIn sets what a configuration left out.
+func (j *Judge) fillIn() {
 	if strings.TrimSpace(j.Prompt) == "" {
 		j.Prompt = DefaultPrompt(false)
-	}
-	if !slices.Contains(prompt.Names(j.Prompt), "answer") {
-		return wrong("prompt", "{{answer}} has no place in it")
 	}
 	if len(j.Dimensions) == 0 {
 		j.Dimensions = DefaultDimensions()
 	}
-	if len(j.Dimensions) > maxDimensions {
+	for n, dimension := range j.Dimensions {
+		j.Dimensions[n] = strings.TrimSpace(dimension)
+	}
+	if j.Threshold == nil {
+		usual := float64(threshold)
+		j.Threshold = &usual
+	}
+	if j.Votes == 0 {
+		j.Votes = 1
+	}
+}
+
+// check returns what is wrong with a configuration, as an evaluate.ConfigError.
+func (j *Judge) check() error {
+	wrong := func(field, detail string) error {
+		return &evaluate.ConfigError{Field: field, Detail: detail, Limit: limits[field]}
+	}
+	switch {
+	case j.ModelID == "":
+		return wrong("model_id", "")
+	case !slices.Contains(prompt.Names(j.Prompt), "answer"):
+		return wrong("prompt", "{{answer}} has no place in it")
+	case len(j.Dimensions) > maxDimensions:
 		return wrong("dimensions", fmt.Sprintf("more than %d", maxDimensions))
 	}
 	for n, dimension := range j.Dimensions {
-		dimension = strings.TrimSpace(dimension)
-		j.Dimensions[n] = dimension
 		switch {
 		case dimension == "" || utf8.RuneCountInString(dimension) > MaxDimension || strings.ContainsAny(dimension, "\"\\\n\r\t"):
 			return wrong("dimensions", fmt.Sprintf("a name has 1 to %d characters, without quotes", MaxDimension))
@@ -92,23 +109,15 @@ func Parse(config json.RawMessage) (j Judge, err error) {
 			return wrong("dimensions", "a name stands twice: "+dimension)
 		}
 	}
-	if j.Threshold == nil {
-		usual := float64(threshold)
-		j.Threshold = &usual
-	}
-	if !(*j.Threshold >= 0 && *j.Threshold <= MaxRating) {
+	switch {
+	case !(*j.Threshold >= 0 && *j.Threshold <= MaxRating):
 		return wrong("threshold", "not from 0 to 100")
-	}
-	if j.Votes == 0 {
-		j.Votes = 1
-	}
-	if j.Votes < 1 || j.Votes > MaxVotes || j.Votes%2 == 0 {
+	case j.Votes < 1 || j.Votes > MaxVotes || j.Votes%2 == 0:
 		return wrong("votes", "an odd number from 1 to 9")
-	}
-	if j.Temperature != nil && !(*j.Temperature >= 0 && *j.Temperature <= maxTemperature) {
+	case j.Temperature != nil && !(*j.Temperature >= 0 && *j.Temperature <= maxTemperature):
 		return wrong("temperature", "not from 0 to 2")
 	}
-	return j, nil
+	return nil
 }
 
 // Texts are what a model is sent.
