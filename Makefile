@@ -12,8 +12,7 @@ OLD_POSTGRES_VERSION := 13.23.0-beta.16
 OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
 # The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
-# Most tests wait for servers more than they compute: more of them at once than there are processors.
-MANY := -vet=off -timeout 25m -parallel 6
+CHECKED := -vet=off -timeout 25m # the linter vets
 # The packages that read texts and files in one thread, and the tests of handlers whose time goes into large bodies: they have no races to find.
 ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
 LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay
@@ -57,10 +56,10 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 
 .PHONY: test-race
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
-	go test $(MANY) -race -skip '^($(LARGE))$$' $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$')
-	go test $(MANY) -race -run '^($(RACED))$$' ./cmd/wending
-	go test $(MANY) -run '^($(LARGE))$$' ./handlers
-	go test $(MANY) $$(go list ./... | grep -E '$(ALONE)') ./cmd/wending
+	go test $(CHECKED) -race -skip '^($(LARGE))$$' $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$')
+	go test $(CHECKED) -race -run '^($(RACED))$$' ./cmd/wending
+	go test $(CHECKED) -run '^($(LARGE))$$' ./handlers
+	go test $(CHECKED) $$(go list ./... | grep -E '$(ALONE)') ./cmd/wending
 
 .PHONY: test-fast
 test-fast: ## The same without the race detector

@@ -336,7 +336,7 @@ func TestASummaryHasAmounts(t *testing.T) {
 	s := newSite(t, true)
 	right := chatting(func(string) string { return "Paris" })
 	good, _ := s.chatTarget(t, "好", agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(30 * time.Millisecond) // which is dearer and slower
+		time.Sleep(200 * time.Millisecond) // which is dearer, and slower than what a busy machine adds
 		right(w, call)
 	}).URL)
 	var calls atomic.Int64

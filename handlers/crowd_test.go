@@ -224,12 +224,12 @@ func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 		require.NoError(t, err)
 		stuck = append(stuck, answer.Body)
 	}
+	start := time.Now()
 	dbtest.Await(t, time.Minute, "a place, while the readers still read", func() bool {
 		return s.get(t, api+"/"+id+"/export?format=csv").StatusCode == http.StatusOK
 	})
 	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/results").StatusCode)
 	dbtest.Await(t, 20*time.Second, "what the readers did not take", func() bool { return waiting() > 100<<20 })
-	start := time.Now()
 	dbtest.Await(t, 60*time.Second, "the end of stuck readers", func() bool { return waiting() == 0 })
 	require.Greater(t, time.Since(start), 5*time.Second)
 	for _, body := range stuck {
