@@ -2,8 +2,8 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -73,7 +73,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	if report.Cards, err = p.reader.Cards(ctx, task, ids, reviews, results.Shown(len(ids)*task.RunsOfItem())); err != nil {
 		return err
 	}
-	report.View = cmp.Or(report.View, results.DefaultView(report.Cards))
+	report.Settle(report.Cards)
 	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), task, leave, func(frame ui.Frame) templ.Component {
 		return results.ReportPage(frame, report)
 	})
@@ -143,12 +143,8 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	if report.View, err = choiceOf(c, "view", results.Views, viewOfPage(c)); err != nil {
 		return reviews, err
 	}
-	shownAs, err := choiceOf(c, "text", results.Texts, results.Raw)
-	if err != nil {
+	if report.ShownAs, err = choiceOf(c, "text", results.Texts, ""); err != nil {
 		return reviews, err
-	}
-	if shownAs == results.Formatted {
-		report.Format = markdown.New()
 	}
 	report.Reviewer = reviewer(c)
 	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
@@ -230,6 +226,9 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return err
 	}
 	if request.IsFragment(c.Request()) {
+		if from := c.QueryParam("units"); from != "" {
+			return p.openUnits(c, task, item.ID, from)
+		}
 		if variant, err := pages.Variant(c, task); err != nil || variant != 0 {
 			return p.openVariant(c, task, item.ID, variant, err)
 		}
@@ -297,6 +296,20 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
+// openUnits is what a question's card has folded from a unit on.
+func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string) error {
+	unit, err := strconv.Atoi(from)
+	if err != nil {
+		return fault.Parameter("units", fault.Between(0, math.MaxInt32))
+	}
+	r, card, err := p.readCard(c, task, item)
+	if err != nil {
+		return err
+	}
+	r.View = results.Merged
+	return pages.Render(c, http.StatusOK, results.UnitsPart(r, card, unit))
+}
+
 // followRetry says how far a question's retry is. Once it has ended the whole card takes the place of the one that is shown.
 func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
 	r, card, err := p.readCard(c, task, item)
@@ -332,7 +345,7 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 	if len(cards) == 0 {
 		return r, card, fault.New(fault.CodeQuestionNotFound)
 	}
-	r.View = cmp.Or(r.View, results.DefaultView(cards))
+	r.Settle(cards)
 	return r, cards[0], nil
 }
 

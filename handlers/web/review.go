@@ -83,6 +83,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if len(r.Cards) == 0 {
 		return fault.New(fault.CodeQuestionNotFound)
 	}
+	r.Settle(r.Cards)
 	title := pages.Locale(c).Text("review.mode.title", "Number", number)
 	return p.renderReport(c, title, task, leave, func(frame ui.Frame) templ.Component {
 		return results.ReviewPage(frame, r, r.Cards[0])

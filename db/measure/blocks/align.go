@@ -14,8 +14,16 @@ import (
 // Answer is one of the distinct answers to a question.
 type Answer struct {
 	Text string
-	// Terms are how the answer writes the facts in which it contradicts another: each is marked as a whole.
-	Terms []string
+	// Terms are how the answer states the facts in which answers contradict each other.
+	Terms []Term
+}
+
+// Term is how an answer states one of those facts; it is marked as a whole.
+type Term struct {
+	// Fact numbers the fact: terms of two answers with the same number state it.
+	Fact int
+	// Text is the term as it is written in the answer.
+	Text string
 }
 
 // Degree is how much a difference matters.
@@ -44,11 +52,13 @@ type Piece struct {
 type Other struct {
 	// Answers are their places in the list that was aligned.
 	Answers []int
-	// Pieces are how the block differs; none where the answers have no such block, or the most common one has none.
-	Pieces []Piece
 	// Text is the block; empty where the answers have none.
 	Text   string
 	Degree Degree
+	// IsReworded reports that the block states the same facts in other words: only facts are marked.
+	IsReworded bool
+	// pieces are how the block differs, as far as that is known already.
+	pieces []Piece
 }
 
 // Unit is one place of all answers.
@@ -56,6 +66,8 @@ type Unit struct {
 	Kind Kind
 	// Text is the most common answer's block; empty where it has none.
 	Text string
+	// Head is the head of the table that a Row is in; empty where the row is the head.
+	Head string
 	// Sharing are the answers that have it, but for its form.
 	Sharing []int
 	Others  []Other
@@ -70,6 +82,10 @@ type Reading struct {
 	Likeness []float64
 	// Apart are the answers that are too unlike to be aligned.
 	Apart []int
+
+	answers  []Answer
+	deadline time.Time
+	words    map[string][]string
 }
 
 // apartBelow is the likeness below which marks would cover the whole answer.
@@ -85,20 +101,21 @@ const (
 	blockTime = 20 * time.Millisecond
 )
 
-// Align aligns answers with the first one, which is the most common. If that takes longer than within, the differences inside of
-// blocks become coarse: what lies between their common beginning and end.
+// Align aligns answers with the first one, which is the most common. If that and the Pieces that are asked for later take longer than
+// within, the differences inside of blocks become coarse: what lies between their common beginning and end.
 func Align(answers []Answer, within time.Duration) Reading {
-	deadline := time.Now().Add(within)
-	r := Reading{Likeness: make([]float64, len(answers))}
+	r := Reading{Likeness: make([]float64, len(answers)), answers: answers, deadline: time.Now().Add(within), words: map[string][]string{}}
 	if len(answers) == 0 {
 		return r
 	}
-	base := Cut(answers[0].Text)
+	cut := cutter{}
+	base := cut.answer(answers[0].Text)
 	r.Likeness[0] = 1
-	builder := newBuilder(answers, base, deadline)
+	builder := newBuilder(&r, base)
 	for n := 1; n < len(answers); n++ {
-		other := Cut(answers[n].Text)
+		other := cut.answer(answers[n].Text)
 		pairs := pair(base, other)
+		pairFacts(pairs, base, other, answers[0].Terms, answers[n].Terms)
 		r.Likeness[n] = likenessOf(base, other, pairs)
 		if r.Likeness[n] < apartBelow {
 			r.Apart = append(r.Apart, n)
@@ -242,6 +259,62 @@ func pairMoved(pairs []int, base, other []Block) {
 	}
 }
 
+// pairFacts pairs blocks that state a fact in which the answers contradict each other, in whatever words: a reader wants to see one
+// beneath the other.
+func pairFacts(pairs []int, base, other []Block, mine, theirs []Term) {
+	isTaken := make([]bool, len(other))
+	for _, to := range pairs {
+		if to >= 0 {
+			isTaken[to] = true
+		}
+	}
+	for _, my := range mine {
+		for _, their := range theirs {
+			if my.Fact != their.Fact || my.Text == their.Text {
+				continue
+			}
+			from, to, most := -1, -1, 0.0
+			for i := range base {
+				if indexOf(base[i].Text, my.Text) < 0 {
+					continue
+				}
+				if pairs[i] >= 0 && indexOf(other[pairs[i]].Text, their.Text) >= 0 { // they are beneath each other
+					from = -1
+					break
+				}
+				for j := range other {
+					if pairs[i] >= 0 || isTaken[j] || indexOf(other[j].Text, their.Text) < 0 {
+						continue
+					}
+					if like := base[i].likeness(other[j]); from < 0 || like > most {
+						from, to, most = i, j, like
+					}
+				}
+			}
+			if from >= 0 {
+				pairs[from], isTaken[to] = to, true
+			}
+		}
+	}
+}
+
+// indexOf is where a term stands in a text, not cut out of a longer number; -1 if it does not.
+func indexOf(text, term string) int {
+	if term == "" {
+		return -1
+	}
+	for from := 0; ; {
+		n := strings.Index(text[from:], term)
+		if n < 0 {
+			return -1
+		}
+		if at := from + n; isWhole(text, at, at+len(term)) {
+			return at
+		}
+		from += n + len(term)
+	}
+}
+
 // likenessOf is how alike two answers are, by their blocks.
 func likenessOf(base, other []Block, pairs []int) float64 {
 	total, shared := 0.0, 0.0
@@ -262,19 +335,17 @@ func likenessOf(base, other []Block, pairs []int) float64 {
 
 // builder collects what the answers have at each place of the most common one.
 type builder struct {
-	answers  []Answer
-	base     []Block
-	deadline time.Time
-	words    map[string][]string
+	reading *Reading
+	base    []Block
 	// at are the units of base's blocks, after what stands behind each of them, and at 0 before the first.
 	at    []Unit
 	after [][]Unit
 }
 
-func newBuilder(answers []Answer, base []Block, deadline time.Time) *builder {
-	b := &builder{answers: answers, base: base, deadline: deadline, words: map[string][]string{}, at: make([]Unit, len(base)), after: make([][]Unit, len(base)+1)}
+func newBuilder(reading *Reading, base []Block) *builder {
+	b := &builder{reading: reading, base: base, at: make([]Unit, len(base)), after: make([][]Unit, len(base)+1)}
 	for n, block := range base {
-		b.at[n] = Unit{Kind: block.Kind, Text: block.Text, Sharing: []int{0}}
+		b.at[n] = Unit{Kind: block.Kind, Text: block.Text, Head: block.Head, Sharing: []int{0}}
 	}
 	return b
 }
@@ -293,7 +364,7 @@ func (b *builder) add(answer int, other []Block, pairs []int) {
 		case other[to].Text == b.base[n].Text:
 			unit.Sharing = append(unit.Sharing, answer)
 		default:
-			unit.addOther(answer, b.compare(answer, b.base[n], other[to]))
+			b.compare(unit, answer, b.base[n], other[to])
 		}
 		if to >= 0 {
 			before[to] = n
@@ -317,7 +388,10 @@ func (b *builder) insert(answer, place int, block Block) {
 			return
 		}
 	}
-	b.after[place] = append(b.after[place], Unit{Kind: block.Kind, Degree: Wording, Others: []Other{{Answers: []int{answer}, Text: block.Text, Degree: Wording}}})
+	b.after[place] = append(b.after[place], Unit{
+		Kind: block.Kind, Head: block.Head, Degree: Wording,
+		Others: []Other{{Answers: []int{answer}, Text: block.Text, Degree: Wording}},
+	})
 }
 
 // addOther takes what an answer has at the unit's place, with those that have the same.
@@ -334,30 +408,103 @@ func (u *Unit) addOther(answer int, other Other) {
 	u.Others = append(u.Others, other)
 }
 
-// compare marks how a block of an answer differs from the most common answer's.
-func (b *builder) compare(answer int, base, other Block) Other {
+// compare adds how a block of an answer differs from the most common answer's. What differs inside of the blocks is looked for only
+// where a fact may; the rest waits until it is asked for.
+func (b *builder) compare(unit *Unit, answer int, base, other Block) {
 	found := Other{Text: other.Text, Degree: Form}
-	if base.plain == other.plain {
-		return found
-	}
-	mine, termsOfMine := b.tokens(base.Text, b.answers[0].Terms)
-	theirs, termsOfTheirs := b.tokens(other.Text, b.answers[answer].Terms)
-	steps := measure.CompareTokens(mine, theirs, min(blockTime, time.Until(b.deadline)))
-	for _, piece := range joined(steps.Pieces(base.Text, other.Text)) {
-		switch piece.Op {
-		case measure.Equal:
-			found.Pieces = append(found.Pieces, piece)
-			continue
-		case measure.Delete:
-			found.Pieces = append(found.Pieces, graded(piece, termsOfMine)...)
-		default:
-			found.Pieces = append(found.Pieces, graded(piece, termsOfTheirs)...)
+	if base.plain != other.plain {
+		found.Degree = Wording
+		mine, theirs := contradicting(base.Text, other.Text, b.reading.answers[0].Terms, b.reading.answers[answer].Terms)
+		if len(mine) > 0 {
+			found.IsReworded = base.likeness(other) < likeEnough
+			found.pieces = b.reading.piecesOf(found.IsReworded, base.Kind, base.Text, other.Text, mine, theirs)
+			for _, piece := range found.pieces {
+				found.Degree = max(found.Degree, piece.Degree)
+			}
 		}
 	}
-	for _, piece := range found.Pieces {
-		found.Degree = max(found.Degree, piece.Degree)
+	unit.addOther(answer, found)
+}
+
+// contradicting are the terms of two blocks that state one fact in two ways: those at one place of both lists belong together.
+func contradicting(base, other string, mine, theirs []Term) (inBase, inOther []string) {
+	for _, my := range mine {
+		for _, their := range theirs {
+			if my.Fact == their.Fact && my.Text != their.Text && indexOf(base, my.Text) >= 0 && indexOf(other, their.Text) >= 0 {
+				inBase, inOther = append(inBase, my.Text), append(inOther, their.Text)
+			}
+		}
 	}
-	return found
+	return inBase, inOther
+}
+
+// Pieces are how a block differs from the most common answer's; none where one of them has no such block.
+func (r *Reading) Pieces(unit Unit, other Other) []Piece {
+	if other.pieces != nil || unit.Text == "" || other.Text == "" {
+		return other.pieces
+	}
+	return r.piecesOf(false, unit.Kind, unit.Text, other.Text, nil, nil)
+}
+
+// piecesOf compares two blocks: rows of tables cell by cell where they have as many.
+func (r *Reading) piecesOf(isReworded bool, kind Kind, base, other string, mine, theirs []string) (pieces []Piece) {
+	if isReworded {
+		return reworded(other, mine, theirs)
+	}
+	from, to := Cells(base), Cells(other)
+	if kind != Row || len(from) != len(to) {
+		return r.within(base, other, mine, theirs)
+	}
+	for n := range from {
+		pieces = append(pieces, r.within(from[n], to[n], mine, theirs)...)
+	}
+	return pieces
+}
+
+// within compares two texts word by word.
+func (r *Reading) within(base, other string, mine, theirs []string) (pieces []Piece) {
+	if base == other {
+		return []Piece{{Op: measure.Equal, Text: other}}
+	}
+	steps := measure.CompareTokens(r.tokens(base, mine), r.tokens(other, theirs), min(blockTime, time.Until(r.deadline)))
+	for _, piece := range joined(steps.Pieces(base, other)) {
+		switch piece.Op {
+		case measure.Equal:
+			pieces = append(pieces, piece)
+		case measure.Delete:
+			pieces = append(pieces, graded(piece, mine)...)
+		default:
+			pieces = append(pieces, graded(piece, theirs)...)
+		}
+	}
+	return pieces
+}
+
+// reworded marks the terms of a block that says in other words what the most common answer says, and what that has instead.
+func reworded(other string, mine, theirs []string) (pieces []Piece) {
+	rest := other
+	for rest != "" {
+		at, n := -1, -1
+		for i, term := range theirs {
+			if place := indexOf(rest, term); place >= 0 && (at < 0 || place < at) {
+				at, n = place, i
+			}
+		}
+		if at < 0 {
+			break
+		}
+		if at > 0 {
+			pieces = append(pieces, Piece{Op: measure.Equal, Text: rest[:at]})
+		}
+		term := theirs[n]
+		pieces = append(pieces, Piece{measure.Delete, mine[n], Fact}, Piece{measure.Insert, term, Fact})
+		rest = rest[at+len(term):]
+		mine, theirs = slices.Delete(slices.Clone(mine), n, n+1), slices.Delete(slices.Clone(theirs), n, n+1)
+	}
+	if rest != "" {
+		pieces = append(pieces, Piece{Op: measure.Equal, Text: rest})
+	}
+	return pieces
 }
 
 // graded cuts the terms out of what was deleted or inserted, and says how much each part matters.
@@ -371,7 +518,7 @@ func graded(piece Piece, terms []string) (parts []Piece) {
 	for rest != "" {
 		at, term := -1, ""
 		for _, one := range terms {
-			if n := strings.Index(rest, one); n >= 0 && (at < 0 || n < at || n == at && len(one) > len(term)) && isWhole(rest, n, n+len(one)) {
+			if n := indexOf(rest, one); n >= 0 && (at < 0 || n < at || n == at && len(one) > len(term)) {
 				at, term = n, one
 			}
 		}
@@ -394,20 +541,21 @@ func degreeOf(text string) Degree {
 	return Wording
 }
 
-// tokens cuts a block into words, with each of the terms in it as one. found are the terms that it has.
-func (b *builder) tokens(text string, terms []string) (tokens, found []string) {
+// tokens cuts a text into words, with each of the terms in it as one.
+func (r *Reading) tokens(text string, terms []string) (tokens []string) {
+	var found []string
 	for _, term := range terms {
-		if term != "" && strings.Contains(text, term) {
+		if strings.Contains(text, term) {
 			found = append(found, term)
 		}
 	}
 	if len(found) == 0 {
-		words, isKnown := b.words[text]
+		words, isKnown := r.words[text]
 		if !isKnown {
 			words = measure.Words(text)
-			b.words[text] = words
+			r.words[text] = words
 		}
-		return words, nil
+		return words
 	}
 	slices.SortStableFunc(found, func(x, y string) int { return cmp.Compare(len(y), len(x)) })
 	from := 0
@@ -422,7 +570,7 @@ func (b *builder) tokens(text string, terms []string) (tokens, found []string) {
 		at += len(found[n])
 		from = at
 	}
-	return append(tokens, measure.Words(text[from:])...), found
+	return append(tokens, measure.Words(text[from:])...)
 }
 
 // isWhole reports that a stretch of a text does not begin or end within a number.

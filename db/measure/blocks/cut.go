@@ -5,6 +5,7 @@ package blocks
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -33,6 +34,8 @@ type Block struct {
 	Kind Kind
 	// Text is the block as it was written, without the line break at its end; of a Member, its path and value.
 	Text string
+	// Head is, of a Row, the head of its table; empty of the head itself.
+	Head string
 	// plain is the text without what is format and without the number of a list's entry: equal ones say the same.
 	plain string
 	// pairs are the pairs of neighbouring characters of plain, sorted, by which blocks are compared.
@@ -57,13 +60,19 @@ var (
 
 // Cut cuts an answer into blocks. Blank lines and the rule below a table's head are in none; a JSON's values come in the order of their
 // keys.
-func Cut(answer string) []Block {
-	if members := cutJSON(answer); members != nil {
+func Cut(answer string) []Block { return cutter{}.answer(answer) }
+
+// cutter cuts answers that have many blocks in common; it has those that it knows, by their texts.
+type cutter map[string]Block
+
+func (c cutter) answer(answer string) []Block {
+	if members := c.json(answer); members != nil {
 		return members
 	}
 	var cut []Block
 	var code []string
 	isCode := false
+	head := "" // of the table that the line may belong to
 	for line := range strings.Lines(answer) {
 		line = strings.TrimRight(line, "\r\n")
 		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
@@ -72,16 +81,24 @@ func Cut(answer string) []Block {
 			cut[mostBlocks-1].Text += "\n" + line
 		case isCode:
 			if code = append(code, line); isFence {
-				cut, code, isCode = append(cut, newBlock(Code, strings.Join(code, "\n"))), nil, false
+				cut, code, isCode = append(cut, c.block(Code, strings.Join(code, "\n"))), nil, false
 			}
 		case isFence:
 			code, isCode = []string{line}, true
+		case tableRow.MatchString(line) && !rule.MatchString(line):
+			row := c.block(Row, line)
+			row.Head = head
+			cut, head = append(cut, row), cmp.Or(head, line)
+			continue
 		default:
-			cut = append(cut, cutLine(line)...)
+			cut = append(cut, c.line(line)...)
+		}
+		if !rule.MatchString(line) || strings.TrimSpace(line) == "" {
+			head = ""
 		}
 	}
 	if isCode { // it was not closed
-		cut = append(cut, newBlock(Code, strings.Join(code, "\n")))
+		cut = append(cut, c.block(Code, strings.Join(code, "\n")))
 	}
 	if len(cut) >= mostBlocks {
 		last := &cut[mostBlocks-1]
@@ -90,14 +107,12 @@ func Cut(answer string) []Block {
 	return cut
 }
 
-func cutLine(line string) []Block {
+func (c cutter) line(line string) []Block {
 	switch {
 	case strings.TrimSpace(line) == "", rule.MatchString(line):
 		return nil
-	case tableRow.MatchString(line):
-		return []Block{newBlock(Row, line)}
 	case heading.MatchString(line):
-		return []Block{newBlock(Heading, line)}
+		return []Block{c.block(Heading, line)}
 	}
 	kind := Paragraph
 	if entry.MatchString(line) {
@@ -105,9 +120,24 @@ func cutLine(line string) []Block {
 	}
 	var cut []Block
 	for _, part := range sentences(line) {
-		cut = append(cut, newBlock(kind, part))
+		cut = append(cut, c.block(kind, part))
 	}
 	return cut
+}
+
+// Cells cuts a row of a table into its cells, each with the mark behind it: together they are the row.
+func Cells(row string) (cells []string) {
+	from := 0
+	for at := range len(row) {
+		if row[at] == '|' && (at == 0 || row[at-1] != '\\') && strings.TrimSpace(row[:at]) != "" {
+			cells = append(cells, row[from:at+1])
+			from = at + 1
+		}
+	}
+	if from < len(row) {
+		cells = append(cells, row[from:])
+	}
+	return cells
 }
 
 // sentences cuts a long line after sentences, into parts of about longLine bytes.
@@ -124,6 +154,16 @@ func sentences(line string) (parts []string) {
 		}
 	}
 	return append(parts, line[from:])
+}
+
+// block is a block with a text; a text that was cut before is not read again.
+func (c cutter) block(kind Kind, text string) Block {
+	known, isKnown := c[text]
+	if !isKnown || known.Kind != kind {
+		known = newBlock(kind, text)
+		c[text] = known
+	}
+	return known
 }
 
 func newBlock(kind Kind, text string) Block {
@@ -166,8 +206,8 @@ func (b Block) likeness(other Block) float64 {
 	return 2 * float64(common) / float64(len(b.pairs)+len(other.pairs))
 }
 
-// cutJSON cuts an answer that is one object or list, also in a fence, into its values; nil if it is none.
-func cutJSON(answer string) []Block {
+// json cuts an answer that is one object or list, also in a fence, into its values; nil if it is none.
+func (c cutter) json(answer string) []Block {
 	canonical := measure.CanonicalJSON(answer)
 	if canonical == "" {
 		return nil
@@ -179,12 +219,12 @@ func cutJSON(answer string) []Block {
 		return nil
 	}
 	var cut []Block
-	addMembers(&cut, "", value)
+	c.addMembers(&cut, "", value)
 	return cut
 }
 
 // addMembers adds what a value holds, each with its path, until there are mostBlocks.
-func addMembers(cut *[]Block, path string, value any) {
+func (c cutter) addMembers(cut *[]Block, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		keys := make([]string, 0, len(value))
@@ -197,15 +237,15 @@ func addMembers(cut *[]Block, path string, value any) {
 			if path != "" {
 				within = path + "." + key
 			}
-			addMembers(cut, within, value[key])
+			c.addMembers(cut, within, value[key])
 		}
 	case []any:
 		for n, one := range value {
-			addMembers(cut, path+"["+strconv.Itoa(n+1)+"]", one)
+			c.addMembers(cut, path+"["+strconv.Itoa(n+1)+"]", one)
 		}
 	default:
 		if len(*cut) < mostBlocks {
-			*cut = append(*cut, newBlock(Member, path+": "+scalar(value)))
+			*cut = append(*cut, c.block(Member, path+": "+scalar(value)))
 		}
 	}
 }

@@ -1,0 +1,301 @@
+package results
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wending/db"
+	"wending/db/measure"
+	"wending/db/measure/blocks"
+	"wending/db/measure/facts"
+	"wending/views/text"
+)
+
+const (
+	// alignFor is how long aligning the answers to one question may take before differences become coarse.
+	alignFor = 150 * time.Millisecond
+	// foldedHere is up to how many bytes of answers in other words a page holds folded for one question; more come when they are opened.
+	foldedHere = 120_000
+)
+
+// aligned are a question's distinct answers, block by block.
+type aligned struct {
+	blocks.Reading
+	card    Card
+	answers []distinct
+	task    db.Task
+	// isWritten shows texts with the marks of Markdown that are in them.
+	isWritten bool
+	// haveFacts reports that the answers contradict each other in a fact that was found in them.
+	haveFacts bool
+	// comesLater reports that what is folded comes when it is opened.
+	comesLater bool
+	places     []place
+	// stating are the ids of the places that state a value of a fact, by the value as it is written.
+	stating map[string]string
+}
+
+// place is a block of the answers, or several in a row that the same answers have and the same ones have not.
+type place struct {
+	number int
+	units  []blocks.Unit
+	degree blocks.Degree
+}
+
+// aligned aligns a card's answers; nil if they are fewer than two, or shown in another way.
+func (r Report) aligned(c Card) *aligned {
+	a := aligned{card: c, answers: c.distincts(), task: r.Task, isWritten: r.Format == nil && !r.IsDocument, stating: map[string]string{}}
+	if len(a.answers) < 2 || r.View != Merged {
+		return nil
+	}
+	answers := make([]blocks.Answer, len(a.answers))
+	for n, one := range a.answers {
+		answers[n] = blocks.Answer{Text: c.textOf(one.letter)}
+		answers[n].Terms = c.terms(answers[n].Text, one.runs)
+	}
+	a.Reading = blocks.Align(answers, alignFor)
+	a.arrange()
+	folded := 0
+	for _, p := range a.places {
+		a.haveFacts = a.haveFacts || p.degree == blocks.Fact
+		for _, unit := range p.units {
+			for _, other := range unit.Others {
+				if folded += len(other.Text); other.Degree == blocks.Fact {
+					a.note(p, unit, other)
+				}
+			}
+		}
+	}
+	a.comesLater = folded > foldedHere && !r.IsDocument
+	return &a
+}
+
+// note remembers where the values of a fact are stated.
+func (a *aligned) note(p place, unit blocks.Unit, other blocks.Other) {
+	for _, piece := range a.Pieces(unit, other) {
+		if _, isKnown := a.stating[piece.Text]; piece.Degree == blocks.Fact && !isKnown {
+			a.stating[piece.Text] = a.placeID(p)
+		}
+	}
+}
+
+// arrange puts the units into places.
+func (a *aligned) arrange() {
+	for n, unit := range a.Units {
+		if last := len(a.places) - 1; last >= 0 && onlyThere(unit) && sameVoices(a.places[last].units[0], unit) {
+			a.places[last].units = append(a.places[last].units, unit)
+			continue
+		}
+		a.places = append(a.places, place{number: n, units: []blocks.Unit{unit}, degree: unit.Degree})
+	}
+}
+
+// onlyThere reports that some answers have a unit and all others have nothing in its place.
+func onlyThere(unit blocks.Unit) bool {
+	if unit.Text == "" {
+		return len(unit.Others) == 1
+	}
+	return len(unit.Others) == 1 && unit.Others[0].Text == ""
+}
+
+// sameVoices reports that the same answers have two units.
+func sameVoices(one, other blocks.Unit) bool {
+	return onlyThere(one) && (one.Text == "") == (other.Text == "") && slices.Equal(one.Sharing, other.Sharing) &&
+		slices.Equal(one.Others[0].Answers, other.Others[0].Answers)
+}
+
+// terms are how an answer states the facts in which the answers contradict each other: as the first of the runs writes it, or as this
+// answer does.
+func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
+	var read []facts.Fact
+	for _, run := range runs {
+		conflicts, _ := split(c.Question.Likeness(run.Variant).Facts)
+		for n, fact := range conflicts {
+			number := run.Variant*maxFacts + n
+			if slices.ContainsFunc(terms, func(term blocks.Term) bool { return term.Fact == number }) {
+				continue
+			}
+			for _, value := range fact.Values {
+				if !slices.Contains(value.Runs, run.RunIndex) {
+					continue
+				}
+				term := value.Text
+				if !strings.Contains(answer, term) {
+					if read == nil {
+						read = facts.Read(answer)
+					}
+					at := slices.IndexFunc(read, func(one facts.Fact) bool { return one.Kind == fact.Kind && one.Value == value.Value })
+					if at < 0 {
+						continue
+					}
+					term = read[at].Text
+				}
+				terms = append(terms, blocks.Term{Fact: number, Text: term})
+			}
+		}
+	}
+	return terms
+}
+
+// maxFacts is more than the facts that a question may have.
+const maxFacts = 10_000
+
+func (a *aligned) placeID(p place) string { return CardID(a.card.Item.ID) + "-" + strconv.Itoa(p.number+1) }
+
+// placeOf is the id of the place that states a value; empty if none is known.
+func (a *aligned) placeOf(value string) string {
+	if a == nil {
+		return ""
+	}
+	return a.stating[value]
+}
+
+// stretch is a run of places that are folded together, or one that is shown.
+type stretch struct {
+	isShown bool
+	places  []place
+	// heading is what the place that is shown stands under, where that is folded.
+	heading *blocks.Unit
+}
+
+// stretches are all places in order: those in which facts differ are shown, the others folded.
+func (a *aligned) stretches() (all []stretch) {
+	var heading *blocks.Unit
+	for _, p := range a.places {
+		if p.degree == blocks.Fact {
+			all, heading = append(all, stretch{isShown: true, places: []place{p}, heading: heading}), nil
+			continue
+		}
+		for _, unit := range p.units {
+			if unit.Kind == blocks.Heading {
+				heading = &unit
+			}
+		}
+		if last := len(all) - 1; last >= 0 && !all[last].isShown {
+			all[last].places = append(all[last].places, p)
+		} else {
+			all = append(all, stretch{places: []place{p}})
+		}
+	}
+	return all
+}
+
+// count counts the units of a stretch that are the same, and those that are not.
+func (s stretch) count() (same, other int) {
+	for _, p := range s.places {
+		if p.degree <= blocks.Form {
+			same += len(p.units)
+		} else {
+			other += len(p.units)
+		}
+	}
+	return same, other
+}
+
+// names are the headings in a stretch: at most three.
+func (s stretch) names() string {
+	var names []string
+	for _, p := range s.places {
+		for _, unit := range p.units {
+			if unit.Kind == blocks.Heading && len(names) < 3 {
+				names = append(names, title(unit.Text))
+			}
+		}
+	}
+	return strings.Join(names, " · ")
+}
+
+// title is a heading without its marks.
+func title(heading string) string {
+	return strings.TrimSpace(strings.ReplaceAll(strings.TrimLeft(heading, "# "), "**", ""))
+}
+
+// firstOf is the first place where an answer differs in more than form, and how many there are.
+func (a *aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, count int) {
+	for _, p := range a.places {
+		for _, one := range p.units {
+			for _, with := range one.Others {
+				if with.Degree <= blocks.Form || !slices.Contains(with.Answers, answer) {
+					continue
+				}
+				if count++; count == 1 || other.Text == "" && with.Text != "" {
+					unit, other = one, with
+				}
+			}
+		}
+	}
+	return unit, other, count
+}
+
+// voice names answers by their letters and counts the runs.
+type voice struct {
+	letters []string
+	runs    []db.Run
+}
+
+func (a *aligned) voice(answers []int) (v voice) {
+	for _, n := range answers {
+		v.letters, v.runs = append(v.letters, a.answers[n].letter), append(v.runs, a.answers[n].runs...)
+	}
+	return v
+}
+
+const (
+	// maxLetters is how many letters a row names, fewRuns how many runs.
+	maxLetters = 6
+	fewRuns    = 3
+	// besideBlocks is how many blocks of an answer are shown that is not compared.
+	besideBlocks = 4
+	// apartChars is how much of an answer is shown in one line.
+	apartChars = 60
+)
+
+// relation is how the runs with a letter differ from the most common answer: by facts, altogether, or in words.
+func (c Card) relation(letter string) string {
+	if letter == c.Groups[0].Letter {
+		return "same"
+	}
+	for n, run := range c.Runs {
+		if c.Letters[n] != letter {
+			continue
+		}
+		conflicts, _ := split(c.Question.Likeness(run.Variant).Facts)
+		for _, fact := range conflicts {
+			for at, value := range fact.Values {
+				if at > 0 && slices.Contains(value.Runs, run.RunIndex) {
+					return "facts"
+				}
+			}
+		}
+	}
+	if difference := c.difference(letter); difference != nil {
+		equal, all := 0, 0
+		for _, step := range difference.Steps {
+			all += step.Length
+			if step.Op == measure.Equal {
+				equal, all = equal+2*step.Length, all+step.Length
+			}
+		}
+		if 2*equal < all {
+			return "different"
+		}
+	}
+	return "wording"
+}
+
+// letterClass is how a letter of this question is coloured.
+func (c Card) letterClass(letter string) string { return "letter is-" + c.relation(letter) }
+
+// agrees reports whether a value of a fact is the standard answer's.
+func (c Card) agrees(fact measure.Fact, value measure.Value) bool {
+	return slices.ContainsFunc(facts.Read(c.Item.StandardAnswer), func(one facts.Fact) bool {
+		return one.Kind == fact.Kind && one.Value == value.Value
+	})
+}
+
+// likenessText is how alike an answer is to the most common one.
+func (a *aligned) likenessText(locale text.Locale, n int) string {
+	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
+}

@@ -1,0 +1,303 @@
+package results
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/a-h/templ"
+
+	"wending/db/measure"
+	"wending/db/measure/blocks"
+)
+
+// Blocks are written by hand, like all texts of answers: white space between elements would be added to them.
+
+// style is what the marks of Markdown make of a stretch of text.
+type style byte
+
+const (
+	plain style = iota
+	bold
+	code
+	// hidden are the marks themselves.
+	hidden
+	// bullet is the mark of an entry in a list.
+	bullet
+)
+
+// styles returns the style of each byte of a block.
+func styles(kind blocks.Kind, text string) []style {
+	all := make([]style, len(text))
+	set := func(from, to int, s style) {
+		for n := from; n < to; n++ {
+			all[n] = s
+		}
+	}
+	for _, mark := range []struct {
+		pattern *regexp.Regexp
+		style   style
+	}{{strong, bold}, {inCode, code}} {
+		for _, at := range mark.pattern.FindAllStringSubmatchIndex(text, -1) {
+			if slices.Contains(all[at[0]:at[1]], code) || slices.Contains(all[at[0]:at[1]], hidden) {
+				continue
+			}
+			set(at[0], at[1], hidden)
+			set(at[2], at[3], mark.style)
+		}
+	}
+	switch kind {
+	case blocks.Heading:
+		set(0, len(headingMark.FindString(text)), hidden)
+	case blocks.Item:
+		if at := bulletMark.FindStringSubmatchIndex(text); at != nil {
+			set(at[2], at[3], bullet)
+		}
+	}
+	return all
+}
+
+var (
+	strong      = regexp.MustCompile(`\*\*([^*\n]+)\*\*`)
+	inCode      = regexp.MustCompile("`([^`\n]+)`")
+	headingMark = regexp.MustCompile(`^\s*#{1,6}\s+`)
+	bulletMark  = regexp.MustCompile(`^\s*([-*+])\s`)
+)
+
+// writer writes a block with its marks.
+type writer struct {
+	html strings.Builder
+	kind blocks.Kind
+	// isWritten shows the block as it was written, with the marks of Markdown.
+	isWritten bool
+}
+
+// degreeClasses tell the style how much a difference matters.
+var degreeClasses = map[blocks.Degree]string{blocks.Form: ` class="form"`, blocks.Fact: ` class="fact"`}
+
+// put writes a stretch of a text; all are the styles of its bytes, nil as it was written.
+func (w *writer) put(content string, all []style, tag, class string) {
+	for from := 0; from < len(content); {
+		to := from + 1
+		for to < len(content) && (all == nil || all[to] == all[from]) {
+			to++
+		}
+		part, s := templ.EscapeString(content[from:to]), plain
+		if all != nil {
+			s = all[from]
+		}
+		from = to
+		switch s {
+		case bold:
+			part = "<strong>" + part + "</strong>"
+		case code:
+			part = "<code>" + part + "</code>"
+		case bullet:
+			part = "•"
+		case hidden: // shown where all that differs is marked
+			if tag == "" {
+				continue
+			}
+			w.html.WriteString("<" + tag + ` class="form md">` + part + "</" + tag + ">")
+			continue
+		}
+		if tag != "" {
+			part = "<" + tag + class + ">" + part + "</" + tag + ">"
+		}
+		w.html.WriteString(part)
+	}
+}
+
+func (w *writer) styles(content string) []style {
+	if w.isWritten || w.kind == blocks.Code || w.kind == blocks.Member {
+		return nil
+	}
+	return styles(w.kind, content)
+}
+
+// part is the styles of the next n bytes, which are taken off.
+func part(all *[]style, n int) (taken []style) {
+	if *all == nil {
+		return nil
+	}
+	n = min(n, len(*all))
+	taken, *all = (*all)[:n], (*all)[n:]
+	return taken
+}
+
+// pieces writes how a block differs from base, the most common answer's.
+func (w *writer) pieces(base string, other blocks.Other, pieces []blocks.Piece) {
+	var mine []style
+	if !other.IsReworded {
+		mine = w.styles(base)
+	}
+	theirs := w.styles(other.Text)
+	for _, piece := range pieces {
+		length := len(piece.Text)
+		switch piece.Op {
+		case measure.Delete:
+			w.put(piece.Text, part(&mine, length), "del", degreeClasses[piece.Degree])
+		case measure.Insert:
+			w.put(piece.Text, part(&theirs, length), "ins", degreeClasses[piece.Degree])
+		default:
+			part(&mine, length)
+			w.put(piece.Text, part(&theirs, length), "", "")
+		}
+	}
+}
+
+// stated writes a block with the terms that others state in another way.
+func (w *writer) stated(content string, terms []string) {
+	all := w.styles(content)
+	rest := content
+	for rest != "" {
+		at, term := -1, ""
+		for _, one := range terms {
+			if n := strings.Index(rest, one); n >= 0 && (at < 0 || n < at) {
+				at, term = n, one
+			}
+		}
+		if at < 0 {
+			break
+		}
+		w.put(rest[:at], part(&all, at), "", "")
+		w.put(term, part(&all, len(term)), "b", ` class="stated-here"`)
+		rest = rest[at+len(term):]
+		terms = slices.DeleteFunc(slices.Clone(terms), func(one string) bool { return one == term })
+	}
+	w.put(rest, part(&all, len(rest)), "", "")
+}
+
+// row writes a row of a table cell by cell: write writes the cells, each with the mark behind it, one after another.
+func row(cells []string, write func(n int) string) string {
+	var html strings.Builder
+	html.WriteString("<tr>")
+	for n, cell := range cells {
+		if n == 0 && strings.Trim(cell, " |") == "" && len(cells) > 1 {
+			continue // a mark before the first cell
+		}
+		html.WriteString("<td>" + write(n) + "</td>")
+	}
+	html.WriteString("</tr>")
+	return html.String()
+}
+
+// bare is a cell without the marks around it.
+func bare(cell string) string { return strings.Trim(strings.TrimSpace(cell), "|") }
+
+// cell writes a cell of a row as it is, with the terms that others state in another way.
+func cell(content string, terms []string) string {
+	w := writer{kind: blocks.Row}
+	w.stated(strings.TrimSpace(bare(content)), terms)
+	return w.html.String()
+}
+
+// table writes a row beneath the head of its table, so that its columns have names.
+func table(head, rows string) string {
+	html := `<table class="cells">`
+	if head != "" {
+		html += "<thead>" + row(blocks.Cells(head), func(n int) string { return cell(blocks.Cells(head)[n], nil) }) + "</thead>"
+	}
+	return html + "<tbody>" + rows + "</tbody></table>"
+}
+
+// cellsOf cuts the pieces of a row, which were found cell by cell, into those of each cell; nil if they were not.
+func cellsOfRow(text string, pieces []blocks.Piece) (all [][]blocks.Piece) {
+	cells := blocks.Cells(text)
+	var now []blocks.Piece
+	length := 0
+	for _, piece := range pieces {
+		if now = append(now, piece); piece.Op != measure.Delete {
+			length += len(piece.Text)
+		}
+		if len(all) < len(cells) && length >= len(cells[len(all)]) && piece.Op != measure.Delete {
+			if length > len(cells[len(all)]) {
+				return nil
+			}
+			all, now, length = append(all, now), nil, 0
+		}
+	}
+	if len(all) != len(cells) || len(now) > 0 {
+		return nil
+	}
+	return all
+}
+
+// component is HTML that was made here of escaped texts.
+func component(html string) templ.Component {
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		_, err := io.WriteString(w, html)
+		return err
+	})
+}
+
+// blockText is a block as most answers have it.
+func (a *aligned) blockText(unit blocks.Unit, content string) templ.Component {
+	terms := a.termsStated(unit)
+	if unit.Kind == blocks.Row && !a.isWritten {
+		cells := blocks.Cells(content)
+		return component(table(unit.Head, row(cells, func(n int) string { return cell(cells[n], terms) })))
+	}
+	w := writer{kind: unit.Kind, isWritten: a.isWritten}
+	w.stated(content, terms)
+	return component(w.html.String())
+}
+
+// otherText is a block that says what most answers say in another way, with what differs marked.
+func (a *aligned) otherText(unit blocks.Unit, other blocks.Other) templ.Component {
+	pieces := a.Pieces(unit, other)
+	if len(pieces) == 0 { // the others have nothing here
+		return a.blockText(blocks.Unit{Kind: unit.Kind, Head: unit.Head}, other.Text)
+	}
+	if cells := cellsOfRow(other.Text, pieces); unit.Kind == blocks.Row && !a.isWritten && cells != nil {
+		texts := blocks.Cells(other.Text)
+		return component(table(unit.Head, row(texts, func(n int) string { return cellPieces(cells[n]) })))
+	}
+	w := writer{kind: unit.Kind, isWritten: a.isWritten}
+	w.pieces(unit.Text, other, pieces)
+	return component(w.html.String())
+}
+
+// cellPieces writes how a cell differs, without the marks of the table around it.
+func cellPieces(pieces []blocks.Piece) string {
+	w := writer{kind: blocks.Row}
+	for n, piece := range pieces {
+		tag := map[measure.Op]string{measure.Insert: "ins", measure.Delete: "del"}[piece.Op]
+		content := piece.Text
+		if n == 0 {
+			content = strings.TrimLeft(content, " |")
+		}
+		if n == len(pieces)-1 {
+			content = strings.TrimRight(content, " |")
+		}
+		w.put(content, w.styles(content), tag, degreeClasses[piece.Degree])
+	}
+	return w.html.String()
+}
+
+// termsStated are the terms of the most common answer in a unit that others state in another way.
+func (a *aligned) termsStated(unit blocks.Unit) (terms []string) {
+	for _, other := range unit.Others {
+		if other.Degree != blocks.Fact {
+			continue
+		}
+		for _, piece := range a.Pieces(unit, other) {
+			if piece.Op == measure.Delete && piece.Degree == blocks.Fact && !slices.Contains(terms, piece.Text) {
+				terms = append(terms, piece.Text)
+			}
+		}
+	}
+	return terms
+}
+
+// firstLine is the beginning of a block in one line.
+func firstLine(content string, most int) string {
+	content = strings.Join(strings.Fields(content), " ")
+	if utf8.RuneCountInString(content) <= most {
+		return content
+	}
+	return string([]rune(content)[:most]) + "…"
+}
