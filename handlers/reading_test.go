@@ -106,7 +106,7 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.Contains(t, page.Find(".run .fold > summary mark").Text(), "2,000", "a fold does not end before the first difference")
 
 	page = s.get(t, results+"?view=merged").page(t)
-	voices := page.Find(".reading .voices > li")
+	voices := page.Find(".read .voices > li")
 	require.Equal(t, 2, voices.Length())
 	require.Contains(t, voices.First().Text(), "2 次")
 	unit := page.Find(".reading .unit.is-fact")
@@ -243,8 +243,86 @@ func TestLongAnswersAreReadByParagraph(t *testing.T) {
 	page = s.get(t, long).page(t)
 	require.Equal(t, "逐段", page.Find("[data-view][aria-current]").Text())
 	require.Equal(t, 1, page.Find(".merged > li").Length(), "one answer")
-	require.Equal(t, 1, page.Find(".merged .unit-fold").Length(), "in one line until it is opened")
+	require.Equal(t, 1, page.Find(".is-line .whole").Length(), "in one line until it is opened")
 	require.Zero(t, s.get(t, long+"?view=columns").page(t).Find(".merged").Length())
+}
+
+// Long answers are read where they differ: facts in the cell of their table, words in a line for each answer, and answers of one
+// content in a line alone. Columns are aligned when a reader asks for it.
+func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	filler := strings.Repeat("本段说明办理的一般流程与注意事项。\n\n", 20)
+	table := "## 剂量\n\n| 药物 | 间隔 |\n|---|---|\n| 对乙酰氨基酚 | 4–6 小时 |\n| 布洛芬 | 6–8 小时 |\n\n" + filler
+	words := "**申请人**应当在七日内提交材料，并保留回执。\n\n" + filler
+	fake := agenttest.New(t, answering(map[string][]string{
+		"表": {table, strings.Replace(table, "6–8 小时", "2–3 小时", 1)}, "词": {words, strings.Replace(words, "保留回执", "妥善保留回执", 1)},
+		"同": {words, strings.ReplaceAll(words, "**", "")},
+	}))
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "4", "file@q.csv": "question,standard_answer\n表,间隔 6–8 小时\n词,七日内\n同,七日内\n"})
+	s.awaitDone(t, id)
+	results := "/tasks/" + id + "/results"
+	page := s.get(t, results).page(t)
+	require.Equal(t, "排版", page.Find("[data-shown-as][aria-current]").Text(), "blocks are formatted unless a reader wants them as they came")
+
+	card := page.Find("#q1")
+	require.Equal(t, 1, card.Find(".unit.is-fact").Length())
+	other := card.Find(".unit.is-fact .cells").Last()
+	require.Equal(t, []string{"药物", "间隔", "布洛芬"}, other.Find("td").Slice(0, 3).Map(func(_ int, cell *goquery.Selection) string { return cell.Text() }), "the head names the columns")
+	require.Equal(t, "2–3 小时", other.Find("td").Last().Find("ins.fact").Text(), "the cell alone is marked")
+	require.Equal(t, 1, card.Find(".read > aside .standard").Length(), "the standard answer is beside what differs")
+	require.Equal(t, "剂量", card.Find(".reading > .block.is-heading").Text(), "what the place stands under")
+
+	card = page.Find("#q2")
+	require.Equal(t, "妥善", card.Find(".groups ins").Text())
+	require.Equal(t, "申请人", card.Find(".groups strong").First().Text())
+	require.Contains(t, card.Find(".groups .about").Last().Text(), "未发现关键信息不同")
+
+	card = page.Find("#q3")
+	require.True(t, card.HasClass("is-line"))
+	require.Equal(t, "仅格式不同", card.Find(".level").Text())
+	require.Contains(t, card.Find(".whole .units").Text(), "标准答案")
+
+	raw := s.get(t, results+"?text=raw").page(t)
+	require.Contains(t, raw.Find("#q1 .unit.is-fact .block").Last().Text(), "| 布洛芬 | ", "one key away the text is as it came")
+	columns := s.get(t, results+"?view=columns&align=on").page(t)
+	require.Equal(t, "对齐", columns.Find("[data-align][aria-current]").Text())
+	row := columns.Find("#q1 .aligned.is-fact")
+	require.Equal(t, 4, row.Find(".run").Length(), "a place in a column for each run")
+	require.Equal(t, "= 同 A", strings.TrimSpace(row.Find(".run").Eq(2).Text()))
+	require.Equal(t, "2–3 小时", row.Find(".run.is-loud ins.fact").First().Text())
+	require.Equal(t, "对齐", s.get(t, results).page(t).Find("[data-align][aria-current]").Text(), "the browser keeps the choice")
+	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?align=some").StatusCode)
+}
+
+// Of many long answers the page has the places where facts differ; the rest comes when it is opened.
+func TestFoldsOfLongQuestionsComeWhenTheyAreOpened(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var answers []string
+	for run := range 20 {
+		text := ""
+		for line := range 200 {
+			text += fmt.Sprintf("%d. 根据有关规定，申请人应当%s提交第 %d 份材料并登记，由经办人核对后归档保存，以备查验。\n", line+1, []string{"及时", "尽快", "按时", "尽早"}[(run+line)%4], line+1)
+		}
+		days := 30
+		if run == 7 {
+			days = 35
+		}
+		answers = append(answers, text+fmt.Sprintf("公司应当在 %d 日内书面答复。\n附 %s\n", days, strings.Repeat("甲", run+1)))
+	}
+	fake := agenttest.New(t, answering(map[string][]string{"问": answers}))
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "20", "file@q.csv": "question,standard_answer\n问,\n"})
+	s.awaitDone(t, id)
+	page := s.get(t, "/tasks/"+id+"/results").page(t)
+	later := page.Find("[hx-get*='units=']")
+	require.NotZero(t, later.Length())
+	for n := range later.Length() {
+		part := s.fragment(t, later.Eq(n).AttrOr("hx-get", "")).page(t)
+		require.NotZero(t, part.Find(".unit .block").Length())
+	}
+	require.Contains(t, page.Find(".unit.is-fact").Text(), "35 日")
+	require.Equal(t, http.StatusUnprocessableEntity, s.fragment(t, "/tasks/"+id+"/results/1?units=x").StatusCode)
 }
 
 // Who judges the answers of a prompt sees the columns of the row that it was made of.
@@ -255,7 +333,7 @@ func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer,产品,语气\n怎么退货,,<b>耳机</b>,客气\n"})
 	s.awaitDone(t, id)
 	for _, view := range []string{"columns", "merged"} {
-		variables := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find(".asked details .variables")
+		variables := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find("article details .variables")
 		require.Equal(t, []string{"产品", "语气"}, variables.Find("dt").Map(func(_ int, name *goquery.Selection) string { return name.Text() }), view)
 		require.Contains(t, variables.Find("dd").First().Text(), "<b>耳机</b>", view)
 	}

@@ -146,6 +146,11 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	if report.ShownAs, err = choiceOf(c, "text", results.Texts, ""); err != nil {
 		return reviews, err
 	}
+	aligned, err := choiceOf(c, "align", results.Alignments, results.AlignOff)
+	if err != nil {
+		return reviews, err
+	}
+	report.IsAligned = aligned == results.AlignOn
 	report.Reviewer = reviewer(c)
 	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
 		return reviews, err

@@ -17,7 +17,7 @@ const (
 	// alignFor is how long aligning the answers to one question may take before differences become coarse.
 	alignFor = 150 * time.Millisecond
 	// foldedHere is up to how many bytes of answers in other words a page holds folded for one question; more come when they are opened.
-	foldedHere = 120_000
+	foldedHere = 40_000
 )
 
 // aligned are a question's distinct answers, block by block.
@@ -46,8 +46,8 @@ type place struct {
 
 // aligned aligns a card's answers; nil if they are fewer than two, or shown in another way.
 func (r Report) aligned(c Card) *aligned {
-	a := aligned{card: c, answers: c.distincts(), task: r.Task, isWritten: r.Format == nil && !r.IsDocument, stating: map[string]string{}}
-	if len(a.answers) < 2 || r.View != Merged {
+	a := aligned{card: c, answers: c.distincts(), task: r.Task, isWritten: r.Format == nil, stating: map[string]string{}}
+	if len(a.answers) < 2 || r.View != Merged && !r.IsAligned {
 		return nil
 	}
 	answers := make([]blocks.Answer, len(a.answers))
@@ -63,7 +63,7 @@ func (r Report) aligned(c Card) *aligned {
 		for _, unit := range p.units {
 			for _, other := range unit.Others {
 				if folded += len(other.Text); other.Degree == blocks.Fact {
-					a.note(p, unit, other)
+					a.note(p, other)
 				}
 			}
 		}
@@ -73,10 +73,10 @@ func (r Report) aligned(c Card) *aligned {
 }
 
 // note remembers where the values of a fact are stated.
-func (a *aligned) note(p place, unit blocks.Unit, other blocks.Other) {
-	for _, piece := range a.Pieces(unit, other) {
-		if _, isKnown := a.stating[piece.Text]; piece.Degree == blocks.Fact && !isKnown {
-			a.stating[piece.Text] = a.placeID(p)
+func (a *aligned) note(p place, other blocks.Other) {
+	for _, term := range slices.Concat(other.Against, other.Terms) {
+		if _, isKnown := a.stating[term]; !isKnown {
+			a.stating[term] = a.placeID(p)
 		}
 	}
 }
@@ -142,7 +142,9 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 // maxFacts is more than the facts that a question may have.
 const maxFacts = 10_000
 
-func (a *aligned) placeID(p place) string { return CardID(a.card.Item.ID) + "-" + strconv.Itoa(p.number+1) }
+func (a *aligned) placeID(p place) string {
+	return CardID(a.card.Item.ID) + "-" + strconv.Itoa(p.number+1)
+}
 
 // placeOf is the id of the place that states a value; empty if none is known.
 func (a *aligned) placeOf(value string) string {
@@ -160,11 +162,13 @@ type stretch struct {
 	heading *blocks.Unit
 }
 
-// stretches are all places in order: those in which facts differ are shown, the others folded.
+// stretches are all places in order: those in which facts differ are shown, the others folded. A long question shows the first few.
 func (a *aligned) stretches() (all []stretch) {
 	var heading *blocks.Unit
+	shown := 0
 	for _, p := range a.places {
-		if p.degree == blocks.Fact {
+		if p.degree == blocks.Fact && (shown < mostShown || !a.comesLater) {
+			shown++
 			all, heading = append(all, stretch{isShown: true, places: []place{p}, heading: heading}), nil
 			continue
 		}
@@ -182,16 +186,19 @@ func (a *aligned) stretches() (all []stretch) {
 	return all
 }
 
-// count counts the units of a stretch that are the same, and those that are not.
-func (s stretch) count() (same, other int) {
+// count counts the units of a stretch that are the same, those that differ in words, and those that differ in facts.
+func (s stretch) count() (same, other, facts int) {
 	for _, p := range s.places {
-		if p.degree <= blocks.Form {
+		switch {
+		case p.degree <= blocks.Form:
 			same += len(p.units)
-		} else {
+		case p.degree == blocks.Fact:
+			facts += len(p.units)
+		default:
 			other += len(p.units)
 		}
 	}
-	return same, other
+	return same, other, facts
 }
 
 // names are the headings in a stretch: at most three.
@@ -246,11 +253,32 @@ const (
 	// maxLetters is how many letters a row names, fewRuns how many runs.
 	maxLetters = 6
 	fewRuns    = 3
+	// mostShown is how many places a question shows whose answers are long, mostOthers how many ways to say a thing at each of them.
+	mostShown  = 5
+	mostOthers = 5
 	// besideBlocks is how many blocks of an answer are shown that is not compared.
 	besideBlocks = 4
 	// apartChars is how much of an answer is shown in one line.
 	apartChars = 60
 )
+
+// blockOf is what an answer has at a unit's place, and whether it is what most answers have.
+func blockOf(unit blocks.Unit, answer int) (other blocks.Other, isShared bool) {
+	if slices.Contains(unit.Sharing, answer) {
+		return blocks.Other{Text: unit.Text}, true
+	}
+	for _, one := range unit.Others {
+		if slices.Contains(one.Answers, answer) {
+			return one, false
+		}
+	}
+	return other, unit.Text == ""
+}
+
+// answerOf is the place of a letter's answer among those that are aligned.
+func (a *aligned) answerOf(letter string) int {
+	return slices.IndexFunc(a.answers, func(one distinct) bool { return one.letter == letter })
+}
 
 // relation is how the runs with a letter differ from the most common answer: by facts, altogether, or in words.
 func (c Card) relation(letter string) string {

@@ -236,7 +236,7 @@ func component(html string) templ.Component {
 
 // blockText is a block as most answers have it.
 func (a *aligned) blockText(unit blocks.Unit, content string) templ.Component {
-	terms := a.termsStated(unit)
+	terms := termsStated(unit)
 	if unit.Kind == blocks.Row && !a.isWritten {
 		cells := blocks.Cells(content)
 		return component(table(unit.Head, row(cells, func(n int) string { return cell(cells[n], terms) })))
@@ -278,15 +278,41 @@ func cellPieces(pieces []blocks.Piece) string {
 	return w.html.String()
 }
 
-// termsStated are the terms of the most common answer in a unit that others state in another way.
-func (a *aligned) termsStated(unit blocks.Unit) (terms []string) {
-	for _, other := range unit.Others {
-		if other.Degree != blocks.Fact {
+// blockList writes blocks one after another; the rows of a table are one table.
+func (a *aligned) blockList(list []blocks.Block) templ.Component {
+	var html strings.Builder
+	for n := 0; n < len(list); n++ {
+		kind := string(list[n].Kind)
+		html.WriteString(`<div class="block text is-` + kind + `">`)
+		if list[n].Kind != blocks.Row || a.isWritten {
+			w := writer{kind: list[n].Kind, isWritten: a.isWritten}
+			w.stated(list[n].Text, nil)
+			html.WriteString(w.html.String() + "</div>")
 			continue
 		}
-		for _, piece := range a.Pieces(unit, other) {
-			if piece.Op == measure.Delete && piece.Degree == blocks.Fact && !slices.Contains(terms, piece.Text) {
-				terms = append(terms, piece.Text)
+		rows, from := "", n
+		for ; n < len(list) && list[n].Kind == blocks.Row && (n == from || list[n].Head != ""); n++ {
+			cells := blocks.Cells(list[n].Text)
+			rows += row(cells, func(n int) string { return cell(cells[n], nil) })
+		}
+		n--
+		html.WriteString(table(list[from].Head, rows) + "</div>")
+	}
+	return component(html.String())
+}
+
+// standard is the standard answer, formatted where the answers are.
+func (r Report) standard(content string) templ.Component {
+	a := aligned{isWritten: r.Format == nil}
+	return a.blockList(blocks.Cut(content))
+}
+
+// termsStated are the terms of the most common answer in a unit that others state in another way.
+func termsStated(unit blocks.Unit) (terms []string) {
+	for _, other := range unit.Others {
+		for _, term := range other.Against {
+			if !slices.Contains(terms, term) {
+				terms = append(terms, term)
 			}
 		}
 	}

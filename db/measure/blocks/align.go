@@ -57,8 +57,9 @@ type Other struct {
 	Degree Degree
 	// IsReworded reports that the block states the same facts in other words: only facts are marked.
 	IsReworded bool
-	// pieces are how the block differs, as far as that is known already.
-	pieces []Piece
+	// Terms are how the block states facts in which it contradicts the most common answer's, Against what that has at the same place
+	// of its list.
+	Terms, Against []string
 }
 
 // Unit is one place of all answers.
@@ -268,34 +269,43 @@ func pairFacts(pairs []int, base, other []Block, mine, theirs []Term) {
 			isTaken[to] = true
 		}
 	}
+	of := byFact(theirs)
 	for _, my := range mine {
-		for _, their := range theirs {
-			if my.Fact != their.Fact || my.Text == their.Text {
+		their := of[my.Fact]
+		if their == "" || my.Text == their {
+			continue
+		}
+		from, to, most := -1, -1, 0.0
+		for i := range base {
+			if indexOf(base[i].Text, my.Text) < 0 {
 				continue
 			}
-			from, to, most := -1, -1, 0.0
-			for i := range base {
-				if indexOf(base[i].Text, my.Text) < 0 {
+			if pairs[i] >= 0 && indexOf(other[pairs[i]].Text, their) >= 0 { // they are beneath each other
+				from = -1
+				break
+			}
+			for j := range other {
+				if pairs[i] >= 0 || isTaken[j] || indexOf(other[j].Text, their) < 0 {
 					continue
 				}
-				if pairs[i] >= 0 && indexOf(other[pairs[i]].Text, their.Text) >= 0 { // they are beneath each other
-					from = -1
-					break
+				if like := base[i].likeness(other[j]); from < 0 || like > most {
+					from, to, most = i, j, like
 				}
-				for j := range other {
-					if pairs[i] >= 0 || isTaken[j] || indexOf(other[j].Text, their.Text) < 0 {
-						continue
-					}
-					if like := base[i].likeness(other[j]); from < 0 || like > most {
-						from, to, most = i, j, like
-					}
-				}
-			}
-			if from >= 0 {
-				pairs[from], isTaken[to] = to, true
 			}
 		}
+		if from >= 0 {
+			pairs[from], isTaken[to] = to, true
+		}
 	}
+}
+
+// byFact are the texts of terms by the facts that they state.
+func byFact(terms []Term) map[int]string {
+	texts := make(map[int]string, len(terms))
+	for _, term := range terms {
+		texts[term.Fact] = term.Text
+	}
+	return texts
 }
 
 // indexOf is where a term stands in a text, not cut out of a longer number; -1 if it does not.
@@ -340,11 +350,21 @@ type builder struct {
 	// at are the units of base's blocks, after what stands behind each of them, and at 0 before the first.
 	at    []Unit
 	after [][]Unit
+	// stated are the terms in each of base's blocks, theirs those of the answer that is being added.
+	stated [][]Term
+	theirs map[int]string
 }
 
 func newBuilder(reading *Reading, base []Block) *builder {
-	b := &builder{reading: reading, base: base, at: make([]Unit, len(base)), after: make([][]Unit, len(base)+1)}
+	b := &builder{
+		reading: reading, base: base, at: make([]Unit, len(base)), after: make([][]Unit, len(base)+1), stated: make([][]Term, len(base)),
+	}
 	for n, block := range base {
+		for _, term := range reading.answers[0].Terms {
+			if indexOf(block.Text, term.Text) >= 0 {
+				b.stated[n] = append(b.stated[n], term)
+			}
+		}
 		b.at[n] = Unit{Kind: block.Kind, Text: block.Text, Head: block.Head, Sharing: []int{0}}
 	}
 	return b
@@ -352,6 +372,7 @@ func newBuilder(reading *Reading, base []Block) *builder {
 
 // add takes an answer with the pairs of its blocks.
 func (b *builder) add(answer int, other []Block, pairs []int) {
+	b.theirs = byFact(b.reading.answers[answer].Terms)
 	before := make([]int, len(other)) // after which block of base each stands
 	for n := range before {
 		before[n] = -1
@@ -364,7 +385,7 @@ func (b *builder) add(answer int, other []Block, pairs []int) {
 		case other[to].Text == b.base[n].Text:
 			unit.Sharing = append(unit.Sharing, answer)
 		default:
-			b.compare(unit, answer, b.base[n], other[to])
+			b.compare(n, answer, other[to])
 		}
 		if to >= 0 {
 			before[to] = n
@@ -408,61 +429,97 @@ func (u *Unit) addOther(answer int, other Other) {
 	u.Others = append(u.Others, other)
 }
 
-// compare adds how a block of an answer differs from the most common answer's. What differs inside of the blocks is looked for only
-// where a fact may; the rest waits until it is asked for.
-func (b *builder) compare(unit *Unit, answer int, base, other Block) {
+// compare adds how a block of an answer differs from the most common answer's. What differs inside of the blocks waits until it is
+// asked for.
+func (b *builder) compare(place, answer int, other Block) {
+	unit, base := &b.at[place], b.base[place]
 	found := Other{Text: other.Text, Degree: Form}
 	if base.plain != other.plain {
 		found.Degree = Wording
-		mine, theirs := contradicting(base.Text, other.Text, b.reading.answers[0].Terms, b.reading.answers[answer].Terms)
-		if len(mine) > 0 {
-			found.IsReworded = base.likeness(other) < likeEnough
-			found.pieces = b.reading.piecesOf(found.IsReworded, base.Kind, base.Text, other.Text, mine, theirs)
-			for _, piece := range found.pieces {
-				found.Degree = max(found.Degree, piece.Degree)
-			}
+		if found.Against, found.Terms = contradicting(base.Text, b.stated[place], other.Text, b.theirs); len(found.Terms) > 0 {
+			found.Degree, found.IsReworded = Fact, base.likeness(other) < likeEnough
 		}
 	}
 	unit.addOther(answer, found)
 }
 
-// contradicting are the terms of two blocks that state one fact in two ways: those at one place of both lists belong together.
-func contradicting(base, other string, mine, theirs []Term) (inBase, inOther []string) {
-	for _, my := range mine {
-		for _, their := range theirs {
-			if my.Fact == their.Fact && my.Text != their.Text && indexOf(base, my.Text) >= 0 && indexOf(other, their.Text) >= 0 {
-				inBase, inOther = append(inBase, my.Text), append(inOther, their.Text)
-			}
+// isSentence reports that a term is too long to be marked as a whole: of a sentence that is denied, what differs is marked.
+func isSentence(term string) bool { return utf8.RuneCountInString(term) > longestTerm }
+
+// longestTerm is how many characters a term that is marked as a whole may have.
+const longestTerm = 16
+
+// markAll marks all that differs as a fact.
+func markAll(pieces []Piece) {
+	for n := range pieces {
+		if pieces[n].Op != measure.Equal && pieces[n].Degree == Wording {
+			pieces[n].Degree = Fact
 		}
+	}
+}
+
+// contradicting are the terms of two blocks that state one fact in two ways: those at one place of both lists belong together. Terms
+// that both blocks have were not changed.
+func contradicting(base string, mine []Term, other string, theirs map[int]string) (inBase, inOther []string) {
+	isKnown := map[[2]string]bool{}
+	for _, my := range mine {
+		their := theirs[my.Fact]
+		both := [2]string{my.Text, their}
+		if my.Text == their || isKnown[both] || indexOf(other, their) < 0 || indexOf(other, my.Text) >= 0 && indexOf(base, their) >= 0 {
+			continue
+		}
+		inBase, inOther, isKnown[both] = append(inBase, my.Text), append(inOther, their), true
 	}
 	return inBase, inOther
 }
 
-// Pieces are how a block differs from the most common answer's; none where one of them has no such block.
+// Pieces are how a block differs from the most common answer's; none where one of them has no such block. Blocks that have less in
+// common than not are not marked.
 func (r *Reading) Pieces(unit Unit, other Other) []Piece {
-	if other.pieces != nil || unit.Text == "" || other.Text == "" {
-		return other.pieces
+	if unit.Text == "" || other.Text == "" {
+		return nil
 	}
-	return r.piecesOf(false, unit.Kind, unit.Text, other.Text, nil, nil)
+	pieces := r.piecesOf(unit, other)
+	switch {
+	case other.Degree == Wording && !areAlike(pieces):
+		return []Piece{{Op: measure.Equal, Text: other.Text}}
+	case slices.ContainsFunc(other.Terms, isSentence) || slices.ContainsFunc(other.Against, isSentence):
+		markAll(pieces)
+	}
+	return pieces
+}
+
+// areAlike reports that two blocks have at least as much in common as not.
+func areAlike(pieces []Piece) bool {
+	equal, different := 0, 0
+	for _, piece := range pieces {
+		if length := utf8.RuneCountInString(piece.Text); piece.Op == measure.Equal {
+			equal += 2 * length
+		} else if piece.Degree != Form {
+			different += length
+		}
+	}
+	return equal >= different
 }
 
 // piecesOf compares two blocks: rows of tables cell by cell where they have as many.
-func (r *Reading) piecesOf(isReworded bool, kind Kind, base, other string, mine, theirs []string) (pieces []Piece) {
-	if isReworded {
-		return reworded(other, mine, theirs)
+func (r *Reading) piecesOf(unit Unit, other Other) (pieces []Piece) {
+	if other.IsReworded {
+		return reworded(other.Text, other.Against, other.Terms)
 	}
-	from, to := Cells(base), Cells(other)
-	if kind != Row || len(from) != len(to) {
-		return r.within(base, other, mine, theirs)
+	from, to := Cells(unit.Text), Cells(other.Text)
+	if unit.Kind != Row || len(from) != len(to) {
+		return r.within(unit.Text, other.Text, other.Against, other.Terms)
 	}
 	for n := range from {
-		pieces = append(pieces, r.within(from[n], to[n], mine, theirs)...)
+		pieces = append(pieces, r.within(from[n], to[n], other.Against, other.Terms)...)
 	}
 	return pieces
 }
 
 // within compares two texts word by word.
 func (r *Reading) within(base, other string, mine, theirs []string) (pieces []Piece) {
+	mine, theirs = slices.DeleteFunc(slices.Clone(mine), isSentence), slices.DeleteFunc(slices.Clone(theirs), isSentence)
 	if base == other {
 		return []Piece{{Op: measure.Equal, Text: other}}
 	}

@@ -122,6 +122,15 @@
   function switchTo(other) {
     if (other) location.assign(other.href + (!mode && current() ? "#" + current().id : ""));
   }
+  // Leads to the next place where facts differ, on the next page where there is none.
+  function seekFact(by) {
+    const all = [...document.querySelectorAll(".is-fact:is(.unit, .aligned)")].filter((one) => one.offsetParent);
+    const edge = barBottom() + 12;
+    const here = all.findIndex((one) => one.matches(":target"));
+    const at = here >= 0 ? here + by : by > 0 ? all.findIndex((one) => one.getBoundingClientRect().top >= edge) : all.findLastIndex((one) => one.getBoundingClientRect().top < edge);
+    if (all[at]) location.replace("#" + all[at].id);
+    else if (!mode) turn(by > 0 ? "next" : "prev", by > 0 ? "#first" : "#last");
+  }
   const withCard = (act) => () => { const card = current(); if (card) act(card); };
   let isLeaving = false; // to the next question of a review
   const verdict = (name) => () => { if (!isLeaving) giveVerdict(name); };
@@ -141,6 +150,9 @@
     e: withCard((card) => toggle(card.querySelectorAll(".fold, .same, .unit-fold"), card)),
     E: withCard((card) => toggle(document.querySelectorAll(".result :is(.fold, .same, .unit-fold)"), card)),
     v: () => switchTo(document.querySelector("[data-view]:not([aria-current])")),
+    a: () => switchTo(document.querySelector("[data-align]:not([aria-current])")),
+    x: () => seekFact(1),
+    X: () => seekFact(-1),
     m: () => switchTo(document.querySelector("[data-shown-as]:not([aria-current])")),
     R: () => { const link = document.querySelector("[data-review-mode]"); if (link) location.assign(link.href); },
     "/": () => { const search = document.getElementById("search"); if (search) search.focus(); },
