@@ -75,10 +75,16 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	b.do(chromedp.KeyEvent("v"))
 	b.awaits("the merged view", `document.readyState === "complete" && document.querySelector(".merged") !== null`)
 	b.requireAccessible("merged report")
+	shownAs := func(text string) string {
+		return fmt.Sprintf(`document.readyState === "complete" && document.querySelector("[data-shown-as=%s][aria-current]") !== null`, text)
+	}
+	b.awaits("formatted blocks", shownAs("formatted"))
 	b.do(chromedp.KeyEvent("m"))
-	b.awaits("formatted answers", `document.readyState === "complete" && document.querySelector(".formatted") !== null`)
+	b.awaits("raw answers", shownAs("raw"))
 	b.do(chromedp.KeyEvent("m"))
-	b.awaits("raw answers", `document.readyState === "complete" && document.querySelector(".result") !== null && document.querySelector(".formatted") === null`)
+	b.awaits("formatted answers", shownAs("formatted"))
+	b.do(chromedp.KeyEvent("x"))
+	b.awaits("the first fact that differs", `document.querySelector(".unit.is-fact:target") !== null`)
 	b.do(chromedp.KeyEvent("R"))
 	b.awaits("review mode", `document.readyState === "complete" && document.querySelector(".review-mode") !== null`)
 	b.requireAccessible("review mode")
