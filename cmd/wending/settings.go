@@ -84,9 +84,9 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		is, least, most int
 	}{
 		{"EVALUATION_CONCURRENCY", s.Concurrency, 1, 1024},
-		{"RUNS_PER_ITEM", s.RunsPerItem, 1, 20},
+		{"RUNS_PER_ITEM", s.RunsPerItem, 1, tasks.MaxRuns},
 		{"AGENT_TIMEOUT_SECONDS", s.AgentTimeout, 1, tasks.MaxTimeout},
-		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, 5},
+		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, tasks.MaxRetries},
 		{"MAX_ACTIVE_TASKS", s.MaxActive, 0, 10_000},
 		{"HISTORY_RETENTION_DAYS", s.HistoryDays, 0, 36500},
 		{"UPLOAD_RETENTION_DAYS", s.UploadDays, 0, 36500},
@@ -112,7 +112,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	}
 	return tasks.Settings{
 		RunsPerItem: s.RunsPerItem, TimeoutSeconds: s.AgentTimeout, MaxRetries: s.AgentRetries,
-		Concurrency: min(s.Concurrency, 64), UseStream: s.AgentStream, RateLimit: s.RateLimit,
+		Concurrency: min(s.Concurrency, tasks.MaxConcurrency), UseStream: s.AgentStream, RateLimit: s.RateLimit,
 	}, nil
 }
 

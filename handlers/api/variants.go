@@ -80,10 +80,11 @@ func (h *handler) registerEstimate(api huma.API) {
 }
 
 func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*estimateOutput, error) {
-	if !input.Form.Has("task_name") { // it may not have one yet
-		input.Form.Values["task_name"] = "-"
+	submitted := input.Form
+	if !submitted.Has("task_name") { // it may not have one yet
+		submitted = submitted.With("task_name", "-")
 	}
-	n, err := h.read(ctx, input.Form, tasks.New{Settings: h.Defaults})
+	n, err := h.read(ctx, submitted, tasks.New{Settings: h.Defaults})
 	if err != nil {
 		return nil, err
 	}

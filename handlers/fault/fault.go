@@ -487,8 +487,11 @@ func ofType(err error) *Fault {
 		spent    *tasks.BudgetError
 		full     *project.FullError
 		variable *tasks.UnknownVariableError
+		refused  *tasks.InvalidError
 	)
 	switch {
+	case errors.As(err, &refused):
+		return OfTask(refused).WithCause(err)
 	case errors.As(err, &invalid):
 		return Archive(invalid)
 	case errors.As(err, &missing):

@@ -8,6 +8,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/dataset"
+	"wending/jobs/library"
 	"wending/jobs/tasks"
 )
 
@@ -37,7 +38,7 @@ func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted
 }
 
 // Evaluate has the evaluators that a form names judge the answers of a task that has ended.
-func Evaluate(ctx context.Context, service *tasks.Service, saved Library, task db.Task, submitted *Upload) (db.Task, error) {
+func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task, submitted *Upload) (db.Task, error) {
 	evaluators, faults := Evaluators(ctx, submitted, saved)
 	if len(faults) > 0 {
 		return task, faults[0].Fault

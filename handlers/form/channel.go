@@ -85,7 +85,7 @@ func (c *fields) secret(ch *library.Channel) {
 		c.fail("secret", fault.Field("secret", fault.WebhookSecret()))
 		return
 	}
-	if len(ch.Secret) > 200 || hasControl(ch.Secret) {
+	if len(ch.Secret) > 200 || tasks.HasControl(ch.Secret) {
 		c.fail("secret", fault.Field("secret", fault.TextUpTo(200)))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"wending/handlers/fault"
+	"wending/jobs/tasks"
 )
 
 // fields checks the fields of a form and collects what is wrong with them.
@@ -47,11 +48,16 @@ func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if c.form.Has(field) {
 		*to = strings.TrimSpace(c.form.Values[field])
 	}
-	if isRequired && *to == "" {
+	c.line(field, most, isRequired, *to)
+}
+
+// line checks a text of one line.
+func (c *fields) line(field string, most int, isRequired bool, text string) {
+	if isRequired && text == "" {
 		c.fail(field, fault.Field(field, fault.Required()))
 		return
 	}
-	if utf8.RuneCountInString(*to) > most || hasControl(*to) {
+	if utf8.RuneCountInString(text) > most || tasks.HasControl(text) {
 		c.fail(field, fault.Field(field, fault.TextUpTo(most)))
 	}
 }

@@ -50,11 +50,11 @@ func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
 		return 0, fault.New(fault.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
 	}
 	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
-	if err != nil || runs <= task.RunsPerItem || runs > tasks.MaxRuns {
-		return 0, fault.Field("runs_per_item", fault.Between(min(task.RunsPerItem+1, tasks.MaxRuns), tasks.MaxRuns))
+	if err != nil { // no number is between those that are allowed
+		runs = 0
 	}
-	if (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > tasks.MaxCalls {
-		return 0, fault.New(fault.CodeTaskTooLarge)
+	if wrong := tasks.CheckRuns(task, runs); wrong != nil {
+		return 0, fault.OfTask(wrong)
 	}
 	return runs, nil
 }

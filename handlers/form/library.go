@@ -31,8 +31,9 @@ func (c *fields) entryName(to *string) {
 	if c.form.Has("name") {
 		*to = visibleName(c.form.Values["name"])
 	}
-	c.form.Values["name"] = *to
-	c.text("name", tasks.MaxEntryName, true, to)
+	if c.isText("name") {
+		c.line("name", tasks.MaxEntryName, true, *to)
+	}
 }
 
 // texts are the choices of a type as a form has them.
@@ -120,7 +121,7 @@ func (c *fields) retryOn(to *[]string) {
 
 // address takes an address that may be called.
 func (c *fields) address(field string, check func(*url.URL) error, to *string) {
-	u := parseAddress(*to)
+	u := tasks.ParseAddress(*to)
 	if u == nil {
 		c.fail(field, fault.Field(field, fault.Address()))
 		return

@@ -9,9 +9,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
-
-	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/db/entries"
@@ -44,30 +41,26 @@ func Refusal(faults []FieldFault, err error) error {
 	return fault.Join(all...)
 }
 
-// Library is what tasks may name: saved targets, prompts and datasets.
-type Library interface {
-	ModelTarget(ctx context.Context, scope project.Scope, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
-	AgentTarget(ctx context.Context, scope project.Scope, r library.Reference) (target tasks.NewTarget, hasFailed bool, err error)
-	Prompt(ctx context.Context, scope project.Scope, r library.Reference) (tasks.NewPrompt, error)
-	Evaluator(ctx context.Context, scope project.Scope, r library.Reference) (tasks.NewEvaluator, error)
-	Dataset(ctx context.Context, scope project.Scope, r library.Reference) (entries.Dataset, error)
-	Channel(ctx context.Context, scope project.Scope, id uuid.UUID) (entries.Channel, error)
-	ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error)
-}
-
 // Rules are what a task's fields are checked against.
 type Rules struct {
 	// Library is what the task's references name.
-	Library Library
+	Library *library.Service
 	// CheckURL refuses agents that may not be called with the headers of the task that the form is a copy of.
 	CheckURL func(u *url.URL, headers map[string]string) error
 	// SealedHeaders are the headers that came back sealed with the form, now opened; they are used if none were typed.
 	SealedHeaders map[string]string
 }
 
-// Task checks a form for a task field by field and returns all faults, in the form's order. Fields that are
-// absent keep what base has: the defaults, or the task that the form is a copy of. What may be secret in base –
-// headers, payload, the URL's query – is used only for an agent at the same origin.
+// taskFields are the fields of a task in the form's order.
+var taskFields = []string{
+	"task_name", "models", "agents", "prompts", "evaluators", "dataset", "agent_api_url", "dataset_encoding", "dataset_file", "agent_model",
+	"agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency", "use_stream", "rate_limit",
+	"on_turn_failure", "max_cost", "channels", "start", "",
+}
+
+// Task reads a form for a task and returns all its faults, in the form's order. Fields that are absent keep what base has: the
+// defaults, or the task that the form is a copy of. What may be secret in base – headers, payload, the URL's query – is used only for
+// an agent at the same origin.
 func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
 	c := checker{fields{form: form}, base}
 	c.name()
@@ -80,22 +73,31 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	c.model()
 	c.headers(rules.SealedHeaders)
 	c.payload()
-	c.number("runs_per_item", 1, tasks.MaxRuns, &c.n.RunsPerItem)
-	c.number("timeout_seconds", 1, tasks.MaxTimeout, &c.n.TimeoutSeconds)
-	c.number("max_retries", 0, tasks.MaxRetries, &c.n.MaxRetries)
-	c.number("concurrency", 1, tasks.MaxConcurrency, &c.n.Concurrency)
+	for _, setting := range c.n.Numbers() {
+		c.number(setting.Name, setting.Min, setting.Max, setting.Value)
+	}
 	c.boolean("use_stream", func(is bool) { c.n.UseStream = is })
-	c.rate()
-	c.turnFailure()
-	c.cost("max_cost", &c.n.MaxCost)
+	c.choices()
 	if channels := c.channels(ctx, rules.Library.Channel); channels != nil {
 		c.n.Channels = channels
 	}
 	c.boolean("start", func(is bool) { c.n.IsDraft = !is })
-	if len(c.faults) == 0 && (c.n.VariantCount() > tasks.MaxVariants || c.n.Calls()+c.n.JudgeCalls() > tasks.MaxCalls) {
-		c.fail("", fault.New(fault.CodeTaskTooLarge))
-	}
+	c.validate()
 	return c.n, c.faults
+}
+
+// validate adds what the limits of tasks say to the faults of reading the form. What could not be read has its fault already.
+func (c *checker) validate() {
+	for _, wrong := range c.n.Validate() {
+		// Targets that could not be read are there: the address is not missing.
+		isKnown := c.hasFault(wrong.Field) || wrong.Problem == tasks.Missing && wrong.Field == "agent_api_url" && c.hasFault("models", "agents")
+		if !isKnown && (wrong.Field != "" || len(c.faults) == 0) {
+			c.fail(wrong.Field, fault.OfTask(wrong))
+		}
+	}
+	slices.SortStableFunc(c.faults, func(a, b FieldFault) int {
+		return slices.Index(taskFields, a.Field) - slices.Index(taskFields, b.Field)
+	})
 }
 
 // checker collects the fields of a task and what is wrong with them.
@@ -107,12 +109,6 @@ type checker struct {
 func (c *checker) name() {
 	if typed, isThere := c.form.Values["task_name"]; isThere {
 		c.n.Name = visibleName(typed)
-	}
-	switch {
-	case c.n.Name == "":
-		c.fail("task_name", fault.New(fault.CodeTaskNameRequired))
-	case utf8.RuneCountInString(c.n.Name) > tasks.MaxNameLength:
-		c.fail("task_name", fault.New(fault.CodeTaskNameTooLong))
 	}
 }
 
@@ -136,15 +132,8 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	if typed, isThere := c.form.Values["agent_api_url"]; isThere {
 		c.n.AgentURL = withQueryOf(strings.TrimSpace(typed), base.AgentURL, c.form.Value("keep_query") == "true")
 	}
-	if c.n.AgentURL == "" {
-		if len(c.n.Targets) == 0 && !c.hasFault("models", "agents") {
-			c.fail("agent_api_url", fault.New(fault.CodeAgentURLRequired))
-		}
-		return ""
-	}
-	u := parseAddress(c.n.AgentURL)
+	u := tasks.ParseAddress(c.n.AgentURL)
 	if u == nil {
-		c.fail("agent_api_url", fault.New(fault.CodeAgentURLInvalid))
 		return ""
 	}
 	origin = tasks.Origin(u)
@@ -158,18 +147,6 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	}
 	return origin
 }
-
-// parseAddress reads an address that may be called; nil if it is none.
-func parseAddress(text string) *url.URL {
-	u, err := url.Parse(text)
-	if err != nil || !tasks.IsAgentURL(u) || len(text) > tasks.MaxAddress || hasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
-		return nil
-	}
-	return u
-}
-
-// isOtherScript reports whether a character of a host has no place in a name that is connected to.
-func isOtherScript(r rune) bool { return r > unicode.MaxASCII }
 
 // withQueryOf adds the query of another address at the same origin to an address without one.
 func withQueryOf(typed, other string, isWanted bool) string {
@@ -251,13 +228,6 @@ func (c *checker) model() {
 	if typed, isThere := c.form.Values["agent_model"]; isThere {
 		c.n.AgentModel = strings.TrimSpace(typed)
 	}
-	if utf8.RuneCountInString(c.n.AgentModel) > tasks.MaxModelLength || hasControl(c.n.AgentModel) {
-		c.fail("agent_model", fault.Field("agent_model", fault.TextUpTo(tasks.MaxModelLength)))
-	}
-}
-
-func hasControl(text string) bool {
-	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 }
 
 func (c *checker) headers(sealed map[string]string) {
@@ -275,8 +245,6 @@ func (c *checker) headers(sealed map[string]string) {
 	}
 	c.n.Headers = headers
 }
-
-const maxPayloadBytes = 64 << 10
 
 func (c *checker) payload() {
 	typed := c.form.Value("extra_payload")
@@ -296,18 +264,22 @@ func jsonObject(text string) json.RawMessage {
 	var members map[string]json.RawMessage
 	var compact bytes.Buffer
 	if json.Unmarshal([]byte(text), &members) != nil || members == nil || json.Compact(&compact, []byte(text)) != nil ||
-		compact.Len() > maxPayloadBytes || hasControl(compact.String()) {
+		compact.Len() > tasks.MaxPayload || tasks.HasControl(compact.String()) {
 		return nil
 	}
 	return compact.Bytes()
 }
 
-func (c *checker) rate() {
+// choices takes the rate, what follows a failed turn, and the ceiling of the cost.
+func (c *checker) choices() {
 	if typed := c.form.Value("rate_limit"); typed != "" {
 		c.n.RateLimit = typed
 	}
-	if _, err := tasks.ParseRate(c.n.RateLimit); err != nil {
-		c.fail("rate_limit", fault.Field("rate_limit", fault.Rate()))
+	if typed := c.form.Value("on_turn_failure"); typed != "" {
+		c.n.OnTurnFailure = db.OnTurnFailure(typed)
+	}
+	if c.form.Has("max_cost") {
+		c.n.MaxCost = c.form.Value("max_cost")
 	}
 }
 
@@ -328,16 +300,6 @@ func Ceiling(submitted *Upload) (string, []FieldFault) {
 	return ceiling, c.faults
 }
 
-func (c *checker) turnFailure() {
-	switch typed := db.OnTurnFailure(c.form.Value("on_turn_failure")); typed {
-	case "":
-	case db.TurnFailureStops, db.TurnFailureContinues:
-		c.n.OnTurnFailure = typed
-	default:
-		c.fail("on_turn_failure", fault.Field("on_turn_failure", fault.OneOf(string(db.TurnFailureStops), string(db.TurnFailureContinues))))
-	}
-}
-
 // ofDemo is a target with the demo's ticket, where the task that the form is a copy of has it for the same entry at the same address.
 func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 	for _, one := range before {
@@ -352,7 +314,7 @@ func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 }
 
 // references resolves what the form names of the library.
-func (c *checker) references(ctx context.Context, saved Library) {
+func (c *checker) references(ctx context.Context, saved *library.Service) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants, "agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
 		if len(c.form.List(field)) > most { // before anything is looked up
 			c.fail(field, fault.New(fault.CodeTaskTooLarge))
@@ -370,7 +332,7 @@ func (c *checker) references(ctx context.Context, saved Library) {
 }
 
 // savedTargets looks up models and agents. Those of a kind that the form does not name stay.
-func (c *checker) savedTargets(ctx context.Context, saved Library) {
+func (c *checker) savedTargets(ctx context.Context, saved *library.Service) {
 	if !c.form.Has("models") && !c.form.Has("agents") {
 		return
 	}
@@ -407,7 +369,7 @@ func (c *checker) savedTargets(ctx context.Context, saved Library) {
 	}
 }
 
-func (c *checker) savedPrompts(ctx context.Context, saved Library) {
+func (c *checker) savedPrompts(ctx context.Context, saved *library.Service) {
 	if c.form.Has("prompts") {
 		c.n.Prompts = nil
 	}
@@ -426,7 +388,7 @@ func (c *checker) savedPrompts(ctx context.Context, saved Library) {
 }
 
 // savedEvaluators looks up evaluators; judges of the demo keep the headers that they are asked with.
-func (c *checker) savedEvaluators(ctx context.Context, saved Library) {
+func (c *checker) savedEvaluators(ctx context.Context, saved *library.Service) {
 	var judges []tasks.NewTarget
 	for _, one := range c.n.Evaluators {
 		if one.Model != nil {
@@ -441,7 +403,7 @@ func (c *checker) savedEvaluators(ctx context.Context, saved Library) {
 	}
 }
 
-func (c *checker) savedDataset(ctx context.Context, saved Library, text string) {
+func (c *checker) savedDataset(ctx context.Context, saved *library.Service, text string) {
 	reference, err := library.ParseReference(text)
 	var found entries.Dataset
 	if err == nil {
@@ -467,7 +429,7 @@ func (c *fields) failedReference(field string, err error) {
 }
 
 // evaluators resolves the evaluators that a form names.
-func (c *fields) evaluators(ctx context.Context, saved Library) (found []tasks.NewEvaluator) {
+func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found []tasks.NewEvaluator) {
 	for _, text := range c.form.List("evaluators") {
 		reference, err := library.ParseReference(text)
 		var evaluator tasks.NewEvaluator
@@ -484,7 +446,7 @@ func (c *fields) evaluators(ctx context.Context, saved Library) (found []tasks.N
 }
 
 // Evaluators reads the evaluators that are to judge a task that has ended; none means its own.
-func Evaluators(ctx context.Context, submitted *Upload, saved Library) ([]tasks.NewEvaluator, []FieldFault) {
+func Evaluators(ctx context.Context, submitted *Upload, saved *library.Service) ([]tasks.NewEvaluator, []FieldFault) {
 	c := fields{form: submitted}
 	if len(submitted.List("evaluators")) > tasks.MaxEvaluators {
 		c.fail("evaluators", fault.New(fault.CodeTaskTooLarge))

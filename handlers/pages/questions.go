@@ -170,6 +170,5 @@ func (q Questions) stage(c echo.Context, f *form.Upload) string {
 		q.Log.WarnContext(ctx, "could not stage the file, the user must choose it again", "error", err)
 		return ""
 	}
-	f.Values["dataset_token"] = token
 	return token
 }

@@ -319,11 +319,10 @@ type membershipInput struct {
 }
 
 func (h endpoints) setMember(ctx context.Context, input *membershipInput) (*output[Member], error) {
-	input.Form.Values["user_id"] = input.UserID
 	if _, err := h.userByID(ctx, input.UserID); err != nil {
 		return nil, err
 	}
-	return h.addMember(ctx, &changeInput{input.ObjectPath, input.FormInput})
+	return h.addMember(ctx, &changeInput{input.ObjectPath, rest.FormInput{Form: input.Form.With("user_id", input.UserID)}})
 }
 
 func (h endpoints) removeMember(ctx context.Context, input *MemberPath) (*struct{}, error) {

@@ -308,12 +308,15 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 
 // estimateComparison says what the comparison that a form describes would be and take.
 func (p *Pages) estimateComparison(c echo.Context) error {
-	s, err := p.readSubmission(c)
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
-	s.Values["form"] = taskpages.CompareForm
-	preview := p.preview(c, s)
+	s, err := p.check(c, submitted.With("form", taskpages.CompareForm))
+	if err != nil {
+		return err
+	}
+	s, preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		estimate, err := p.estimated(c, s)
 		if err != nil {
@@ -384,10 +387,11 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 		saved.Message = fault.New(fault.CodeAgentURLRequired).Message(pages.Locale(c))
 	}
 	if saved.Message == "" {
+		typed := s.task
 		if s.Value("extra_payload") == "" { // the copied task's is not shown, as the library does not show it
-			s.task.Payload = nil
+			typed.Payload = nil
 		}
-		row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), s.task)
+		row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), typed)
 		if err != nil {
 			return err
 		}

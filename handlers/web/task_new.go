@@ -294,7 +294,7 @@ func (p *Pages) showForm(c echo.Context, submitted *form.Upload, gone []string) 
 	if err != nil {
 		return err
 	}
-	view.Preview = p.preview(c, s)
+	s, view.Preview = p.preview(c, s)
 	return p.renderForm(c, http.StatusOK, s, view)
 }
 
@@ -319,7 +319,7 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 	for _, f := range s.faults {
 		view.Errors[f.Field] = f.Message(pages.Locale(c))
 	}
-	view.Preview = p.preview(c, s)
+	s, view.Preview = p.preview(c, s)
 	if view.Preview != nil && view.Preview.Message != "" {
 		view.Errors["dataset_file"] = "" // the preview shows it, with the rows
 	}
@@ -418,7 +418,7 @@ func (p *Pages) previewDataset(c echo.Context) error {
 		}
 		return p.showSubmission(c, s, http.StatusServiceUnavailable, fault.Of(s.Refused))
 	}
-	preview := p.preview(c, s)
+	s, preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		s.Release()
 		return pages.Render(c, http.StatusOK, questions.PreviewPart(taskpages.FormID, preview))
@@ -434,21 +434,26 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	return p.renderForm(c, http.StatusOK, s, view)
 }
 
-// preview describes a form's file and stages it if it is sound; nil if there is none.
-func (p *Pages) preview(c echo.Context, s *submission) *questions.Preview {
-	chosen := pages.Chosen{File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout, IsKept: s.task.DatasetID != nil || s.Value("dataset_token") == form.SourceToken && s.File == nil}
+// preview describes a form's file and stages it if it is sound; nil if there is none. read is the submission with the file as it was
+// understood: its columns may have other names than the form says.
+func (p *Pages) preview(c echo.Context, s *submission) (read *submission, preview *questions.Preview) {
+	chosen := pages.Chosen{
+		File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout,
+		IsKept: s.task.DatasetID != nil || s.Value("dataset_token") == form.SourceToken && s.File == nil,
+	}
 	if s.File != nil {
 		chosen.File = s.File.File
 	}
-	at := slices.IndexFunc(s.faults, func(f form.FieldFault) bool { return f.Field == "dataset_file" })
-	if at >= 0 {
+	isOfFile := func(f form.FieldFault) bool { return f.Field == "dataset_file" }
+	if at := slices.IndexFunc(s.faults, isOfFile); at >= 0 {
 		chosen.Fault = s.faults[at].Fault
 	}
-	preview := p.questions.Preview(c, s.Upload, &chosen)
-	if at >= 0 && chosen.Fault == nil {
-		s.faults = slices.Delete(s.faults, at, at+1)
+	preview = p.questions.Preview(c, s.Upload, &chosen)
+	understood := *s
+	if chosen.Fault == nil {
+		understood.faults = slices.DeleteFunc(slices.Clone(s.faults), isOfFile)
 	}
-	s.task.Dataset, s.task.Layout = chosen.Set, chosen.Layout
+	understood.task.Dataset, understood.task.Layout = chosen.Set, chosen.Layout
 	if preview != nil && chosen.Set != nil && chosen.Fault == nil && !s.isComparison() {
 		interval, _, err := p.Tasks.CallInterval(s.task.RateLimit)
 		if err != nil {
@@ -457,7 +462,7 @@ func (p *Pages) preview(c echo.Context, s *submission) *questions.Preview {
 		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
 		preview.Estimate = questions.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
 	}
-	return preview
+	return &understood, preview
 }
 
 // probeAgent sends one real request with the form's settings and shows its outcome.
@@ -485,7 +490,8 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view.Probe, view.Preview = probe, p.preview(c, s)
+	view.Probe = probe
+	s, view.Preview = p.preview(c, s)
 	return p.renderForm(c, status, s, view)
 }
 

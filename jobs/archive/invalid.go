@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"wending/jobs/tasks"
 )
 
 // Error says what is wrong with an archive, and where.
@@ -106,6 +108,23 @@ func (c *checker) require(is bool, member, want string, arguments ...any) {
 		return
 	}
 	c.wrong = valueError(member, want, arguments...)
+}
+
+// accept notes what is wrong with a member that is a field of tasks; nil means nothing.
+func (c *checker) accept(member string, wrong *tasks.InvalidError) {
+	switch {
+	case wrong == nil:
+	case wrong.Problem == tasks.Missing:
+		c.require(false, member, wantRequired)
+	case wrong.Problem == tasks.TooLong:
+		c.require(false, member, wantText, "Max", wrong.Max)
+	case wrong.Problem == tasks.OutOfRange:
+		c.require(false, member, wantNumber, "Min", wrong.Min, "Max", wrong.Max)
+	case wrong.Problem == tasks.NotACost:
+		c.require(false, member, wantCost)
+	default:
+		c.require(false, member, wantChoice, "Choices", strings.Join(wrong.Choices, ", "))
+	}
 }
 
 func valueError(member, want string, arguments ...any) *Error {

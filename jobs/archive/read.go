@@ -106,15 +106,9 @@ func (r *reader) sizeOf(name string) (size int64) {
 // task checks a header and returns the task that it describes.
 func (h header) task(by db.Actor) (db.NewTask, error) {
 	c := &checker{}
-	c.present("name", h.Name)
-	c.name("name", h.Name, tasks.MaxNameLength)
+	c.accept("name", tasks.CheckName(h.Name))
 	choose(c, "status", h.Status, db.TaskSucceeded, db.TaskStopped, db.TaskFailed)
-	c.number("runs_per_item", &h.RunsPerItem, 1, tasks.MaxRuns)
-	c.number("timeout_seconds", &h.TimeoutSeconds, 1, tasks.MaxTimeout)
-	c.number("max_retries", &h.MaxRetries, 0, tasks.MaxRetries)
-	c.number("concurrency", &h.Concurrency, 1, tasks.MaxConcurrency)
-	choose(c, "on_turn_failure", h.OnTurnFailure, db.TurnFailureStops, db.TurnFailureContinues)
-	c.require(h.MaxCost == nil || tasks.IsCost(*h.MaxCost), "max_cost", wantCost)
+	h.checkSettings(c)
 	c.text("dataset_name", &h.DatasetName, tasks.MaxAddress)
 	choose(c, "dataset_extension", h.Extension, dataset.Extensions...)
 	c.text("question_column", &h.QuestionColumn, dataset.MaxColumnName)
@@ -132,6 +126,18 @@ func (h header) task(by db.Actor) (db.NewTask, error) {
 	h.addVariants(c, &n.Task)
 	h.addEvaluators(c, &n.Task)
 	return n, c.err()
+}
+
+func (h header) checkSettings(c *checker) {
+	settings := tasks.Settings{
+		RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, Concurrency: h.Concurrency,
+		OnTurnFailure: h.OnTurnFailure, MaxCost: tasks.TextOf(h.MaxCost),
+	}
+	for _, wrong := range settings.Validate() {
+		c.accept(wrong.Field, wrong)
+	}
+	choose(c, "on_turn_failure", h.OnTurnFailure, db.OnTurnFailures...)
+	c.require(h.MaxCost == nil || *h.MaxCost != "", "max_cost", wantCost)
 }
 
 func (h header) checkVariables(c *checker) {

@@ -14,9 +14,6 @@ import (
 	"wending/jobs/export"
 )
 
-// MaxEvaluators is how many evaluators may judge a task's answers.
-const MaxEvaluators = 10
-
 // CodeRule marks an evaluation by a rule that this version of the program cannot use.
 const CodeRule = "EVALUATOR_INVALID"
 

@@ -226,8 +226,12 @@ func ParseRate(text string) (time.Duration, error) {
 	return interval, nil
 }
 
-// Create stores a task with its file in the scope's own project and, unless it is a draft, starts it: all or nothing.
+// Create stores a task with its file in the scope's own project and, unless it is a draft, starts it: all or nothing. It returns an
+// *InvalidError if the task is not valid.
 func (s *Service) Create(ctx context.Context, scope project.Scope, by db.Actor, n New) (uuid.UUID, error) {
+	if err := invalid(n.Validate()); err != nil {
+		return uuid.Nil, err
+	}
 	record, err := s.record(uuid.New(), scope.Home(), by, n)
 	if err != nil {
 		return uuid.Nil, err
@@ -258,9 +262,12 @@ func (s *Service) Create(ctx context.Context, scope project.Scope, by db.Actor, 
 }
 
 // ReplaceDraft replaces a draft's settings, questions and file and, unless it stays a draft, starts it.
-// It returns db.ErrConflict if the task is no longer a draft.
+// It returns db.ErrConflict if the task is no longer a draft, and an *InvalidError if it is not valid.
 func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, n New) error {
 	id := draft.ID
+	if err := invalid(n.Validate()); err != nil {
+		return err
+	}
 	record, err := s.record(id, draft.ProjectID, by, n)
 	if err != nil {
 		return err
@@ -408,6 +415,9 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 
 // Extend raises the runs of each question of a task that has ended; only the missing ones are asked.
 func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPerItem int) (db.Task, error) {
+	if wrong := CheckRuns(task, runsPerItem); wrong != nil {
+		return task, wrong
+	}
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
 			return task.TotalItems * task.TotalVariants * max(0, runsPerItem-task.RunsPerItem), nil

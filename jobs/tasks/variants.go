@@ -11,28 +11,6 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Limits of a task: characters of its name, runs of each question, variants, calls of one launch and at once, seconds that a
-// call may take, and attempts after the first.
-const (
-	MaxNameLength  = 64
-	MaxRuns        = 20
-	MaxVariants    = 20
-	MaxCalls       = 200_000
-	MaxConcurrency = 64
-	MaxTimeout     = 3600
-	MaxRetries     = 5
-)
-
-// Limits of what tasks copy from the library: characters of a name, of a template, of a model's id and of an address, and seconds between
-// two questions for the status of a job.
-const (
-	MaxEntryName    = 64
-	MaxTemplate     = 100_000
-	MaxModelLength  = 200
-	MaxAddress      = 2048
-	MaxPollInterval = 600
-)
-
 // NewTarget is whom a new task calls, with its secrets.
 type NewTarget struct {
 	db.Target

@@ -410,7 +410,7 @@ func compareForm(compare Compare) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Input(numberField(compare.Form, "runs_per_item", text.T(ctx, "create.runs"), compare.Runs, "1", "20")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Input(numberField(compare.Form, "runs_per_item", text.T(ctx, "create.runs"), compare.Runs)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -445,11 +445,11 @@ func compareForm(compare Compare) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Input(numberField(compare.Form, "timeout_seconds", text.T(ctx, "create.timeout"), compare.Timeout, "1", "3600")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Input(numberField(compare.Form, "timeout_seconds", text.T(ctx, "create.timeout"), compare.Timeout)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Input(numberField(compare.Form, "max_retries", text.T(ctx, "create.retries"), compare.Retries, "0", "5")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Input(numberField(compare.Form, "max_retries", text.T(ctx, "create.retries"), compare.Retries)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

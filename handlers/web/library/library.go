@@ -212,7 +212,7 @@ func (h *handler) read(c echo.Context, address string, secrets []string) (*form.
 	for _, name := range secrets {
 		var value string
 		if submitted.Value(name) == "" && h.keeper.Open(pages.Browser(c), submitted.Value(address), submitted.Values[name+"_sealed"], &value) {
-			submitted.Values[name] = value
+			submitted = submitted.With(name, value)
 		}
 	}
 	return submitted, nil

@@ -1,0 +1,219 @@
+package tasks
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"wending/db"
+	"wending/jobs/agent/guard"
+)
+
+// Limits of a task: characters of its name, runs of each question, variants, calls of one launch and at once, seconds that a
+// call may take, attempts after the first, evaluators, and bytes of the JSON that is merged into every request.
+const (
+	MaxNameLength  = 64
+	MaxRuns        = 20
+	MaxVariants    = 20
+	MaxCalls       = 200_000
+	MaxConcurrency = 64
+	MaxTimeout     = 3600
+	MaxRetries     = 5
+	MaxEvaluators  = 10
+	MaxPayload     = 64 << 10
+)
+
+// Limits of what tasks copy from the library: characters of a name, of a template, of a model's id and of an address, and seconds between
+// two questions for the status of a job.
+const (
+	MaxEntryName    = 64
+	MaxTemplate     = 100_000
+	MaxModelLength  = 200
+	MaxAddress      = 2048
+	MaxPollInterval = 600
+)
+
+// Problem is why a field of a task is refused.
+type Problem int
+
+// A field is missing, has too many characters or control characters, is a number outside its range, none of its choices, not a rate, a
+// cost, an address or a JSON object; or the task as a whole has too many variants or calls.
+const (
+	Missing Problem = iota + 1
+	TooLong
+	OutOfRange
+	NotAChoice
+	NotARate
+	NotACost
+	NotAnAddress
+	NotAnObject
+	TooLarge
+)
+
+// InvalidError means that a field of a task, named as in the API, breaks a limit. A task that is too large has no field.
+type InvalidError struct {
+	Field   string
+	Problem Problem
+	// Min and Max are the range of a number; a text may have Max characters.
+	Min, Max int
+	Choices  []string
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("field %q of the task is refused (problem %d, %d to %d)", e.Field, e.Problem, e.Min, e.Max)
+}
+
+// Number is a setting that is a whole number, with its range.
+type Number struct {
+	// Name is its name in the API.
+	Name     string
+	Min, Max int
+	Value    *int
+}
+
+func (n Number) check() *InvalidError {
+	if *n.Value < n.Min || *n.Value > n.Max {
+		return &InvalidError{Field: n.Name, Problem: OutOfRange, Min: n.Min, Max: n.Max}
+	}
+	return nil
+}
+
+// Numbers are the settings that are whole numbers, in the order of the form.
+func (s *Settings) Numbers() []Number {
+	return []Number{
+		{"runs_per_item", 1, MaxRuns, &s.RunsPerItem},
+		{"timeout_seconds", 1, MaxTimeout, &s.TimeoutSeconds},
+		{"max_retries", 0, MaxRetries, &s.MaxRetries},
+		{"concurrency", 1, MaxConcurrency, &s.Concurrency},
+	}
+}
+
+// RangeOf is what a setting that is a whole number may be.
+func RangeOf(name string) (least, most int) {
+	for _, number := range new(Settings).Numbers() {
+		if number.Name == name {
+			least, most = number.Min, number.Max
+		}
+	}
+	return least, most
+}
+
+// Validate returns what is wrong with settings: numbers, what follows a failed turn, and the ceiling of the cost. Forms, archives and the
+// use cases check the same.
+func (s Settings) Validate() []*InvalidError {
+	var all refusals
+	for _, number := range s.Numbers() {
+		all.add(number.check())
+	}
+	if s.OnTurnFailure != "" && !slices.Contains(db.OnTurnFailures, s.OnTurnFailure) {
+		all.add(&InvalidError{Field: "on_turn_failure", Problem: NotAChoice, Choices: turnFailures()})
+	}
+	if s.MaxCost != "" && !IsCost(s.MaxCost) {
+		all.add(&InvalidError{Field: "max_cost", Problem: NotACost})
+	}
+	return all
+}
+
+// Validate returns all that is wrong with a new task, in the order of the form. Its size is checked if nothing else is wrong.
+func (n New) Validate() []*InvalidError {
+	all := refusals{}
+	all.add(CheckName(n.Name))
+	switch {
+	case n.AgentURL == "" && len(n.Targets) == 0:
+		all.add(&InvalidError{Field: "agent_api_url", Problem: Missing})
+	case n.AgentURL != "" && ParseAddress(n.AgentURL) == nil:
+		all.add(&InvalidError{Field: "agent_api_url", Problem: NotAnAddress})
+	}
+	if !isLine(n.AgentModel, MaxModelLength) {
+		all.add(&InvalidError{Field: "agent_model", Problem: TooLong, Max: MaxModelLength})
+	}
+	if n.Payload != nil && len(*n.Payload) > MaxPayload {
+		all.add(&InvalidError{Field: "extra_payload", Problem: NotAnObject})
+	}
+	if _, err := ParseRate(n.RateLimit); err != nil {
+		all.add(&InvalidError{Field: "rate_limit", Problem: NotARate})
+	}
+	all = append(all, n.Settings.Validate()...)
+	if len(n.Evaluators) > MaxEvaluators {
+		all.add(&InvalidError{Field: "evaluators", Problem: TooLarge})
+	}
+	if len(all) == 0 && n.IsTooLarge() {
+		all.add(&InvalidError{Problem: TooLarge})
+	}
+	return all
+}
+
+// IsTooLarge reports whether the task would compare more variants, or make more calls at its start, than one may.
+func (n New) IsTooLarge() bool {
+	return n.VariantCount() > MaxVariants || n.Calls()+n.JudgeCalls() > MaxCalls
+}
+
+// CheckName returns what is wrong with a task's name; nil means nothing.
+func CheckName(name string) *InvalidError {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return &InvalidError{Field: "task_name", Problem: Missing}
+	case !isLine(name, MaxNameLength):
+		return &InvalidError{Field: "task_name", Problem: TooLong, Max: MaxNameLength}
+	}
+	return nil
+}
+
+// CheckRuns returns why a task cannot be extended to runs runs of each question; nil means that it can.
+func CheckRuns(task db.Task, runs int) *InvalidError {
+	switch {
+	case runs <= task.RunsPerItem || runs > MaxRuns:
+		return &InvalidError{Field: "runs_per_item", Problem: OutOfRange, Min: min(task.RunsPerItem+1, MaxRuns), Max: MaxRuns}
+	case (runs-task.RunsPerItem)*task.TotalItems*task.TotalVariants > MaxCalls:
+		return &InvalidError{Problem: TooLarge}
+	}
+	return nil
+}
+
+// ParseAddress reads an address that may be called; nil means that it is none.
+func ParseAddress(text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil || !IsAgentURL(u) || len(text) > MaxAddress || HasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
+		return nil
+	}
+	return u
+}
+
+// isOtherScript reports whether a character of a host has no place in a name that is connected to.
+func isOtherScript(r rune) bool { return r > unicode.MaxASCII }
+
+// HasControl reports whether a text has control characters or is not UTF-8.
+func HasControl(text string) bool {
+	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// isLine reports whether a text is one line of at most most characters.
+func isLine(text string, most int) bool { return utf8.RuneCountInString(text) <= most && !HasControl(text) }
+
+func turnFailures() []string {
+	all := make([]string, len(db.OnTurnFailures))
+	for n, one := range db.OnTurnFailures {
+		all[n] = string(one)
+	}
+	return all
+}
+
+// refusals are what is wrong with a task.
+type refusals []*InvalidError
+
+func (r *refusals) add(e *InvalidError) {
+	if e != nil {
+		*r = append(*r, e)
+	}
+}
+
+// invalid returns what is wrong with a task as one error; nil means nothing.
+func invalid(all []*InvalidError) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}

@@ -1,0 +1,72 @@
+package tasks_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/project"
+	"wending/jobs/dataset"
+	"wending/jobs/tasks"
+)
+
+func valid() tasks.New {
+	return tasks.New{
+		Name: strings.Repeat("题", tasks.MaxNameLength), AgentURL: "https://agent.example/run", Dataset: &dataset.Dataset{Rows: make([]dataset.Row, 1000)},
+		Settings: tasks.Settings{RunsPerItem: tasks.MaxRuns, TimeoutSeconds: tasks.MaxTimeout, MaxRetries: 0, Concurrency: 1, RateLimit: "unlimited", MaxCost: "0.5"},
+	}
+}
+
+// Whoever creates a task, a value beyond a limit is refused under the field's name in the API.
+func TestEveryLimitOfATaskIsChecked(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, valid().Validate())
+	object := json.RawMessage(`{"a":"` + strings.Repeat("x", tasks.MaxPayload) + `"}`)
+	for name, test := range map[string]struct {
+		change func(n *tasks.New)
+		wrong  tasks.InvalidError
+	}{
+		"a name of blanks":    {func(n *tasks.New) { n.Name = " \u3000" }, tasks.InvalidError{Field: "task_name", Problem: tasks.Missing}},
+		"a long name":         {func(n *tasks.New) { n.Name += "长" }, tasks.InvalidError{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
+		"a name on two lines": {func(n *tasks.New) { n.Name = "a\nb" }, tasks.InvalidError{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
+		"nobody to call":      {func(n *tasks.New) { n.AgentURL = "" }, tasks.InvalidError{Field: "agent_api_url", Problem: tasks.Missing}},
+		"another scheme":      {func(n *tasks.New) { n.AgentURL = "ftp://a.example" }, tasks.InvalidError{Field: "agent_api_url", Problem: tasks.NotAnAddress}},
+		"a long model":        {func(n *tasks.New) { n.AgentModel = strings.Repeat("m", 201) }, tasks.InvalidError{Field: "agent_model", Problem: tasks.TooLong, Max: 200}},
+		"a large payload":     {func(n *tasks.New) { n.Payload = &object }, tasks.InvalidError{Field: "extra_payload", Problem: tasks.NotAnObject}},
+		"no runs":             {func(n *tasks.New) { n.RunsPerItem = 0 }, tasks.InvalidError{Field: "runs_per_item", Problem: tasks.OutOfRange, Min: 1, Max: 20}},
+		"a long call":         {func(n *tasks.New) { n.TimeoutSeconds = 3601 }, tasks.InvalidError{Field: "timeout_seconds", Problem: tasks.OutOfRange, Min: 1, Max: 3600}},
+		"a negative number":   {func(n *tasks.New) { n.MaxRetries = -1 }, tasks.InvalidError{Field: "max_retries", Problem: tasks.OutOfRange, Max: 5}},
+		"many calls at once":  {func(n *tasks.New) { n.Concurrency = 65 }, tasks.InvalidError{Field: "concurrency", Problem: tasks.OutOfRange, Min: 1, Max: 64}},
+		"a rate":              {func(n *tasks.New) { n.RateLimit = "10/h" }, tasks.InvalidError{Field: "rate_limit", Problem: tasks.NotARate}},
+		"a cost of nothing":   {func(n *tasks.New) { n.MaxCost = "0" }, tasks.InvalidError{Field: "max_cost", Problem: tasks.NotACost}},
+		"another turn failure": {func(n *tasks.New) { n.OnTurnFailure = "retry" }, tasks.InvalidError{
+			Field: "on_turn_failure", Problem: tasks.NotAChoice, Choices: []string{"stop", "continue"},
+		}},
+		"eleven evaluators": {func(n *tasks.New) { n.Evaluators = make([]tasks.NewEvaluator, 11) }, tasks.InvalidError{Field: "evaluators", Problem: tasks.TooLarge}},
+		"many calls":        {func(n *tasks.New) { n.Prompts = make([]tasks.NewPrompt, 11) }, tasks.InvalidError{Problem: tasks.TooLarge}},
+	} {
+		n := valid()
+		test.change(&n)
+		all := n.Validate()
+		require.Len(t, all, 1, name)
+		require.Equal(t, test.wrong, *all[0], name)
+		_, err := new(tasks.Service).Create(t.Context(), project.AllProjects(), db.Actor{}, n)
+		refused := (*tasks.InvalidError)(nil)
+		require.ErrorAs(t, err, &refused, "%s: the use case itself refuses it", name)
+	}
+}
+
+func TestATaskIsExtendedWithinItsLimits(t *testing.T) {
+	t.Parallel()
+	task := db.Task{RunsPerItem: 5, TotalItems: 1000, TotalVariants: 20}
+	require.Nil(t, tasks.CheckRuns(task, 15))
+	require.Equal(t, tasks.InvalidError{Problem: tasks.TooLarge}, *tasks.CheckRuns(task, 16))
+	for _, runs := range []int{0, 5, 21} {
+		require.Equal(t, tasks.InvalidError{Field: "runs_per_item", Problem: tasks.OutOfRange, Min: 6, Max: 20}, *tasks.CheckRuns(task, runs))
+	}
+	_, err := new(tasks.Service).Extend(t.Context(), db.Actor{}, task, 21)
+	require.Error(t, err)
+}
