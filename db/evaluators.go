@@ -47,8 +47,7 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 
 // noteVersions notes in evaluations of a task by which version of their evaluator they are, where another version follows.
 func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator) error {
-	const note = `
-		UPDATE %s e
+	const version = ` e
 		SET version = $3
 		FROM evaluation_runs r
 		WHERE r.task_id = $1 AND r.is_current AND e.run_id = r.id AND e.evaluator = $2 AND e.version IS NULL`
@@ -57,8 +56,8 @@ func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator)
 		if at < 0 || task.Evaluators[at].Version == evaluator.Version {
 			continue
 		}
-		for _, table := range []string{"evaluations", "past_evaluations"} {
-			if _, err := tx.ExecContext(ctx, fmt.Sprintf(note, table), task.ID, evaluator.Number, task.Evaluators[at].Version); err != nil {
+		for _, note := range []string{`UPDATE evaluations` + version, `UPDATE past_evaluations` + version} {
+			if _, err := tx.ExecContext(ctx, note, task.ID, evaluator.Number, task.Evaluators[at].Version); err != nil {
 				return pg.Classify("note the versions of evaluations", err)
 			}
 		}
@@ -133,32 +132,6 @@ func (e *Evaluations) Scan(column any) error {
 	}
 	return json.Unmarshal(text, e)
 }
-
-// EvaluationsOfRun is an expression for the evaluations of a run r.
-const EvaluationsOfRun = `(
-		SELECT json_agg(json_build_object('number', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed,
-			'reason', coalesce(e.reason, ''), 'error_code', coalesce(e.error_code, ''), 'error_message', coalesce(e.error_message, ''),
-			'version', e.version, 'ratings', e.ratings, 'is_default', e.is_default, 'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens,
-			'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens, 'cost', CAST(trim_scale(e.cost) AS text)) ORDER BY e.evaluator)
-		FROM evaluations e
-		WHERE e.run_id = r.id)`
-
-// KeepPastEvaluations moves the evaluations that those of "fresh" replace; it has run_id and evaluator.
-const KeepPastEvaluations = `
-	past AS (
-		INSERT INTO past_evaluations
-		SELECT e.*, now()
-		FROM evaluations e
-		JOIN fresh ON fresh.run_id = e.run_id AND fresh.evaluator = e.evaluator)`
-
-// ReplaceEvaluation has the columns of evaluations that a later evaluation replaces.
-const ReplaceEvaluation = `
-	ON CONFLICT (run_id, evaluator) DO UPDATE
-	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason, error_code = excluded.error_code,
-		error_message = excluded.error_message, created_at = now(), version = excluded.version, ratings = excluded.ratings,
-		is_default = excluded.is_default, raw = excluded.raw, latency_ms = excluded.latency_ms, attempts = excluded.attempts,
-		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
-		cost = excluded.cost, launch_id = excluded.launch_id`
 
 // SumEvaluationsUp gives runs what all evaluators of their task say together. Ratings by default say nothing.
 const SumEvaluationsUp = `

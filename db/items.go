@@ -25,9 +25,6 @@ type Item struct {
 	Variables pq.StringArray `db:"variable_values"`
 }
 
-// ItemColumns are the columns of an Item, of evaluation_items i.
-const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.series, i.turn, i.variable_values`
-
 // NewItem is one question to store.
 type NewItem struct {
 	QuestionID, Question, StandardAnswer string

@@ -292,9 +292,6 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, sc
 // unitsAtOnce is about how many units one transaction makes.
 const unitsAtOnce = 10_000
 
-// inScope holds for the items i that a launch l is to ask. A turn stands for its conversation.
-const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
-
 // The items of a launch that come next, after those whose units are made.
 const findItemsToMake = `
 	SELECT coalesce(max(id), 0) AS last, count(*) AS count
@@ -306,17 +303,9 @@ const findItemsToMake = `
 		ORDER BY i.id
 		LIMIT $2) next`
 
-// hasKept holds for items, by their alias, that have a run which the launch l keeps.
-func hasKept(item string) string {
-	return `EXISTS (
-		SELECT FROM evaluation_runs r
-		WHERE r.item_id = ` + item + `.id AND r.variant = v.number AND r.run_index = n AND r.is_current
-		  AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED'))`
-}
-
 // A run of a single question that succeeded is never repeated. A conversation continues with the first turn that has no run
 // to keep.
-var insertUnits = `
+const insertUnits = `
 	WITH made AS (
 		INSERT INTO units (launch_id, item_id, variant, target, run_index, turns)
 		SELECT l.id, i.id, v.number, v.target, n,
@@ -329,16 +318,17 @@ var insertUnits = `
 		CROSS JOIN generate_series(1, t.runs_per_item) n
 		WHERE l.id = $1
 		  AND l.kind <> 'EVALUATE'
-		  AND NOT ` + hasKept("i") + `
+		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND ` + isKept + `)
 		  AND (i.series IS NULL OR NOT EXISTS (
 			SELECT FROM evaluation_items earlier
-			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn AND NOT ` + hasKept("earlier") + `))
+			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn
+			  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = earlier.id AND ` + isKept + `)))
 		ORDER BY i.id, n, v.number
 		RETURNING turns)
 	SELECT coalesce(sum(turns), 0) FROM made`
 
 // Judges are asked about answers that the launch keeps: those that they did not rate, in an EVALUATE launch all.
-var insertJudgeUnits = `
+const insertJudgeUnits = `
 	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
 	SELECT l.id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
 	FROM launches l

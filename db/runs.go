@@ -70,10 +70,6 @@ type Usage struct {
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 
-// AnswerTokens are the output tokens of a run's answer alone, without those of its reasoning; NULL where these are not
-// counted apart.
-const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
-
 // WithMissing returns the runs of a question of a task in order of variant and run_index; runs that never took place are
 // STOPPED and have only these.
 func (t Task) WithMissing(taken []Run) []Run {
@@ -88,15 +84,3 @@ func (t Task) WithMissing(taken []Run) []Run {
 	}
 	return runs
 }
-
-// Supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
-// superseded, so that this comes first and the partial unique index is not violated.
-const Supersede = `
-	older AS (
-		UPDATE evaluation_runs r
-		SET is_current = false
-		FROM done d
-		WHERE r.item_id = d.item_id AND r.variant = d.variant AND r.run_index = d.run_index AND r.is_current
-		RETURNING r.id),
-	superseded AS (
-		SELECT count(*) FROM older)`

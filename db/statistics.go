@@ -122,19 +122,8 @@ const (
 		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED')`
 )
 
-// spent are the cost of the runs r of the task that the expression names, and its currency, where all its targets have one.
-func spent(task string) string {
-	return `(
-		SELECT jsonb_build_object('currency', g.currency, 'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END,
-			'runs_with_cost', count(r.cost))
-		FROM (
-			SELECT CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency
-			FROM task_targets
-			WHERE task_id = ` + task + ` AND kind <> 'judge') g)`
-}
-
 // Only tasks at their end have runs that never took place: those of an active task may still come.
-var computeTaskStatistics = `
+const computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
 			SELECT total_items * runs_per_item * total_variants
@@ -173,7 +162,9 @@ var computeTaskStatistics = `
 			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 			WHERE e.task_id = $1 AND e.target IS NOT NULL)
 		|| (` + computeVerdicts + `)
-		|| ` + spent("$1") + `
+		|| (
+			SELECT ` + sumSpent + `
+			FROM (SELECT ` + sharedCurrency + ` FROM task_targets WHERE task_id = $1 AND kind <> 'judge') g)
 	FROM evaluation_runs r
 	WHERE r.task_id = $1 AND r.is_current`
 
@@ -225,7 +216,7 @@ const computeAgreementRange = `
 		GROUP BY q.variant
 		HAVING avg(q.agreement) IS NOT NULL) of_variants`
 
-var computeLaunchStatistics = `
+const computeLaunchStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', (SELECT coalesce(sum(turns - turns_done), 0) FROM units WHERE launch_id = $1 AND state = 'STOPPED' AND evaluator = 0),
 		'error_codes', coalesce((
@@ -238,7 +229,12 @@ var computeLaunchStatistics = `
 				ORDER BY error_code) e), '{}'),` + measureRuns + `,
 		'duration_seconds', (
 			SELECT round(CAST(extract(epoch FROM coalesce(finished_at, now()) - started_at) AS numeric), 3) FROM launches WHERE id = $1))
-		|| ` + spent("(SELECT task_id FROM launches WHERE id = $1)") + `
+		|| (
+			SELECT ` + sumSpent + `
+			FROM (
+				SELECT ` + sharedCurrency + `
+				FROM task_targets
+				WHERE task_id = (SELECT task_id FROM launches WHERE id = $1) AND kind <> 'judge') g)
 		|| (
 			SELECT jsonb_build_object('judge_calls', count(*) FILTER (WHERE u.state = 'DONE'),
 				'judge_errors', count(*) FILTER (WHERE u.outcome = 'FAILED'),

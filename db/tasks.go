@@ -159,7 +159,8 @@ const taskColumns = `
 
 // listedTasks are the tasks of $1 (an array of ids) in the scope $2, newest first, as they are stored, with the newest launch: a
 // later launch than the first exists only where one has ended.
-var listedTasks = `
+func listedTasks() string {
+	return `
 	SELECT ` + taskColumns + `,
 		t.processed_items AS processed,
 		CASE
@@ -181,6 +182,7 @@ var listedTasks = `
 		LIMIT 1) newest ON true
 	WHERE t.id = ANY ($1) AND ` + project.Within("t.project_id", "$2") + `
 	ORDER BY t.created_at DESC, t.id DESC`
+}
 
 // countWork counts what the launches of $1 (an array of ids) have of their tasks: questions processed are those that
 // a launch does not repeat and those whose units are all done.
@@ -355,7 +357,7 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, scope project.Scope,
 		// AtWork is the launch whose units tell the task's progress; nil means that it is stored.
 		AtWork *uuid.UUID `db:"at_work"`
 	}
-	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks, ids, scope); err != nil {
+	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks(), ids, scope); err != nil {
 		return nil, pg.Classify("read the tasks", err)
 	}
 	tasks, place := make([]Task, len(rows)), map[uuid.UUID]*Task{}

@@ -322,14 +322,6 @@ const requeueLost = `
 // TurnNotReachedCode is the error code of a turn that was not asked because one before it did not succeed.
 const TurnNotReachedCode = "TURN_NOT_REACHED"
 
-// TurnsOfUnit joins the turns that a unit u asks: its item and, of a conversation, all that follow.
-const TurnsOfUnit = `
-	JOIN evaluation_items own ON own.id = u.item_id
-	JOIN LATERAL (
-		SELECT own.id, own.turn
-		UNION ALL
-		SELECT id, turn FROM evaluation_items WHERE task_id = own.task_id AND series = own.series AND turn > own.turn) turn ON true`
-
 const endOpenTurns = `
 	WITH done AS (
 		SELECT u.id, u.epoch, u.launch_id, u.variant, u.run_index, u.losses, turn.id AS item_id,

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -64,20 +63,22 @@ func (l Lanes) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 // Before returns how many launches have their turn before one that waits to start: those that run, and those that wait since
 // earlier. Whoever counts gets the same order, so that several processes together start no more than one alone would.
 func (l Lanes) Before(ctx context.Context, launchID uuid.UUID) (int, error) {
-	return l.before(ctx, "l.id", launchID)
+	return l.before(ctx, countBefore+`l.id = $1`, launchID)
 }
 
 // BeforeTask is Before for a task's launch, 0 if none waits to start.
 func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (int, error) {
-	return l.before(ctx, "l.task_id", taskID)
+	return l.before(ctx, countBefore+`l.task_id = $1`, taskID)
 }
 
-func (l Lanes) before(ctx context.Context, column string, id uuid.UUID) (count int, err error) {
-	const query = `
-		SELECT count(*)
-		FROM launches l
-		JOIN launches o ON o.status IN ('RUNNING', 'STOPPING') OR o.status = 'PENDING' AND (o.created_at, o.id) < (l.created_at, l.id)
-		WHERE l.status = 'PENDING' AND %s = $1`
-	err = l.db.GetContext(ctx, &count, fmt.Sprintf(query, column), id)
+// countBefore counts the launches that start before a pending launch l, on which a condition follows.
+const countBefore = `
+	SELECT count(*)
+	FROM launches l
+	JOIN launches o ON o.status IN ('RUNNING', 'STOPPING') OR o.status = 'PENDING' AND (o.created_at, o.id) < (l.created_at, l.id)
+	WHERE l.status = 'PENDING' AND `
+
+func (l Lanes) before(ctx context.Context, query string, id uuid.UUID) (count int, err error) {
+	err = l.db.GetContext(ctx, &count, query, id)
 	return count, pg.Classify("count the launches before", err)
 }

@@ -114,7 +114,7 @@ type PastRun struct {
 }
 
 const listLaunchRuns = `
-	SELECT ` + report.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
+	SELECT ` + db.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
 		i.question_id, i.question, i.series, i.turn
 	FROM evaluation_runs r
 	JOIN evaluation_items i ON i.id = r.item_id
@@ -168,7 +168,7 @@ func (h History) Repeats(ctx context.Context, itemID int64, variant int) (repeat
 }
 
 const listNewestRuns = `
-	SELECT ` + report.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
+	SELECT ` + db.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
 		i.question_id, i.question,
 		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
 	FROM (

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -96,11 +95,14 @@ func (s Standing) IsSpent() bool { return !s.Left.IsPositive() || s.Left.LessTha
 
 // triedUnits is how many units of a target may end without telling their cost until they count as costing nothing: a budget
 // cannot count them.
-const triedUnits = 3
+const triedUnits = `3`
+
+// nobody owns the ceiling of the month: uuid.Nil.
+const nobody = `'00000000-0000-0000-0000-000000000000'`
 
 // Every ceiling of the launches at work, and of the task $2, with what all its launches spent; $1 is the month's ceiling, empty for
 // none.
-var standings = `
+const standings = `
 	WITH active AS (
 		SELECT l.id, l.created_at, l.task_id, t.max_cost, t.project_id, l.status = 'PENDING' AS is_pending
 		FROM launches l
@@ -113,14 +115,14 @@ var standings = `
 		UNION
 		SELECT '` + ReasonProject + `', id, cost_per_month FROM projects WHERE cost_per_month IS NOT NULL AND id IN (SELECT project_id FROM active)
 		UNION
-		SELECT '` + ReasonMonth + `', '` + uuid.Nil.String() + `', CAST(nullif($1, '') AS numeric) WHERE $1 <> '' AND EXISTS (SELECT FROM active)),
+		SELECT '` + ReasonMonth + `', ` + nobody + `, CAST(nullif($1, '') AS numeric) WHERE $1 <> '' AND EXISTS (SELECT FROM active)),
 	live AS ( -- what is not in spending yet
 		SELECT l.task_id, t.project_id, of.currency, of.cost
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		CROSS JOIN LATERAL (` + ofLaunch + `) of
 		WHERE (l.status IN ('PENDING', 'RUNNING', 'STOPPING') OR l.finished_at IS NOT NULL AND NOT l.is_settled)
-		  AND EXISTS (SELECT FROM ceilings c WHERE c.owner IN (l.task_id, t.project_id, '` + uuid.Nil.String() + `'))),
+		  AND EXISTS (SELECT FROM ceilings c WHERE c.owner IN (l.task_id, t.project_id, ` + nobody + `))),
 	spent AS (
 		SELECT c.reason, c.owner, of.currency, sum(of.cost) AS cost
 		FROM ceilings c
@@ -136,9 +138,9 @@ var standings = `
 	capped AS (
 		SELECT a.id, a.created_at, a.task_id, a.is_pending, c.reason, c.owner, c.ceiling
 		FROM active a
-		JOIN ceilings c ON c.owner IN (a.task_id, a.project_id, '` + uuid.Nil.String() + `')),
+		JOIN ceilings c ON c.owner IN (a.task_id, a.project_id, ` + nobody + `)),
 	targets AS ( -- of the tasks with a ceiling, with the cost of their units
-		SELECT g.task_id, coalesce(g.currency, '') AS currency, coalesce(u.per_unit, 0) AS per_unit, u.priced = 0 AND u.ended < ` + strconv.Itoa(triedUnits) + ` AS is_unknown
+		SELECT g.task_id, coalesce(g.currency, '') AS currency, coalesce(u.per_unit, 0) AS per_unit, u.priced = 0 AND u.ended < ` + triedUnits + ` AS is_unknown
 		FROM task_targets g
 		CROSS JOIN LATERAL (
 			SELECT sum(of.cost) / nullif(count(of.cost), 0) AS per_unit, count(of.cost) AS priced, count(*) AS ended

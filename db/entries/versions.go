@@ -85,37 +85,35 @@ func touch(ctx context.Context, tx *sqlx.Tx, scope project.Scope, table string, 
 	return err
 }
 
-var readPromptVersion = `
-	SELECT ` + promptVersionColumns + `
-	FROM (SELECT *, created_at AS saved_at FROM prompt_versions WHERE entry_id = $1) v
-	JOIN prompts e ON e.id = $1 AND ` + project.Within("e.project_id", "$2")
+// readVersions reads the versions of the entry $1 of a kind, prompt, evaluator or dataset, in the scope $2.
+func readVersions(kind, columns string) string {
+	return `
+	SELECT ` + columns + `
+	FROM (SELECT *, created_at AS saved_at FROM ` + kind + `_versions WHERE entry_id = $1) v
+	JOIN ` + kind + `s e ON e.id = $1 AND ` + project.Within("e.project_id", "$2")
+}
 
 // PromptVersion returns a version of a prompt, or ErrNotFound.
 func (l Library) PromptVersion(ctx context.Context, scope project.Scope, id uuid.UUID, number int) (version PromptVersion, err error) {
-	err = l.getVersion(ctx, scope, &version, readPromptVersion, id, number)
+	err = l.getVersion(ctx, scope, &version, readVersions("prompt", promptVersionColumns), id, number)
 	return version, err
 }
 
 // PromptVersions returns a page of the versions of a prompt, newest first.
 func (l Library) PromptVersions(ctx context.Context, scope project.Scope, id uuid.UUID, page db.Page) (versions []PromptVersion, err error) {
-	err = l.listVersions(ctx, scope, &versions, readPromptVersion, id, page)
+	err = l.listVersions(ctx, scope, &versions, readVersions("prompt", promptVersionColumns), id, page)
 	return versions, err
 }
 
-var readEvaluatorVersion = `
-	SELECT ` + evaluatorVersion + `
-	FROM (SELECT *, created_at AS saved_at FROM evaluator_versions WHERE entry_id = $1) v
-	JOIN evaluators e ON e.id = $1 AND ` + project.Within("e.project_id", "$2")
-
 // EvaluatorVersion returns a version of an evaluator, or ErrNotFound.
 func (l Library) EvaluatorVersion(ctx context.Context, scope project.Scope, id uuid.UUID, number int) (version EvaluatorVersion, err error) {
-	err = l.getVersion(ctx, scope, &version, readEvaluatorVersion, id, number)
+	err = l.getVersion(ctx, scope, &version, readVersions("evaluator", evaluatorVersion), id, number)
 	return version, err
 }
 
 // EvaluatorVersions returns a page of the versions of an evaluator, newest first.
 func (l Library) EvaluatorVersions(ctx context.Context, scope project.Scope, id uuid.UUID, page db.Page) (versions []EvaluatorVersion, err error) {
-	err = l.listVersions(ctx, scope, &versions, readEvaluatorVersion, id, page)
+	err = l.listVersions(ctx, scope, &versions, readVersions("evaluator", evaluatorVersion), id, page)
 	return versions, err
 }
 
@@ -179,20 +177,15 @@ func (l Library) EarlierDatasets(ctx context.Context, scope project.Scope, ids .
 	return versions, nil
 }
 
-var readDatasetVersion = `
-	SELECT ` + datasetVersion + `
-	FROM (SELECT *, created_at AS saved_at FROM dataset_versions WHERE entry_id = $1) v
-	JOIN datasets e ON e.id = $1 AND ` + project.Within("e.project_id", "$2")
-
 // DatasetVersion returns a version of a dataset, or ErrNotFound.
 func (l Library) DatasetVersion(ctx context.Context, scope project.Scope, id uuid.UUID, number int) (version DatasetVersion, err error) {
-	err = l.getVersion(ctx, scope, &version, readDatasetVersion, id, number)
+	err = l.getVersion(ctx, scope, &version, readVersions("dataset", datasetVersion), id, number)
 	return version, err
 }
 
 // DatasetVersions returns a page of the versions of a dataset, newest first.
 func (l Library) DatasetVersions(ctx context.Context, scope project.Scope, id uuid.UUID, page db.Page) (versions []DatasetVersion, err error) {
-	err = l.listVersions(ctx, scope, &versions, readDatasetVersion, id, page)
+	err = l.listVersions(ctx, scope, &versions, readVersions("dataset", datasetVersion), id, page)
 	return versions, err
 }
 

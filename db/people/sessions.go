@@ -137,7 +137,8 @@ func (p People) EndSessions(ctx context.Context, userID uuid.UUID, kept []uuid.U
 // EndAllSessions ends the sessions of all accounts, and what was begun and not ended.
 func (p People) EndAllSessions(ctx context.Context) error {
 	return p.change(ctx, "end all sessions", func(tx *sqlx.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM sessions; DELETE FROM challenges`)
+		const end = `WITH begun AS (DELETE FROM challenges) DELETE FROM sessions`
+		_, err := tx.ExecContext(ctx, end)
 		return pg.Classify("end all sessions", err)
 	})
 }

@@ -10,18 +10,11 @@ import (
 	"wending/db/pg"
 )
 
-// RunColumns are those of a db.Run of evaluation_runs r but for the answer's text.
-const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
-	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts, r.failed_attempts,
-	r.error_code, r.error_message, r.finish_reason, r.created_at,
-	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
-	r.passed, r.score, ` + db.EvaluationsOfRun + ` AS evaluations`
-
 // CurrentRuns returns the current runs of these items with at most limit characters of each response, ordered by
 // item, variant and run_index.
 func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]db.Run, error) {
 	const query = `
-		SELECT ` + RunColumns + `, left(r.response_body, $2) AS response_body, left(r.reasoning, $2) AS reasoning,
+		SELECT ` + db.RunColumns + `, left(r.response_body, $2) AS response_body, left(r.reasoning, $2) AS reasoning,
 			coalesce(char_length(r.reasoning) > $2, false) AS reasoning_is_cut
 		FROM evaluation_runs r
 		WHERE r.item_id = ANY ($1) AND r.is_current
@@ -45,7 +38,7 @@ func (r Report) EachAnswer(ctx context.Context, itemIDs []int64, limit int, yiel
 // EachCurrentRun calls yield with the whole current runs of one item, in order of variant and run_index, one at a time.
 func (r Report) EachCurrentRun(ctx context.Context, itemID int64, yield func(db.Run) error) error {
 	const query = `
-		SELECT ` + RunColumns + `, r.response_body, r.reasoning
+		SELECT ` + db.RunColumns + `, r.response_body, r.reasoning
 		FROM evaluation_runs r
 		WHERE r.item_id = $1 AND r.is_current
 		ORDER BY r.variant, r.run_index`
@@ -67,7 +60,7 @@ type WholeRun struct {
 // Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
 func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
 	const query = `
-		SELECT ` + RunColumns + `, left(r.response_body, $3) AS response_body,
+		SELECT ` + db.RunColumns + `, left(r.response_body, $3) AS response_body,
 			left(r.reasoning, $3) AS reasoning, coalesce(char_length(r.reasoning) > $3, false) AS reasoning_is_cut,
 			i.question_id, i.question, i.series, i.turn,
 			(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number
@@ -82,7 +75,7 @@ func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit in
 // EachWholeRun calls yield with the runs of these ids and their whole responses, in the order of the ids.
 func (r Report) EachWholeRun(ctx context.Context, runIDs []int64, yield func(WholeRun) error) error {
 	const query = `
-		SELECT ` + RunColumns + `, r.response_body, i.question_id, i.question, i.series, i.turn
+		SELECT ` + db.RunColumns + `, r.response_body, i.question_id, i.question, i.series, i.turn
 		FROM evaluation_runs r
 		JOIN evaluation_items i ON i.id = r.item_id
 		WHERE r.id = ANY ($1)

@@ -1,0 +1,79 @@
+package db
+
+// Parts that several statements share: columns, expressions, conditions and joins. TestEveryStatementIsUnderstood has PostgreSQL read
+// every statement that is put together with them.
+
+// ItemColumns are the columns of an Item, of evaluation_items i.
+const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.series, i.turn, i.variable_values`
+
+// RunColumns are those of a Run, of evaluation_runs r but for the answer's text.
+const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
+	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts, r.failed_attempts,
+	r.error_code, r.error_message, r.finish_reason, r.created_at,
+	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
+	r.passed, r.score, ` + EvaluationsOfRun + ` AS evaluations`
+
+// AnswerTokens are the output tokens of a run's answer alone, without those of its reasoning; NULL where these are not
+// counted apart.
+const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
+
+// Supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
+// superseded, so that this comes first and the partial unique index is not violated.
+const Supersede = `
+	older AS (
+		UPDATE evaluation_runs r
+		SET is_current = false
+		FROM done d
+		WHERE r.item_id = d.item_id AND r.variant = d.variant AND r.run_index = d.run_index AND r.is_current
+		RETURNING r.id),
+	superseded AS (
+		SELECT count(*) FROM older)`
+
+// TurnsOfUnit joins the turns that a unit u asks: its item and, of a conversation, all that follow.
+const TurnsOfUnit = `
+	JOIN evaluation_items own ON own.id = u.item_id
+	JOIN LATERAL (
+		SELECT own.id, own.turn
+		UNION ALL
+		SELECT id, turn FROM evaluation_items WHERE task_id = own.task_id AND series = own.series AND turn > own.turn) turn ON true`
+
+// EvaluationsOfRun is an expression for the evaluations of a run r.
+const EvaluationsOfRun = `(
+		SELECT json_agg(json_build_object('number', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed,
+			'reason', coalesce(e.reason, ''), 'error_code', coalesce(e.error_code, ''), 'error_message', coalesce(e.error_message, ''),
+			'version', e.version, 'ratings', e.ratings, 'is_default', e.is_default, 'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens,
+			'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens, 'cost', CAST(trim_scale(e.cost) AS text)) ORDER BY e.evaluator)
+		FROM evaluations e
+		WHERE e.run_id = r.id)`
+
+// KeepPastEvaluations moves the evaluations that those of "fresh" replace; it has run_id and evaluator.
+const KeepPastEvaluations = `
+	past AS (
+		INSERT INTO past_evaluations
+		SELECT e.*, now()
+		FROM evaluations e
+		JOIN fresh ON fresh.run_id = e.run_id AND fresh.evaluator = e.evaluator)`
+
+// ReplaceEvaluation has the columns of evaluations that a later evaluation replaces.
+const ReplaceEvaluation = `
+	ON CONFLICT (run_id, evaluator) DO UPDATE
+	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason, error_code = excluded.error_code,
+		error_message = excluded.error_message, created_at = now(), version = excluded.version, ratings = excluded.ratings,
+		is_default = excluded.is_default, raw = excluded.raw, latency_ms = excluded.latency_ms, attempts = excluded.attempts,
+		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
+		cost = excluded.cost, launch_id = excluded.launch_id`
+
+// inScope holds for the items i that a launch l is to ask. A turn stands for its conversation.
+const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
+
+// isKept holds for the runs r of an item that a launch l does not repeat, of its variant v in the place n.
+const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
+
+// sumSpent is the cost of the runs r as pairs of a JSON object, in the currency g.currency, where all targets have one.
+const sumSpent = `jsonb_build_object(
+			'currency', g.currency,
+			'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END,
+			'runs_with_cost', count(r.cost))`
+
+// sharedCurrency is the currency of targets; NULL means that they have none in common.
+const sharedCurrency = `CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency`
