@@ -73,7 +73,11 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, er
 	if err != nil {
 		return nil, err
 	}
-	l := &crew.Launch{Call: call, Targets: map[int]tasks.Target{}, Rules: tasks.RulesOf(call.Task), Judges: tasks.JudgesOf(call.Task)}
+	rules, err := tasks.RulesOf(ctx, call.Task)
+	if err != nil {
+		return nil, err
+	}
+	l := &crew.Launch{Call: call, Targets: map[int]tasks.Target{}, Rules: rules, Judges: tasks.JudgesOf(call.Task)}
 	for _, target := range slices.Concat(call.Task.Targets, call.Task.Judges) {
 		l.Targets[target.Number], err = tasks.Open(w.Sealer, target)
 		if errors.Is(err, secret.ErrKey) {

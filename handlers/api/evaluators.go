@@ -41,7 +41,7 @@ func (h *libraryHandler) testEvaluator(ctx context.Context, input *rest.FormInpu
 		return nil, err
 	}
 	defer leave()
-	rule, config, faults := form.Rule(input.Form)
+	rule, config, faults := form.Rule(ctx, input.Form)
 	if err := form.Refusal(faults, nil); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,11 @@ func (h *libraryHandler) testEvaluator(ctx context.Context, input *rest.FormInpu
 	}
 	locale := request.From(ctx).Locale
 	if rule != nil {
-		return &verdictOutput{rest.NewEvaluation(locale, evaluate.Kind(input.Form.Value("kind")), rule.Evaluate(subject))}, nil
+		verdict, err := rule.Evaluate(ctx, subject)
+		if err != nil {
+			return nil, err
+		}
+		return &verdictOutput{rest.NewEvaluation(locale, evaluate.Kind(input.Form.Value("kind")), verdict)}, nil
 	}
 	values := subject.Values
 	values["answer"], values["expected"] = subject.Answer, values["standard_answer"]

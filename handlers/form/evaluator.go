@@ -20,20 +20,20 @@ import (
 
 // Evaluator checks a form for an evaluator; fields that are absent keep what base has. A form written as JSON has the
 // configuration as one object, a page has a field for each of its members.
-func Evaluator(form *Upload, base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
+func Evaluator(ctx context.Context, form *Upload, base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
 	c, e := fields{form: form}, base
 	c.entryName(&e.Name)
-	rule = c.rule(&e.EvaluatorVersion)
+	rule = c.rule(ctx, &e.EvaluatorVersion)
 	return e, rule, c.faults
 }
 
 // Rule checks the kind and the configuration of an evaluator alone. That of a judge is no rule, but its configuration.
-func Rule(form *Upload) (rule *evaluate.Rule, config json.RawMessage, faults []FieldFault) {
+func Rule(ctx context.Context, form *Upload) (rule *evaluate.Rule, config json.RawMessage, faults []FieldFault) {
 	c, version := fields{form: form}, entries.EvaluatorVersion{}
-	return c.rule(&version), version.Config, c.faults
+	return c.rule(ctx, &version), version.Config, c.faults
 }
 
-func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
+func (c *fields) rule(ctx context.Context, version *entries.EvaluatorVersion) *evaluate.Rule {
 	before := version.Rule
 	c.choice("kind", texts(evaluate.Kinds), &version.Rule)
 	if c.hasFault("kind") {
@@ -55,7 +55,7 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 	case kind == evaluate.Judge:
 		_, err = judge.Parse(version.Config)
 	default:
-		rule, err = evaluate.Compile(kind, version.Config)
+		rule, err = evaluate.Compile(ctx, kind, version.Config)
 	}
 	if wrong := (*evaluate.ConfigError)(nil); errors.As(err, &wrong) {
 		field := "config"
@@ -76,6 +76,9 @@ func (c *fields) rule(version *entries.EvaluatorVersion) *evaluate.Rule {
 		}
 		c.fail(field, fault.Field(field, limit).WithCause(err))
 		return nil
+	} else if err != nil {
+		c.fail("config", fault.Of(err))
+		return nil
 	}
 	if len(bytes.TrimSpace(version.Config)) == 0 {
 		version.Config = json.RawMessage("{}")
@@ -88,7 +91,7 @@ func (s Saver) saveEvaluator(ctx context.Context, row *entries.Evaluator, f *Upl
 	if row != nil {
 		base = *row
 	}
-	e, _, faults := Evaluator(f, base)
+	e, _, faults := Evaluator(ctx, f, base)
 	if len(faults) > 0 {
 		return uuid.Nil, faults, nil
 	}

@@ -66,7 +66,7 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 	if err != nil {
 		return uuid.Nil, err
 	}
-	n, err := h.task(by)
+	n, err := h.task(ctx, by)
 	if err != nil {
 		return uuid.Nil, in(taskName, content, err)
 	}
@@ -104,7 +104,7 @@ func (r *reader) sizeOf(name string) (size int64) {
 }
 
 // task checks a header and returns the task that it describes.
-func (h header) task(by db.Actor) (db.NewTask, error) {
+func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c := &checker{}
 	c.accept("name", tasks.CheckName(h.Name))
 	choose(c, "status", h.Status, db.TaskSucceeded, db.TaskStopped, db.TaskFailed)
@@ -124,7 +124,7 @@ func (h header) task(by db.Actor) (db.NewTask, error) {
 	}}
 	h.addTargets(c, &n.Task)
 	h.addVariants(c, &n.Task)
-	h.addEvaluators(c, &n.Task)
+	h.addEvaluators(ctx, c, &n.Task)
 	return n, c.err()
 }
 
@@ -230,7 +230,7 @@ func (h header) addVariants(c *checker, task *db.Task) {
 	}
 }
 
-func (h header) addEvaluators(c *checker, task *db.Task) {
+func (h header) addEvaluators(ctx context.Context, c *checker, task *db.Task) {
 	c.require(len(h.Evaluators) <= tasks.MaxEvaluators, "evaluators", wantList, "Max", tasks.MaxEvaluators)
 	if c.wrong != nil {
 		return
@@ -248,7 +248,7 @@ func (h header) addEvaluators(c *checker, task *db.Task) {
 		isJudge := evaluate.Kind(one.Kind) == evaluate.Judge
 		c.require(isOfJudge && isJudge || one.Target == nil && !isJudge, member+"target", wantKnown)
 		if c.wrong == nil {
-			c.checkConfig(member+"config", isJudge, one)
+			c.checkConfig(ctx, member+"config", isJudge, one)
 		}
 		task.Evaluators = append(task.Evaluators, db.Evaluator{
 			TaskID: task.ID, Number: one.Number, EvaluatorID: id, Version: one.Version, Name: one.Name, Kind: one.Kind, Config: one.Config, Target: one.Target,
@@ -256,12 +256,12 @@ func (h header) addEvaluators(c *checker, task *db.Task) {
 	}
 }
 
-func (c *checker) checkConfig(member string, isJudge bool, one evaluator) {
+func (c *checker) checkConfig(ctx context.Context, member string, isJudge bool, one evaluator) {
 	var err error
 	if isJudge {
 		_, err = judge.Parse(one.Config)
 	} else {
-		_, err = evaluate.Compile(evaluate.Kind(one.Kind), one.Config)
+		_, err = evaluate.Compile(ctx, evaluate.Kind(one.Kind), one.Config)
 	}
 	if err != nil {
 		c.require(false, member, wantRule, "Detail", shorten(err.Error()))

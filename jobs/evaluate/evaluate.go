@@ -4,6 +4,7 @@ package evaluate
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -192,8 +193,8 @@ var (
 	}
 )
 
-// Compile returns the rule of a kind. Its error is a ConfigError.
-func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
+// Compile returns the rule of a kind. Its error is a ConfigError, or that of ctx.
+func Compile(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, error) {
 	if _, isKnown := Fields[kind]; !isKnown || kind == Judge {
 		return nil, wrong("kind", fmt.Errorf("not a rule: %s", kind), "config.kind", string(kind))
 	}
@@ -206,7 +207,7 @@ func Compile(kind Kind, config json.RawMessage) (*Rule, error) {
 	if build, isSimple := builders[kind]; isSimple {
 		return build(config)
 	}
-	return confine(kind, config)
+	return confine(ctx, kind, config)
 }
 
 var errNotObject = errors.New("not a JSON object")
@@ -263,16 +264,19 @@ func ReadConfig(config json.RawMessage, into any) error {
 // limitedMost is how often judging may take too much before a rule judges no more in this launch.
 const limitedMost = 3
 
-// Evaluate judges an answer.
-func (r *Rule) Evaluate(subject Subject) Verdict {
+// Evaluate judges an answer. Its error is that of ctx.
+func (r *Rule) Evaluate(ctx context.Context, subject Subject) (Verdict, error) {
 	expected := r.expectedOf(subject)
 	switch {
 	case r.isSkipped(expected):
-		return Verdict{Status: Skipped}
+		return Verdict{Status: Skipped}, nil
 	case r.isLimited():
-		return limited()
+		return limited(), nil
+	case r.own == nil:
+		return r.note(r.judge(subject, expected)), nil
 	}
-	return r.note(r.judge(subject, expected))
+	verdict, err := r.ask(ctx, subject, expected)
+	return r.note(verdict), err
 }
 
 func (r *Rule) isSkipped(expected string) bool {

@@ -2,10 +2,12 @@ package evaluate
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,9 +20,16 @@ func values(standard string) map[string]string {
 
 func compile(t testing.TB, kind Kind, config string) *Rule {
 	t.Helper()
-	rule, err := Compile(kind, json.RawMessage(config))
+	rule, err := Compile(t.Context(), kind, json.RawMessage(config))
 	require.NoError(t, err, config)
 	return rule
+}
+
+func verdictOf(t testing.TB, rule *Rule, subject Subject) Verdict {
+	t.Helper()
+	verdict, err := rule.Evaluate(t.Context(), subject)
+	require.NoError(t, err)
+	return verdict
 }
 
 func TestRulesJudge(t *testing.T) {
@@ -131,7 +140,7 @@ func TestRulesJudge(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s %.20q", test.kind, test.config, test.answer), func(t *testing.T) {
 			t.Parallel()
 			tokens := 7
-			verdict := compile(t, test.kind, test.config).Evaluate(Subject{Answer: test.answer, Values: values(test.standard), LatencyMS: 800, Tokens: &tokens})
+			verdict := verdictOf(t, compile(t, test.kind, test.config), Subject{Answer: test.answer, Values: values(test.standard), LatencyMS: 800, Tokens: &tokens})
 			if test.want == skip {
 				require.Equal(t, Verdict{Status: Skipped}, verdict)
 				return
@@ -147,24 +156,24 @@ func TestRulesJudge(t *testing.T) {
 func TestARuleScores(t *testing.T) {
 	t.Parallel()
 	subject := Subject{Answer: "Parim", Values: values("Paris")}
-	require.InDelta(t, 0.8, *compile(t, Similarity, ``).Evaluate(subject).Score, 1e-9)
-	require.Zero(t, *compile(t, Exact, ``).Evaluate(subject).Score)
-	require.InDelta(t, 0.25, *compile(t, Expression, `{"expression":"0.25"}`).Evaluate(subject).Score, 1e-9)
-	require.InDelta(t, 1, *compile(t, Expression, `{"expression":"7"}`).Evaluate(subject).Score, 1e-9)
+	require.InDelta(t, 0.8, *verdictOf(t, compile(t, Similarity, ``), subject).Score, 1e-9)
+	require.Zero(t, *verdictOf(t, compile(t, Exact, ``), subject).Score)
+	require.InDelta(t, 0.25, *verdictOf(t, compile(t, Expression, `{"expression":"0.25"}`), subject).Score, 1e-9)
+	require.InDelta(t, 1, *verdictOf(t, compile(t, Expression, `{"expression":"7"}`), subject).Score, 1e-9)
 }
 
 func TestWhatARuleCannotJudge(t *testing.T) {
 	t.Parallel()
-	unknownTokens := compile(t, Expression, `{"expression":"tokens < 5"}`).Evaluate(Subject{})
+	unknownTokens := verdictOf(t, compile(t, Expression, `{"expression":"tokens < 5"}`), Subject{})
 	require.Equal(t, Failed, unknownTokens.Status)
 	require.Equal(t, CodeExpression, unknownTokens.ErrorCode)
 	require.Nil(t, unknownTokens.Passed)
-	require.Equal(t, CodeExpression, compile(t, Expression, `{"expression":"1/0"}`).Evaluate(Subject{}).ErrorCode)
-	require.Equal(t, CodeLimit, compile(t, Number, ``).Evaluate(Subject{Answer: "1e1000", Values: values("0")}).ErrorCode)
-	require.Equal(t, CodeExpectation, compile(t, Exact, `{"ignore_punctuation":true}`).Evaluate(Subject{Answer: "", Values: values("!")}).ErrorCode)
-	text := compile(t, Expression, `{"expression":"answer"}`).Evaluate(Subject{Answer: "x"})
+	require.Equal(t, CodeExpression, verdictOf(t, compile(t, Expression, `{"expression":"1/0"}`), Subject{}).ErrorCode)
+	require.Equal(t, CodeLimit, verdictOf(t, compile(t, Number, ``), Subject{Answer: "1e1000", Values: values("0")}).ErrorCode)
+	require.Equal(t, CodeExpectation, verdictOf(t, compile(t, Exact, `{"ignore_punctuation":true}`), Subject{Answer: "", Values: values("!")}).ErrorCode)
+	text := verdictOf(t, compile(t, Expression, `{"expression":"answer"}`), Subject{Answer: "x"})
 	require.Equal(t, CodeExpression, text.ErrorCode)
-	expectation := compile(t, Number, ``).Evaluate(Subject{Answer: "4", Values: values("four")})
+	expectation := verdictOf(t, compile(t, Number, ``), Subject{Answer: "4", Values: values("four")})
 	require.Equal(t, CodeExpectation, expectation.ErrorCode)
 	require.Equal(t, `["expected.number","four"]`, expectation.ErrorMessage)
 }
@@ -178,9 +187,13 @@ func TestTheVariablesOfAnExpressionAreKnown(t *testing.T) {
 		`any(split(answer, " "), # == variables.word)`:              {"word"},
 		`answer == expected and {"variables": 1}.variables == 1.0`:  nil,
 	} {
-		require.Equal(t, want, VariablesOf(Expression, json.RawMessage(fmt.Sprintf(`{"expression":%q}`, expression))), expression)
+		variables, err := VariablesOf(t.Context(), Expression, json.RawMessage(fmt.Sprintf(`{"expression":%q}`, expression)))
+		require.NoError(t, err)
+		require.Equal(t, want, variables, expression)
 	}
-	require.Nil(t, VariablesOf(Exact, nil))
+	variables, err := VariablesOf(t.Context(), Exact, nil)
+	require.NoError(t, err)
+	require.Nil(t, variables)
 }
 
 func TestWrongConfigurationsAreNamed(t *testing.T) {
@@ -222,7 +235,7 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 		{"nothing", `{}`, "kind", "not a rule"},
 		{Exact, `{"expected":"` + strings.Repeat("x", MaxConfig) + `"}`, "", "64 KB"},
 	} {
-		_, err := Compile(test.kind, json.RawMessage(test.config))
+		_, err := Compile(t.Context(), test.kind, json.RawMessage(test.config))
 		named := (*ConfigError)(nil)
 		require.ErrorAs(t, err, &named, "%s %s", test.kind, cut(test.config, 100))
 		require.Equal(t, test.field, named.Field, "%s %s: %v", test.kind, test.config, err)
@@ -266,12 +279,12 @@ func TestHostileRulesEnd(t *testing.T) {
 	for name, test := range hostile {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rule, err := Compile(test.kind, json.RawMessage(test.config))
+			rule, err := Compile(t.Context(), test.kind, json.RawMessage(test.config))
 			if err != nil {
 				require.ErrorAs(t, err, new(*ConfigError))
 				return
 			}
-			verdict := rule.Evaluate(Subject{Answer: test.answer, Values: values("42")})
+			verdict := verdictOf(t, rule, Subject{Answer: test.answer, Values: values("42")})
 			require.Contains(t, []Status{Succeeded, Failed}, verdict.Status)
 			if verdict.Status == Failed {
 				require.Equal(t, CodeLimit, verdict.ErrorCode, verdict.ErrorMessage)
@@ -294,7 +307,7 @@ func TestHostileConfigurationsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Compile(test.kind, json.RawMessage(test.config))
+			_, err := Compile(t.Context(), test.kind, json.RawMessage(test.config))
 			require.ErrorAs(t, err, new(*ConfigError))
 		})
 	}
@@ -306,12 +319,38 @@ func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	rule := compile(t, Expression, `{"expression":"answer == \"well\" or len(reduce(1..40, #acc + #acc, \"x\")) > 0"}`)
 	for range limitedMost - 1 {
-		require.Equal(t, CodeLimit, rule.Evaluate(Subject{Answer: "bad"}).ErrorCode)
-		require.True(t, *rule.Evaluate(Subject{Answer: "well"}).Passed, "the next one is judged")
+		require.Equal(t, CodeLimit, verdictOf(t, rule, Subject{Answer: "bad"}).ErrorCode)
+		require.True(t, *verdictOf(t, rule, Subject{Answer: "well"}).Passed, "the next one is judged")
 	}
-	require.Equal(t, CodeLimit, rule.Evaluate(Subject{Answer: "bad"}).ErrorCode)
-	require.Equal(t, CodeLimit, rule.Evaluate(Subject{Answer: "well"}).ErrorCode)
-	require.True(t, *compile(t, Expression, `{"expression":"answer == \"well\""}`).Evaluate(Subject{Answer: "well"}).Passed)
+	require.Equal(t, CodeLimit, verdictOf(t, rule, Subject{Answer: "bad"}).ErrorCode)
+	require.Equal(t, CodeLimit, verdictOf(t, rule, Subject{Answer: "well"}).ErrorCode)
+	require.True(t, *verdictOf(t, compile(t, Expression, `{"expression":"answer == \"well\""}`), Subject{Answer: "well"}).Passed)
+}
+
+// Nobody waits for a place, or for a verdict, that is not wanted any more; and a rule is not to blame for that.
+func TestJudgingEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	full := newPool()
+	for range cap(full.working) {
+		full.working <- struct{}{}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err := full.ask(ended, order{Rules: []ordered{{Kind: Expression, Config: []byte(`{"expression":"true"}`)}}})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = Compile(ended, Expression, json.RawMessage(`{"expression":"1 + 1 == 2"}`))
+	require.ErrorIs(t, err, context.Canceled)
+
+	rule := compile(t, Expression, `{"expression":"answer == \"well\" or len(reduce(1..40, #acc + #acc, \"x\")) > 0"}`)
+	for range limitedMost {
+		soon, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		_, err = rule.Evaluate(soon, Subject{Answer: "bad"})
+		stop()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.True(t, *verdictOf(t, rule, Subject{Answer: "well"}).Passed)
+	_, err = EvaluateAll(ended, []*Rule{rule, rule}, Subject{Answer: "well"})
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // Rules judge together as each alone, also where one of them takes too much or has nothing to compare with.
@@ -321,13 +360,15 @@ func TestRulesJudgeTogether(t *testing.T) {
 		compile(t, Expression, `{"expression":"len(answer) == 1"}`), compile(t, Exact, ``), compile(t, JSONPath, `{"path":"$"}`),
 		compile(t, Expression, `{"expression":"len(reduce(1..40, #acc + #acc, answer)) > 0"}`), compile(t, JSONSchema, `{"schema":{"type":"integer"}}`),
 	}
-	verdicts := EvaluateAll(rules, Subject{Answer: "7", Values: values("")})
+	verdicts, err := EvaluateAll(t.Context(), rules, Subject{Answer: "7", Values: values("")})
+	require.NoError(t, err)
 	require.True(t, *verdicts[0].Passed)
 	require.Equal(t, Skipped, verdicts[1].Status)
 	require.Equal(t, Skipped, verdicts[2].Status)
 	require.Equal(t, CodeLimit, verdicts[3].ErrorCode)
 	require.True(t, *verdicts[4].Passed)
-	verdicts = EvaluateAll(append(rules[:3:3], rules[4]), Subject{Answer: "7", Values: values("7")})
+	verdicts, err = EvaluateAll(t.Context(), append(rules[:3:3], rules[4]), Subject{Answer: "7", Values: values("7")})
+	require.NoError(t, err)
 	for n, verdict := range verdicts {
 		require.True(t, *verdict.Passed, n)
 	}
@@ -345,7 +386,8 @@ func BenchmarkTenRules(b *testing.B) {
 	rules = append(rules, compile(b, Regex, `{"pattern":"^\\s*结论"}`))
 	subject := Subject{Answer: strings.Repeat("根据《中华人民共和国民法典》第五百七十七条之规定，当事人一方不履行合同义务的，应当承担违约责任。", 40), Values: values("应当承担违约责任 42")}
 	for b.Loop() {
-		EvaluateAll(rules, subject)
+		_, err := EvaluateAll(b.Context(), rules, subject)
+		require.NoError(b, err)
 	}
 }
 
@@ -377,7 +419,7 @@ func TestLibrariesErrorsAreSentences(t *testing.T) {
 		{Regex, `{"pattern": "a(?=b)"}`, "regex.perl", []string{"(?="}},
 		{Regex, `{"pattern": "*"}`, "regex.repeat", []string{"*"}},
 	} {
-		_, err := Compile(test.kind, json.RawMessage(test.config))
+		_, err := Compile(t.Context(), test.kind, json.RawMessage(test.config))
 		require.Error(t, err, test.config)
 		because(t, Explain(err), test.key, test.values...)
 	}
@@ -398,9 +440,9 @@ func TestLibrariesErrorsAreSentences(t *testing.T) {
 		{JSONSchema, `{"schema": {"dependentRequired": {"a": ["b"]}}}`, `{"a": 7}`, "schema.depends", []string{"/", "a", "b"}},
 		{JSONSchema, `{"schema": {"not": {"type": "object"}}}`, `{"a": 7}`, "schema.not", []string{"/"}},
 	} {
-		rule, err := Compile(test.kind, json.RawMessage(test.config))
+		rule, err := Compile(t.Context(), test.kind, json.RawMessage(test.config))
 		require.NoError(t, err, test.config)
-		verdict := rule.Evaluate(Subject{Answer: test.answer})
+		verdict := verdictOf(t, rule, Subject{Answer: test.answer})
 		because(t, cmp.Or(verdict.Reason, verdict.ErrorMessage), test.key, test.values...)
 	}
 }

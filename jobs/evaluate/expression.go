@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,16 +109,16 @@ func (v *variableNames) Visit(node *ast.Node) {
 }
 
 // VariablesOf returns the names of variables that an evaluator's expression looks up; none for other kinds, and for a
-// configuration that cannot be used.
-func VariablesOf(kind Kind, config json.RawMessage) []string {
+// configuration that cannot be used. Its error is that of ctx.
+func VariablesOf(ctx context.Context, kind Kind, config json.RawMessage) ([]string, error) {
 	if kind != Expression {
-		return nil
+		return nil, nil
 	}
-	rule, err := Compile(kind, config)
+	rule, err := Compile(ctx, kind, config)
 	if err != nil {
-		return nil
+		return nil, ctx.Err()
 	}
-	return rule.variables
+	return rule.variables, nil
 }
 
 // expressionProblems are the sentences for what the language's library says of an expression: the groups of a pattern are the

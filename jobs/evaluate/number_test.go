@@ -79,12 +79,12 @@ func TestNumbersAreCompared(t *testing.T) {
 	} {
 		t.Run(test.expected+" ← "+test.answer, func(t *testing.T) {
 			t.Parallel()
-			verdict := compile(t, Number, test.config).Evaluate(Subject{Answer: test.answer, Values: values(test.expected)})
+			verdict := verdictOf(t, compile(t, Number, test.config), Subject{Answer: test.answer, Values: values(test.expected)})
 			require.Equal(t, Succeeded, verdict.Status)
 			require.Equal(t, test.passes, *verdict.Passed, "%s: %s", test.config, verdict.Reason)
 		})
 	}
-	_, err := Compile(Number, []byte(`{"which":"second"}`))
+	_, err := Compile(t.Context(), Number, []byte(`{"which":"second"}`))
 	require.ErrorAs(t, err, new(*ConfigError))
 }
 
@@ -93,7 +93,7 @@ func TestNumbersOfALongTextAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"9", "1/", "1万", "一", "2^", "1,234", "[1]", "2024年", "1年", "二〇二四年", "1. 1\n", "见", "百分之", "-", "1e9"} {
 		for which, size := range map[string]int{"first": numbersWithin / 20, "last": numbersWithin / 20, "any": numbersWithin / 4} {
-			verdict := compile(t, Number, `{"which":"`+which+`"}`).Evaluate(Subject{Answer: strings.Repeat(part, size/len(part)), Values: values("42")})
+			verdict := verdictOf(t, compile(t, Number, `{"which":"`+which+`"}`), Subject{Answer: strings.Repeat(part, size/len(part)), Values: values("42")})
 			require.Contains(t, []Status{Succeeded, Failed}, verdict.Status)
 		}
 	}

@@ -2,6 +2,7 @@ package evaluate
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -55,11 +56,19 @@ type childAnswer struct {
 	Verdict       Verdict
 }
 
-// The children of this process that are idle. As many as there are processors work at once.
-var (
-	idle    = make(chan *child, runtime.NumCPU())
-	working = make(chan struct{}, runtime.NumCPU())
-)
+// pool are the children of this process: those that are idle, and a place for each that works. As many as there are processors work
+// at once.
+type pool struct {
+	idle    chan *child
+	working chan struct{}
+}
+
+func newPool() *pool {
+	return &pool{idle: make(chan *child, runtime.NumCPU()), working: make(chan struct{}, runtime.NumCPU())}
+}
+
+// children are those of all rules: what they may take is bounded for the whole process.
+var children = newPool()
 
 // child is a running child process.
 type child struct {
@@ -68,23 +77,29 @@ type child struct {
 	out     *bufio.Reader
 }
 
-// ask has a child carry out an order. It returns errLimit if that takes too much.
-func ask(o order) (answers []childAnswer, err error) {
+// ask has a child carry out an order. It returns errLimit if that takes too much, and ctx's error if ctx ends first.
+func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err error) {
 	message, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	working <- struct{}{}
-	defer func() { <-working }()
+	select {
+	case p.working <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-p.working }()
 	var c *child
 	select {
-	case c = <-idle:
+	case c = <-p.idle:
 	default:
 		if c, err = startChild(); err != nil {
 			return nil, err
 		}
 	}
-	stop := time.AfterFunc(maxWait, func() { _ = c.process.Process.Kill() })
+	bounded, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	stop := context.AfterFunc(bounded, func() { _ = c.process.Process.Kill() })
 	_, err = c.in.Write(append(message, '\n'))
 	if err == nil {
 		var line []byte
@@ -92,12 +107,19 @@ func ask(o order) (answers []childAnswer, err error) {
 			err = json.Unmarshal(line, &answers)
 		}
 	}
-	if stop.Stop(); err != nil || len(answers) != len(o.Rules) {
-		c.end()
-		return nil, errLimit
+	isAnswered := err == nil && len(answers) == len(o.Rules)
+	if isAlive := stop(); isAlive && isAnswered {
+		p.idle <- c // as many as may work fit in
+		return answers, nil
 	}
-	idle <- c // as many as may work fit in
-	return answers, nil
+	c.end()
+	if isAnswered { // and was killed just after it
+		return answers, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, errLimit
 }
 
 func startChild() (*child, error) {
@@ -132,7 +154,8 @@ func (c *child) end() {
 	_ = c.process.Process.Kill()
 }
 
-// init makes the process a child if its parent wants one: before it does anything else.
+// init makes the process a child if its parent wants one, before it does anything else. The child is any program that has this package,
+// a test among them: that is why no main does it.
 func init() {
 	if os.Getenv(childVariable) == "" {
 		return
@@ -141,14 +164,12 @@ func init() {
 	os.Exit(0)
 }
 
-// busySince is the child's CPU time when the current order began; −1 means there is no order.
-var busySince atomic.Int64
-
 // serve carries out orders until there are no more.
 func serve(in io.Reader, out io.Writer) {
 	debug.SetMaxStack(64 << 20)
+	busySince := new(atomic.Int64) // the CPU time when the current order began; −1 means there is no order
 	busySince.Store(-1)
-	go watch()
+	go watch(busySince)
 	orders, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
 	compiled := map[string]*Rule{}
 	for {
@@ -192,7 +213,7 @@ func carryOut(o ordered, subject *Subject, compiled map[string]*Rule) (answer ch
 }
 
 // watch ends the child when an order takes too much.
-func watch() {
+func watch(busySince *atomic.Int64) {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	for range time.Tick(watchEvery) {
 		since := busySince.Load()
@@ -215,55 +236,66 @@ func processorTime() time.Duration {
 }
 
 // confine makes a rule that is compiled and evaluated in children.
-func confine(kind Kind, config json.RawMessage) (*Rule, error) {
+func confine(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, error) {
 	own := ordered{Kind: kind, Config: config}
-	answers, err := ask(order{Rules: []ordered{own}})
+	answers, err := children.ask(ctx, order{Rules: []ordered{own}})
 	switch {
-	case errors.Is(err, errLimit):
-		return nil, wrong("", err, "config.costly")
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
 	case err != nil:
 		return nil, wrong("", err, "config.costly")
 	case answers[0].Wrong != nil:
 		return nil, answers[0].Wrong
 	}
 	ready := answers[0]
-	return &Rule{expected: ready.Expected, variables: ready.Variables, needsExpected: ready.NeedsExpected, own: &own, judge: func(s Subject, expected string) Verdict {
-		one := own
-		one.Expected = expected
-		answers, err := ask(order{[]ordered{one}, &s})
-		if err != nil {
-			return failed(CodeLimit, err.Error())
-		}
-		return answers[0].Verdict
-	}}, nil
+	return &Rule{expected: ready.Expected, variables: ready.Variables, needsExpected: ready.NeedsExpected, own: &own}, nil
+}
+
+// ask has a child judge an answer by the rule.
+func (r *Rule) ask(ctx context.Context, subject Subject, expected string) (Verdict, error) {
+	one := *r.own
+	one.Expected = expected
+	answers, err := children.ask(ctx, order{[]ordered{one}, &subject})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return Verdict{}, ctx.Err()
+	case err != nil:
+		return failed(CodeLimit, err.Error()), nil
+	}
+	return answers[0].Verdict, nil
 }
 
 // EvaluateAll judges an answer by rules, in their order: those that children evaluate by one child together, which spares
-// the others' messages.
-func EvaluateAll(rules []*Rule, subject Subject) []Verdict {
+// the others' messages. Its error is that of ctx.
+func EvaluateAll(ctx context.Context, rules []*Rule, subject Subject) ([]Verdict, error) {
 	verdicts := make([]Verdict, len(rules))
 	var together []int
 	o := order{Subject: &subject}
 	for n, rule := range rules {
 		one := rule.own
 		if one == nil || rule.isLimited() || rule.isSkipped(rule.expectedOf(subject)) {
-			verdicts[n] = rule.Evaluate(subject)
+			var err error
+			if verdicts[n], err = rule.Evaluate(ctx, subject); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		together = append(together, n)
 		o.Rules = append(o.Rules, ordered{one.Kind, one.Config, rule.expectedOf(subject)})
 	}
 	var answers []childAnswer
-	err := errLimit
 	if len(together) > 1 {
-		answers, err = ask(o)
+		answers, _ = children.ask(ctx, o) // if it fails, each is asked alone: one of them may have taken too much
 	}
 	for place, n := range together {
-		if err != nil { // each alone: one of them may have taken too much
-			verdicts[n] = rules[n].Evaluate(subject)
-		} else {
+		if answers != nil {
 			verdicts[n] = rules[n].note(answers[place].Verdict)
+			continue
+		}
+		var err error
+		if verdicts[n], err = rules[n].Evaluate(ctx, subject); err != nil {
+			return nil, err
 		}
 	}
-	return verdicts
+	return verdicts, nil
 }

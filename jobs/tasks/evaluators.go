@@ -31,8 +31,8 @@ type rule struct {
 	err error
 }
 
-// RulesOf makes the rules of a task's evaluators. Judges are none.
-func RulesOf(task db.Task) Rules {
+// RulesOf makes the rules of a task's evaluators. Judges are none. Its error is that of ctx.
+func RulesOf(ctx context.Context, task db.Task) (Rules, error) {
 	rules := Rules{isAll: true}
 	for _, evaluator := range task.Evaluators {
 		if evaluator.IsJudge() {
@@ -40,10 +40,13 @@ func RulesOf(task db.Task) Rules {
 			continue
 		}
 		one := rule{number: evaluator.Number}
-		one.Rule, one.err = evaluate.Compile(evaluate.Kind(evaluator.Kind), evaluator.Config)
+		one.Rule, one.err = evaluate.Compile(ctx, evaluate.Kind(evaluator.Kind), evaluator.Config)
+		if ctx.Err() != nil {
+			return Rules{}, ctx.Err()
+		}
 		rules.rules = append(rules.rules, one)
 	}
-	return rules
+	return rules, nil
 }
 
 // only are the rules with these numbers.
@@ -60,8 +63,8 @@ func (r Rules) only(numbers []int64) (some Rules) {
 func (r Rules) Any() bool { return len(r.rules) > 0 }
 
 // Judge judges an answer. passed is nil unless every evaluator of the task has a verdict; score is the mean of the scores, nil if
-// there is none.
-func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64) {
+// there is none. Its error is that of ctx.
+func (r Rules) Judge(ctx context.Context, subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64, err error) {
 	haveAll, areAllPassed, sum, scores := r.isAll && r.Any(), true, 0.0, 0
 	var usable []*evaluate.Rule
 	for _, rule := range r.rules {
@@ -69,7 +72,10 @@ func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, pas
 			usable = append(usable, rule.Rule)
 		}
 	}
-	verdicts := evaluate.EvaluateAll(usable, subject)
+	verdicts, err := evaluate.EvaluateAll(ctx, usable, subject)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	for _, rule := range r.rules {
 		verdict := evaluate.Verdict{Status: evaluate.Failed, ErrorCode: CodeRule}
 		if rule.err == nil {
@@ -97,7 +103,7 @@ func (r Rules) Judge(subject evaluate.Subject) (evaluations []db.Evaluation, pas
 		mean := sum / float64(scores)
 		score = &mean
 	}
-	return evaluations, passed, score
+	return evaluations, passed, score, nil
 }
 
 // judgeItems has the rules judge the current answers to items, and stores what they say.
@@ -117,7 +123,10 @@ func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, la
 		if run.LatencyMS != nil {
 			subject.LatencyMS = *run.LatencyMS
 		}
-		evaluations, _, _ := r.Judge(subject)
+		evaluations, _, _, err := r.Judge(ctx, subject)
+		if err != nil {
+			return err
+		}
 		ruled = append(ruled, engine.Ruled{RunID: run.ID, Evaluations: evaluations})
 		return ctx.Err()
 	})

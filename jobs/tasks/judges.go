@@ -157,7 +157,11 @@ func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID, isL
 	if err != nil {
 		return false, err
 	}
-	rules := RulesOf(task).only(asked.Evaluators)
+	all, err := RulesOf(ctx, task)
+	if err != nil {
+		return false, err
+	}
+	rules := all.only(asked.Evaluators)
 	if len(rules.rules) == 0 {
 		return true, nil
 	}

@@ -191,7 +191,9 @@ func HasControl(text string) bool {
 }
 
 // isLine reports whether a text is one line of at most most characters.
-func isLine(text string, most int) bool { return utf8.RuneCountInString(text) <= most && !HasControl(text) }
+func isLine(text string, most int) bool {
+	return utf8.RuneCountInString(text) <= most && !HasControl(text)
+}
 
 func turnFailures() []string {
 	all := make([]string, len(db.OnTurnFailures))

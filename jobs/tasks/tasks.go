@@ -232,7 +232,7 @@ func (s *Service) Create(ctx context.Context, scope project.Scope, by db.Actor, 
 	if err := invalid(n.Validate()); err != nil {
 		return uuid.Nil, err
 	}
-	record, err := s.record(uuid.New(), scope.Home(), by, n)
+	record, err := s.record(ctx, uuid.New(), scope.Home(), by, n)
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -268,7 +268,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	if err := invalid(n.Validate()); err != nil {
 		return err
 	}
-	record, err := s.record(id, draft.ProjectID, by, n)
+	record, err := s.record(ctx, id, draft.ProjectID, by, n)
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (s *Service) admits(ctx context.Context, n db.NewTask) error {
 }
 
 // record is the task as the store takes it, in the project home.
-func (s *Service) record(id, home uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
+func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, ProjectID: home, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
@@ -323,7 +323,7 @@ func (s *Service) record(id, home uuid.UUID, by db.Actor, n New) (db.NewTask, er
 	if record.Task.Evaluators, record.Task.Judges, err = s.targeted(id, evaluators, len(record.Task.Targets)); err != nil {
 		return db.NewTask{}, err
 	}
-	if err := checkVariables(record.Task.Evaluators, n.Dataset.VariableNames); err != nil {
+	if err := checkVariables(ctx, record.Task.Evaluators, n.Dataset.VariableNames); err != nil {
 		return db.NewTask{}, err
 	}
 	if !n.IsDraft {
@@ -506,7 +506,7 @@ func (s *Service) Evaluate(ctx context.Context, by db.Actor, task db.Task, evalu
 	if err != nil {
 		return task, err
 	}
-	if err := checkVariables(all, task.VariableNames); err != nil {
+	if err := checkVariables(ctx, all, task.VariableNames); err != nil {
 		return task, err
 	}
 	task.Judges = slices.Concat(task.Judges, judges)
@@ -668,7 +668,7 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 		}
 		n.Dataset.Rows = append(n.Dataset.Rows, row)
 	}
-	return s.record(uuid.New(), source.ProjectID, by, n)
+	return s.record(ctx, uuid.New(), source.ProjectID, by, n)
 }
 
 // Channels are those that are told what becomes of a task.

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,10 +26,14 @@ func (e *UnknownVariableError) Error() string {
 }
 
 // checkVariables refuses evaluators that name variables which questions with these columns do not have.
-func checkVariables(evaluators []db.Evaluator, columns []string) error {
+func checkVariables(ctx context.Context, evaluators []db.Evaluator, columns []string) error {
 	known := slices.Sorted(maps.Keys(Values(db.Item{Variables: make([]string, len(columns))}, columns)))
 	for _, evaluator := range evaluators {
-		for _, name := range evaluate.VariablesOf(evaluate.Kind(evaluator.Kind), evaluator.Config) {
+		variables, err := evaluate.VariablesOf(ctx, evaluate.Kind(evaluator.Kind), evaluator.Config)
+		if err != nil {
+			return err
+		}
+		for _, name := range variables {
 			if slices.Contains(known, name) {
 				continue
 			}

@@ -113,11 +113,11 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	rule, config, faults := form.Rule(submitted)
+	rule, config, faults := form.Rule(ctx, submitted)
 	tried := &saved.Tried{Kind: submitted.Value("kind"), Config: config}
 	ask := func(subject evaluate.Subject) (evaluate.Verdict, error) {
 		if rule != nil {
-			return rule.Evaluate(subject), nil
+			return rule.Evaluate(ctx, subject)
 		}
 		return h.askJudge(ctx, config, subject)
 	}
