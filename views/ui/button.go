@@ -1,0 +1,44 @@
+package ui
+
+import (
+	"strings"
+
+	"github.com/a-h/templ"
+)
+
+// Variant is how a button looks among others.
+type Variant string
+
+// Primary is the button that a page is there for; Outline stands beside it, Ghost steps back, Secondary is the place where one is, and
+// Destructive removes something.
+const (
+	Primary     Variant = ""
+	Outline     Variant = "outline"
+	Ghost       Variant = "ghost"
+	Secondary   Variant = "secondary"
+	Destructive Variant = "destructive"
+)
+
+// Size is how large a button is.
+type Size string
+
+// Square and SmallSquare are for buttons without words.
+const (
+	Normal      Size = ""
+	Small       Size = "sm"
+	ExtraSmall  Size = "xs"
+	Square      Size = "icon"
+	SmallSquare Size = "icon-sm"
+)
+
+// Button are the attributes that make a button of an element – <button>, <a>, <summary> –, with further classes of its own.
+func Button(variant Variant, size Size, classes ...string) templ.OrderedAttributes {
+	attributes := templ.OrderedAttributes{{Key: "class", Value: strings.Join(append([]string{"btn"}, classes...), " ")}}
+	if variant != Primary {
+		attributes = append(attributes, templ.KeyValue[string, any]{Key: "data-variant", Value: string(variant)})
+	}
+	if size != Normal {
+		attributes = append(attributes, templ.KeyValue[string, any]{Key: "data-size", Value: string(size)})
+	}
+	return attributes
+}

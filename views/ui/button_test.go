@@ -1,0 +1,42 @@
+package ui_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/a-h/templ"
+	"github.com/stretchr/testify/require"
+
+	"wending/views/ui"
+)
+
+func TestAButtonHasNoAttributesThatItDoesNotNeed(t *testing.T) {
+	t.Parallel()
+	for want, given := range map[string]templ.OrderedAttributes{
+		` class="btn"`: ui.Button(ui.Primary, ui.Normal),
+		` class="btn" data-variant="outline" data-size="sm"`: ui.Button(ui.Outline, ui.Small),
+		` class="btn only-script" data-size="icon"`:          ui.Button(ui.Primary, ui.Square, "only-script"),
+	} {
+		var written strings.Builder
+		require.NoError(t, templ.RenderAttributes(t.Context(), &written, given))
+		require.Equal(t, want, written.String())
+	}
+}
+
+// Pages make buttons with Button. Those in the packages below still write their attributes out.
+func TestPagesMakeTheirButtonsWithButton(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".templ" || slices.Contains([]string{"results", "comparison", "summary"}, filepath.Base(filepath.Dir(path))) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NotContains(t, string(content), `class="btn`, path)
+		return nil
+	}))
+}
