@@ -9,39 +9,31 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
-	"wending/db/measure/facts"
 	"wending/db/pg"
 )
 
 // compared is a row of readComparable.
 type compared struct {
-	ID           int64          `db:"id"`
-	Number       int            `db:"number"`
-	QuestionID   string         `db:"question_id"`
-	Text         string         `db:"text"`
-	Variant      int            `db:"variant"`
-	Level        *measure.Level `db:"level"`
-	FactsDiffer  *facts.Differ  `db:"facts_differ"`
-	Facts        Facts          `db:"facts"`
-	Expected     ExpectedFacts  `db:"expected_facts"`
-	Agreement    *float64       `db:"agreement"`
-	Similarity   *float64       `db:"similarity"`
-	Answers      *float64       `db:"answers"`
-	Letters      *string        `db:"letters"`
-	SuccessRate  float64        `db:"success_rate"`
-	LatencyMS    *float64       `db:"latency_ms"`
-	FirstTokenMS *float64       `db:"first_token_ms"`
-	TotalTokens  *float64       `db:"total_tokens"`
-	Cost         *float64       `db:"cost"`
-	Judged       int            `db:"judged"`
-	Passes       int            `db:"passes"`
-	PassShare    *float64       `db:"pass_share"`
-	Score        *float64       `db:"score"`
+	ID         int64  `db:"id"`
+	Number     int    `db:"number"`
+	QuestionID string `db:"question_id"`
+	Text       string `db:"text"`
+	Variant    int    `db:"variant"`
+	Likeness
+	SuccessRate  float64  `db:"success_rate"`
+	LatencyMS    *float64 `db:"latency_ms"`
+	FirstTokenMS *float64 `db:"first_token_ms"`
+	TotalTokens  *float64 `db:"total_tokens"`
+	Cost         *float64 `db:"cost"`
+	Judged       int      `db:"judged"`
+	Passes       int      `db:"passes"`
+	PassShare    *float64 `db:"pass_share"`
+	Score        *float64 `db:"score"`
 }
 
 const readComparable = `
 	SELECT i.id, i.number, i.question_id, i.text, v.variant,
-		q.level, q.facts_differ, q.facts, q.expected_facts, q.agreement, q.similarity, nullif(q.answers, 0)::float8 AS answers, q.letters,
+		` + likenessColumns + `,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
 		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
@@ -102,15 +94,11 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 	}
 	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers}, func(row compared) error {
 		question := measure.ComparedQuestion{
-			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Level: measure.Unknown,
-			Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, SuccessRate: &row.SuccessRate,
+			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, SuccessRate: &row.SuccessRate,
 			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
 			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
 		}
-		if row.Level != nil {
-			question.Level, question.Letters, question.FactsDiffer = *row.Level, *row.Letters, row.FactsDiffer
-			question.Facts, question.Expected = row.Facts, row.Expected
-		}
+		row.Likeness.addTo(&question)
 		place := places[row.Variant]
 		questions[place] = append(questions[place], question)
 		return nil

@@ -1,0 +1,63 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"wending/db/measure"
+	"wending/db/measure/facts"
+)
+
+// Likeness is how alike the answers to an item are, for cards, exports, the API and comparisons alike; its fields are nil while it is not assessed.
+type Likeness struct {
+	Level      *measure.Level `db:"level"`
+	Agreement  *float64       `db:"agreement"`
+	Similarity *float64       `db:"similarity"`
+	Answers    *int           `db:"answers"`
+	Letters    *string        `db:"letters"`
+	// FactsDiffer is also nil with fewer than two answers; Facts are those in which the answers differ, conflicts first.
+	FactsDiffer *facts.Differ `db:"facts_differ"`
+	Facts       Facts         `db:"facts"`
+	// Expected are the facts of the standard answer that answers contradict.
+	Expected ExpectedFacts `db:"expected_facts"`
+}
+
+// likenessColumns are those of a Likeness, of question_statistics q.
+const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts, q.expected_facts`
+
+// Facts are the facts in which the answers to a question differ.
+type Facts []measure.Fact
+
+// Scan implements sql.Scanner for a column of JSON.
+func (f *Facts) Scan(column any) error { return scanList(column, f) }
+
+// ExpectedFacts are the facts of a standard answer that answers contradict.
+type ExpectedFacts []measure.ExpectedFact
+
+// Scan implements sql.Scanner for a column of JSON.
+func (f *ExpectedFacts) Scan(column any) error { return scanList(column, f) }
+
+// scanList reads a list of facts from a column of JSON, which may be null.
+func scanList(column, list any) error {
+	if column == nil {
+		return nil // each row has a list of its own
+	}
+	text, ok := column.([]byte)
+	if !ok {
+		return fmt.Errorf("facts are stored as %T", column)
+	}
+	return json.Unmarshal(text, list)
+}
+
+// addTo adds to a question of a comparison how alike the answers to it are.
+func (l Likeness) addTo(question *measure.ComparedQuestion) {
+	question.Level, question.Agreement, question.Similarity = measure.Unknown, l.Agreement, l.Similarity
+	if l.Answers != nil && *l.Answers > 0 {
+		distinct := float64(*l.Answers)
+		question.Distinct = &distinct
+	}
+	if l.Level != nil {
+		question.Level, question.Letters, question.FactsDiffer = *l.Level, *l.Letters, l.FactsDiffer
+		question.Facts, question.Expected = l.Facts, l.Expected
+	}
+}
