@@ -33,7 +33,7 @@ const share = 20
 func (k *Budget) Watch(ctx context.Context) error {
 	for settled := 1; settled > 0; {
 		var err error
-		if settled, err = engine.New(k.Store).Settle(ctx); err != nil {
+		if settled, err = engine.NewSpending(k.Store).Settle(ctx); err != nil {
 			return err
 		}
 	}
@@ -60,7 +60,7 @@ func (k *Budget) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
 
 // keep sets what launches may claim, stops those that have reached a ceiling, and returns these.
 func (k *Budget) keep(ctx context.Context) (map[uuid.UUID]engine.Standing, error) {
-	stopped, verdict, err := engine.New(k.Store).Keep(ctx, k.Month, Allow)
+	stopped, verdict, err := engine.NewSpending(k.Store).Keep(ctx, k.Month, Allow)
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func TestAKeeperWaitsForAnothersDecision(t *testing.T) {
 	_, first := b.task(t, "http://127.0.0.1:9", 10, priced("0.5", nil))
 	decides, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		_, _, err := engine.New(b.store).Keep(t.Context(), "", func(standings []engine.Standing) engine.Verdict {
+		_, _, err := engine.NewSpending(b.store).Keep(t.Context(), "", func(standings []engine.Standing) engine.Verdict {
 			close(decides)
 			select {
 			case <-goOn:

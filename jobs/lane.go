@@ -155,7 +155,7 @@ func (w *Worker) takeSlot() bool {
 	}
 }
 
-// work works for a launch and, as often as its lane makes room for others, for the one whose turn it is. The caller
+// work works for a launch and, as often as its lane makes room for others, for the one that has waited. The caller
 // holds a slot. No launch, uuid.Nil, is no work.
 func (w *Worker) work(id uuid.UUID) error {
 	for id != uuid.Nil {
@@ -187,7 +187,7 @@ func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err er
 		err = errors.Join(err, w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1))
 	case crew.MadeRoom:
 		var failure error
-		if next, failure = engine.NewLanes(w.Store).NextInTurn(w.calls); next == uuid.Nil && failure == nil {
+		if next, failure = engine.NewLanes(w.Store).NextWaiting(w.calls); next == uuid.Nil && failure == nil {
 			next = l.LaunchID // nobody waits any more
 		}
 		err = errors.Join(err, failure)

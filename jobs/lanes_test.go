@@ -108,7 +108,7 @@ func TestAgentsTakeTurns(t *testing.T) {
 	}
 	served, older, younger := start("http://127.0.0.1:9"), start("http://127.0.0.1:9"), start("http://127.0.0.1:10")
 	next := func() uuid.UUID {
-		id, err := engine.NewLanes(b.store).NextInTurn(t.Context())
+		id, err := engine.NewLanes(b.store).NextWaiting(t.Context())
 		require.NoError(t, err)
 		return id
 	}

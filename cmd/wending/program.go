@@ -284,16 +284,16 @@ func (p *program) work(ctx context.Context) error {
 	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, Write: notices.Message, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}
 	quotas := people.NewQuotas(p.store)
-	keeper := &jobs.Budget{Store: p.store, Month: p.settings.MonthCost, Log: p.log}
-	events := scribe.Keeper{Journal: journal.New(p.store), Keep: p.keepEvents()}
+	budget := &jobs.Budget{Store: p.store, Month: p.settings.MonthCost, Log: p.log}
+	events := scribe.Pruner{Journal: journal.New(p.store), Keep: p.keepEvents()}
 	var assetURL func(taskID, assetID uuid.UUID) string
 	if p.publicURL != "" {
 		assetURL = func(taskID, assetID uuid.UUID) string { return p.publicURL + paths.Asset(taskID, assetID) }
 	}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
-		Admits: keeper.Admits, Chores: []jobs.Chore{
+		Admits: budget.Admits, Chores: []jobs.Chore{
 			{Name: "end lost calls of tools", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour},
-			{Name: "watch the budgets", Do: keeper.Watch}, {Name: "measure the projects", Do: quotas.MeasureAll, Every: time.Minute},
+			{Name: "watch the budgets", Do: budget.Watch}, {Name: "measure the projects", Do: quotas.MeasureAll, Every: time.Minute},
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
@@ -313,11 +313,11 @@ func (p *program) keepEvents() time.Duration {
 // tidyFiles removes, now and every hour, the files of agents that nothing points to, until ctx ends. It is for the process that
 // decides where they are kept: a worker may not see them.
 func (p *program) tidyFiles(ctx context.Context) {
-	keeper := collector.Keeper{Store: p.store, Files: p.assets, Keep: p.keepEvents(), Log: p.log}
+	sweeper := collector.Sweeper{Store: p.store, Files: p.assets, Keep: p.keepEvents(), Log: p.log}
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
-		if err := keeper.Sweep(ctx); err != nil && ctx.Err() == nil {
+		if err := sweeper.Sweep(ctx); err != nil && ctx.Err() == nil {
 			p.log.WarnContext(ctx, "could not tidy up the files, will retry in an hour", "error", err)
 		}
 		select {

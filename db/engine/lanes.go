@@ -122,7 +122,7 @@ func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID,
 			return pg.Classify("enter lanes", err)
 		}
 		_, err = tx.ExecContext(ctx, noteServed, launchID)
-		return pg.Classify("note whose turn it was", err)
+		return pg.Classify("note which launch was served", err)
 	})
 	if err != nil {
 		return nil, err
@@ -191,9 +191,9 @@ func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
 	return pg.Classify("leave a lane", err)
 }
 
-// An agent that hangs has few turns while others wait: first come the launches whose agents have the fewest lanes, and of
+// An agent that hangs gets few lanes while others wait: first come the launches whose agents have the fewest lanes, and of
 // those the ones whose agents were given one longest ago. Of lanes that time out together, one is an agent's that waits.
-const nextInTurn = `
+const nextWaiting = `
 	WITH ` + sharing + `
 	SELECT id
 	FROM waiting
@@ -211,13 +211,13 @@ const nextInTurn = `
 		WHERE own.launch_id = waiting.id) NULLS FIRST, waits_since, id
 	LIMIT 1`
 
-// NextInTurn returns the launch that is to get the next free lane; uuid.Nil if none waits.
-func (l Lanes) NextInTurn(ctx context.Context) (launchID uuid.UUID, err error) {
-	err = pg.GetNamed(ctx, l.db, &launchID, nextInTurn, sharingOf(uuid.Nil))
+// NextWaiting returns the launch that is to get the next free lane; uuid.Nil if none waits.
+func (l Lanes) NextWaiting(ctx context.Context) (launchID uuid.UUID, err error) {
+	err = pg.GetNamed(ctx, l.db, &launchID, nextWaiting, sharingOf(uuid.Nil))
 	if pg.IsNoRows(err) {
 		return uuid.Nil, nil
 	}
-	return launchID, pg.Classify("find the next in turn", err)
+	return launchID, pg.Classify("find the next launch that waits", err)
 }
 
 // sharingOf are the parameters of sharing, seen by a launch.
@@ -241,8 +241,8 @@ type State struct {
 	HoldsLease bool `db:"holds_lease"`
 	// Surplus is how many lanes the launch has above its share, while others wait for one.
 	Surplus int `db:"surplus"`
-	// TakesTurns reports that others wait and there are fewer lanes than launches.
-	TakesTurns bool `db:"takes_turns"`
+	// TakesShifts reports that others wait and there are fewer lanes than launches.
+	TakesShifts bool `db:"takes_shifts"`
 }
 
 const readState = `
@@ -252,7 +252,7 @@ const readState = `
 		EXISTS (
 			SELECT FROM workers WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second') AS holds_lease,
 		coalesce(greatest(0, mine.lanes - share.lanes), 0) AS surplus,
-		others.waiting > 0 AND 1 + others.waiting + others.holding > (SELECT sum(lanes) FROM live) AS takes_turns
+		others.waiting > 0 AND 1 + others.waiting + others.holding > (SELECT sum(lanes) FROM live) AS takes_shifts
 	FROM launches, mine, share, others
 	WHERE id = :launch`
 

@@ -25,8 +25,8 @@ var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth}
 // Spending reads and stops the spending of an installation.
 type Spending struct{ db *pg.Pool }
 
-// New returns the spending of a store.
-func New(store *db.Store) Spending { return Spending{store.Pool()} }
+// NewSpending returns the spending of a store.
+func NewSpending(store *db.Store) Spending { return Spending{store.Pool()} }
 
 // ofLaunch is what the launch l has spent in each currency: for runs and for judges.
 const ofLaunch = `

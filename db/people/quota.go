@@ -128,7 +128,7 @@ func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, 
 	if err := q.store.Pool().GetContext(ctx, &used, readUsed, projectID); err != nil {
 		return used, db.NotFound(KindProject, pg.Classify("read what a project uses", err))
 	}
-	used.Cost, err = engine.New(q.store).ThisMonthOf(ctx, projectID)
+	used.Cost, err = engine.NewSpending(q.store).ThisMonthOf(ctx, projectID)
 	return used, err
 }
 

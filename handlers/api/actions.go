@@ -147,7 +147,7 @@ func (h *handler) changeTask(ctx context.Context, input *extendInput) (*taskOutp
 	if len(faults) > 0 {
 		return nil, faults[0].Fault
 	}
-	if err := engine.New(h.Store).SetCeiling(ctx, task.ID, ceiling); err != nil {
+	if err := engine.NewSpending(h.Store).SetCeiling(ctx, task.ID, ceiling); err != nil {
 		return nil, err
 	}
 	return h.getTask(ctx, &taskInput{TaskPath: input.TaskPath})

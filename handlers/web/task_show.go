@@ -267,7 +267,7 @@ func (p *Pages) setCeiling(c echo.Context) error {
 	if len(faults) > 0 {
 		return faults[0].Fault
 	}
-	if err := engine.New(p.Store).SetCeiling(c.Request().Context(), task.ID, ceiling); err != nil {
+	if err := engine.NewSpending(p.Store).SetCeiling(c.Request().Context(), task.ID, ceiling); err != nil {
 		return err
 	}
 	return pages.Done(c, paths.Task(task.ID), "stored")

@@ -173,8 +173,8 @@ func (c *Collector) mark(ctx context.Context) bool {
 	return isOurs && err == nil
 }
 
-// Keeper tidies up, in the processes that decide where files are kept.
-type Keeper struct {
+// Sweeper tidies up, in the processes that decide where files are kept.
+type Sweeper struct {
 	Store *db.Store
 	Files blob.Store
 	// Keep is how long previews are kept after their task's end; 0 means permanently.
@@ -186,13 +186,13 @@ type Keeper struct {
 const orphanAge = time.Hour
 
 // Sweep removes previews that are no longer kept and files that nothing points to, and notes which files are gone.
-func (k Keeper) Sweep(ctx context.Context) error {
-	isOurs, err := markStore(ctx, k.Store, k.Files, false)
+func (s Sweeper) Sweep(ctx context.Context) error {
+	isOurs, err := markStore(ctx, s.Store, s.Files, false)
 	if err != nil || !isOurs {
 		return err // another store would seem to have lost everything
 	}
-	assets := journal.NewAssets(k.Store)
-	if err := assets.PruneOld(ctx, k.Keep); err != nil {
+	assets := journal.NewAssets(s.Store)
+	if err := assets.PruneOld(ctx, s.Keep); err != nil {
 		return err
 	}
 	stored, err := assets.Tasks(ctx)
@@ -206,7 +206,7 @@ func (k Keeper) Sweep(ctx context.Context) error {
 		}
 	}
 	var orphans []string
-	err = k.Files.Walk(ctx, func(entry blob.Entry) error {
+	err = s.Files.Walk(ctx, func(entry blob.Entry) error {
 		id, isOfTask := taskOf(entry.Key)
 		switch {
 		case known[id][entry.Key]:
@@ -217,16 +217,16 @@ func (k Keeper) Sweep(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		err = k.removeOrphans(ctx, assets, orphans)
+		err = s.removeOrphans(ctx, assets, orphans)
 	}
 	if err == nil {
-		err = k.noteLost(ctx, assets, known)
+		err = s.noteLost(ctx, assets, known)
 	}
 	return err
 }
 
 // removeOrphans removes files that nothing points to.
-func (k Keeper) removeOrphans(ctx context.Context, assets journal.Assets, orphans []string) error {
+func (s Sweeper) removeOrphans(ctx context.Context, assets journal.Assets, orphans []string) error {
 	for _, key := range orphans {
 		id, _ := taskOf(key)
 		keys, err := assets.Keys(ctx, id) // again: another process may have just pointed to it
@@ -236,19 +236,19 @@ func (k Keeper) removeOrphans(ctx context.Context, assets journal.Assets, orphan
 		if keys[key] {
 			continue
 		}
-		if err := k.Files.Delete(ctx, key); err != nil {
+		if err := s.Files.Delete(ctx, key); err != nil {
 			return err
 		}
-		k.Log.InfoContext(ctx, "a file that nothing points to was removed", "key", key)
+		s.Log.InfoContext(ctx, "a file that nothing points to was removed", "key", key)
 	}
 	return nil
 }
 
 // noteLost notes which files of tasks were not found in the store: the keys of each task.
-func (k Keeper) noteLost(ctx context.Context, assets journal.Assets, missing map[uuid.UUID]map[string]bool) error {
+func (s Sweeper) noteLost(ctx context.Context, assets journal.Assets, missing map[uuid.UUID]map[string]bool) error {
 	for id, keys := range missing {
 		for key := range keys {
-			if file, err := k.Files.Open(ctx, key); err == nil { // stored since
+			if file, err := s.Files.Open(ctx, key); err == nil { // stored since
 				_ = file.Close()
 				continue
 			} else if !errors.Is(err, blob.ErrNotFound) {
@@ -257,7 +257,7 @@ func (k Keeper) noteLost(ctx context.Context, assets journal.Assets, missing map
 			if err := assets.Lost(ctx, id, key); err != nil {
 				return err
 			}
-			k.Log.WarnContext(ctx, "a file is no longer in the store", "task_id", id, "key", key)
+			s.Log.WarnContext(ctx, "a file is no longer in the store", "task_id", id, "key", key)
 		}
 	}
 	return nil

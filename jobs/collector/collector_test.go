@@ -196,8 +196,8 @@ func TestAnotherInstallationsStoreIsLeftAlone(t *testing.T) {
 	stop := run(t, newCollector(t, store, files, true))
 	dbtest.Hold(t, 1200*time.Millisecond, "the files to wait", func() bool { return states(t, tables, task)["QUEUED"] == count })
 	stop()
-	keeper := collector.Keeper{Store: store, Files: &older{Store: files}, Log: slog.New(slog.DiscardHandler)}
-	require.NoError(t, keeper.Sweep(ctx))
+	sweeper := collector.Sweeper{Store: store, Files: &older{Store: files}, Log: slog.New(slog.DiscardHandler)}
+	require.NoError(t, sweeper.Sweep(ctx))
 	require.Equal(t, []string{key}, keys(t, files))
 }
 
@@ -259,16 +259,16 @@ func TestTheSweepFindsOrphansBothWays(t *testing.T) {
 	var gone string
 	require.NoError(t, tables.Get(&gone, `SELECT storage_key FROM assets ORDER BY id LIMIT 1`))
 	require.NoError(t, files.Delete(ctx, gone))
-	keeper := collector.Keeper{Store: store, Files: aged, Log: slog.New(slog.DiscardHandler)}
-	require.NoError(t, keeper.Sweep(ctx))
+	sweeper := collector.Sweeper{Store: store, Files: aged, Log: slog.New(slog.DiscardHandler)}
+	require.NoError(t, sweeper.Sweep(ctx))
 	left := keys(t, files)
 	require.ElementsMatch(t, []string{"not-ours.txt", aged.young, storedKey(t, tables)}, left)
 	require.Equal(t, map[string]int{"STORED": 1, "FAILED": 1}, states(t, tables, task))
 
 	elsewhere, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
 	require.NoError(t, err)
-	keeper.Files = elsewhere // an empty folder that is not the installation's: nothing is noted as lost
-	require.NoError(t, keeper.Sweep(ctx))
+	sweeper.Files = elsewhere // an empty folder that is not the installation's: nothing is noted as lost
+	require.NoError(t, sweeper.Sweep(ctx))
 	require.Equal(t, map[string]int{"STORED": 1, "FAILED": 1}, states(t, tables, task))
 }
 

@@ -102,10 +102,10 @@ type crew struct {
 	recorder *recorder
 	assessor *assessor
 
-	// surplus is how many lanes must make room for launches that wait, as their calls end; takesTurns reports that all
-	// of them must when their turn is over.
+	// surplus is how many lanes must make room for launches that wait, as their calls end; takesShifts reports that all
+	// of them must when their shift is over.
 	surplus    atomic.Int64
-	takesTurns atomic.Bool
+	takesShifts atomic.Bool
 
 	lanes     atomic.Int64  // changed under Crews.mu
 	closing   chan struct{} // closed when the last lane has left
@@ -219,7 +219,7 @@ func (c *crew) lookAtLaunch() {
 	case err == nil && state.Status == db.LaunchRunning && state.HoldsLease:
 		c.gate.confirm(asked)
 		c.surplus.Store(int64(state.Surplus))
-		c.takesTurns.Store(state.TakesTurns)
+		c.takesShifts.Store(state.TakesShifts)
 	default:
 		c.gate.close()
 		c.supply.signal()

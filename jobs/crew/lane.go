@@ -10,8 +10,8 @@ import (
 	"wending/db/engine"
 )
 
-// turn is how long a lane works for its launch while there are fewer lanes than launches.
-const turn = 2 * time.Second
+// shift is how long a lane works for its launch while there are fewer lanes than launches.
+const shift = 2 * time.Second
 
 // End is why a lane's work ended.
 type End int
@@ -22,7 +22,7 @@ const (
 	NothingLeft End = iota
 	// Leaving means that the worker leaves, and others should continue the launch.
 	Leaving
-	// MadeRoom means that the lane is another launch's turn.
+	// MadeRoom means that the lane is another launch's shift.
 	MadeRoom
 )
 
@@ -75,7 +75,7 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 			return NothingLeft, got.err // reconcile sends another lane
 		case got.retryAfter > 0:
 			yielded, err := engine.NewLanes(c.Store).Yield(c.calls, lane, c.LaunchID)
-			if err != nil || yielded || got.retryAfter > turn {
+			if err != nil || yielded || got.retryAfter > shift {
 				return NothingLeft, err // reconcile sends a lane when a slot is near
 			}
 			c.pause(got.retryAfter)
@@ -105,7 +105,7 @@ func (c *crew) makesRoom(start time.Time) bool {
 	if c.lanes.Load() == 1 && c.supply.hasParked() {
 		return false
 	}
-	if c.takesTurns.Load() && time.Since(start) >= turn {
+	if c.takesShifts.Load() && time.Since(start) >= shift {
 		return true
 	}
 	for surplus := c.surplus.Load(); surplus > 0; surplus = c.surplus.Load() {

@@ -480,17 +480,17 @@ func (c *Call) putBack(entry journal.Entry) {
 	c.unstored = &entry
 }
 
-// Keeper removes what is no longer kept; one process does it for all.
-type Keeper struct {
+// Pruner removes what is no longer kept; one process does it for all.
+type Pruner struct {
 	Journal journal.Journal
 	// Keep is how long events are kept after their task's end.
 	Keep time.Duration
 }
 
 // Prune removes events that are no longer kept.
-func (k Keeper) Prune(ctx context.Context) error {
+func (p Pruner) Prune(ctx context.Context) error {
 	for {
-		if found, err := k.Journal.Prune(ctx, k.Keep); err != nil || !found {
+		if found, err := p.Journal.Prune(ctx, p.Keep); err != nil || !found {
 			return err
 		}
 	}

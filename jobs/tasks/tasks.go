@@ -456,7 +456,7 @@ func (s *Service) begin(
 		return task, err
 	}
 	if !task.Status.IsActive() {
-		spent, err := engine.New(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
+		spent, err := engine.NewSpending(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
 		if err != nil {
 			return task, err
 		}
