@@ -1,7 +1,7 @@
 package db
 
-// Parts that several statements share: columns, expressions, conditions and joins. TestEveryStatementIsUnderstood has PostgreSQL read
-// every statement that is put together with them.
+// Parts that several statements share: columns, expressions, conditions and joins. TestEveryStatementIsUnderstood
+// has PostgreSQL read every statement that is put together with them.
 
 // ItemColumns are the columns of an Item, of evaluation_items i.
 const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.series, i.turn, i.variable_values`
@@ -13,8 +13,8 @@ const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_in
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 	r.passed, r.score, ` + EvaluationsOfRun + ` AS evaluations`
 
-// AnswerTokens are the output tokens of a run's answer alone, without those of its reasoning; NULL where these are not
-// counted apart.
+// AnswerTokens are the output tokens of a run's answer alone, without those of its reasoning; NULL where these are
+// not counted apart.
 const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
 // Supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
@@ -69,7 +69,8 @@ const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT se
 // isKept holds for the runs r of an item that a launch l does not repeat, of its variant v in the place n.
 const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 
-// sumSpent is the cost of the runs r as pairs of a JSON object, in the currency g.currency, where all targets have one.
+// sumSpent is the cost of the runs r as pairs of a JSON object, in the currency g.currency, where all targets have
+// one.
 const sumSpent = `jsonb_build_object(
 			'currency', g.currency,
 			'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END,

@@ -17,12 +17,13 @@ import (
 	"wending/db/dbtest"
 )
 
-// PostgreSQL understands every statement under db whose text follows from constants and from functions that return one expression:
-// however many pieces it is put together from, and whether or not a test runs into it.
+// PostgreSQL understands every statement under db whose text follows from constants and from functions that return
+// one expression: however many pieces it is put together from, and whether or not a test runs into it.
 func TestEveryStatementIsUnderstood(t *testing.T) {
 	t.Parallel()
 	loaded, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports, Dir: "..",
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo,
+		Dir:  "..",
 	}, "./db/...")
 	require.NoError(t, err)
 	found := statements{texts: map[string]string{}, functions: map[types.Object]returned{}}

@@ -191,8 +191,9 @@ func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
 	return pg.Classify("leave a lane", err)
 }
 
-// An agent that hangs gets few lanes while others wait: first come the launches whose agents have the fewest lanes, and of
-// those the ones whose agents were given one longest ago. Of lanes that time out together, one is an agent's that waits.
+// An agent that hangs gets few lanes while others wait: first come the launches whose agents have the fewest
+// lanes, and of those the ones whose agents were given one longest ago. Of lanes that time out together, one is an
+// agent's that waits.
 const nextWaiting = `
 	WITH ` + sharing + `
 	SELECT id

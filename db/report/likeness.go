@@ -8,7 +8,8 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Likeness is how alike the answers to an item are, for cards, exports, the API and comparisons alike; its fields are nil while it is not assessed.
+// Likeness is how alike the answers to an item are, for cards, exports, the API and comparisons alike; its fields
+// are nil while it is not assessed.
 type Likeness struct {
 	Level      *measure.Level `db:"level"`
 	Agreement  *float64       `db:"agreement"`

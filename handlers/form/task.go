@@ -53,14 +53,14 @@ type Rules struct {
 
 // taskFields are the fields of a task in the form's order.
 var taskFields = []string{
-	"task_name", "models", "agents", "prompts", "evaluators", "dataset", "agent_api_url", "dataset_encoding", "dataset_file", "agent_model",
-	"agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency", "use_stream", "rate_limit",
-	"on_turn_failure", "max_cost", "channels", "start", "",
+	"task_name", "models", "agents", "prompts", "evaluators", "dataset", "agent_api_url", "dataset_encoding", "dataset_file",
+	"agent_model", "agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency",
+	"use_stream", "rate_limit", "on_turn_failure", "max_cost", "channels", "start", "",
 }
 
-// Task reads a form for a task and returns all its faults, in the form's order. Fields that are absent keep what base has: the
-// defaults, or the task that the form is a copy of. What may be secret in base – headers, payload, the URL's query – is used only for
-// an agent at the same origin.
+// Task reads a form for a task and returns all its faults, in the form's order. Fields that are absent keep what
+// base has: the defaults, or the task that the form is a copy of. What may be secret in base – headers, payload,
+// the URL's query – is used only for an agent at the same origin.
 func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
 	c := checker{fields{form: form}, base}
 	c.name()
@@ -86,12 +86,13 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	return c.n, c.faults
 }
 
-// validate adds what the limits of tasks say to the faults of reading the form. What could not be read has its fault already.
+// validate adds what the limits of tasks say to the faults of reading the form. What could not be read has its
+// fault already.
 func (c *checker) validate() {
 	for _, wrong := range c.n.Validate() {
 		// Targets that could not be read are there: the address is not missing.
-		isKnown := c.hasFault(wrong.Field) || wrong.Problem == tasks.Missing && wrong.Field == "agent_api_url" && c.hasFault("models", "agents")
-		if !isKnown && (wrong.Field != "" || len(c.faults) == 0) {
+		isTargeted := wrong.Field == "agent_api_url" && wrong.Problem == tasks.Missing && c.hasFault("models", "agents")
+		if !isTargeted && !c.hasFault(wrong.Field) && (wrong.Field != "" || len(c.faults) == 0) {
 			c.fail(wrong.Field, fault.OfTask(wrong))
 		}
 	}

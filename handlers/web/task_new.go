@@ -434,8 +434,8 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	return p.renderForm(c, http.StatusOK, s, view)
 }
 
-// preview describes a form's file and stages it if it is sound; nil if there is none. read is the submission with the file as it was
-// understood: its columns may have other names than the form says.
+// preview describes a form's file and stages it if it is sound; nil if there is none. read is the submission with
+// the file as it was understood: its columns may have other names than the form says.
 func (p *Pages) preview(c echo.Context, s *submission) (read *submission, preview *questions.Preview) {
 	chosen := pages.Chosen{
 		File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout,

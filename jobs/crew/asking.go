@@ -155,8 +155,11 @@ func (c *crew) judge(result *engine.Result, answer protocol.Answer) {
 	subject := evaluate.Subject{
 		Answer: string(answer.Text), Values: tasks.Values(result.Unit.Item, c.Task.VariableNames), LatencyMS: result.LatencyMS, Tokens: result.TotalTokens,
 	}
-	ctx := context.WithoutCancel(c.calls) // an answer that arrived is judged even while the worker leaves: no error is left
-	c.contain("judge an answer", func() { result.Evaluations, result.Passed, result.Score, _ = c.Rules.Judge(ctx, subject) })
+	// An answer that arrived is judged even while the worker leaves. Judge has no other error than that of its context.
+	ctx := context.WithoutCancel(c.calls)
+	c.contain("judge an answer", func() {
+		result.Evaluations, result.Passed, result.Score, _ = c.Rules.Judge(ctx, subject)
+	})
 }
 
 func newResult(unit db.Unit, answer protocol.Answer, attempts int) engine.Result {

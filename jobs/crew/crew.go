@@ -104,7 +104,7 @@ type crew struct {
 
 	// surplus is how many lanes must make room for launches that wait, as their calls end; takesShifts reports that all
 	// of them must when their shift is over.
-	surplus    atomic.Int64
+	surplus     atomic.Int64
 	takesShifts atomic.Bool
 
 	lanes     atomic.Int64  // changed under Crews.mu

@@ -56,8 +56,8 @@ type childAnswer struct {
 	Verdict       Verdict
 }
 
-// pool are the children of this process: those that are idle, and a place for each that works. As many as there are processors work
-// at once.
+// pool are the children of this process: those that are idle, and a place for each that works. As many as there
+// are processors work at once.
 type pool struct {
 	idle    chan *child
 	working chan struct{}
@@ -154,8 +154,8 @@ func (c *child) end() {
 	_ = c.process.Process.Kill()
 }
 
-// init makes the process a child if its parent wants one, before it does anything else. The child is any program that has this package,
-// a test among them: that is why no main does it.
+// init makes the process a child if its parent wants one, before it does anything else. The child is any program
+// that has this package, a test among them: that is why no main does it.
 func init() {
 	if os.Getenv(childVariable) == "" {
 		return

@@ -12,8 +12,9 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// Limits of a task: characters of its name, runs of each question, variants, calls of one launch and at once, seconds that a
-// call may take, attempts after the first, evaluators, and bytes of the JSON that is merged into every request.
+// Limits of a task: characters of its name, runs of each question, variants, calls of one launch and at once,
+// seconds that a call may take, attempts after the first, evaluators, and bytes of the JSON that is merged into
+// every request.
 const (
 	MaxNameLength  = 64
 	MaxRuns        = 20
@@ -26,8 +27,8 @@ const (
 	MaxPayload     = 64 << 10
 )
 
-// Limits of what tasks copy from the library: characters of a name, of a template, of a model's id and of an address, and seconds between
-// two questions for the status of a job.
+// Limits of what tasks copy from the library: characters of a name, of a template, of a model's id and of an
+// address, and seconds between two questions for the status of a job.
 const (
 	MaxEntryName    = 64
 	MaxTemplate     = 100_000
@@ -39,8 +40,8 @@ const (
 // Problem is why a field of a task is refused.
 type Problem int
 
-// A field is missing, has too many characters or control characters, is a number outside its range, none of its choices, not a rate, a
-// cost, an address or a JSON object; or the task as a whole has too many variants or calls.
+// A field is missing, has too many characters or control characters, is a number outside its range, none of its
+// choices, not a rate, a cost, an address or a JSON object; or the task as a whole has too many variants or calls.
 const (
 	Missing Problem = iota + 1
 	TooLong
@@ -53,7 +54,8 @@ const (
 	TooLarge
 )
 
-// InvalidError means that a field of a task, named as in the API, breaks a limit. A task that is too large has no field.
+// InvalidError means that a field of a task, named as in the API, breaks a limit. A task that is too large has no
+// field.
 type InvalidError struct {
 	Field   string
 	Problem Problem
@@ -101,8 +103,8 @@ func RangeOf(name string) (least, most int) {
 	return least, most
 }
 
-// Validate returns what is wrong with settings: numbers, what follows a failed turn, and the ceiling of the cost. Forms, archives and the
-// use cases check the same.
+// Validate returns what is wrong with settings: numbers, what follows a failed turn, and the ceiling of the cost.
+// Forms, archives and the use cases check the same.
 func (s Settings) Validate() []*InvalidError {
 	var all refusals
 	for _, number := range s.Numbers() {
@@ -117,7 +119,8 @@ func (s Settings) Validate() []*InvalidError {
 	return all
 }
 
-// Validate returns all that is wrong with a new task, in the order of the form. Its size is checked if nothing else is wrong.
+// Validate returns all that is wrong with a new task, in the order of the form. Its size is checked if nothing
+// else is wrong.
 func (n New) Validate() []*InvalidError {
 	all := refusals{}
 	all.add(CheckName(n.Name))
@@ -176,7 +179,8 @@ func CheckRuns(task db.Task, runs int) *InvalidError {
 // ParseAddress reads an address that may be called; nil means that it is none.
 func ParseAddress(text string) *url.URL {
 	u, err := url.Parse(text)
-	if err != nil || !IsAgentURL(u) || len(text) > MaxAddress || HasControl(text) || strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
+	if err != nil || !IsAgentURL(u) || len(text) > MaxAddress || HasControl(text) ||
+		strings.ContainsFunc(guard.Host(u.Hostname()), isOtherScript) {
 		return nil
 	}
 	return u

@@ -15,38 +15,53 @@ import (
 
 func valid() tasks.New {
 	return tasks.New{
-		Name: strings.Repeat("题", tasks.MaxNameLength), AgentURL: "https://agent.example/run", Dataset: &dataset.Dataset{Rows: make([]dataset.Row, 1000)},
-		Settings: tasks.Settings{RunsPerItem: tasks.MaxRuns, TimeoutSeconds: tasks.MaxTimeout, MaxRetries: 0, Concurrency: 1, RateLimit: "unlimited", MaxCost: "0.5"},
+		Name: strings.Repeat("题", tasks.MaxNameLength), AgentURL: "https://agent.example/run",
+		Dataset: &dataset.Dataset{Rows: make([]dataset.Row, 1000)},
+		Settings: tasks.Settings{
+			RunsPerItem: tasks.MaxRuns, TimeoutSeconds: tasks.MaxTimeout, Concurrency: 1, RateLimit: "unlimited", MaxCost: "0.5",
+		},
 	}
 }
 
-// Whoever creates a task, a value beyond a limit is refused under the field's name in the API.
+func outside(field string, least, most int) tasks.InvalidError {
+	return tasks.InvalidError{Field: field, Problem: tasks.OutOfRange, Min: least, Max: most}
+}
+
+// A value beyond a limit is refused under the field's name in the API, at every door.
 func TestEveryLimitOfATaskIsChecked(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, valid().Validate())
 	object := json.RawMessage(`{"a":"` + strings.Repeat("x", tasks.MaxPayload) + `"}`)
+	type wrong = tasks.InvalidError
 	for name, test := range map[string]struct {
 		change func(n *tasks.New)
-		wrong  tasks.InvalidError
+		wrong  wrong
 	}{
-		"a name of blanks":    {func(n *tasks.New) { n.Name = " \u3000" }, tasks.InvalidError{Field: "task_name", Problem: tasks.Missing}},
-		"a long name":         {func(n *tasks.New) { n.Name += "长" }, tasks.InvalidError{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
-		"a name on two lines": {func(n *tasks.New) { n.Name = "a\nb" }, tasks.InvalidError{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
-		"nobody to call":      {func(n *tasks.New) { n.AgentURL = "" }, tasks.InvalidError{Field: "agent_api_url", Problem: tasks.Missing}},
-		"another scheme":      {func(n *tasks.New) { n.AgentURL = "ftp://a.example" }, tasks.InvalidError{Field: "agent_api_url", Problem: tasks.NotAnAddress}},
-		"a long model":        {func(n *tasks.New) { n.AgentModel = strings.Repeat("m", 201) }, tasks.InvalidError{Field: "agent_model", Problem: tasks.TooLong, Max: 200}},
-		"a large payload":     {func(n *tasks.New) { n.Payload = &object }, tasks.InvalidError{Field: "extra_payload", Problem: tasks.NotAnObject}},
-		"no runs":             {func(n *tasks.New) { n.RunsPerItem = 0 }, tasks.InvalidError{Field: "runs_per_item", Problem: tasks.OutOfRange, Min: 1, Max: 20}},
-		"a long call":         {func(n *tasks.New) { n.TimeoutSeconds = 3601 }, tasks.InvalidError{Field: "timeout_seconds", Problem: tasks.OutOfRange, Min: 1, Max: 3600}},
-		"a negative number":   {func(n *tasks.New) { n.MaxRetries = -1 }, tasks.InvalidError{Field: "max_retries", Problem: tasks.OutOfRange, Max: 5}},
-		"many calls at once":  {func(n *tasks.New) { n.Concurrency = 65 }, tasks.InvalidError{Field: "concurrency", Problem: tasks.OutOfRange, Min: 1, Max: 64}},
-		"a rate":              {func(n *tasks.New) { n.RateLimit = "10/h" }, tasks.InvalidError{Field: "rate_limit", Problem: tasks.NotARate}},
-		"a cost of nothing":   {func(n *tasks.New) { n.MaxCost = "0" }, tasks.InvalidError{Field: "max_cost", Problem: tasks.NotACost}},
-		"another turn failure": {func(n *tasks.New) { n.OnTurnFailure = "retry" }, tasks.InvalidError{
+		"a name of blanks":    {func(n *tasks.New) { n.Name = " \u3000" }, wrong{Field: "task_name", Problem: tasks.Missing}},
+		"a long name":         {func(n *tasks.New) { n.Name += "长" }, wrong{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
+		"a name on two lines": {func(n *tasks.New) { n.Name = "a\nb" }, wrong{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
+		"nobody to call":      {func(n *tasks.New) { n.AgentURL = "" }, wrong{Field: "agent_api_url", Problem: tasks.Missing}},
+		"another scheme": {
+			func(n *tasks.New) { n.AgentURL = "ftp://a.example" }, wrong{Field: "agent_api_url", Problem: tasks.NotAnAddress},
+		},
+		"a long model": {
+			func(n *tasks.New) { n.AgentModel = strings.Repeat("m", 201) },
+			wrong{Field: "agent_model", Problem: tasks.TooLong, Max: 200},
+		},
+		"a large payload":    {func(n *tasks.New) { n.Payload = &object }, wrong{Field: "extra_payload", Problem: tasks.NotAnObject}},
+		"no runs":            {func(n *tasks.New) { n.RunsPerItem = 0 }, outside("runs_per_item", 1, 20)},
+		"a long call":        {func(n *tasks.New) { n.TimeoutSeconds = 3601 }, outside("timeout_seconds", 1, 3600)},
+		"a negative number":  {func(n *tasks.New) { n.MaxRetries = -1 }, outside("max_retries", 0, 5)},
+		"many calls at once": {func(n *tasks.New) { n.Concurrency = 65 }, outside("concurrency", 1, 64)},
+		"a rate":             {func(n *tasks.New) { n.RateLimit = "10/h" }, wrong{Field: "rate_limit", Problem: tasks.NotARate}},
+		"a cost of nothing":  {func(n *tasks.New) { n.MaxCost = "0" }, wrong{Field: "max_cost", Problem: tasks.NotACost}},
+		"another turn failure": {func(n *tasks.New) { n.OnTurnFailure = "retry" }, wrong{
 			Field: "on_turn_failure", Problem: tasks.NotAChoice, Choices: []string{"stop", "continue"},
 		}},
-		"eleven evaluators": {func(n *tasks.New) { n.Evaluators = make([]tasks.NewEvaluator, 11) }, tasks.InvalidError{Field: "evaluators", Problem: tasks.TooLarge}},
-		"many calls":        {func(n *tasks.New) { n.Prompts = make([]tasks.NewPrompt, 11) }, tasks.InvalidError{Problem: tasks.TooLarge}},
+		"eleven evaluators": {
+			func(n *tasks.New) { n.Evaluators = make([]tasks.NewEvaluator, 11) }, wrong{Field: "evaluators", Problem: tasks.TooLarge},
+		},
+		"many calls": {func(n *tasks.New) { n.Prompts = make([]tasks.NewPrompt, 11) }, wrong{Problem: tasks.TooLarge}},
 	} {
 		n := valid()
 		test.change(&n)
@@ -65,7 +80,7 @@ func TestATaskIsExtendedWithinItsLimits(t *testing.T) {
 	require.Nil(t, tasks.CheckRuns(task, 15))
 	require.Equal(t, tasks.InvalidError{Problem: tasks.TooLarge}, *tasks.CheckRuns(task, 16))
 	for _, runs := range []int{0, 5, 21} {
-		require.Equal(t, tasks.InvalidError{Field: "runs_per_item", Problem: tasks.OutOfRange, Min: 6, Max: 20}, *tasks.CheckRuns(task, runs))
+		require.Equal(t, outside("runs_per_item", 6, 20), *tasks.CheckRuns(task, runs))
 	}
 	_, err := new(tasks.Service).Extend(t.Context(), db.Actor{}, task, 21)
 	require.Error(t, err)

@@ -226,8 +226,8 @@ func ParseRate(text string) (time.Duration, error) {
 	return interval, nil
 }
 
-// Create stores a task with its file in the scope's own project and, unless it is a draft, starts it: all or nothing. It returns an
-// *InvalidError if the task is not valid.
+// Create stores a task with its file in the scope's own project and, unless it is a draft, starts it: all or
+// nothing. It returns an *InvalidError if the task is not valid.
 func (s *Service) Create(ctx context.Context, scope project.Scope, by db.Actor, n New) (uuid.UUID, error) {
 	if err := invalid(n.Validate()); err != nil {
 		return uuid.Nil, err

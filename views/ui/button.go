@@ -9,8 +9,8 @@ import (
 // Variant is how a button looks among others.
 type Variant string
 
-// Primary is the button that a page is there for; Outline stands beside it, Ghost steps back, Secondary is the place where one is, and
-// Destructive removes something.
+// Primary is the button that a page is there for; Outline stands beside it, Ghost steps back, Secondary is the
+// place where one is, and Destructive removes something.
 const (
 	Primary     Variant = ""
 	Outline     Variant = "outline"
@@ -31,7 +31,8 @@ const (
 	SmallSquare Size = "icon-sm"
 )
 
-// Button are the attributes that make a button of an element – <button>, <a>, <summary> –, with further classes of its own.
+// Button are the attributes that make a button of an element – <button>, <a>, <summary> –, with further classes of
+// its own.
 func Button(variant Variant, size Size, classes ...string) templ.OrderedAttributes {
 	attributes := templ.OrderedAttributes{{Key: "class", Value: strings.Join(append([]string{"btn"}, classes...), " ")}}
 	if variant != Primary {
