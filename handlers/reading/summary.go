@@ -19,6 +19,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (s
 	s := summary.Summary{Task: task, WithDefaults: withDefaults}
 	var matrix [][]measure.ComparedQuestion
 	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { s.Decision, err = r.decision(reading, task); return err })
 	group.Go(func() (err error) { s.Statistics, err = r.store.TaskStatistics(reading, task); return err })
 	group.Go(func() (err error) { s.Numbers, err = r.report.VariantStatistics(reading, task.ID); return err })
 	group.Go(func() (err error) { s.Errors, err = r.report.Errors(reading, task.ID); return err })

@@ -562,9 +562,9 @@ func documentFilters(d Document) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var25 string
-		templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(reviewDisagree)
+		templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(Disputed)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 32}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 26}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 		if templ_7745c5c3_Err != nil {
@@ -577,7 +577,7 @@ func documentFilters(d Document) templ.Component {
 		var templ_7745c5c3_Var26 string
 		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.review.disagree"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 75}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 69}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 		if templ_7745c5c3_Err != nil {
@@ -940,7 +940,7 @@ func (d Document) opinions(locale text.Locale) string {
 	for _, verdict := range review.Verdicts {
 		words = append(words, locale.Text("verdict."+string(verdict))+" "+text.Number(d.countOpinion(string(verdict))))
 	}
-	words = append(words, locale.Text("results.review.disagree")+" "+text.Number(d.countOpinion(reviewDisagree)), locale.Text("results.review.open")+" "+text.Number(d.countOpinion(reviewOpen)))
+	words = append(words, locale.Text("results.review.disagree")+" "+text.Number(d.countOpinion(Disputed)), locale.Text("results.review.open")+" "+text.Number(d.countOpinion(reviewOpen)))
 	return strings.Join(words, " · ")
 }
 

@@ -511,4 +511,28 @@ func runsText(runs []int) string {
 	return strings.Join(names, " ")
 }
 
+// Conflicts are the facts in which answers contradict each other.
+func Conflicts(facts report.Facts) report.Facts {
+	conflicts, _ := split(facts)
+	return conflicts
+}
+
+// FactLine writes a fact with each value and how many runs state it in one line.
+func FactLine(fact measure.Fact) string {
+	values := make([]string, len(fact.Values))
+	for n, value := range fact.Values {
+		values[n] = value.Text + " ×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs)
+	}
+	return strings.TrimSpace(fact.Label + " " + strings.Join(values, " · "))
+}
+
+// ExpectedLine writes a fact of the standard answer with what answers state instead in one line.
+func ExpectedLine(fact measure.ExpectedFact) string {
+	said := strings.TrimSpace(fact.Label + " " + fact.Text)
+	for _, value := range fact.Values {
+		said += " → " + value.Text + " " + runsText(value.Runs)
+	}
+	return said
+}
+
 var _ = templruntime.GeneratedTemplate

@@ -84,9 +84,10 @@ func Filters(task db.Task) []string {
 
 // Filters by what people said.
 const (
-	reviewOpen     = "open"
-	reviewMine     = "mine"
-	reviewDisagree = "disagree"
+	reviewOpen = "open"
+	reviewMine = "mine"
+	// Disputed is the opinion of people whose verdicts differ.
+	Disputed = "disagree"
 )
 
 // ReviewFilters are the filters by people's verdicts; the empty name shows all.
@@ -95,7 +96,7 @@ func ReviewFilters() []string {
 	for _, verdict := range review.Verdicts {
 		filters = append(filters, string(verdict))
 	}
-	return append(filters, reviewDisagree)
+	return append(filters, Disputed)
 }
 
 // Orders of questions.
@@ -132,7 +133,7 @@ func Opinion(verdicts []review.Review) string {
 	}
 	for _, one := range verdicts {
 		if one.Verdict != verdicts[0].Verdict {
-			return reviewDisagree
+			return Disputed
 		}
 	}
 	return string(verdicts[0].Verdict)

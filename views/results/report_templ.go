@@ -2101,7 +2101,7 @@ func (r Report) reviewOptions(locale text.Locale) (options []option) {
 				continue
 			}
 			name = locale.Text("results.review.mine")
-		case reviewDisagree:
+		case Disputed:
 			name = locale.Text("results.review.disagree")
 		default:
 			name = locale.Text("verdict." + filter)

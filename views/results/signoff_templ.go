@@ -543,7 +543,7 @@ func SignOffPage(frame ui.Frame, r Report, signed []review.SignOff, typed SignOf
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = ui.Tile(text.T(ctx, "results.review.disagree"), text.Number(r.countOpinion(reviewDisagree)), "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Tile(text.T(ctx, "results.review.disagree"), text.Number(r.countOpinion(Disputed)), "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -780,7 +780,7 @@ func SignOffPage(frame ui.Frame, r Report, signed []review.SignOff, typed SignOf
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = questionLinks(r, text.T(ctx, "signoff.disagree"), r.Shown(Query{Review: reviewDisagree})).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = questionLinks(r, text.T(ctx, "signoff.disagree"), r.Shown(Query{Review: Disputed})).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

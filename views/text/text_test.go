@@ -230,6 +230,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("compare.", part)
 	}
 	add("results.text.", results.RunTexts...)
+	add("results.align.", results.Alignments...)
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "success", "latency", "pass", "firsttoken", "tokens", "cost")
 	for _, measure := range comparison.Measures {

@@ -1,0 +1,85 @@
+package reading
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"wending/db"
+	"wending/db/measure"
+	"wending/db/report"
+	"wending/db/review"
+	"wending/views/results"
+	"wending/views/summary"
+)
+
+// differingMost is how many questions whose facts differ a report names.
+const differingMost = 200
+
+// decision sums a task up for somebody who decides.
+func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision, err error) {
+	all, err := r.report.Summaries(ctx, task, 0, "", false)
+	if err != nil {
+		return d, err
+	}
+	reviews, err := r.Reviews(ctx, task.ID)
+	if err != nil {
+		return d, err
+	}
+	d.Levels, d.Opinions = map[measure.Level]int{}, map[string]int{}
+	expected, err := r.report.AgainstStandard(ctx, task.ID)
+	if err != nil {
+		return d, err
+	}
+	var differing []report.Summary
+	for _, item := range all {
+		level := measure.Unknown
+		if item.Level != nil {
+			level = *item.Level
+		}
+		d.Levels[level]++
+		d.Opinions[results.Opinion(reviews.OfQuestions[item.QuestionID])]++
+		if d.Unanswered += item.Failures; item.Failures > 0 {
+			d.FailedQuestions++
+		}
+		if item.HasConflict || expected[item.ID] {
+			differing = append(differing, item)
+		}
+	}
+	slices.SortStableFunc(differing, func(a, b report.Summary) int {
+		return cmp.Compare(urgency(reviews.OfQuestions[a.QuestionID]), urgency(reviews.OfQuestions[b.QuestionID]))
+	})
+	d.DifferingTotal = len(differing)
+	d.Differing, err = r.differing(ctx, task, differing[:min(len(differing), differingMost)], reviews)
+	return d, err
+}
+
+// urgency orders questions by what people said: what failed first, then what is in doubt, what nobody judged, what passed.
+func urgency(reviews []review.Review) int {
+	return slices.Index([]string{string(review.Fail), results.Disputed, string(review.Unsure), results.Opinion(nil), string(review.Pass)}, results.Opinion(reviews))
+}
+
+// differing reads what the answers to questions differ in.
+func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summary, reviews Reviews) (list []summary.Differing, err error) {
+	ids := make([]int64, len(shown))
+	for n, item := range shown {
+		ids[n] = item.ID
+	}
+	items, err := r.ItemsOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	questions, err := r.report.Questions(ctx, task.ID, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range shown {
+		one := summary.Differing{Number: item.Number, Question: items[item.ID].Question, Reviews: reviews.OfQuestions[item.QuestionID]}
+		for _, variant := range questions[item.ID].Variants {
+			one.Facts = append(one.Facts, results.Conflicts(variant.Facts)...)
+			one.Expected = append(one.Expected, variant.Expected...)
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
