@@ -10,7 +10,7 @@ import (
 
 // FailedAttempt is an attempt of a call that failed and was made again.
 type FailedAttempt struct {
-	// Attempt is its number, from 1.
+	// Attempt is the attempt's number, from 1.
 	Attempt      int       `json:"attempt"`
 	StartedAt    time.Time `json:"started_at"`
 	LatencyMS    int       `json:"latency_ms"`
@@ -18,7 +18,7 @@ type FailedAttempt struct {
 	ErrorMessage string    `json:"error_message"`
 	// HTTPStatus is nil where no response came.
 	HTTPStatus *int `json:"http_status"`
-	// Body is the beginning of what came.
+	// Body is the beginning of the response.
 	Body string `json:"body"`
 }
 
@@ -30,10 +30,11 @@ const (
 	MaxFailedAttemptRaw = 2 * maxAttemptText // of a body, to be cut where no secret is cut with it
 )
 
-// FailedAttempts are those of a run, in their order.
+// FailedAttempts are the failed attempts of a run, in order.
 type FailedAttempts []FailedAttempt
 
-// With are the attempts and one more, cut to what is kept; beyond MaxFailedAttempts it is left out.
+// With returns the attempts and one more, which is cut to the stored length; an attempt beyond
+// MaxFailedAttempts is left out.
 func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	if len(f) == MaxFailedAttempts {
 		return f
@@ -55,7 +56,7 @@ func cutBytes(text string, most int) string {
 	return text[:most]
 }
 
-// Text is what is stored: JSON, or empty for none.
+// Text returns the stored form: JSON, or an empty string if there are no attempts.
 func (f FailedAttempts) Text() string {
 	if len(f) == 0 {
 		return ""

@@ -10,21 +10,23 @@ import (
 
 // Errors that a caller can act on. Everything else is an internal error.
 var (
-	// ErrNotFound means that no such row exists; errors that know what is missing are a *NotFoundError.
+	// ErrNotFound means that no such row exists; an error that knows what is missing is a *NotFoundError.
 	ErrNotFound = pg.ErrNotFound
-	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
+	// ErrConflict means that the row's state does not allow the change, or that another process made the change
+	// first.
 	ErrConflict = pg.ErrConflict
 	// ErrUnstorable means that a text has a NUL or is not valid UTF-8.
 	ErrUnstorable = pg.ErrUnstorable
-	// ErrGone means that a row refers to one that is not there, or no longer.
+	// ErrGone means that a row refers to another row that does not exist, or no longer does.
 	ErrGone = pg.ErrGone
 	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
 	ErrUnavailable = pg.ErrUnavailable
-	// ErrNothingToRun means that no run of the task, or of what was named, is left for this kind of launch.
+	// ErrNothingToRun means that this kind of launch has nothing left to run in the task, or in the question or
+	// variant named.
 	ErrNothingToRun = errors.New("nothing to run")
 )
 
-// Kind names what a NotFoundError is about.
+// Kind is the kind of object that a NotFoundError is about.
 type Kind string
 
 // The kinds of objects that a caller can name.
@@ -60,7 +62,7 @@ func NotFound(kind Kind, err error) error {
 	return err
 }
 
-// UnassessedError reports that questions of a task have runs by which they were not assessed yet.
+// UnassessedError reports that some questions of a task have runs that no assessment covers yet.
 type UnassessedError struct{ TaskID uuid.UUID }
 
 func (e *UnassessedError) Error() string {

@@ -18,7 +18,7 @@ import (
 type Evaluator struct {
 	TaskID uuid.UUID `db:"task_id"`
 	Number int       `db:"number"` // 1, 2, 3 …
-	// EvaluatorID and Version are those of the saved evaluator that it is a copy of.
+	// EvaluatorID and Version identify the saved evaluator that it is a copy of.
 	EvaluatorID uuid.UUID       `db:"evaluator_id"`
 	Version     int             `db:"version"`
 	Name        string          `db:"name"`
@@ -28,7 +28,7 @@ type Evaluator struct {
 	Target *int `db:"target"`
 }
 
-// IsJudge reports whether a model judges, in a call of its own.
+// IsJudge reports whether a model judges, in a separate call.
 func (e Evaluator) IsJudge() bool { return e.Target != nil }
 
 const insertEvaluator = `
@@ -37,7 +37,7 @@ const insertEvaluator = `
 	ON CONFLICT (task_id, number) DO UPDATE
 	SET version = excluded.version, name = excluded.name, kind = excluded.kind, config = excluded.config, target = excluded.target`
 
-// replaceEvaluators makes the evaluators of a task those that it has.
+// replaceEvaluators replaces the stored evaluators of a task.
 func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM task_evaluators WHERE task_id = $1`, task.ID); err != nil {
 		return pg.Classify("remove the evaluators", err)
@@ -45,7 +45,8 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	return insertEvaluators(ctx, tx, task.ID, task.Evaluators)
 }
 
-// noteVersions notes in evaluations of a task by which version of their evaluator they are, where another version follows.
+// noteVersions stores in a task's evaluations which version of the evaluator made them, before another version
+// replaces it.
 func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator) error {
 	const version = ` e
 		SET version = $3
@@ -65,7 +66,7 @@ func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator)
 	return nil
 }
 
-// insertEvaluators stores evaluators of a task, in the places of those with the same numbers.
+// insertEvaluators stores evaluators of a task, replacing those with the same numbers.
 func insertEvaluators(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, evaluators []Evaluator) error {
 	for _, evaluator := range evaluators {
 		evaluator.TaskID = taskID
@@ -93,7 +94,7 @@ func readEvaluators(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.
 	return nil
 }
 
-// Evaluation is what an evaluator says of a run.
+// Evaluation is an evaluator's verdict on a run.
 type Evaluation struct {
 	// Number is the evaluator's within the task.
 	Number int    `json:"number"`
@@ -104,12 +105,13 @@ type Evaluation struct {
 	Reason       string   `json:"reason"`
 	ErrorCode    string   `json:"error_code"`
 	ErrorMessage string   `json:"error_message"`
-	// Version is the evaluator's own, where it differs from the task's.
+	// Version is the evaluation's own evaluator version, where it differs from the task's.
 	Version *int `json:"version"`
-	// Ratings are a judge's, from 0 to 100, by the dimensions; IsDefault reports that none could be had, so that each is 50.
+	// Ratings are a judge's ratings from 0 to 100, by dimension; IsDefault reports that the judge gave none, so
+	// that each is 50.
 	Ratings   map[string]float64 `json:"ratings"`
 	IsDefault bool               `json:"is_default"`
-	// LatencyMS and what follows are of a judge's calls; nil means unknown.
+	// LatencyMS and the following fields cover a judge's calls; nil means unknown.
 	LatencyMS    *int    `json:"latency_ms"`
 	InputTokens  *int    `json:"input_tokens"`
 	OutputTokens *int    `json:"output_tokens"`
@@ -117,7 +119,7 @@ type Evaluation struct {
 	Cost         *string `json:"cost"`
 }
 
-// Evaluations are those of a run, in the order of the evaluators.
+// Evaluations are the evaluations of a run, in the order of the evaluators.
 type Evaluations []Evaluation
 
 // Scan implements sql.Scanner for a column of JSON, which may be null.
@@ -148,7 +150,8 @@ const SumEvaluationsUp = `
 // Unrated returns the score (0–1) and the ratings by dimension (0–100) of an answer that a judge with this configuration never rated.
 type Unrated func(config json.RawMessage) (score float64, ratings map[string]float64)
 
-// endLostJudgements gives answers whose judge's call was lost too often its default ratings, as to a call that failed.
+// endLostJudgements gives default ratings to answers whose judge's call was lost too often, as if the call had
+// failed.
 func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string, unrated Unrated) error {
 	const find = `
 		SELECT u.id, l.task_id, u.subject_run_id AS run_id, e.config

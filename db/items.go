@@ -21,7 +21,7 @@ type Item struct {
 	// Series names the conversation that the item is a turn of, Turn is which, from 1; nil for a single question.
 	Series *string `db:"series"`
 	Turn   *int    `db:"turn"`
-	// Variables are the row's values of Task.VariableNames, in their order; nil means the dataset has none.
+	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has none.
 	Variables pq.StringArray `db:"variable_values"`
 }
 
@@ -57,7 +57,7 @@ func InsertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []New
 		if len(item.Variables) == 0 {
 			continue
 		}
-		// An array of arrays of different lengths is no type of PostgreSQL: each goes as its text.
+		// PostgreSQL has no arrays of arrays of different lengths, so each is passed as text.
 		array, err := pq.StringArray(item.Variables).Value()
 		if err != nil {
 			return err

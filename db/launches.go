@@ -19,8 +19,8 @@ import (
 // LaunchKind is why a launch was made.
 type LaunchKind string
 
-// The kinds of launches. SUBMIT, RESUME and EXTEND run what has no run yet; RETRY_FAILED runs everything that did not
-// succeed, and asks judges again that could not rate an answer; EVALUATE asks evaluators alone.
+// The kinds of launches. SUBMIT, RESUME and EXTEND run what has no run yet; RETRY_FAILED runs everything that
+// did not succeed, and retries judges that could not rate an answer; EVALUATE runs only evaluators.
 const (
 	LaunchSubmit   LaunchKind = "SUBMIT"
 	LaunchRetry    LaunchKind = "RETRY_FAILED"
@@ -48,7 +48,7 @@ const (
 // LaunchStatuses are all states in the order of a launch's life.
 var LaunchStatuses = []LaunchStatus{LaunchPending, LaunchRunning, LaunchStopping, LaunchSucceeded, LaunchStopped, LaunchFailed}
 
-// NewLaunch is how a launch runs and who requested it.
+// NewLaunch holds the settings of a launch and the actor who requested it.
 type NewLaunch struct {
 	// Targets are the rate limits of the task's targets.
 	Targets []LaunchTarget
@@ -70,7 +70,7 @@ type newLaunchRow struct {
 	// ItemID is the one question to retry, Variant the one variant; nil means all.
 	ItemID  *int64
 	Variant *int
-	// Evaluators are the numbers of those that an EVALUATE launch asks.
+	// Evaluators are the numbers of the evaluators that an EVALUATE launch runs.
 	Evaluators []int
 	NewLaunch
 }
@@ -103,8 +103,9 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 	return id, outbox.MarkPushing(ctx, tx, id)
 }
 
-// RunsLeft returns how many calls a launch of the kind would make now, those to judges included, 0 where the task's state does
-// not allow it or nothing is left for it. It is the one rule that pages, API and store share. statistics are the task's.
+// RunsLeft returns how many calls a launch of the kind would make now, including calls to judges, or 0 if the
+// task's state does not allow it or nothing is left. Pages, API and store share this rule. statistics are the
+// task's own.
 func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	if !t.allows(kind) {
 		return 0
@@ -152,7 +153,8 @@ const reopenTask = `
 		statistics = NULL, is_pruned = false, updated_at = now()
 	WHERE id = $1`
 
-// Extend starts a launch of a task that has ended for what has no run yet, within its caller's transaction.
+// Extend starts a launch, for everything that has no run yet, of a task that has ended, within the caller's
+// transaction.
 func Extend(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, n NewLaunch) (uuid.UUID, error) {
 	return reopen(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n})
 }
@@ -170,9 +172,9 @@ func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, erro
 }
 
 // RequestLaunch starts a draft (SUBMIT), continues with what has no run (RESUME) or retries everything that did
-// not succeed (RETRY_FAILED; narrow says of what). The task is RUNNING from then on. It returns ErrConflict if the task's
-// state does not allow it or another request was first, ErrNothingToRun if nothing is left for this kind, and ErrNotFound
-// if there is no such task, question or variant.
+// not succeed (RETRY_FAILED; narrow selects a question or variant). The task is RUNNING from then on. It
+// returns ErrConflict if the task's state does not allow it or another request was first, ErrNothingToRun if
+// nothing is left for this kind, and ErrNotFound if there is no such task, question or variant.
 func (s *Store) RequestLaunch(ctx context.Context, scope project.Scope, taskID uuid.UUID, kind LaunchKind, narrow Scope, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
@@ -192,8 +194,8 @@ func (s *Store) RequestLaunch(ctx context.Context, scope project.Scope, taskID u
 	return launchID, err
 }
 
-// ExtendTask raises the runs of each question of a task that has ended, and starts those that are missing. It returns
-// ErrConflict if the task is active or was never started, and ErrNothingToRun if it has as many runs already.
+// ExtendTask raises the runs of each question of a task that has ended, and starts the missing runs. It returns
+// ErrConflict if the task is active or was never started, and ErrNothingToRun if it already has that many runs.
 func (s *Store) ExtendTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
 	const raise = `UPDATE evaluation_tasks SET runs_per_item = $2 WHERE id = $1`
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
@@ -216,8 +218,9 @@ func (s *Store) ExtendTask(ctx context.Context, scope project.Scope, taskID uuid
 	return launchID, err
 }
 
-// EvaluateTask has evaluators judge the answers of a task that has ended; no agent is asked. judges are the targets of those
-// that are new, numbers are those of the evaluators. It returns ErrConflict if the task is active or was never started.
+// EvaluateTask has evaluators judge the answers of a task that has ended; no agent is asked. judges are the
+// targets of new judges, numbers the numbers of the evaluators. It returns ErrConflict if the task is active or
+// was never started.
 func (s *Store) EvaluateTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
@@ -246,7 +249,7 @@ func (s *Store) EvaluateTask(ctx context.Context, scope project.Scope, taskID uu
 	return launchID, err
 }
 
-// LockTask reads a task that nobody else changes until its caller's transaction ends.
+// LockTask reads a task and locks it until the caller's transaction ends.
 func LockTask(ctx context.Context, tx *sqlx.Tx, scope project.Scope, id uuid.UUID) (Task, error) {
 	var locked uuid.UUID
 	lock := `SELECT id FROM evaluation_tasks WHERE id = $1 AND ` + project.Within("project_id", "$2") + ` FOR UPDATE`
@@ -289,7 +292,7 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, sc
 	return item, variant, nil
 }
 
-// unitsAtOnce is about how many units one transaction makes.
+// unitsAtOnce is the approximate number of units that one transaction makes.
 const unitsAtOnce = 10_000
 
 // The items of a launch that come next, after those whose units are made.
@@ -349,7 +352,7 @@ const insertJudgeUnits = `
 			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn))
 	ORDER BY r.item_id, r.run_index, r.variant, e.number`
 
-// A launch begins to run with the counts of what it keeps.
+// A launch begins to run with the counts of the runs that it keeps.
 const runLaunch = `
 	UPDATE launches l
 	SET status = 'RUNNING',
@@ -389,9 +392,10 @@ const startTask = `
 	SET status = 'RUNNING', started_at = coalesce(started_at, now()), updated_at = now()
 	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 
-// StartLaunch makes the units of a PENDING launch, in steps, and with the last of them sets it and its task RUNNING. It
-// returns how many calls its units make. ErrConflict means that the launch is not PENDING, or no longer: another process
-// has started it, or it was stopped. Several processes may start it at once, and another may continue where one ended.
+// StartLaunch makes the units of a PENDING launch, in steps, and with the last of them sets it and its task
+// RUNNING. It returns how many calls its units make. ErrConflict means that the launch is not, or no longer,
+// PENDING: another process has started it, or it was stopped. Several processes may start it at once, and
+// another may continue where one ended.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
 	for isStarted := false; !isStarted; {
 		err := s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) (err error) {
@@ -405,7 +409,7 @@ func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err e
 	return units, nil
 }
 
-// startLaunch makes the next units of a launch. isStarted reports that they were the last.
+// startLaunch makes the next units of a launch. isStarted reports that these were the last ones.
 func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isStarted bool, err error) {
 	const lock = `
 		SELECT l.task_id, greatest(1, $2 / (t.runs_per_item * t.total_variants)) AS items
@@ -447,8 +451,8 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	return units, true, Notify(ctx, tx, launch.TaskID)
 }
 
-// MakeUnits makes the units of up to limit items of a launch that have none yet, within a transaction that has locked it. It
-// returns how many calls the launch makes by then, and how many items there were.
+// MakeUnits makes the units of up to limit items of a launch that have none yet, within a transaction that has
+// locked the launch. It returns how many calls the launch makes so far, and how many items there were.
 func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) (units, items int, err error) {
 	const note = `
 		UPDATE launches SET made_through = $2, total_units = total_units + $3 WHERE id = $1 RETURNING total_units`
@@ -474,7 +478,7 @@ func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) 
 	return units, next.Count, nil
 }
 
-// Call is what a lane must know to call a launch's targets.
+// Call is what a lane needs to call a launch's targets.
 type Call struct {
 	LaunchID uuid.UUID
 	TaskID   uuid.UUID
@@ -485,8 +489,8 @@ type Call struct {
 	Origins map[int]string
 }
 
-// LaunchCall returns how the units of a launch are run, or ErrNotFound. Of the task it reads what is stored: nothing
-// is counted, because every lane that starts asks.
+// LaunchCall returns how the units of a launch are run, or ErrNotFound. Of the task it reads stored columns
+// only and counts nothing, because every starting lane calls it.
 func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 	const query = `
 		SELECT ` + taskColumns + `, t.updated_at
@@ -544,8 +548,8 @@ func (s *Store) StopTask(ctx context.Context, scope project.Scope, taskID uuid.U
 	return launchID, err
 }
 
-// StopLaunches stops launches because of the ceilings that they have reached, by their ids, and returns those that no one had stopped
-// before. FinishLaunch ends them once none of their units is running.
+// StopLaunches stops launches, given by id, because of the ceilings that they have reached, and returns those
+// that were not stopped already. FinishLaunch ends them once none of their units is running.
 func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string) (stopped []uuid.UUID, err error) {
 	const lock = `
 		SELECT id, task_id
@@ -575,8 +579,8 @@ func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string
 	return stopped, afterStop(ctx, tx, tasks)
 }
 
-// afterStop takes from launches, whose tasks tasks has by their ids, what no worker has claimed, and announces it. Origins are locked
-// together, in order, as claims lock them.
+// afterStop takes from launches the units that no worker has claimed, and announces the stop; tasks has their
+// tasks by id. Origins are locked together, in order, as claims lock them.
 func afterStop(ctx context.Context, tx *sqlx.Tx, tasks map[uuid.UUID]uuid.UUID) error {
 	launches := slices.Collect(maps.Keys(tasks))
 	if err := stopQueued(ctx, tx, launches...); err != nil {
@@ -640,8 +644,9 @@ const closeTask = `
 	WHERE t.id = $1 AND t.status IN ('PENDING', 'RUNNING')`
 
 // FinishLaunch ends a launch that has nothing left to run. Exactly one caller gets true, with the statistics
-// stored and the task SUCCEEDED – or STOPPED if the launch was stopped or runs are still missing from an earlier
-// one. Call it only after the last result's commit. It returns an UnassessedError while there are questions to assess.
+// stored and the task SUCCEEDED – or STOPPED if the launch was stopped or runs are still missing from an
+// earlier launch. Call it only after the last result is committed. It returns an UnassessedError while there
+// are questions left to assess.
 func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, err error) {
 	err = s.db.InTx(ctx, "finish the launch", func(tx *sqlx.Tx) error {
 		var launch struct {

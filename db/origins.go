@@ -16,8 +16,9 @@ import (
 
 const insertOrigin = `INSERT INTO origins (origin) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// refreshOrigins sets the intervals of the origins of launches to those of their strictest running launches. The rows
-// are locked in a statement of its own, in one order: only a later one sees what concurrent transactions committed.
+// refreshOrigins sets the intervals of the origins of launches to those of their strictest running launches.
+// The rows are locked in a separate statement, in a fixed order: only a later one sees what concurrent
+// transactions committed.
 func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {
 	const insert = `
 		INSERT INTO origins (origin)

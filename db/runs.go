@@ -41,24 +41,24 @@ type Run struct {
 	AnswerKey      []byte `db:"answer_key"`
 	LatencyMS      *int   `db:"latency_ms"`
 	Attempts       int    `db:"attempts"`
-	// FailedAttempts are those before the last.
+	// FailedAttempts are the attempts before the last.
 	FailedAttempts FailedAttempts `db:"failed_attempts"`
 	ErrorCode      *string        `db:"error_code"`
 	ErrorMessage   *string        `db:"error_message"`
-	// FinishReason is why the answer ended: stop, length, content_filter, refusal or tool_calls; nil means that the agent
-	// did not say.
+	// FinishReason is why the answer ended: stop, length, content_filter, refusal or tool_calls; nil means that
+	// the agent did not report it.
 	FinishReason *string `db:"finish_reason"`
 	Usage
-	// Passed and Score are those of the whole run: nil until every evaluator of the task has a verdict, or while none has a
-	// score.
+	// Passed and Score cover the whole run: Passed is nil until every evaluator of the task has a verdict,
+	// Score while none has a score.
 	Passed *bool    `db:"passed"`
 	Score  *float64 `db:"score"`
-	// Evaluations are what the evaluators say, in their order.
+	// Evaluations are the evaluators' verdicts, in their order.
 	Evaluations Evaluations `db:"evaluations"`
 	CreatedAt   time.Time   `db:"created_at"`
 }
 
-// Usage is what a call took, as the agent says; nil means that it does not say.
+// Usage is the token usage of a call as the agent reports it; nil means that it reports none.
 type Usage struct {
 	InputTokens     *int `db:"input_tokens"`
 	OutputTokens    *int `db:"output_tokens"`

@@ -12,8 +12,8 @@ import (
 	"wending/db/pg"
 )
 
-// Stability is how alike the answers of a task are. A number is nil while it is unknown: with one run a question, or before
-// the first question has all its runs.
+// Stability is how alike the answers of a task are. A number is nil while it is unknown: with one run per
+// question, or before the first question has all its runs.
 type Stability struct {
 	Items        int `json:"items" doc:"Questions" example:"100"`
 	RunsExpected int `json:"runs_expected" example:"500"`
@@ -31,8 +31,8 @@ type Stability struct {
 	FactsDiffer map[string]int `json:"facts_differ" doc:"Questions whose answers contradict each other in a fact (conflict), of which some lack one (omission), or neither (none)"`
 }
 
-// Statistics are counts and latencies of runs: the current ones of a task, or those of one launch. Latencies are
-// in milliseconds and cover the runs that succeeded; they are nil if none did.
+// Statistics are counts and latencies of runs: the current runs of a task, or the runs of one launch. Latencies
+// are in milliseconds and cover the runs that succeeded; they are nil if none succeeded.
 type Statistics struct {
 	Runs      int `json:"runs" doc:"Runs that have ended" example:"500"`
 	Succeeded int `json:"succeeded" example:"493"`
@@ -46,15 +46,15 @@ type Statistics struct {
 	LatencyP50 *float64       `json:"latency_p50_ms" example:"640"`
 	LatencyP90 *float64       `json:"latency_p90_ms" example:"1730.5"`
 	LatencyP99 *float64       `json:"latency_p99_ms" example:"4210"`
-	// TotalTokens and Cost are sums over the runs that report tokens; nil means that none does. Cost is also nil if the
-	// targets have different currencies.
+	// TotalTokens and Cost are sums over the runs that report tokens; nil means that no run reports them. Cost
+	// is also nil if the targets have different currencies.
 	TotalTokens *int64  `json:"total_tokens" doc:"Sum over the runs that report tokens; null if none does" example:"51234"`
 	Cost        *string `json:"cost" doc:"Decimal number: sum over the runs with known tokens and prices; null if there are none or currencies differ" example:"0.42"`
 	Currency    *string `json:"currency" example:"USD"`
 	// RunsWithCost is of how many runs Cost is the sum; 0 also in statistics that earlier versions stored.
 	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Of how many runs cost is the sum" example:"500"`
-	// What judges did and spent is not part of what the runs did: of a launch all that it asked them, of a task what is said of
-	// its current runs. JudgeErrors is how many answers they could not rate.
+	// Judges' work is counted apart from the runs: for a launch, all its calls to judges; for a task, the
+	// judges' verdicts on its current runs. JudgeErrors is how many answers judges could not rate.
 	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
 	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
@@ -64,13 +64,14 @@ type Statistics struct {
 	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
 }
 
-// TaskStatistics are those of a task.
+// TaskStatistics are the statistics of a task.
 type TaskStatistics struct {
 	Statistics
 	Stability
-	// JudgeMissing is how many answers a judge was not asked about.
+	// JudgeMissing is how many answers a judge has yet to rate.
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
-	// What all evaluators together say, over all variants; nil without evaluators, or while nothing is judged.
+	// The combined verdict of all evaluators, over all variants; nil without evaluators, or while nothing is
+	// judged.
 	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
 	Passes   *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
 	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
@@ -79,7 +80,7 @@ type TaskStatistics struct {
 	ScoreMean      *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
 }
 
-// LaunchStatistics are those of a launch.
+// LaunchStatistics are the statistics of a launch.
 type LaunchStatistics struct {
 	Statistics
 	// JudgeCalls is how many answers it had judges rate, JudgeStopped how many of them were not reached.
@@ -315,7 +316,7 @@ func findUnassessedItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, lim
 	return itemIDs, pg.Classify("look for questions to assess", err)
 }
 
-// Unassessed returns up to limit of a task's items whose current runs are not those that they were assessed by.
+// Unassessed returns up to limit of a task's items whose current runs differ from those in their assessment.
 func (s *Store) Unassessed(ctx context.Context, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {
 	err = s.db.InTx(ctx, "look for questions to assess", func(tx *sqlx.Tx) (err error) {
 		itemIDs, err = findUnassessedItems(ctx, tx, taskID, limit)

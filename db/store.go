@@ -1,5 +1,5 @@
 // Package db stores everything the product keeps: the types and statements of every table, one file per
-// aggregate. Exported methods own their transaction. All comparisons of times use the database's clock.
+// aggregate. Exported methods own their transaction. Times are always compared with the database's clock.
 package db
 
 import (
@@ -29,7 +29,7 @@ func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
 // Close closes every connection.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Outbox returns what channels are to be told.
+// Outbox returns the outbox, which holds the messages for channels.
 func (s *Store) Outbox() outbox.Outbox { return outbox.New(s.db) }
 
 // Pool is the store's pool, for packages beneath db that read from the same database; no other may have it.
@@ -56,9 +56,9 @@ const (
 // Vias are all of them.
 var Vias = []string{ViaPage, ViaAPI, ViaSchedule, ViaUnknown}
 
-// Actor is who makes a request, and from where.
+// Actor is the account, token or address that makes a request.
 type Actor struct {
-	// Name is the account's or token's; empty without accounts.
+	// Name is the name of the account or token; empty without accounts.
 	Name, Address string
 	// Via is one of Vias.
 	Via string

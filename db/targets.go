@@ -14,7 +14,7 @@ import (
 	"wending/db/pg"
 )
 
-// TargetKind is what a target is a copy of.
+// TargetKind is the kind of entry that a target is a copy of.
 type TargetKind string
 
 // The kinds of targets: an address that was typed, a saved agent, a saved model – and a saved model that judges.
@@ -28,7 +28,7 @@ const (
 // TargetKinds are all of them.
 var TargetKinds = []TargetKind{TargetURL, TargetAgent, TargetModel, TargetJudge}
 
-// Target is a row of task_targets: whom a task calls, as it was when the task was made.
+// Target is a row of task_targets: an agent or model that a task calls, as it was when the task was created.
 type Target struct {
 	TaskID uuid.UUID  `db:"task_id"`
 	Number int        `db:"number"` // 1, 2, 3 …
@@ -40,13 +40,14 @@ type Target struct {
 	// URL is without its query.
 	URL   string  `db:"url"`
 	Model *string `db:"model"`
-	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery the
-	// query of URL, SealedTemplate what replaces the protocol's body; all encrypted, nil means there is none.
+	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body,
+	// SealedQuery the query of URL, SealedTemplate the template that replaces the protocol's body; all are
+	// encrypted, and nil means that there is none.
 	SealedHeaders  []byte `db:"sealed_headers"`
 	SealedPayload  []byte `db:"sealed_payload"`
 	SealedQuery    []byte `db:"sealed_query"`
 	SealedTemplate []byte `db:"sealed_template"`
-	// Poll says in JSON how an agent that accepts jobs is polled; nil means that it answers at once.
+	// Poll describes in JSON how to poll an agent that accepts jobs; nil means that the agent answers at once.
 	Poll *string `db:"poll"`
 	// RateLimit is N/s, N/m or unlimited.
 	RateLimit string `db:"rate_limit"`
@@ -56,12 +57,12 @@ type Target struct {
 	InputPrice  *string `db:"input_price"`
 	OutputPrice *string `db:"output_price"`
 	Currency    *string `db:"currency"`
-	// IsUnstreamed reports that the target refused to stream: it is asked without.
+	// IsUnstreamed reports that the target refused to stream and is called without streaming.
 	IsUnstreamed bool `db:"is_unstreamed"`
 }
 
-// SecretsOwner is what the target's secrets are sealed for. The first target's are the task's, as they were when a task
-// had only one.
+// SecretsOwner is the owner that the target's secrets are sealed for. The first target's owner is the task,
+// because a task once had only one target.
 func (t Target) SecretsOwner() string {
 	if t.Number == 1 {
 		return t.TaskID.String()
@@ -69,14 +70,15 @@ func (t Target) SecretsOwner() string {
 	return t.TaskID.String() + "/" + strconv.Itoa(t.Number)
 }
 
-// Variant is a row of task_variants: one version of a prompt, or none, put to one target.
+// Variant is a row of task_variants: one version of a prompt, or none, combined with one target.
 type Variant struct {
 	TaskID uuid.UUID `db:"task_id"`
 	Number int       `db:"number"` // 1, 2, 3 …
 	// Target is the number of its target.
 	Target int    `db:"target"`
 	Name   string `db:"name"`
-	// PromptID and PromptVersion are those of a saved prompt, SystemTemplate and UserTemplate its texts; nil means none.
+	// PromptID and PromptVersion identify a saved prompt, SystemTemplate and UserTemplate are its texts; nil
+	// means none.
 	PromptID       *uuid.UUID `db:"prompt_id"`
 	PromptVersion  *int       `db:"prompt_version"`
 	SystemTemplate *string    `db:"system_template"`
@@ -95,7 +97,7 @@ const insertVariant = `
 	INSERT INTO task_variants (task_id, number, target, name, prompt_id, prompt_version, system_template, user_template)
 	VALUES (:task_id, :number, :target, :name, :prompt_id, :prompt_version, :system_template, :user_template)`
 
-// replaceTargets makes the targets and variants of a task those that it has.
+// replaceTargets replaces the stored targets and variants of a task.
 func replaceTargets(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM task_targets WHERE task_id = $1`, task.ID); err != nil {
 		return pg.Classify("remove the targets", err)
@@ -122,7 +124,7 @@ func insertTargets(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, targets [
 	return nil
 }
 
-// readTargets gives tasks their targets, judges, variants and evaluators, each in the order of their numbers.
+// readTargets fills in the tasks' targets, judges, variants and evaluators, each in the order of their numbers.
 func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
 	const read = `
 		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
@@ -171,7 +173,7 @@ func (s *Store) NoteUnstreamed(ctx context.Context, taskID uuid.UUID, target int
 
 // LaunchTarget is the rate limit of one target of a launch.
 type LaunchTarget struct {
-	// Number is the target's.
+	// Number is the target's number.
 	Number int `db:"number"`
 	// Origin is scheme://host:port of the target, the key of the rate limit.
 	Origin string `db:"origin"`
@@ -179,7 +181,7 @@ type LaunchTarget struct {
 	CallInterval time.Duration `db:"call_interval"`
 }
 
-// ShownURL is the task's typed address as users see it: of its query, in which keys are often written, only that it has one.
+// ShownURL is the task's typed address as users see it: the query, which often holds keys, is only hinted at.
 func (t Task) ShownURL() string {
 	target := t.TypedTarget()
 	if target.SealedQuery != nil {

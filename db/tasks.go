@@ -31,7 +31,7 @@ const (
 // TaskStatuses are all states in the order of a task's life.
 var TaskStatuses = []TaskStatus{TaskPending, TaskRunning, TaskSucceeded, TaskFailed, TaskStopped}
 
-// OnTurnFailure is what follows a turn of a conversation that did not succeed.
+// OnTurnFailure is what happens after a turn of a conversation fails.
 type OnTurnFailure string
 
 // The conversation stops, and its further turns are not reached; or it continues with the next turn.
@@ -59,13 +59,15 @@ type Task struct {
 	Concurrency      int        `db:"concurrency"`
 	DatasetName      string     `db:"dataset_name"`
 	DatasetExtension string     `db:"dataset_extension"`
-	// IDColumn, QuestionColumn and AnswerColumn are the columns of the file that take the places of question_id, question and
-	// standard_answer; empty means those of that name. DatasetEncoding is a CSV file's; empty means UTF-8.
+	// IDColumn, QuestionColumn and AnswerColumn are the columns of the file used as question_id, question and
+	// standard_answer; empty means the columns with those names. DatasetEncoding is the encoding of a CSV file;
+	// empty means UTF-8.
 	IDColumn        string `db:"id_column"`
 	QuestionColumn  string `db:"question_column"`
 	AnswerColumn    string `db:"answer_column"`
 	DatasetEncoding string `db:"dataset_encoding"`
-	// DatasetID and DatasetVersion are those of the saved dataset that the questions were copied from; nil means an upload.
+	// DatasetID and DatasetVersion identify the saved dataset that the questions were copied from; nil means an
+	// upload.
 	DatasetID      *uuid.UUID `db:"dataset_id"`
 	DatasetVersion *int       `db:"dataset_version"`
 	// VariableNames are the dataset's further columns, in the file's order.
@@ -74,15 +76,16 @@ type Task struct {
 	TotalVariants int            `db:"total_variants"`
 	// AppendedItems is how many of the items were added later: they are not in the task's file.
 	AppendedItems int `db:"appended_items"`
-	// TotalConversations is how many series of items there are, OnTurnFailure what follows a turn that did not succeed.
+	// TotalConversations is how many series of items there are, OnTurnFailure what happens after a turn fails.
 	TotalConversations int           `db:"total_conversations"`
 	OnTurnFailure      OnTurnFailure `db:"on_turn_failure"`
-	// Targets are whom the task calls, Variants what it compares, each in the order of their numbers, which begin at 1.
+	// Targets are the agents and models that the task calls, Variants the variants that it compares, each in
+	// the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
 	// Judges are the targets of evaluators that are models; their numbers follow those of Targets.
 	Judges []Target `db:"-"`
-	// Evaluators judge its answers, in the order of their numbers; none judges them if there are none.
+	// Evaluators judge its answers, in the order of their numbers; without evaluators answers are not judged.
 	Evaluators []Evaluator `db:"-"`
 	// Processed is how many questions have all their runs: live while a launch runs, final after it.
 	Processed int `db:"processed"`
@@ -93,11 +96,12 @@ type Task struct {
 	ProjectID    uuid.UUID `db:"project_id"`
 	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people made.
 	ScheduleID *uuid.UUID `db:"schedule_id"`
-	// MaxCost is what it may cost in each currency, a decimal number; nil means any amount. StopReason is why its newest launch
-	// was stopped, if not by a person.
+	// MaxCost is the maximum cost in each currency, a decimal number; nil means any amount. StopReason is why
+	// the newest launch was stopped, if not by a person.
 	MaxCost    *string `db:"max_cost"`
 	StopReason *string `db:"stop_reason"`
-	// CreatedBy is the name or, without accounts, the address of who created the task; empty for tasks of older versions.
+	// CreatedBy is the name or, without accounts, the address of the task's creator; empty for tasks of older
+	// versions.
 	CreatedBy string    `db:"created_by"`
 	CreatedAt time.Time `db:"created_at"`
 	// UpdatedAt follows the progress of a launch: each run that is recorded updates the task.
@@ -136,7 +140,7 @@ func (t Task) HasTypedAgent() bool {
 	return slices.ContainsFunc(t.Targets, func(target Target) bool { return target.Kind == TargetURL })
 }
 
-// Target returns a target or a judge by its number, which is one of them.
+// Target returns a target or a judge by its number, which must exist.
 func (t Task) Target(number int) Target {
 	if number <= len(t.Targets) {
 		return t.Targets[number-1]
@@ -184,8 +188,8 @@ func listedTasks() string {
 	ORDER BY t.created_at DESC, t.id DESC`
 }
 
-// countWork counts what the launches of $1 (an array of ids) have of their tasks: questions processed are those that
-// a launch does not repeat and those whose units are all done.
+// countWork counts the work of the launches $1 (an array of ids): processed questions are those that a launch
+// does not repeat and those whose units are all done.
 const countWork = `
 	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
 	FROM launches l
@@ -198,7 +202,7 @@ const countWork = `
 			GROUP BY item_id) items) work
 	WHERE l.id = ANY ($1)`
 
-// countTurns is countWork for launches that ask conversations: each turn is a question.
+// countTurns is countWork for launches that ask conversations: each turn counts as a question.
 const countTurns = `
 	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
 	FROM launches l
@@ -212,18 +216,18 @@ const countTurns = `
 			GROUP BY turn.id) items) work
 	WHERE l.id = ANY ($1)`
 
-// NewTask is what CreateTask stores: the task, its questions and how its first launch runs.
+// NewTask is the input of CreateTask: the task, its questions and the settings of its first launch.
 type NewTask struct {
 	Task  Task // ID, settings and dataset; state, progress and times are the database's
 	Items []NewItem
-	// Channels are told what becomes of it; nil means those that are told by default.
+	// Channels receive messages about the task; nil means the default channels.
 	Channels *[]uuid.UUID
 	// Launch is the first launch; nil makes the task a draft.
 	Launch *NewLaunch
 	By     Actor
 }
 
-// row is the task with what follows from the rest.
+// row is the task with the columns derived from the rest.
 func (n NewTask) row() Task {
 	task := n.Task
 	task.TotalItems, task.TotalVariants, task.TotalConversations = len(n.Items), len(task.Variants), 0
@@ -326,7 +330,7 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 	return launchID, err
 }
 
-// Scope is the project that the task belongs to: code that was given the task goes on within it.
+// Scope is the project that the task belongs to: code that has the task continues within it.
 func (t Task) Scope() project.Scope { return project.InProject(t.ProjectID) }
 
 // Task returns one task, or ErrNotFound.
@@ -334,7 +338,7 @@ func (s *Store) Task(ctx context.Context, scope project.Scope, id uuid.UUID) (Ta
 	return readTask(ctx, s.db, scope, id)
 }
 
-// TasksByID returns those of the tasks that exist, newest first.
+// TasksByID returns the existing tasks among ids, newest first.
 func (s *Store) TasksByID(ctx context.Context, scope project.Scope, ids []uuid.UUID) ([]Task, error) {
 	return readTasks(ctx, s.db, scope, pq.Array(ids))
 }
@@ -354,7 +358,8 @@ func readTask(ctx context.Context, db sqlx.QueryerContext, scope project.Scope, 
 func readTasks(ctx context.Context, db sqlx.QueryerContext, scope project.Scope, ids driver.Valuer) ([]Task, error) {
 	var rows []struct {
 		Task
-		// AtWork is the launch whose units tell the task's progress; nil means that it is stored.
+		// AtWork is the launch whose units determine the task's progress; nil means that the progress is
+		// stored.
 		AtWork *uuid.UUID `db:"at_work"`
 	}
 	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks(), ids, scope); err != nil {
@@ -387,8 +392,8 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, scope project.Scope,
 	return tasks, nil
 }
 
-// addWork gives tasks the counts of launches at work. That is a statement of its own: planning it takes longer than reading a
-// task that has ended.
+// addWork fills in the counts of active launches. This is a separate statement because planning it takes longer
+// than reading a task that has ended.
 func addWork(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task, statement string, launches []uuid.UUID) error {
 	if len(launches) == 0 {
 		return nil

@@ -23,10 +23,12 @@ type Unit struct {
 	Variant  int `db:"variant"`
 	Target   int `db:"target"`
 	RunIndex int `db:"run_index"`
-	// Evaluator is the number of the judge that is asked about the run SubjectRunID; 0 and nil for a unit that asks a question.
+	// Evaluator is the number of the judge that rates the run SubjectRunID; 0 and nil for a unit that asks a
+	// question.
 	Evaluator    int    `db:"evaluator"`
 	SubjectRunID *int64 `db:"subject_run_id"`
-	// Resume is the accepted job that an earlier holder of the unit waited for, as that wrote it; nil means none.
+	// Resume is the state of the accepted job that an earlier holder of the unit waited for, as that holder
+	// stored it; nil means none.
 	Resume *json.RawMessage `db:"resume"`
 	Item
 	// Wait is how long, from the claim's return, to wait for the call's rate-limit slot.
@@ -35,33 +37,33 @@ type Unit struct {
 
 // Want is how many units of one target to claim.
 type Want struct {
-	// Target is its number.
+	// Target is the target's number.
 	Target int
 	Units  int
 	// Horizon is how far ahead of now a rate-limit slot may be, at most RateHorizon.
 	Horizon time.Duration
 }
 
-// Claim is what a worker got.
+// Claim is the result of a claim.
 type Claim struct {
-	// Units are the units to run, those of a target in the order of their calls; empty if there were none to claim.
+	// Units are the units to run, ordered by call within a target; empty if there were none to claim.
 	Units []Unit
 	// Limits are what the origins of the wanted targets allow, in the order of the wants; nil if the
 	// worker may claim nothing.
 	Limits []Limit
 }
 
-// Limit is what the rate limit of a target's origin allows.
+// Limit is how much the rate limit of a target's origin allows.
 type Limit struct {
 	// RetryAfter is set if only the rate limit, or a budget, prevented a claim: try again after it.
 	RetryAfter time.Duration
-	// IsLimited reports whether a rate limit holds for the origin, this launch's own or a stricter one.
+	// IsLimited reports whether a rate limit applies to the origin: this launch's own or a stricter one.
 	IsLimited bool
 	// Allowed is how many units the limit allowed.
 	Allowed int
 }
 
-// keepWithin keeps a limit within what is left of an allowance, and takes it from there.
+// keepWithin caps a limit at the rest of an allowance, and deducts it from that.
 func (l *Limit) keepWithin(allowance *int) {
 	if *allowance == 0 && l.Allowed > 0 {
 		l.RetryAfter = allowanceAfter
@@ -74,9 +76,9 @@ func (l *Limit) keepWithin(allowance *int) {
 // that a stop or a crash finds few of them waiting.
 const RateHorizon = 500 * time.Millisecond
 
-// The rest of the transaction reads along its indexes: the planner's statistics of a launch that has just
-// started are stale, and it would sort all units or read all questions for every claim. The settings are made in the same statement to
-// save a round trip.
+// The rest of the transaction uses indexes: the planner's statistics of a launch that has just started are
+// stale, and it would sort all units or read all questions for every claim. The settings are made in the same
+// statement to save a round trip.
 const lockLaunchToClaim = `
 	SELECT g.number, o.origin, (SELECT allowed - claimed FROM allowances WHERE launch_id = $1) AS allowance, greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
 		(SELECT count(set_config(setting, value, true))
@@ -111,8 +113,8 @@ const lockAllowance = `SELECT greatest(0, allowed - claimed) FROM allowances WHE
 
 const useAllowance = `UPDATE allowances SET claimed = claimed + $2 WHERE launch_id = $1`
 
-// allowanceAfter is how long a claim that its launch's budget prevented waits for the next one: budgets are looked at about once a
-// second.
+// allowanceAfter is how long a claim that its launch's budget prevented waits for the next one: budgets are
+// checked about once a second.
 const allowanceAfter = 250 * time.Millisecond
 
 // ClaimUnits claims units of a launch that is RUNNING for a worker: of each target at most as many as are wanted and get
@@ -169,8 +171,9 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 	return got, nil
 }
 
-// lockToClaim locks what a claim reads: the launch, the origins that have a rate limit, and the allowance of a launch with a
-// ceiling, which is nil without. free has each origin's next slots; it is empty if the worker may claim nothing.
+// lockToClaim locks what a claim reads: the launch, the origins that have a rate limit, and the allowance of a
+// launch with a ceiling, which is nil without a ceiling. free holds each origin's next slots; it is empty if
+// the worker may claim nothing.
 func lockToClaim(ctx context.Context, tx *sqlx.Tx, call Call, lease Lease, targets pq.Int64Array) (free map[string]*slots, allowance *int, err error) {
 	var found []struct {
 		Number    int  `db:"number"`
@@ -207,7 +210,7 @@ func lockToClaim(ctx context.Context, tx *sqlx.Tx, call Call, lease Lease, targe
 	return free, allowance, nil
 }
 
-// limitsOf returns what the origins and the allowance leave of each want.
+// limitsOf returns how much the origins and the allowance allow for each want.
 func limitsOf(call Call, wants []Want, free map[string]*slots, allowance *int) (limits []Limit) {
 	taken := map[string]int{}
 	for _, want := range wants {
@@ -287,8 +290,8 @@ func (s *Store) ReturnUnits(ctx context.Context, units []Unit) error {
 	return pg.Classify("return units", err)
 }
 
-// ReleaseStrays returns the units that a living worker does not know it holds: it got them in a transaction whose reply was
-// lost. units are those that it knows of. The caller must not claim anything at the same time.
+// ReleaseStrays returns the units that a living worker holds without knowing, because the reply of the claiming
+// transaction was lost. units are the ones it knows of. The caller must not claim at the same time.
 func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []int64) (released int, err error) {
 	result, err := s.db.ExecContext(ctx, returnUnitsOfWorker, workerID, pq.Int64Array(units))
 	return pg.Affected("release strays", result, err)
@@ -319,7 +322,7 @@ const requeueLost = `
 		SELECT FROM workers w WHERE w.id = u.worker_id AND w.beat_at > now() - $2 * interval '1 second')
 	RETURNING u.id, u.state, u.evaluator`
 
-// TurnNotReachedCode is the error code of a turn that was not asked because one before it did not succeed.
+// TurnNotReachedCode is the error code of a turn that was not asked because an earlier turn failed.
 const TurnNotReachedCode = "TURN_NOT_REACHED"
 
 const endOpenTurns = `
@@ -337,16 +340,17 @@ const endOpenTurns = `
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`
 
-// EndOpenTurns gives the turns of units that have no run one that FAILED: the first with this code, because it was asked –
-// none if the code is empty –, the others because they were not reached.
+// EndOpenTurns stores a FAILED run for each turn of the units that has no run: for the first turn with this
+// code, because it was asked (skipped if the code is empty), for the others with the code of turns that were
+// not reached.
 func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
 	_, err := tx.ExecContext(ctx, endOpenTurns, pq.Int64Array(units), code, message)
 	return pg.Classify("end the open turns", err)
 }
 
 // RequeueLostUnits returns the units of dead workers to the queue, under a new epoch, and ends those that were
-// lost three times with a FAILED run or, of a judge, with its default ratings; those of a launch that was stopped are stopped. It returns how many units
-// were lost.
+// lost three times with a FAILED run or, for a judge, with default ratings; units of a stopped launch are
+// stopped. It returns how many units were lost.
 func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int, err error) {
 	err = s.db.InTx(ctx, "requeue lost units", func(tx *sqlx.Tx) error {
 		var units []struct {
@@ -385,15 +389,16 @@ func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int
 const (
 	// BeatEvery is the time between two heartbeats of a worker.
 	BeatEvery = time.Second
-	// LeaseDuration is the silence after which a worker must begin nothing more under its lease: well before others take
-	// over what it holds.
+	// LeaseDuration is the silence after which a worker must not begin anything under its lease: it ends well
+	// before others take over the worker's units.
 	LeaseDuration = 15 * time.Second
 	// WorkerDeadAfter is the silence after which a worker's units go to others.
 	WorkerDeadAfter = 20 * time.Second
 )
 
-// Lease is a worker's right to claim and begin units. It expires when the worker has not sent a heartbeat for a while, and
-// the worker gets a new one with its next heartbeat: by then, others may be doing what it was doing under the old one.
+// Lease is a worker's right to claim and begin units. It expires when the worker has not sent a heartbeat for a
+// while, and the worker gets a new one with its next heartbeat: by then, others may have taken over its work
+// under the old lease.
 type Lease struct {
 	WorkerID uuid.UUID
 	Number   int64

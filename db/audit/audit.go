@@ -18,14 +18,15 @@ import (
 // ViaCommand is the Via of what is done on the command line.
 const ViaCommand = "command"
 
-// Vias are how what is recorded was requested.
+// Vias are the ways in which a recorded action can be requested.
 var Vias = []string{db.ViaPage, db.ViaAPI, ViaCommand}
 
 // Entry is a row of audit_entries.
 type Entry struct {
 	Seq int64     `db:"seq" json:"seq"`
 	At  time.Time `db:"at" json:"at"`
-	// Actor is the name of the account or token, or what was typed as one; the address without accounts. ActorID is the account's.
+	// Actor is the name of the account or token, or the name that was typed; without accounts it is the
+	// address. ActorID is the account's.
 	Actor   string `db:"actor" json:"actor"`
 	ActorID string `db:"actor_id" json:"actor_id"`
 	TokenID string `db:"token_id" json:"token_id"`
@@ -34,13 +35,13 @@ type Entry struct {
 	Via string `db:"via" json:"via"`
 	// Action is what was done: task.delete, sign-in.
 	Action string `db:"action" json:"action"`
-	// Object is what kind of thing it was done to.
+	// Object is the kind of object that was acted on.
 	Object      string `db:"object" json:"object"`
 	ObjectID    string `db:"object_id" json:"object_id"`
 	ObjectName  string `db:"object_name" json:"object_name"`
 	ProjectID   string `db:"project_id" json:"project_id"`
 	ProjectName string `db:"project_name" json:"project_name"`
-	// Status is the answer's HTTP status; StatusUnknown means that nobody knows what became of the request.
+	// Status is the answer's HTTP status; StatusUnknown means that the outcome of the request is unknown.
 	Status int `db:"status" json:"status"`
 	// Before and After are settings as JSON, without secrets; empty where none changed.
 	Before    string `db:"before" json:"before"`
@@ -178,8 +179,8 @@ func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) e
 	}
 }
 
-// Prune removes entries that are older, and returns how many those were. The chain then begins after them, which the seal covers: whoever
-// removes entries in another way cannot make it look like this.
+// Prune removes older entries and returns how many it removed. The chain then begins after them, and the seal
+// covers its new beginning, so removing entries in any other way cannot be made to look like pruning.
 func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err error) {
 	const old = `
 		SELECT seq, hash FROM audit_entries

@@ -13,8 +13,9 @@ import (
 	"wending/db/pg"
 )
 
-// Begin stores what is about to be done, durably, and returns the id with which Complete adds its entry or Drop forgets it. If neither
-// happens, because the process dies, CloseLost adds an entry whose outcome is unknown: what is done after Begin is never without one.
+// Begin durably stores an action that is about to be performed, and returns the id with which Complete adds its
+// entry or Drop discards it. If neither happens because the process dies, CloseLost adds an entry with an
+// unknown outcome, so no action that follows Begin goes without an entry.
 func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
 	text, err := json.Marshal(entry)
 	if err != nil {
@@ -25,7 +26,8 @@ func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
 	return id, pg.Classify("store what is to be recorded", err)
 }
 
-// Complete adds the entry of what was begun. If its outcome was taken for unknown by then, there are two entries.
+// Complete adds the entry of an action that was begun. If its outcome has already been recorded as unknown, the
+// audit holds two entries.
 func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, error) {
 	err := l.db.InTx(ctx, "add to the audit", func(tx *sqlx.Tx) (err error) {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id); err != nil {
@@ -37,19 +39,20 @@ func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, er
 	return entry, err
 }
 
-// Drop forgets what was begun: nothing was done.
+// Drop discards an action that was begun but not performed.
 func (l Log) Drop(ctx context.Context, id uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id)
 	return pg.Classify("forget what was to be recorded", err)
 }
 
-// Hold keeps what was begun from being taken for lost.
+// Hold keeps a begun action from being considered lost.
 func (l Log) Hold(ctx context.Context, begun []uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, `UPDATE audit_intents SET alive_at = now() WHERE id = ANY ($1)`, pq.Array(begun))
 	return pg.Classify("hold what is to be recorded", err)
 }
 
-// CloseLost adds entries, with StatusUnknown, of what was begun by processes that have been silent for so long, and returns them.
+// CloseLost adds entries with StatusUnknown for the actions that were begun by processes that have been silent
+// for the given time, and returns those entries.
 func (l Log) CloseLost(ctx context.Context, silent time.Duration) (added []Entry, err error) {
 	const take = `
 		DELETE FROM audit_intents
@@ -69,7 +72,7 @@ func (l Log) CloseLost(ctx context.Context, silent time.Duration) (added []Entry
 	})
 }
 
-// addEach adds the entries that take returns, each in a transaction of its own, until it returns pg.ErrNotFound.
+// addEach adds the entries that take returns, each in its own transaction, until take returns pg.ErrNotFound.
 func (l Log) addEach(ctx context.Context, doing string, take func(*sqlx.Tx) (Entry, error)) (added []Entry, err error) {
 	for {
 		var entry Entry

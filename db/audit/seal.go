@@ -15,12 +15,12 @@ import (
 
 // ends are where the chain begins and ends.
 type ends struct {
-	// FirstSeq is the number of the last entry that was removed because of its age; 0 means none was.
+	// FirstSeq is the number of the last entry that was removed because of its age; 0 means that none has been.
 	FirstSeq  int64  `db:"first_seq"`
 	FirstHash []byte `db:"first_hash"`
 	LastSeq   int64  `db:"last_seq"`
 	LastHash  []byte `db:"last_hash"`
-	// Seal is the signature of the others; nil means that they never had one.
+	// Seal is the signature of the other fields; nil means that there has never been one.
 	Seal []byte    `db:"seal"`
 	Now  time.Time `db:"now"`
 }
@@ -28,7 +28,7 @@ type ends struct {
 // sealPurpose keeps the signatures of the chain's ends apart from all others.
 const sealPurpose = "audit ends"
 
-// message is what is signed.
+// message is the signed text.
 func (e ends) message() []byte {
 	return fmt.Appendf(nil, "%d:%x %d:%x", e.FirstSeq, e.FirstHash, e.LastSeq, e.LastHash)
 }
@@ -70,8 +70,8 @@ func lock(ctx context.Context, tx *sqlx.Tx) (chain ends, err error) {
 	return chain, pg.Classify("lock the audit", err)
 }
 
-// replace stores the chain's next ends. They are sealed only where those before were: otherwise a removal that the seal shows would be
-// sealed with the next entry.
+// replace stores the new ends of the chain. It seals them only if the previous ends were sealed: otherwise the
+// next entry would seal a removal that the seal is meant to reveal.
 func (l Log) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUnsealed bool, err error) {
 	isNew := before.isEmpty() && before.Seal == nil
 	if isUnsealed = !isNew && l.check(before) != nil; !isUnsealed {
@@ -85,8 +85,9 @@ func (l Log) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUns
 // SealAction is the action of the entry that seals a chain that was not sealed, or no longer.
 const SealAction = "audit.seal"
 
-// Seal seals the chain with the current key where it is sealed with a previous one or, in an installation of an older version, never was;
-// that is itself an entry, and allowed once. Otherwise it returns a SealError if the seal does not hold.
+// Seal seals the chain with the current key if it is sealed with a previous key or if, in an installation
+// upgraded from an older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal
+// returns a SealError if the existing seal is invalid.
 func (l Log) Seal(ctx context.Context) error {
 	return l.db.InTx(ctx, "seal the audit", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
@@ -112,8 +113,8 @@ func (l Log) Seal(ctx context.Context) error {
 	})
 }
 
-// SealAgain seals the chain as it is now, after what broke the seal is known: a lost key, entries that were removed. by is who does
-// that; the entry that is added says where the chain ended before.
+// SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed
+// entries. by is the person who does so; the added entry records where the chain ended before.
 func (l Log) SealAgain(ctx context.Context, by Entry) error {
 	return l.db.InTx(ctx, "seal the audit again", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
@@ -138,41 +139,43 @@ func (l Log) sealAgain(ctx context.Context, tx *sqlx.Tx, chain ends, by Entry) e
 	return err
 }
 
-// BrokenError says where entries were changed or removed.
+// BrokenError reports where entries were changed or removed.
 type BrokenError struct{ Seq int64 }
 
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("the audit is not as it was written, from entry %d on", e.Seq)
 }
 
-// Known is an entry that somebody knows from the log or an export.
+// Known is an entry that the caller knows from the log or an export.
 type Known struct {
 	Seq  int64
 	Hash []byte
 }
 
-// MissingError means that an entry that somebody knows is not there, or is another.
+// MissingError means that a known entry is missing or differs.
 type MissingError struct{ Seq int64 }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("entry %d is not there as it was known: an older state of the audit was put in its place", e.Seq)
 }
 
-// Verified is what reading all entries showed.
+// Verified is the result of reading all entries.
 type Verified struct {
 	Entries int
-	// Seals are the entries by which the chain was sealed when it was not: on the first start after an upgrade, or with 'wending audit
-	// seal' after the seal was broken. The seal does not prove what came before the last of them, which its author accepted.
+	// Seals are the entries that sealed an unsealed chain: on the first start after an upgrade, or with
+	// 'wending audit seal' after the seal was broken. The seal proves nothing about entries before the last of
+	// them, which its author accepted.
 	Seals []Entry
-	// RemovedTo is the number of the last entry that was removed because of its age; 0 means none was. Known entries before it cannot be
-	// compared any more.
+	// RemovedTo is the number of the last entry that was removed because of its age; 0 means that none has
+	// been. Known entries before it can no longer be compared.
 	RemovedTo int64
-	// Last is the newest entry: who knows it can prove later that it is still there.
+	// Last is the newest entry: anyone who keeps it can prove later that it is still there.
 	Last Known
 }
 
-// Verify reads all entries. It returns a BrokenError where one was changed or removed, a SealError if the chain's ends are not those that
-// were sealed, and a MissingError for what is known and not there. What is added or removed while it reads does not matter.
+// Verify reads all entries. It returns a BrokenError where one was changed or removed, a SealError if the
+// chain's ends differ from the sealed ones, and a MissingError if a known entry is missing. Entries added or
+// removed during the reading do not matter.
 func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err error) {
 	snapshot, release, err := l.db.Snapshot(ctx)
 	if err != nil {

@@ -53,20 +53,21 @@ const listActiveLaunches = `
 	ORDER BY l.created_at`
 
 // ActiveLaunches returns every launch that has not ended, oldest first. A launch younger than a second is left
-// to the process that made it.
+// to the process that created it.
 func (l Lanes) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 	var launches []ActiveLaunch
 	err := l.db.SelectContext(ctx, &launches, listActiveLaunches, db.WorkerDeadAfter.Seconds(), db.RateHorizon.Microseconds())
 	return launches, pg.Classify("list the active launches", err)
 }
 
-// Before returns how many launches have their turn before one that waits to start: those that run, and those that wait since
-// earlier. Whoever counts gets the same order, so that several processes together start no more than one alone would.
+// Before returns how many launches come before one that waits to start: the running ones, and those that have
+// waited longer. Every process computes the same order, so several processes together start no more launches
+// than one would.
 func (l Lanes) Before(ctx context.Context, launchID uuid.UUID) (int, error) {
 	return l.before(ctx, countBefore+`l.id = $1`, launchID)
 }
 
-// BeforeTask is Before for a task's launch, 0 if none waits to start.
+// BeforeTask returns the result of Before for a task's launch, 0 if none waits to start.
 func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (int, error) {
 	return l.before(ctx, countBefore+`l.task_id = $1`, taskID)
 }

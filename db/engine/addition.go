@@ -13,7 +13,7 @@ import (
 	"wending/db/project"
 )
 
-// Additions are those to all tasks.
+// Additions reads and writes the additions to all tasks.
 type Additions struct{ db *pg.Pool }
 
 // NewAdditions returns the additions to a store's tasks.
@@ -22,7 +22,7 @@ func NewAdditions(store *db.Store) Additions { return Additions{store.Pool()} }
 // AdditionLimits bound a task after an addition: its items, and the bytes of their texts.
 type AdditionLimits struct{ Items, Bytes int }
 
-// AdditionLimitError means that a task with Items items would have too many, or too long ones.
+// AdditionLimitError means that a task with Items items would have too many items, or items that are too long.
 type AdditionLimitError struct {
 	Items     int
 	IsTooLong bool
@@ -39,9 +39,10 @@ func (e *KnownItemsError) Error() string {
 	return fmt.Sprintf("%d questions and %d conversations are there already", len(e.QuestionIDs), len(e.Series))
 }
 
-// Append adds items to a task that was started. The launch that is active asks them; without one n starts, which asks
-// everything that has no run yet. It returns that launch. db.ErrConflict means that the task is a draft, that its launch is
-// being stopped, or that it is one that asks a part of the questions, or none.
+// Append adds items to a task that was started. The active launch asks them; if there is none, Append starts n,
+// which asks everything that has no run yet. It returns the launch that asks the items. db.ErrConflict means
+// that the task is a draft, that its launch is being stopped, or that its launch asks only some of the
+// questions, or none.
 func (a Additions) Append(ctx context.Context, scope project.Scope, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
 	// The launch is locked before its task, as when it ends.
 	const findActive = `

@@ -9,13 +9,13 @@ import (
 	"wending/db/pg"
 )
 
-// Conversations are those of all tasks.
+// Conversations reads the conversations of all tasks.
 type Conversations struct{ db *pg.Pool }
 
 // NewConversations returns the conversations of a store's tasks.
 func NewConversations(store *db.Store) Conversations { return Conversations{store.Pool()} }
 
-// NextTurn is the next turn of a conversation that a unit asks, with what came before it.
+// NextTurn is the next turn of a conversation that a unit asks, with its history.
 type NextTurn struct {
 	Item db.Item
 	// Later are the items of the turns after it, in their order.
@@ -30,15 +30,16 @@ type NextTurn struct {
 type Exchange struct {
 	db.Item
 	Answer string `db:"answer"`
-	// ConversationID is by which the agent knew the conversation after it; LaunchID and UnitID are of its run.
+	// ConversationID is the agent's id for the conversation after the turn; LaunchID and UnitID identify the
+	// turn's run.
 	ConversationID *string   `db:"conversation_id"`
 	LaunchID       uuid.UUID `db:"launch_id"`
 	UnitID         int64     `db:"unit_id"`
 }
 
-// Next returns the first of a unit's turns that has no run of it yet. db.ErrConflict means that there is none: the unit
-// belongs to another worker by now, which has asked them. limit is how many bytes the history may have; where it has more,
-// isTooLong is true and the history is empty.
+// Next returns the first turn of a unit that the unit has not run yet. db.ErrConflict means that there is none:
+// the unit now belongs to another worker, which has asked the remaining turns. limit is the maximum size of the
+// history in bytes; if the history is longer, isTooLong is true and the history is empty.
 func (c Conversations) Next(ctx context.Context, unit db.Unit, limit int) (turn NextTurn, isTooLong bool, err error) {
 	const read = `
 		SELECT ` + db.ItemColumns + `
@@ -63,15 +64,15 @@ func (c Conversations) Next(ctx context.Context, unit db.Unit, limit int) (turn 
 	return turn, isTooLong, err
 }
 
-// HistoryOf returns what came before a run of a turn of a conversation, as Next did when it was asked.
+// HistoryOf returns the history of a turn's run, as Next did when it was asked.
 func (c Conversations) HistoryOf(ctx context.Context, run db.Run, taskID uuid.UUID, limit int) (turn NextTurn, isTooLong bool, err error) {
-	// A run that was replaced is found by its launch: there is no other index that leads to it.
+	// A run that was replaced is found by its launch: no other index covers it.
 	const before = `r.launch_id = ANY (ARRAY(SELECT id FROM launches WHERE task_id = $5)) AND r.id < $6`
 	turn.History, turn.ConversationID, isTooLong, err = c.history(ctx, before, limit, run.ItemID, run.Variant, run.RunIndex, taskID, run.ID)
 	return turn, isTooLong, err
 }
 
-// history reads the turns before an item ($2), by the newest of their runs that the condition takes.
+// history reads the turns before an item ($2), using the newest run that matches the condition.
 func (c Conversations) history(ctx context.Context, condition string, limit int, arguments ...any) (
 	history []Exchange, conversationID string, isTooLong bool, err error,
 ) {

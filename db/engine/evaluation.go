@@ -11,13 +11,14 @@ import (
 	"wending/db/pg"
 )
 
-// Evaluations are those of all tasks.
+// Evaluations reads the evaluations of all tasks.
 type Evaluations struct{ db *pg.Pool }
 
 // NewEvaluations returns the evaluations of a store's tasks.
 func NewEvaluations(store *db.Store) Evaluations { return Evaluations{store.Pool()} }
 
-// Subject returns a run that is to be judged, with at most limit characters of its response and one more where there are more.
+// Subject returns a run to be judged, with at most limit+1 characters of its response: the extra character
+// shows that there are more.
 func (e Evaluations) Subject(ctx context.Context, runID int64, limit int) (run db.Run, err error) {
 	const read = `
 		SELECT r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, left(r.response_body, $2 + 1) AS response_body
@@ -27,21 +28,22 @@ func (e Evaluations) Subject(ctx context.Context, runID int64, limit int) (run d
 	return run, db.NotFound(db.KindRun, pg.Classify("read the judged run", err))
 }
 
-// Asked is what an EVALUATE launch asks.
+// Asked is what an EVALUATE launch evaluates, and with which evaluators.
 type Asked struct {
 	TaskID uuid.UUID `db:"task_id"`
 	// Evaluators are the numbers of the evaluators; empty for launches of other kinds.
 	Evaluators pq.Int64Array `db:"evaluators"`
 }
 
-// Asked returns what a launch asks, or ErrNotFound.
+// Asked returns the scope of a launch, or ErrNotFound.
 func (e Evaluations) Asked(ctx context.Context, launchID uuid.UUID) (asked Asked, err error) {
 	const read = `SELECT task_id, coalesce(evaluators, '{}') AS evaluators FROM launches WHERE id = $1`
 	err = e.db.GetContext(ctx, &asked, read, launchID)
 	return asked, db.NotFound(db.KindLaunch, pg.Classify("read the launch", err))
 }
 
-// NextToRule returns up to limit items of a PENDING launch whose answers rules have not judged in it yet, in order.
+// NextToRule returns up to limit items of a PENDING launch whose answers the rules have not judged yet in that
+// launch, in order.
 func (e Evaluations) NextToRule(ctx context.Context, launchID uuid.UUID, limit int) (itemIDs []int64, err error) {
 	const read = `
 		SELECT i.id
@@ -66,7 +68,8 @@ type Past struct {
 	ReplacedAt *time.Time `db:"replaced_at"`
 }
 
-// Of returns what each evaluator said of a run: what a judge said word for word, and what was replaced, newest first.
+// Of returns the evaluations of a run by each evaluator, newest first: the judges' verbatim output, and the
+// evaluations that were replaced.
 func (e Evaluations) Of(ctx context.Context, runID int64) (said []Past, err error) {
 	const read = `
 		SELECT evaluator, status, score, passed, reason, raw, created_at, NULL AS replaced_at FROM evaluations WHERE run_id = $1

@@ -11,7 +11,7 @@ import (
 	"wending/db/report"
 )
 
-// History reads and removes what launches left behind.
+// History reads and removes the remains of past launches.
 type History struct {
 	store *db.Store
 	db    *pg.Pool
@@ -40,11 +40,12 @@ type PastLaunch struct {
 	CreatedAt  time.Time  `db:"created_at"`
 	StartedAt  *time.Time `db:"started_at"`
 	FinishedAt *time.Time `db:"finished_at"`
-	// Statistics are those of the launch's own runs, final or live.
+	// Statistics cover the launch's own runs, final or live.
 	Statistics db.LaunchStatistics `db:"-"`
 }
 
-// $2 is the launch; NULL takes all launches of the task $1. Statistics that earlier versions stored do not know what judges did.
+// $2 is the launch; NULL selects all launches of the task $1. Statistics stored by earlier versions lack the
+// judges' work.
 const listLaunches = `
 	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.variant, l.requested_by, l.requested_via, l.stopped_by, l.total_units,
 		l.created_at, l.started_at, l.finished_at,
@@ -133,7 +134,7 @@ func (h History) Runs(ctx context.Context, launchID uuid.UUID, limit int, page d
 	return runs, total, pg.Classify("list the launch's runs", err)
 }
 
-// Repeat is one of the runs of a question that the launches of its task made.
+// Repeat is one run of a question among those made by all launches of its task.
 type Repeat struct {
 	ID       int64 `db:"id"`
 	RunIndex int   `db:"run_index"`

@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// Judgement is what a judge said of a run.
+// Judgement is a judge's verdict on a run.
 type Judgement struct {
 	// Score is from 0 to 1, Passed nil without a verdict, Ratings from 0 to 100.
 	Score   float64
@@ -22,9 +22,9 @@ type Judgement struct {
 	// IsDefault reports that no rating could be had.
 	IsDefault bool
 	Reason    string
-	// Raw is what the model said, vote by vote.
+	// Raw is the model's output, vote by vote.
 	Raw string
-	// LatencyMS, Attempts and the tokens are those of all votes; nil means unknown.
+	// LatencyMS, Attempts and the tokens cover all votes; nil means unknown.
 	LatencyMS, Attempts                    int
 	InputTokens, OutputTokens, TotalTokens *int
 	ErrorCode, ErrorMessage                string
@@ -57,7 +57,7 @@ const recordJudgements = `
 // lockRuns keeps evaluations of the same runs from being summed up at the same time.
 const lockRuns = `SELECT id FROM evaluation_runs WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
-// judgements stores what judges said, each exactly once, and returns the units whose claims still held.
+// judgements stores the judges' verdicts, each exactly once, and returns the units whose claims still held.
 func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
 	n := len(results)
 	ids, epochs, runs := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
@@ -112,8 +112,9 @@ type Ruled struct {
 	Evaluations []db.Evaluation
 }
 
-// Rules stores what rules say of runs of a task in an EVALUATE launch that is PENDING, up to the item through. Runs that
-// another process has judged in the meantime are left alone; ErrConflict means that the launch is not PENDING any more.
+// Rules stores the rules' evaluations of a task's runs in a PENDING EVALUATE launch, up to the item through.
+// Runs that another process has judged in the meantime are left alone; ErrConflict means that the launch is no
+// longer PENDING.
 func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through int64, ruled []Ruled) error {
 	const note = `UPDATE launches SET ruled_through = $2 WHERE id = $1 AND status = 'PENDING' AND ruled_through < $2`
 	const store = `

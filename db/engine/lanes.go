@@ -1,5 +1,6 @@
-// Package engine has what workers read and write: which workers there are, the lanes of launches, the turn that is asked next, the outcomes
-// of calls and of evaluators, the questions added to a launch under way, and what all of it costs.
+// Package engine stores what workers read and write: the workers themselves, the lanes of launches, the next
+// turn of a conversation, the outcomes of calls and evaluators, questions added to a running launch, and the
+// cost of all of it.
 package engine
 
 import (
@@ -20,9 +21,9 @@ type Lanes struct{ db *pg.Pool }
 // NewLanes returns the lanes of a store's launches.
 func NewLanes(store *db.Store) Lanes { return Lanes{store.Pool()} }
 
-// sharing are the common table expressions that say who has lanes and who waits for one: running launches that have
-// units to call at a target with a free slot of its rate limit, but no lane on a living worker. A share is what each would get if
-// all lanes were dealt out evenly.
+// sharing are the common table expressions that list the launches with lanes and those waiting for one: running
+// launches that have units to call at a target with a free slot of its rate limit, but no lane on a living
+// worker. A share is what each would get if all lanes were dealt out evenly.
 const sharing = `
 		live AS (
 			SELECT id, lanes FROM workers WHERE beat_at > now() - :dead * interval '1 second'),
@@ -51,7 +52,7 @@ const sharing = `
 			SELECT CASE WHEN waiting > 0 THEN greatest(1, (SELECT CAST(sum(lanes) AS int) FROM live) / (1 + waiting + holding)) END AS lanes
 			FROM others)`
 
-// Of a worker's lanes the last is only given to a launch that has none: an agent that hangs must not hold up the tasks
+// A worker's last lane is only given to a launch that has none: an agent that hangs must not hold up the tasks
 // of all others. While launches wait without a lane, none gets more than its share of all lanes.
 const enterLanes = `
 	INSERT INTO lanes (id, launch_id, worker_id)
@@ -82,7 +83,7 @@ const enterLanes = `
 		WHERE l.id = :launch)
 	RETURNING id`
 
-// The origins are locked in their order, as wherever several are.
+// The origins are locked in order, as everywhere that several are locked.
 const noteServed = `
 	UPDATE origins
 	SET served_at = clock_timestamp()
@@ -94,11 +95,11 @@ const noteServed = `
 		ORDER BY o.origin
 		FOR UPDATE OF o)`
 
-// Enter admits lanes to a launch that is RUNNING, as many of them as its concurrency, the worker and others that
-// wait leave room for, and returns their ids. A lane makes one call at a time, so this keeps a launch within its
-// concurrency over all workers.
+// Enter admits lanes to a launch that is RUNNING, as many as its concurrency, the worker's capacity and other
+// waiting launches allow, and returns their ids. A lane makes one call at a time, so this keeps a launch within
+// its concurrency over all workers.
 func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID, lease db.Lease) (admitted []uuid.UUID, err error) {
-	// Locked in a statement of its own: only a later one sees the lanes admitted in the meantime.
+	// Locked in a separate statement: only a later one sees the lanes admitted in the meantime.
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
 	err = l.db.InTx(ctx, "enter lanes", func(tx *sqlx.Tx) error {
 		admitted = nil
@@ -136,7 +137,8 @@ type projectQuota struct {
 	Lanes   *int      `db:"lanes"`
 }
 
-// lockQuota reads the quota of a launch's project. If there is one, others that would take of it wait.
+// lockQuota reads the quota of a launch's project. If there is one, other transactions that would draw on it
+// wait.
 func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota projectQuota, err error) {
 	const read = `
 		SELECT t.project_id, p.lanes
@@ -151,8 +153,8 @@ func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota proj
 	return quota, pg.Classify("lock the project's quota of lanes", err)
 }
 
-// Yield ends a lane if its launch has another one: while no origin has a free slot, one lane is enough to
-// wait for it. Of several that yield at once, one stays.
+// Yield ends a lane if its launch has another one: while no origin has a free slot, a single lane is enough to
+// wait for one. If several lanes yield at once, one stays.
 func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
 	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
 	const yield = `
@@ -174,7 +176,7 @@ func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool
 	return left && err == nil, err
 }
 
-// The launch is locked before the lane, as wherever both are.
+// The launch is locked before the lane, as everywhere that both are locked.
 const leaveLane = `
 	WITH launch AS (
 		SELECT id FROM launches WHERE id = (SELECT launch_id FROM lanes WHERE id = $1) FOR UPDATE),
@@ -185,7 +187,7 @@ const leaveLane = `
 	FROM gone
 	WHERE launches.id = gone.id AND NOT EXISTS (SELECT FROM lanes WHERE launch_id = gone.id AND id <> $1)`
 
-// Leave ends a lane. With its last one, a launch begins to wait.
+// Leave ends a lane. When its last lane ends, a launch begins to wait.
 func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, leaveLane, laneID)
 	return pg.Classify("leave a lane", err)
@@ -233,14 +235,14 @@ func (l Lanes) RemoveStrays(ctx context.Context, workerID uuid.UUID, known []uui
 	return pg.Classify("remove stray lanes", err)
 }
 
-// State is what a worker must know at all times while it runs a launch's units.
+// State is the state that a worker needs at all times while it runs a launch's units.
 type State struct {
 	Status db.LaunchStatus `db:"status"`
 	// StoppingMicros is the time since a stop was requested, in microseconds.
 	StoppingMicros int64 `db:"stopping_micros"`
 	// HoldsLease reports that the worker's lease has not expired.
 	HoldsLease bool `db:"holds_lease"`
-	// Surplus is how many lanes the launch has above its share, while others wait for one.
+	// Surplus is the number of lanes that the launch has above its share while others wait for one.
 	Surplus int `db:"surplus"`
 	// TakesShifts reports that others wait and there are fewer lanes than launches.
 	TakesShifts bool `db:"takes_shifts"`

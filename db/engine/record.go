@@ -13,52 +13,53 @@ import (
 	"wending/db/pg"
 )
 
-// Recorder stores into one database.
+// Recorder stores results in one database.
 type Recorder struct{ db *pg.Pool }
 
 // NewRecorder returns a recorder of the store's database.
 func NewRecorder(store *db.Store) Recorder { return Recorder{store.Pool()} }
 
-// Result is the outcome of a unit that a worker records – of a conversation, of one of its turns.
+// Result is the outcome of a unit that a worker records; for a conversation, the outcome of one of its turns.
 type Result struct {
 	// Unit has the item that was asked.
 	Unit   db.Unit
 	Status db.RunStatus
-	// Response is what the agent answered, byte for byte; nil if nothing arrived.
+	// Response is the agent's answer, byte for byte; nil if nothing arrived.
 	Response  []byte
 	Reasoning []byte
 	// AnswerKey is equal for answers that count as equal; nil unless the run succeeded.
 	AnswerKey []byte
 	LatencyMS int
 	Attempts  int
-	// FailedAttempts are those before the last.
+	// FailedAttempts are the attempts before the last.
 	FailedAttempts db.FailedAttempts
 	ErrorCode      string
 	ErrorMessage   string
-	// FinishReason is why the answer ended; empty means that the agent did not say.
+	// FinishReason is why the answer ended; empty means that the agent did not report it.
 	FinishReason string
-	// InputTokens and the others are what the agent says of the call; nil means that it does not say.
+	// InputTokens and the following counts are reported by the agent; nil means that it reported none.
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
 	FirstTokenMS *int
 	// LongestSilenceMS is the longest time of the last attempt in which nothing came; nil if it is not known.
 	LongestSilenceMS *int
-	// Judgement is what a judge said; nil unless the unit asks one. Of such a result only the unit counts beside it.
+	// Judgement is a judge's verdict; nil unless the unit calls a judge. Of such a result only Judgement and
+	// Unit are used.
 	Judgement *Judgement
-	// HasJudges means that judges are to be asked about the answer.
+	// HasJudges means that judges have yet to rate the answer.
 	HasJudges bool
-	// Turn tells what becomes of the conversation; nil for a single question.
+	// Turn is the next state of the conversation; nil for a single question.
 	Turn *Turn
-	// Evaluations are what the task's evaluators say of the answer; none of one that failed.
+	// Evaluations are the verdicts of the task's evaluators on the answer; a failed answer has none.
 	Evaluations []db.Evaluation
-	// Assets are files that the agent has told of and that are not known to be stored.
+	// Assets are files that the agent reported and that are not known to be stored.
 	Assets []journal.AnnouncedAsset
 	// Passed and Score sum them up.
 	Passed *bool
 	Score  *float64
 }
 
-// Turn is what becomes of a conversation after one of its turns.
+// Turn is the state of a conversation after one of its turns.
 type Turn struct {
 	// ConversationID is the agent's own id for the conversation; empty if it returned none.
 	ConversationID string
@@ -70,7 +71,7 @@ type Turn struct {
 // HasMore reports that the worker asks the next turn; otherwise the unit is done.
 func (t *Turn) HasMore() bool { return t != nil && len(t.Later) > 0 && !t.Stops }
 
-// NotReached are the items of the turns that are not asked any more.
+// NotReached are the items of the turns that will no longer be asked.
 func (t *Turn) NotReached() []int64 {
 	if t == nil || !t.Stops {
 		return nil
@@ -78,7 +79,8 @@ func (t *Turn) NotReached() []int64 {
 	return t.Later
 }
 
-// Results without evaluations or turns, those of most tasks, are recorded by a shorter statement: it is planned each time.
+// Results without evaluations or turns, which most tasks produce, are recorded by a shorter statement, because
+// the statement is planned each time.
 const (
 	recordResults = ofUnits + doneUnits + db.Supersede + insertRuns + `
 	RETURNING unit_id`
@@ -154,9 +156,10 @@ const insertRuns = `
 	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
 	CROSS JOIN superseded`
 
-// Record stores the outcomes of units of one task, each exactly once: those of questions in one transaction, those of judges in
-// another. refused are the units that now belong to another worker: their results are dropped. Calling it again after an error is
-// safe; if the first call's commit succeeded although its reply was lost, nothing is refused.
+// Record stores the outcomes of units of one task, each exactly once: the outcomes of questions in one
+// transaction, those of judges in another. refused lists the units that now belong to another worker; their
+// results are dropped. Calling it again after an error is safe; if the first call's commit succeeded although
+// its reply was lost, nothing is refused.
 func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result) (refused []db.Unit, err error) {
 	var runs, judged []Result
 	for _, result := range results {
@@ -247,8 +250,8 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	return stored, nil
 }
 
-// recordTurns stores a batch that has turns, with those that are not reached any more, or answers for judges, whose units it
-// makes.
+// recordTurns stores a batch that contains turns or answers that judges have to rate. It also stores the turns
+// that will no longer be reached and makes the judges' units.
 func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
 	judged.bind(arguments)
 	turns.bind(arguments)
@@ -294,7 +297,7 @@ func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []journ
 	return found
 }
 
-// askJudges makes the units of judges for the answers of units ($1) to items ($2).
+// askJudges makes judge units for the answers of units ($1) to items ($2).
 const askJudges = `
 	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
 	SELECT r.launch_id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
@@ -332,8 +335,8 @@ func (v *verdicts) bind(arguments map[string]any) {
 	}
 }
 
-// turns are what becomes of the conversations of a batch of results, column by column; a single question is a conversation
-// that ends.
+// turns holds the new states of the conversations in a batch of results, column by column; a single question
+// counts as a conversation that ends.
 type turns struct {
 	any           bool
 	hasJudges     bool

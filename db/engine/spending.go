@@ -28,7 +28,7 @@ type Spending struct{ db *pg.Pool }
 // NewSpending returns the spending of a store.
 func NewSpending(store *db.Store) Spending { return Spending{store.Pool()} }
 
-// ofLaunch is what the launch l has spent in each currency: for runs and for judges.
+// ofLaunch is the launch l's spending in each currency, on runs and on judges.
 const ofLaunch = `
 	SELECT of.currency, sum(of.cost) AS cost
 	FROM (
@@ -48,7 +48,8 @@ const ofLaunch = `
 // month is when this month began in Beijing.
 const month = `date_trunc('month', now(), 'Asia/Shanghai')`
 
-// Settle notes what launches that have ended spent, some at a time, and returns how many those were.
+// Settle stores the spending of launches that have ended, a batch at a time, and returns how many launches it
+// settled.
 func (s Spending) Settle(ctx context.Context) (launches int, err error) {
 	const settle = `
 		WITH ended AS (
@@ -67,26 +68,27 @@ func (s Spending) Settle(ctx context.Context) (launches int, err error) {
 	return pg.Affected("add up what launches spent", result, err)
 }
 
-// Standing is how much of one of its ceilings a launch has left in one currency.
+// Standing is the amount that a launch has left of one of its ceilings, in one currency.
 type Standing struct {
-	// LaunchID is nil for a task that has no launch at work.
+	// LaunchID is nil for a task without an active launch.
 	LaunchID *uuid.UUID `db:"launch_id"`
 	TaskID   uuid.UUID  `db:"task_id"`
 	// Reason is whose ceiling it is, and Owner the task or project; uuid.Nil for the month of all.
 	Reason   string    `db:"reason"`
 	Owner    uuid.UUID `db:"owner"`
 	Currency string    `db:"currency"`
-	// Ceiling is what may be spent, Left what has not been, below 0 if more was.
+	// Ceiling is the amount that may be spent, Left the amount that remains; Left is negative if the ceiling
+	// was exceeded.
 	Ceiling decimal.Decimal `db:"ceiling"`
 	Left    decimal.Decimal `db:"remaining"`
-	// PerUnit is the mean cost of a unit of the task's dearest target so far; 0 if none costs anything. While IsUnknown, no
-	// unit has told what some target's calls cost.
+	// PerUnit is the mean cost of a unit of the task's dearest target so far; 0 if none costs anything. While
+	// IsUnknown is true, no unit has reported the cost of some target's calls.
 	PerUnit   decimal.Decimal `db:"per_unit"`
 	IsUnknown bool            `db:"is_unknown"`
 	// InFlight are units of the launch that are claimed now; Claimed counts all that ever were while it had an allowance.
 	InFlight int   `db:"in_flight"`
 	Claimed  int64 `db:"claimed"`
-	// IsWaiting reports that units of the launch wait to be claimed, or are not made yet.
+	// IsWaiting reports that units of the launch wait to be claimed, or have yet to be made.
 	IsWaiting bool `db:"is_waiting"`
 }
 
@@ -168,22 +170,24 @@ const standings = `
 	GROUP BY c.id, c.created_at, c.task_id, c.is_pending, c.reason, c.owner, g.currency, c.ceiling, s.cost
 	ORDER BY c.created_at, c.id, c.reason, g.currency`
 
-// keepersLock is the key of the advisory lock of those who keep budgets. A month's ceiling holds for the launches of all projects, and
-// one statement reads the standings of all, so there is one lock for all budgets.
+// keepersLock is the key of the advisory lock that budget keepers take. A monthly ceiling holds for the
+// launches of all projects, and one statement reads the standings of all, so there is one lock for all budgets.
 const keepersLock = 0x627564676574 // "budget"
 
-// Verdict is what a keeper of budgets makes of the standings.
+// Verdict is a budget keeper's decision about the standings.
 type Verdict struct {
-	// Allowed is how many units launches may claim, those claimed already included. Launches that are not in it have no limit.
+	// Allowed is how many units launches may claim, including those already claimed. Launches missing from it
+	// have no limit.
 	Allowed map[uuid.UUID]int64
 	// Reached are the launches that have to stop, with the ceiling of each that is reached.
 	Reached map[uuid.UUID]Standing
 }
 
-// Keep has judge look at the standings and does what it says. Nobody else keeps budgets between the look and the deed: a keeper never
-// acts on what another has changed, and of two keepers that see a reached ceiling one stops the launch. The standings are those of the
-// launches at work, the oldest first, of the task's ceiling, of the project's month and of the month's, a decimal number that holds in
-// each currency, empty for none. Targets without prices spend nothing. Keep returns the launches that it stopped, which
+// Keep passes the standings to judge and applies its verdict. Nobody else keeps budgets in between: a keeper
+// never acts on standings that another has changed, and if two keepers see a ceiling reached, only one stops
+// the launch. The standings cover the active launches, oldest first, and the ceilings of the task, of the
+// project's month and of the installation's month – a decimal number that applies to each currency, empty for
+// none. Targets without prices spend nothing. Keep returns the launches that it stopped, which
 // tasks.FinishLaunch ends.
 func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
 	err = s.db.InTx(ctx, "keep the budgets", func(tx *sqlx.Tx) error {
@@ -207,8 +211,9 @@ func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]St
 	return stopped, verdict, err
 }
 
-// SpentBy returns a ceiling that leaves nothing for another launch of a task, which has none at work; nil means that it may run. It saves
-// a launch that would be stopped at once and reserves nothing: Keep decides when the launch begins.
+// SpentBy returns a ceiling that leaves nothing for another launch of a task without an active one; nil means
+// that the task may run. The check avoids a launch that would be stopped at once, but reserves nothing: Keep
+// decides when the launch begins.
 func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling string) (*Standing, error) {
 	var found []Standing
 	if err := s.db.SelectContext(ctx, &found, standings, monthCeiling, taskID); err != nil {
@@ -244,7 +249,8 @@ func allow(ctx context.Context, tx *sqlx.Tx, allowed map[uuid.UUID]int64) error 
 	return pg.Classify("set allowances", err)
 }
 
-// SetCeiling sets what a task may cost; empty means any amount. It returns db.ErrNotFound if there is no such task.
+// SetCeiling sets the maximum cost of a task; empty means any amount. It returns db.ErrNotFound if there is no
+// such task.
 func (s Spending) SetCeiling(ctx context.Context, taskID uuid.UUID, ceiling string) error {
 	const set = `UPDATE evaluation_tasks SET max_cost = CAST(nullif($2, '') AS numeric), updated_at = now() WHERE id = $1`
 	result, err := s.db.ExecContext(ctx, set, taskID, ceiling)
@@ -255,14 +261,14 @@ func (s Spending) SetCeiling(ctx context.Context, taskID uuid.UUID, ceiling stri
 	return err
 }
 
-// Sum is what was spent in a currency.
+// Sum is the amount spent in one currency.
 type Sum struct {
 	// Currency is empty where it is not known.
 	Currency string `db:"currency"`
 	Cost     string `db:"cost"`
 }
 
-// ThisMonthOf returns what was spent this month by the launches of a project that have ended, by currency.
+// ThisMonthOf returns this month's spending, by currency, of a project's launches that have ended.
 func (s Spending) ThisMonthOf(ctx context.Context, projectID uuid.UUID) (sums []Sum, err error) {
 	const list = `
 		SELECT s.currency, CAST(trim_scale(sum(s.cost)) AS text) AS cost

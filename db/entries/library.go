@@ -1,6 +1,6 @@
-// Package entries stores what is saved to be used in tasks: providers and their models, agents, prompts, datasets,
-// evaluators, channels and schedules, with what became of each firing.
-// Tasks keep copies of all but channels: nothing else here reaches one that exists.
+// Package entries stores the library: providers and their models, agents, prompts, datasets, evaluators,
+// channels and schedules, with the outcome of each firing. Tasks keep copies of all entries except channels, so
+// no other change of an entry affects an existing task.
 package entries
 
 import (
@@ -19,10 +19,10 @@ import (
 	"wending/db/project"
 )
 
-// ErrNameTaken means that another entry of the kind, which is not archived, has the name.
+// ErrNameTaken means that another entry of the kind, not archived, has the name.
 var ErrNameTaken = errors.New("the name is taken")
 
-// Entry is what all kinds have.
+// Entry is the part that all kinds have in common.
 type Entry struct {
 	ID        uuid.UUID `db:"id"`
 	Name      string    `db:"name"`
@@ -35,7 +35,7 @@ type Entry struct {
 // Test is how the last test call of a target ended.
 type Test struct {
 	TestedAt *time.Time `db:"tested_at"`
-	// TestCode is the error code; nil means that it succeeded, or that there was none.
+	// TestCode is the error code; nil means that the test succeeded, or that there was no test.
 	TestCode *string `db:"test_code"`
 }
 
@@ -55,7 +55,7 @@ type Provider struct {
 	RetryOn   pq.StringArray `db:"retry_on"`
 }
 
-// Prices are what a target's tokens cost.
+// Prices are the prices of a target's tokens.
 type Prices struct {
 	// InputPrice and OutputPrice are decimal numbers, per million tokens; nil means unknown.
 	InputPrice  *string `db:"input_price"`
@@ -67,12 +67,12 @@ type Prices struct {
 type Model struct {
 	Entry
 	ProviderID uuid.UUID `db:"provider_id"`
-	// ModelID is what the provider calls it.
+	// ModelID is the provider's name for the model.
 	ModelID string `db:"model_id"`
 	// SealedParameters is a JSON object merged into every request, encrypted; nil means there is none.
 	SealedParameters []byte `db:"sealed_parameters"`
 	Prices
-	// ProviderName and ProviderProtocol are the provider's; they are only read.
+	// ProviderName and ProviderProtocol belong to the provider and are only read.
 	ProviderName     string `db:"provider_name"`
 	ProviderProtocol string `db:"provider_protocol"`
 	Test
@@ -108,7 +108,7 @@ type PromptVersion struct {
 	System  string `db:"system_template"`
 	User    string `db:"user_template"`
 	Note    string `db:"note"`
-	// SavedAt is when the version was made.
+	// SavedAt is when the version was saved.
 	SavedAt time.Time `db:"saved_at"`
 }
 
@@ -126,8 +126,9 @@ type DatasetVersion struct {
 	Extension string `db:"extension"`
 	Size      int    `db:"size"`
 	SHA256    []byte `db:"sha256"`
-	// IDColumn, QuestionColumn and AnswerColumn are the columns that take the places of question_id, question and
-	// standard_answer; empty means those of that name. Encoding is a CSV file's; empty means UTF-8.
+	// IDColumn, QuestionColumn and AnswerColumn are the columns used as question_id, question and
+	// standard_answer; empty means the columns with those names. Encoding is the encoding of a CSV file; empty
+	// means UTF-8.
 	IDColumn       string         `db:"id_column"`
 	QuestionColumn string         `db:"question_column"`
 	AnswerColumn   string         `db:"answer_column"`
@@ -147,17 +148,18 @@ type Evaluator struct {
 // EvaluatorVersion is a row of evaluator_versions; rows are never changed.
 type EvaluatorVersion struct {
 	Version int `db:"version"` // from 1
-	// Rule is what it does (evaluate.Kind), Config a JSON object that says how.
+	// Rule is the kind of rule (evaluate.Kind), Config a JSON object that configures it.
 	Rule    string          `db:"kind"`
 	Config  json.RawMessage `db:"config"`
 	SavedAt time.Time       `db:"saved_at"`
 }
 
-// Channel is a row of channels: where people and programs are told what became of a task.
+// Channel is a row of channels: an address at which people and programs are notified about tasks.
 type Channel struct {
 	Entry
 	Kind string `db:"kind"`
-	// URL is what may be shown of the address, which SealedURL has whole; both are empty for an e-mail.
+	// URL is the part of the address that may be shown, SealedURL the whole address; both are empty for an
+	// e-mail.
 	URL       string `db:"url"`
 	SealedURL []byte `db:"sealed_url"`
 	// Recipients are the addresses of an e-mail, joined by commas.
@@ -175,14 +177,14 @@ type Schedule struct {
 	Entry
 	// TaskID is the task that is copied; nil if it is gone.
 	TaskID *uuid.UUID `db:"task_id"`
-	// Cron has five fields, which Timezone (a name of the IANA) gives their meaning.
+	// Cron has five fields, interpreted in Timezone (an IANA name).
 	Cron      string `db:"cron"`
 	Timezone  string `db:"timezone"`
 	IsEnabled bool   `db:"is_enabled"`
-	// Channels are those of the copies; nil means those of the task.
+	// Channels are the channels of the copies; nil means the task's own channels.
 	Channels *pq.StringArray `db:"channels"`
-	// AlertMetric is what is watched; nil means nothing. AlertBelow is the limit, nil for none; AlertsWorse watches for being
-	// significantly worse than the firings before.
+	// AlertMetric is the watched metric; nil means none. AlertBelow is the limit, nil for none; AlertsWorse
+	// watches for a significant decline compared with the firings before.
 	AlertMetric *string  `db:"alert_metric"`
 	AlertBelow  *float64 `db:"alert_below"`
 	AlertsWorse bool     `db:"alerts_worse"`
@@ -207,8 +209,8 @@ func Recipients(c Channel) []string {
 	return strings.Split(c.Recipients, ",")
 }
 
-// table is one kind of entry: its name, its columns beside those of an Entry, where its rows come from, and what uses one
-// of them (as a subquery over the id $1).
+// table is one kind of entry: its name, its columns beside those of an Entry, the source of its rows, and the
+// uses of one of them (as a subquery over the id $1).
 type table[T any] struct {
 	name     string
 	columns  []string
@@ -234,7 +236,7 @@ const (
 	taskUses         = `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE id IN `
 )
 
-// KindEntry is what errors call an entry that does not exist.
+// KindEntry is the kind that errors name for a missing entry.
 const KindEntry db.Kind = "entry"
 
 func newTable[T any](name string, columns []string, selected, from, uses string) table[T] {
@@ -311,11 +313,11 @@ type Kind[T any] struct {
 	table[T]
 }
 
-// Filter narrows a list; its zero value takes what is offered.
+// Filter narrows a list; its zero value selects the entries that are offered.
 type Filter struct {
 	// NameContains is matched anywhere in the name, without regard to case.
 	NameContains string
-	// Archived takes the archived entries instead of the others.
+	// Archived selects the archived entries instead of the others.
 	Archived bool
 }
 
@@ -369,7 +371,7 @@ func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, scope project.S
 	return taken(pg.Classify("store into "+k.name, err))
 }
 
-// Update replaces what an entry holds. It returns ErrNotFound if it is gone.
+// Update replaces the contents of an entry. It returns ErrNotFound if the entry is gone.
 func (k Kind[T]) Update(ctx context.Context, scope project.Scope, entry T) error {
 	set := []string{"name = :name", "updated_at = now()"}
 	for _, column := range k.columns {
@@ -388,7 +390,7 @@ func (k Kind[T]) Update(ctx context.Context, scope project.Scope, entry T) error
 	return taken(err)
 }
 
-// casted says of parameters that are numbers written as texts that they are numbers.
+// casted adds casts to the parameters that are numbers written as text.
 func casted(statement string) string {
 	for _, column := range []string{"input_price", "output_price"} {
 		statement = strings.ReplaceAll(statement, ":"+column, "CAST(:"+column+" AS numeric)")
@@ -441,7 +443,7 @@ func (k Kind[T]) Restore(ctx context.Context, scope project.Scope, id uuid.UUID)
 	})
 }
 
-// Use is a task that an entry was used in; of a provider, one of its models.
+// Use is a task that an entry was used in; for a provider, one of its models.
 type Use struct {
 	ID        uuid.UUID `db:"id"`
 	Name      string    `db:"name"`
@@ -472,15 +474,15 @@ func (k Kind[T]) NoteTest(ctx context.Context, scope project.Scope, id uuid.UUID
 	return pg.Classify("note a test", err)
 }
 
-// Measure is what a call of a target took.
+// Measure is the duration and token usage of a call to a target.
 type Measure struct {
 	LatencyMS int
-	// InputTokens and OutputTokens are nil if the target did not say.
+	// InputTokens and OutputTokens are nil if the target did not report them.
 	InputTokens, OutputTokens *int
 }
 
-// NoteMeasure stores what a test call of a model or an agent took that succeeded. It holds as long as the model's id or the agent's
-// address stays (report.Measured).
+// NoteMeasure stores the measure of a successful test call to a model or an agent. It remains valid as long as
+// the model's id or the agent's address is unchanged (report.Measured).
 func (k Kind[T]) NoteMeasure(ctx context.Context, scope project.Scope, id uuid.UUID, m Measure) error {
 	called := map[string]string{"models": "model_id", "agents": "url"}[k.name]
 	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1 AND ` + project.Within("project_id", "$5")

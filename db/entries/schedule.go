@@ -16,7 +16,7 @@ import (
 	"wending/db/project"
 )
 
-// FiringOutcome is what became of a firing.
+// FiringOutcome is the outcome of a firing.
 type FiringOutcome string
 
 // A firing has started a copy of the task, or was skipped because the copy before still runs, or the task could not be copied.
@@ -47,11 +47,11 @@ type Firing struct {
 	PlannedAt  time.Time     `db:"planned_at"`
 	FiredAt    time.Time     `db:"fired_at"`
 	Outcome    FiringOutcome `db:"outcome"`
-	// Reason says why nothing was started; nil if something was.
+	// Reason is why nothing was started; nil if a task was started.
 	Reason *string `db:"reason"`
-	// Missed is how many later planned times had passed when it fired: nothing could fire then, and they are not made up for.
+	// Missed is how many later planned times had passed when it fired: those firings are skipped.
 	Missed int `db:"missed"`
-	// TaskID is the copy; nil if there is none, or none any more.
+	// TaskID is the copy; nil if there is none or it has been deleted.
 	TaskID *uuid.UUID `db:"task_id"`
 	// Summary has the numbers of the trend; nil while the copy runs.
 	Summary *json.RawMessage `db:"summary"`
@@ -74,7 +74,8 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the clock", err)
 }
 
-// Due returns the schedules whose time has come, and those that are not planned yet. Those that rest are not planned.
+// Due returns the schedules whose time has come, and those without a planned time. Paused schedules are not
+// planned.
 func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL AND (NOT is_enabled OR archived_at IS NOT NULL)`
 	const list = `
@@ -98,7 +99,7 @@ func (s Schedules) Plan(ctx context.Context, id uuid.UUID, next time.Time) error
 	return pg.Classify("plan a schedule", err)
 }
 
-// FiringCopy is the task that a firing starts; without one, Reason says why there is none.
+// FiringCopy is the task that a firing starts; without one, Reason explains why.
 type FiringCopy struct {
 	Task   db.NewTask
 	Reason string
@@ -110,9 +111,9 @@ type FiringTiming struct {
 	Missed int
 }
 
-// Fire fires a schedule at its planned time, which is the one in due, and plans the next: all in one transaction, so that it fires
-// once, whoever tries and whoever dies. While the copy before runs, it is skipped. It returns db.ErrConflict if it was fired
-// already, or changed in between.
+// Fire fires a schedule at its planned time, which is the one in due, and plans the next: all in one
+// transaction, so that it fires exactly once, even if several processes try or one dies. The firing is skipped
+// while the previous copy runs. Fire returns db.ErrConflict if the schedule has already fired or has changed.
 func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, n FiringCopy) (f Firing, launchID uuid.UUID, err error) {
 	const lock = `
 		SELECT EXISTS (
@@ -155,7 +156,8 @@ func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, 
 	return f, launchID, err
 }
 
-// List returns firings of a schedule, newest first, and how many there are in all; onlyTasks takes those whose task exists.
+// List returns firings of a schedule, newest first, and how many there are in all; onlyTasks selects the
+// firings whose task exists.
 func (s Schedules) List(ctx context.Context, scope project.Scope, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
 	where := ` FROM firings f
 		JOIN schedules s ON s.id = f.schedule_id AND ` + project.Within("s.project_id", "$3") + `
@@ -167,7 +169,7 @@ func (s Schedules) List(ctx context.Context, scope project.Scope, scheduleID uui
 	return found, total, pg.Classify("list firings", err)
 }
 
-// States returns the states of tasks by their ids, of those that exist.
+// States returns the states of the existing tasks among ids, by id.
 func (s Schedules) States(ctx context.Context, scope project.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
 	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + project.Within("project_id", "$2")
 	var rows []struct {
@@ -184,8 +186,8 @@ func (s Schedules) States(ctx context.Context, scope project.Scope, tasks []uuid
 	return states, nil
 }
 
-// Before returns up to most firings of the schedule of a task that started tasks before it, newest first, whose tasks still
-// exist and have a summary.
+// Before returns up to most earlier firings of the schedule that made a task: only those that started a task
+// that still exists and has a summary, newest first.
 func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (found []Firing, err error) {
 	const list = `
 		SELECT ` + columns + `
@@ -219,7 +221,7 @@ func (s Schedules) Unsummed(ctx context.Context, limit int) (found []Unsummed, e
 	return found, pg.Classify("look for firings to summarise", err)
 }
 
-// Summarise stores the summary of a firing and announces the alert that follows from it; nil means that there is none.
+// Summarise stores the summary of a firing and announces the resulting alert; a nil alert means none.
 func (s Schedules) Summarise(ctx context.Context, f Unsummed, summary, alert json.RawMessage) error {
 	const store = `UPDATE firings SET summary = $2, launch_id = $3 WHERE id = $1 AND launch_id IS DISTINCT FROM $3`
 	return s.db.InTx(ctx, "summarise a firing", func(tx *sqlx.Tx) error {

@@ -155,7 +155,8 @@ func (l Library) PromptNotes(ctx context.Context, scope project.Scope, ids ...uu
 // datasetsMost is how many earlier versions of a dataset are offered.
 const datasetsMost = 50
 
-// EarlierDatasets returns the versions of datasets before their newest, newest first, by the datasets' ids, without what is in them.
+// EarlierDatasets returns the versions of datasets before their newest, newest first, by dataset id, without
+// their contents.
 func (l Library) EarlierDatasets(ctx context.Context, scope project.Scope, ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
 	read := `
 		SELECT v.entry_id, v.version, v.file_name, v.total_items, v.created_at AS saved_at

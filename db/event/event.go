@@ -1,5 +1,5 @@
-// Package event has the words in which every protocol's happenings are told – what an agent reports during a call, and when – and
-// keeps them small.
+// Package event defines the common vocabulary for what agents of every protocol report during a call, and when,
+// and packs it compactly.
 package event
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Type is what kind of thing happened.
+// Type is the kind of event.
 type Type string
 
 // The types. The first event of a run is TaskStarted, the last of a successful one TaskCompleted.
@@ -28,7 +28,7 @@ const (
 	Other Type = "other"
 )
 
-// Types are all of them, in the order of their codes in stored parts: new ones come last.
+// Types lists all types, in the order of their codes in stored parts: new types are appended.
 var Types = []Type{
 	TaskStarted, Text, Reasoning, Node, Tool, ProgressUpdate, ImagePreview, Asset, ErrorOccurred, Retry, TaskCompleted, Other,
 }
@@ -58,7 +58,7 @@ const (
 // Kinds are the kinds of assets.
 var Kinds = []string{Image, Audio, Video, File}
 
-// Event is one thing that happened during a call.
+// Event is one event of a call.
 type Event struct {
 	// Seq counts the events of a unit in one process, from 1.
 	Seq int `json:"seq"`
@@ -68,12 +68,13 @@ type Event struct {
 	Data Data `json:"data"`
 }
 
-// Data is what an event says. Which members are there depends on its type.
+// Data is the content of an event. Its members depend on the event's type.
 type Data struct {
-	// Text is the next piece of the answer or the reasoning; with Replaces it stands for all before it.
+	// Text is the next piece of the answer or the reasoning; with Replaces it replaces all earlier pieces.
 	Text     string `json:"text,omitempty"`
 	Replaces bool   `json:"replaces,omitempty"`
-	// Name names a node, a tool or an Other event, ID distinguishes those of one name, Provider is who runs a tool.
+	// Name names a node, a tool or an Other event, ID distinguishes nodes or tools of the same name, Provider
+	// names the system that runs a tool.
 	Name     string `json:"name,omitempty"`
 	ID       string `json:"id,omitempty"`
 	Provider string `json:"provider,omitempty"`
@@ -81,19 +82,21 @@ type Data struct {
 	// Progress is in per cent, from 0 to 100.
 	Progress *float64 `json:"progress,omitempty"`
 	Message  string   `json:"message,omitempty"`
-	// Code is an error's, or says how a call ended.
+	// Code is the code of an error, or of the way a call ended.
 	Code string `json:"code,omitempty"`
-	// Attempt is the number of a call's attempt, from 1, WaitMS how long after a failure it is made.
+	// Attempt is the number of a call's attempt, from 1, WaitMS the wait between the last failure and this
+	// attempt.
 	Attempt int `json:"attempt,omitempty"`
 	WaitMS  int `json:"wait_ms,omitempty"`
-	// Kind is the kind of an asset or a preview, or of what a tool makes. URL is where the agent has it: nothing on a page leads there.
+	// Kind is the kind of an asset or a preview, or of a tool's result. URL is its address at the agent: no
+	// page links to it.
 	Kind      string `json:"kind,omitempty"`
 	URL       string `json:"url,omitempty"`
 	MediaType string `json:"media_type,omitempty"`
 	Path      string `json:"path,omitempty"`
-	// AssetID is by which its copy is asked for.
+	// AssetID is the id under which its copy is requested.
 	AssetID *uuid.UUID `json:"asset_id,omitempty"`
-	// Input and Output are a tool's, Raw is what an Other event carries: JSON, at most MaxRaw bytes each.
+	// Input and Output belong to a tool, Raw is the payload of an Other event: JSON, at most MaxRaw bytes each.
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Raw    json.RawMessage `json:"raw,omitempty"`
@@ -103,10 +106,10 @@ type Data struct {
 	Content []byte `json:"-"`
 }
 
-// MaxRaw is how many bytes of what an agent sends as data are kept with one event.
+// MaxRaw is the maximum number of bytes of an agent's data that are kept with one event.
 const MaxRaw = 4 << 10
 
-// Sink takes what happens during a call, as it happens. It never blocks.
+// Sink receives the events of a call as they happen. It never blocks.
 type Sink interface {
 	Emit(kind Type, data Data)
 }

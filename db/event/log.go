@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// frame is how close two pieces of text are to become one event: no eye tells them apart.
+	// frame is how close two pieces of text are to become one event: no reader can tell them apart.
 	frame = 16
 	// thinFrame is the same, in milliseconds, once a run has many events or nothing can be stored.
 	thinFrame = 1000
@@ -18,14 +18,16 @@ const (
 	// manyWaiting is from how many bytes on that wait to be stored a log is thinned; at maxWaiting only ends are taken.
 	manyWaiting = 512 << 10
 	maxWaiting  = 1 << 20
-	// maxTail is how long a text grows by further pieces: a longer one would be copied again and again while it grows.
+	// maxTail is the length up to which a text grows by further pieces: a longer one would be copied again and
+	// again.
 	maxTail = 64 << 10
-	// maxEventsWaiting is how many events wait at most, besides ends: each takes some 400 bytes of memory besides what it says.
+	// maxEventsWaiting is the maximum number of waiting events, not counting ends: each takes some 400 bytes of
+	// memory besides its content.
 	maxEventsWaiting = 12_000
 )
 
-// Log is what has happened while a unit's question is asked and is not stored yet. It is safe for concurrent use, and its methods never
-// wait for anything but each other.
+// Log holds the events of a unit's question that are not stored yet. It is safe for concurrent use, and its
+// methods block only on each other.
 type Log struct {
 	now func() time.Time
 
@@ -46,7 +48,7 @@ type Log struct {
 	progress               *float64
 }
 
-// NewLog returns an empty log whose events are numbered after those before it.
+// NewLog returns an empty log whose events are numbered after the ones already stored.
 func NewLog(after int) *Log { return &Log{now: time.Now, seq: after} }
 
 // Begin starts the call: its first event is TaskStarted. It is called once, before all else.
@@ -57,14 +59,14 @@ func (l *Log) Begin() {
 	l.add(TaskStarted, 0, Data{Attempt: 1})
 }
 
-// Again starts a later attempt of the call: the wait before it is no silence of the agent's.
+// Again starts a later attempt of the call: the wait before it does not count as the agent's silence.
 func (l *Log) Again() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastHeardMS, l.silenceMS, l.progress = int(l.now().Sub(l.start).Milliseconds()), 0, nil
 }
 
-// Emit takes what happened, and returns when, in milliseconds since the call's start.
+// Emit adds an event, and returns its time in milliseconds since the call's start.
 func (l *Log) Emit(kind Type, data Data) (at int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,12 +102,13 @@ func (l *Log) isFull() bool {
 	return l.events >= maxEvents || l.total >= maxBytes || l.bytes >= maxWaiting || len(l.waiting) >= maxEventsWaiting
 }
 
-// isEnd reports whether an event tells how a call or an attempt ended, or what it made: those are always kept.
+// isEnd reports whether an event is the end of a call or an attempt, or one of its results: those are always
+// kept.
 func isEnd(kind Type) bool {
 	return kind == TaskCompleted || kind == ErrorOccurred || kind == Retry || kind == Asset
 }
 
-// merge adds a piece of text to the one before it, where the time between them does not matter.
+// merge appends a piece of text to the previous one if the time between them does not matter.
 func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
 	if len(l.waiting) == 0 || l.isFull() {
 		return false
@@ -160,13 +163,13 @@ func (l *Log) add(kind Type, at int, data Data) {
 	l.waiting = append(l.waiting, Event{Seq: l.seq, AtMS: at, Type: kind, Data: data})
 }
 
-// size is about how many bytes an event takes.
+// size is the approximate size of an event in bytes.
 func (d Data) size() int {
 	return 32 + len(d.Text) + len(d.Name) + len(d.ID) + len(d.Provider) + len(d.Message) + len(d.Code) + len(d.Kind) +
 		len(d.URL) + len(d.MediaType) + len(d.Path) + len(d.Input) + len(d.Output) + len(d.Raw)
 }
 
-// Take returns what waits to be stored, oldest first, and forgets it.
+// Take returns the events that wait to be stored, oldest first, and forgets them.
 func (l *Log) Take() []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,8 +193,8 @@ func (l *Log) Waiting() int {
 	return l.bytes
 }
 
-// Progress is the last that the agent has reported of the call, in per cent, and since when the call is under way; nil means that it has
-// reported none.
+// Progress returns the last progress that the agent reported, in per cent, and when the call began; nil means
+// that it reported none.
 func (l *Log) Progress() (progress *float64, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A part is a run of events as it is stored: their numbers, types, times and lengths in columns – like stands beside like, so that it
-// packs well – and then what they say: of text the text itself, of others JSON. Its first byte says whether the rest is packed.
+// A part is a run of events as it is stored: their numbers, types, times and lengths in columns – similar
+// values are adjacent, so that they compress well – and then their contents: plain text for text events, JSON
+// for the others. The first byte records whether the rest is packed.
 const (
 	isPlain  = 0
 	isPacked = 1
@@ -77,7 +78,7 @@ func Pack(events []Event) ([]byte, error) {
 	return packed, nil
 }
 
-// replacing marks a piece of text that is stored as JSON, because it stands for all before it.
+// replacing marks a piece of text that is stored as JSON, because it replaces all earlier pieces.
 const replacing = 0x80
 
 func codeOf(e Event) byte {

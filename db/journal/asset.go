@@ -109,7 +109,7 @@ type Asset struct {
 	SHA256       []byte  `db:"sha256"`
 	StorageKey   *string `db:"storage_key"`
 	ThumbnailKey *string `db:"thumbnail_key"`
-	// Error is why there is no copy yet, or no longer; nil means that nothing has failed.
+	// Error is why there is no copy yet, or why it is gone; nil means that nothing has failed.
 	Error     *string    `db:"error"`
 	CreatedAt time.Time  `db:"created_at"`
 	StoredAt  *time.Time `db:"stored_at"`
@@ -143,7 +143,7 @@ type PlacedAsset struct {
 type AssetFilter struct {
 	QuestionID string
 	Variant    int
-	// Kind is one of event's kinds.
+	// Kind is one of package event's kinds.
 	Kind string
 	// RunIDs limits the list to these runs; nil means all.
 	RunIDs []int64
@@ -281,9 +281,9 @@ type ClaimedAsset struct {
 // ClaimFor is how long a claim lasts unless it is renewed.
 const ClaimFor = 30 * time.Second
 
-// Claim claims assets that are due for the free places of a process, previews last, and counts an attempt for each. held has the
-// places that tasks hold already. A task takes a place only while more are free than it holds, so that files which drip leave
-// places for those of other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
+// Claim claims assets that are due for the free places of a process, previews last, and counts an attempt for
+// each. held counts the places that tasks already hold. A task takes a place only while more are free than it
+// holds, so that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
 func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (claimed []ClaimedAsset, err error) {
 	const claim = `
 		WITH due AS (
@@ -393,8 +393,8 @@ func (s Assets) Settle(ctx context.Context, claimed ClaimedAsset, copied AssetCo
 	return stored, err
 }
 
-// Fail records why a claimed asset could not be copied. It becomes due again after retryAfter; with 0 the failure is
-// permanent and its inline content is dropped.
+// Fail records why a claimed asset could not be copied. The asset becomes due again after retryAfter; with 0
+// the failure is permanent and its inline content is dropped.
 func (s Assets) Fail(ctx context.Context, claimed ClaimedAsset, reason string, retryAfter time.Duration) error {
 	const fail = `
 		UPDATE assets
@@ -435,8 +435,8 @@ func (s Assets) Tasks(ctx context.Context) (ids []uuid.UUID, err error) {
 	return ids, pg.Classify("list the tasks with files", err)
 }
 
-// Lost records that the stored file with a key is gone: assets whose copy it was become FAILED, those whose thumbnail
-// it was lose only that.
+// Lost records that the stored file with a key is gone: assets with that copy become FAILED, assets with that
+// thumbnail lose only the thumbnail.
 func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 	const lose = `
 		UPDATE assets

@@ -21,13 +21,13 @@ type Journal struct{ db *pg.Pool }
 // New returns the journal in a store's database.
 func New(store *db.Store) Journal { return Journal{store.Pool()} }
 
-// Entry is what happened during a call since the entry before it.
+// Entry holds the events of a call since the previous entry.
 type Entry struct {
 	UnitID int64
 	Epoch  int
 	ItemID int64
 	TaskID uuid.UUID
-	// Events are in their order; there may be none.
+	// Events are in order and may be empty.
 	Events []event.Event
 	// Progress is the progress of a call that has been running for more than a second, in per cent, or NotReported
 	// where the agent reports none; nil leaves the stored value as it is.
@@ -38,7 +38,7 @@ type Entry struct {
 	Assets []FoundAsset
 }
 
-// NotReported is the progress of a call whose agent reports none.
+// NotReported is the progress of a call whose agent does not report progress.
 const NotReported = -1
 
 // Tool is a call of a tool.
@@ -53,7 +53,7 @@ type Tool struct {
 	ToolID    string `db:"tool_id"`
 	Provider  string `db:"provider"`
 	AssetType string `db:"asset_type"`
-	// Status is one of event's states.
+	// Status is one of package event's states.
 	Status string `db:"status"`
 	// Progress is in per cent; nil means that none was reported.
 	Progress *float64         `db:"progress"`
@@ -65,7 +65,8 @@ type Tool struct {
 	EndedMS   *int `db:"ended_ms"`
 }
 
-// Rows are written only while their unit's claim holds: what a worker that lost its unit sends late is dropped.
+// Rows are written only while their unit's claim holds: late entries of a worker that lost its unit are
+// dropped.
 const (
 	appendEvents = `
 	INSERT INTO run_events (unit_id, epoch, first_seq, item_id, task_id, events)
@@ -188,11 +189,11 @@ type Position struct {
 	Seq   int `db:"seq"`
 }
 
-// partsAtOnce bounds what one read returns.
+// partsAtOnce is the maximum number of parts that one read returns.
 const partsAtOnce = 200
 
-// OfUnit returns the next parts of a unit's events after a position, oldest first; none if there are no more. A part
-// that spans the position is returned whole.
+// OfUnit returns the next parts of a unit's events after a position, oldest first, or an empty result if there
+// are no more. A part that spans the position is returned whole.
 func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, after Position) ([]Part, error) {
 	const read = `
 		SELECT epoch, item_id, events
@@ -324,8 +325,8 @@ func (j Journal) CloseLost(ctx context.Context) error {
 	return pg.Classify("end the calls of tools that were lost", err)
 }
 
-// Prune removes the events of one task that ended longer ago than keep; 0 keeps everything. found is false once there
-// is no such task.
+// Prune removes the events of one task that ended longer ago than keep; a keep of 0 keeps everything. found is
+// false if there is no such task.
 func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err error) {
 	if keep == 0 {
 		return false, nil

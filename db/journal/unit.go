@@ -79,7 +79,7 @@ type Outcome struct {
 	Question  string       `db:"question"`
 	Turn      *int         `db:"turn"`
 	FirstMS   *int         `db:"first_token_ms"`
-	// AnswerTokens are those of the answer without its reasoning.
+	// AnswerTokens counts the tokens of the answer without its reasoning.
 	AnswerTokens *int      `db:"answer_tokens"`
 	SilenceMS    *int      `db:"longest_silence_ms"`
 	ErrorCode    *string   `db:"error_code"`
@@ -102,8 +102,8 @@ func (j Journal) OutcomesOf(ctx context.Context, taskID uuid.UUID, unitID int64)
 	return outcomes, pg.Classify("read the unit's runs", err)
 }
 
-// OutcomesBeside returns the current runs of the question with a number, which counts from 1 in the order of the
-// report, ordered by variant and index; none if there is no such question.
+// OutcomesBeside returns the current runs of the question with a number, which counts from 1 in the order of
+// the report, ordered by variant and index; or an empty result if there is no such question.
 func (j Journal) OutcomesBeside(ctx context.Context, taskID uuid.UUID, number int) (outcomes []Outcome, err error) {
 	const read = `
 		SELECT ` + outcomeColumns + `

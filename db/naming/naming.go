@@ -15,7 +15,7 @@ import (
 // MaxLength is how many characters a name has at most.
 const MaxLength = 64
 
-// TokenMark begins the name of a token that has no owner wherever it acts: no account's name begins with it.
+// TokenMark begins the name that an ownerless token acts under: no account's name begins with it.
 const TokenMark = "token:"
 
 // What is wrong with a name.
@@ -26,8 +26,8 @@ var (
 	ErrReserved  = errors.New("a name must not begin with token: and must not be an IP address")
 )
 
-// Check returns a name as it is stored, or what is wrong with it. What looks the same is stored the same (NFKC, one blank between words),
-// and what cannot be seen is refused.
+// Check returns a name in its stored form, or the reason to refuse it. Names that look the same are stored the
+// same (NFKC, one blank between words), and invisible characters are refused.
 func Check(text string) (name string, err error) {
 	name = normal(text)
 	_, notAnAddress := netip.ParseAddr(name)
@@ -44,7 +44,8 @@ func Check(text string) (name string, err error) {
 	return name, nil
 }
 
-// Clean makes the best name of a text from elsewhere: without what cannot be seen, and cut. Check may still refuse it.
+// Clean makes the best possible name of a foreign text: cut, and without invisible characters. Check may still
+// refuse it.
 func Clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -62,19 +63,20 @@ func Clean(text string) string {
 	return name
 }
 
-// Skeleton returns what all names share that look alike (UTS #39), whatever their case: I, l and 1 look alike, and so do i and I.
+// Skeleton returns the text that all names that look alike share (UTS #39), regardless of case: I, l and 1 look
+// alike, and so do i and I.
 func Skeleton(name string) string {
 	folded := strings.ToLower(confusable.Skeleton(strings.ToLower(norm.NFKC.String(name))))
 	return strings.ReplaceAll(folded, "i", "l")
 }
 
-// normal is a text in NFKC, with one blank between its words.
+// normal returns a text in NFKC, with one blank between words.
 func normal(text string) string {
 	words := strings.FieldsFunc(norm.NFKC.String(text), func(r rune) bool { return unicode.IsSpace(r) && !unicode.IsControl(r) })
 	return strings.Trim(strings.Join(words, " "), "\t\r\n ")
 }
 
-// isInvisible reports whether a character cannot be seen, or only as a blank that is none.
+// isInvisible reports whether a character cannot be seen, or shows as a blank without being one.
 func isInvisible(r rune) bool {
 	if r == ' ' {
 		return false

@@ -1,5 +1,6 @@
-// Package outbox stores what channels are to be told, and what became of it. A delivery is written in the transaction that
-// makes the news, so none is lost, and is unique for its launch, channel, event and sequence, so none is made twice.
+// Package outbox stores the messages for channels, and their delivery. A delivery is written in the same
+// transaction as the change it announces, so none is lost, and is unique for its launch, channel, event and
+// sequence, so none is created twice.
 package outbox
 
 import (
@@ -17,7 +18,7 @@ import (
 // Event is a kind of news that a channel can subscribe to.
 type Event string
 
-// The events. A channel has those that it wants; Test is sent on request only.
+// The events. A channel receives the ones it subscribes to; Test is sent on request only.
 const (
 	Finished Event = "finished"
 	Failed   Event = "failed"
@@ -31,10 +32,10 @@ const (
 	Test   Event = "test"
 )
 
-// Events are those that a channel can want.
+// Events are the events that a channel can subscribe to.
 var Events = []Event{Finished, Failed, Stopped, Progress, Alert, Result}
 
-// State is what became of a delivery so far.
+// State is the state of a delivery.
 type State string
 
 // A delivery is PENDING until the receiver has taken it or the time for it has passed.
@@ -67,11 +68,12 @@ type Delivery struct {
 	TaskID   *uuid.UUID `db:"task_id"`
 	TaskName *string    `db:"task_name"`
 	Event    Event      `db:"event"`
-	// Sequence tells the deliveries of one event apart: 25, 50 and 75 of progress, the batch of results, from 1.
+	// Sequence distinguishes deliveries of one event: 25, 50 and 75 for progress, the batch number from 1 for
+	// results.
 	Sequence int `db:"sequence"`
-	// MessageID is the same at every attempt: receivers know by it what they have already.
+	// MessageID is the same at every attempt: receivers use it to recognise duplicates.
 	MessageID uuid.UUID `db:"message_id"`
-	// Detail is what the launch itself does not tell; nil means nothing.
+	// Detail holds what the launch itself does not record; nil means nothing.
 	Detail *json.RawMessage `db:"detail"`
 	State  State            `db:"state"`
 	// Attempts is how often it was sent, or is being sent.
@@ -79,10 +81,10 @@ type Delivery struct {
 	// NextAt is when it is sent next, while it is PENDING; GiveUpAt is when it no longer is.
 	NextAt   time.Time `db:"next_at"`
 	GiveUpAt time.Time `db:"give_up_at"`
-	// Body is what is sent; nil until it is made.
+	// Body is what is sent; nil until it is written.
 	Body []byte `db:"body"`
-	// ResponseStatus is what the last attempt was answered with, Error how it failed; nil means there was no answer, or no
-	// failure.
+	// ResponseStatus is the HTTP status of the last attempt, Error the reason it failed; nil means no response,
+	// or no failure.
 	ResponseStatus *int       `db:"response_status"`
 	Error          *string    `db:"error"`
 	CreatedAt      time.Time  `db:"created_at"`
@@ -104,8 +106,8 @@ type Outbox struct{ db *pg.Pool }
 // New returns the outbox in a database.
 func New(db *pg.Pool) Outbox { return Outbox{db} }
 
-// Announce writes, within the transaction that makes the news, a delivery for each channel of the launch's task that wants the
-// event. One that is there already stays.
+// Announce writes, within the transaction that makes the change, a delivery for each channel of the launch's
+// task that subscribes to the event. An existing delivery stays.
 func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, event Event, sequence int, detail json.RawMessage) error {
 	const announce = `
 		INSERT INTO deliveries (channel_id, launch_id, event, sequence, detail)
@@ -124,8 +126,8 @@ func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, ev
 	return pg.Classify("announce "+string(event), err)
 }
 
-// Ended announces how a launch has ended, which its state tells. While it has results to push, PushBatch announces it after the
-// last of them.
+// Ended announces how a launch has ended, as its state shows. While it has results to push, PushBatch announces
+// it after the last of them.
 func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 	const read = `
 		SELECT CASE status WHEN 'SUCCEEDED' THEN 'finished' WHEN 'STOPPED' THEN 'stopped' ELSE 'failed' END AS event, pushes_results
@@ -144,9 +146,10 @@ func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 	return Announce(ctx, tx, launchID, launch.Event, 0, nil)
 }
 
-// Claim takes up to limit deliveries that are due, of one channel no more than perChannel at once, and counts the attempt.
-// They are the caller's for a minute. How a launch ended waits until the first attempt at each of its results has ended: a
-// receiver that closes its file then has them all, and one that fails does not hold it back.
+// Claim takes up to limit deliveries that are due, of one channel no more than perChannel at once, and counts
+// the attempt. The caller owns them for a minute. The announcement of a launch's end waits until each of its
+// results has been attempted once: a receiver that closes its file at the end then has all results, and a
+// failing receiver does not delay the announcement.
 func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Delivery, err error) {
 	const claim = `
 		WITH free AS (
@@ -184,7 +187,7 @@ func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Del
 	return claimed, pg.Classify("claim deliveries", err)
 }
 
-// KeepBody stores what is sent, unless somebody has done so before, and returns what is stored.
+// KeepBody stores the body to send, unless one is already stored, and returns the stored one.
 func (o Outbox) KeepBody(ctx context.Context, id int64, body []byte) (kept []byte, err error) {
 	const keep = `UPDATE deliveries SET body = coalesce(body, $2) WHERE id = $1 RETURNING body`
 	err = o.db.GetContext(ctx, &kept, keep, id, body)
@@ -193,15 +196,15 @@ func (o Outbox) KeepBody(ctx context.Context, id int64, body []byte) (kept []byt
 
 // Outcome is how an attempt ended.
 type Outcome struct {
-	// Status is what was answered, 0 for no answer; Error is empty if the receiver has taken it.
+	// Status is the HTTP status, 0 for no response; Error is empty if the receiver accepted the message.
 	Status int
 	Error  string
 	// RetryAfter is when the next attempt is due; 0 means that there is none.
 	RetryAfter time.Duration
 }
 
-// Settle notes how an attempt at a claimed delivery ended. Without an error it is SENT. With one it is sent again, unless
-// the next attempt would come too late, or is not wanted.
+// Settle notes how an attempt at a claimed delivery ended. Without an error it is SENT. With one it will be
+// retried, unless the next attempt would come too late or RetryAfter is 0.
 func (o Outbox) Settle(ctx context.Context, d Delivery, outcome Outcome) error {
 	const settle = `
 		UPDATE deliveries
@@ -258,8 +261,8 @@ func (o Outbox) OfTask(ctx context.Context, taskID uuid.UUID, limit int) (found 
 	return found, total, pg.Classify("list deliveries", err)
 }
 
-// SendAgain makes a delivery due now, under the id that it has, for another day. A test is sent by itself. It returns
-// pg.ErrConflict if it is being sent, or is none that can be.
+// SendAgain makes a delivery due now, under its existing id, and allows another day of attempts. A test is sent
+// only once. It returns pg.ErrConflict if the delivery is being sent or cannot be sent again.
 func (o Outbox) SendAgain(ctx context.Context, channelID uuid.UUID, id int64) error {
 	const again = `
 		UPDATE deliveries
@@ -269,7 +272,7 @@ func (o Outbox) SendAgain(ctx context.Context, channelID uuid.UUID, id int64) er
 	return pg.RequireRow("send a delivery again", result, err)
 }
 
-// SetChannels makes the channels of a task those, within a transaction; nil means those that are told by default.
+// SetChannels replaces the channels of a task, within a transaction; nil means the default channels.
 func SetChannels(ctx context.Context, tx sqlx.ExecerContext, taskID uuid.UUID, channels *[]uuid.UUID) error {
 	const clear = `DELETE FROM task_channels WHERE task_id = $1`
 	const set = `
@@ -291,7 +294,7 @@ func SetChannels(ctx context.Context, tx sqlx.ExecerContext, taskID uuid.UUID, c
 	return pg.Classify("store the task's channels", err)
 }
 
-// ChannelsOf returns the ids of the channels that are told what becomes of a task, in the order of their names.
+// ChannelsOf returns the ids of the channels that receive messages about a task, in the order of their names.
 func (o Outbox) ChannelsOf(ctx context.Context, taskID uuid.UUID) (channels []uuid.UUID, err error) {
 	const list = `
 		SELECT c.id
@@ -304,7 +307,7 @@ func (o Outbox) ChannelsOf(ctx context.Context, taskID uuid.UUID) (channels []uu
 	return channels, pg.Classify("read the task's channels", err)
 }
 
-// Tidy gives up what archived channels were to be told, and removes what ended a month ago or longer.
+// Tidy gives up the deliveries of archived channels, and removes deliveries that ended a month ago or longer.
 func (o Outbox) Tidy(ctx context.Context) error {
 	const giveUp = `
 		UPDATE deliveries d

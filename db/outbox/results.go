@@ -16,7 +16,7 @@ const (
 	batchBytes = 4 << 20
 )
 
-// MarkPushing notes, within the transaction that makes a launch, whether a channel wants its results.
+// MarkPushing notes, within the transaction that makes a launch, whether a channel subscribes to its results.
 func MarkPushing(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID) error {
 	const mark = `
 		UPDATE launches l
@@ -35,13 +35,14 @@ func (o Outbox) Pushing(ctx context.Context) (launches []uuid.UUID, err error) {
 	return launches, pg.Classify("look for results to push", err)
 }
 
-// PushBatch makes the next runs of a launch that have ended, and that judges have rated, a delivery for each channel that wants
-// results. It returns how many runs those are. If the launch has ended and has no more, its end is announced, and it is not
-// pushed any more. Each run is in one batch: a second process that pushes it at the same time changes nothing.
+// PushBatch turns the next runs of a launch that have ended and that judges have rated into a delivery for each
+// channel that subscribes to results. It returns how many runs those are. If the launch has ended and has no
+// more runs, PushBatch announces its end and marks it as pushed. Each run is in one batch: a second process
+// that pushes the launch at the same time changes nothing.
 func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
 	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`
-	// Runs become visible out of the order of their ids, so that no position in it tells which are new. A judge's unit is made in
-	// the transaction that stores its run.
+	// Runs become visible out of the order of their ids, so no position in that order separates old from new. A
+	// judge's unit is made in the transaction that stores its run.
 	const find = `
 		SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
 		FROM evaluation_runs r

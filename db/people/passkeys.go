@@ -14,11 +14,11 @@ import (
 
 // Passkey is a WebAuthn credential.
 type Passkey struct {
-	// ID is the credential's.
+	// ID is the credential's id.
 	ID     []byte    `db:"id"`
 	UserID uuid.UUID `db:"user_id"`
 	Name   string    `db:"name"`
-	// Credential is its public key, counter and flags.
+	// Credential holds its public key, counter and flags.
 	Credential json.RawMessage `db:"credential"`
 	UsedAt     *time.Time      `db:"used_at"`
 	CreatedAt  time.Time       `db:"created_at"`

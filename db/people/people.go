@@ -1,5 +1,6 @@
-// Package people stores who may use the installation: accounts and their sessions, projects with their members and quotas, tokens of
-// programs, passkeys and links to shared reports. Secrets that prove who somebody is are stored as hashes.
+// Package people stores who may use the installation: accounts and their sessions, projects with their members
+// and quotas, tokens of programs, passkeys and links to shared reports. Secrets that authenticate somebody are
+// stored as hashes.
 package people
 
 import (
@@ -38,7 +39,7 @@ const (
 // Roles are all roles, from the least to the most.
 var Roles = []Role{Viewer, Reviewer, Editor, Admin}
 
-// rank is a role's place among the roles, from 1; 0 for what is none.
+// rank is a role's place among the roles, from 1; 0 for anything that is not a role.
 func (r Role) rank() int {
 	for n, role := range Roles {
 		if role == r {
@@ -68,11 +69,13 @@ type People struct{ db *pg.Pool }
 // New returns the people of a store.
 func New(store *db.Store) People { return People{store.Pool()} }
 
-// changesChannel carries a notification when somebody's rights change: an account, a membership, a session, a token, a link.
+// changesChannel carries a notification when somebody's rights change, through an account, a membership, a
+// session, a token, a link.
 const changesChannel = "wending_access"
 
-// ListenForChanges calls changed when somebody's rights change, in any process, until ctx ends; also when listening has begun and
-// after every reconnect, because changes may have been missed. url must lead to the server itself and not to a pooler.
+// ListenForChanges calls changed when somebody's rights change, in any process, until ctx ends; It also calls
+// changed when listening begins and after every reconnect, because changes may have been missed. url must lead
+// to the server itself and not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func()) error {
 	return pg.Listen(ctx, url, changesChannel, func(string) { changed() })
 }
@@ -103,13 +106,14 @@ func (p People) changeRow(ctx context.Context, kind db.Kind, doing, statement st
 // NewSecret returns a secret of 130 random bits, of letters and digits.
 func NewSecret() string { return rand.Text() }
 
-// hashOf is what is stored of a secret that somebody shows. It needs no salt: the secret is random.
+// hashOf returns the stored hash of a secret. It needs no salt: the secret is random.
 func hashOf(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
 }
 
-// PutChallenge keeps what a request began, for as long as it may take to end, and returns the secret that ends it.
+// PutChallenge stores the state of a flow that a request began, until it expires, and returns the secret that
+// ends the flow.
 func (p People) PutChallenge(ctx context.Context, kind string, detail []byte, lasts time.Duration) (secret string, err error) {
 	const put = `
 		WITH old AS (DELETE FROM challenges WHERE expires_at < now())
@@ -119,7 +123,7 @@ func (p People) PutChallenge(ctx context.Context, kind string, detail []byte, la
 	return secret, pg.Classify("keep what has begun", err)
 }
 
-// TakeChallenge ends what a request began, once. It returns db.ErrNotFound if there is nothing, or no longer.
+// TakeChallenge ends such a flow, once. It returns db.ErrNotFound if there is none or it has expired.
 func (p People) TakeChallenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const take = `DELETE FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now() RETURNING detail`
 	err = p.db.GetContext(ctx, &detail, take, hashOf(secret), kind)
@@ -133,8 +137,8 @@ func (p People) Challenge(ctx context.Context, kind, secret string) (detail []by
 	return detail, pg.Classify("read what has begun", err)
 }
 
-// Spend notes that something with a name of its own is used, and remembers it for so long. It returns db.ErrConflict if it was used
-// before.
+// Spend records the use of a one-time name and remembers it for the given time. It returns db.ErrConflict if
+// the name was used before.
 func (p People) Spend(ctx context.Context, kind, name string, lasts time.Duration) error {
 	const note = `
 		WITH old AS (DELETE FROM challenges WHERE expires_at < now())
@@ -157,8 +161,9 @@ func (p People) Now(ctx context.Context) (now time.Time, err error) {
 // failuresKept is how long failed sign-ins count.
 const failuresKept = 15 * time.Minute
 
-// Attempt counts an attempt under a key, before it is made: those made at once count, too. It returns how long no further one is taken
-// if there were more than the limit, and 0 if it may be made. One that succeeds is refunded.
+// Attempt counts an attempt under a key before it is made, so that concurrent attempts count, too. If there
+// were more than the limit, it returns how long none is accepted; 0 means that the attempt may be made. A
+// successful attempt is refunded.
 func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Duration, err error) {
 	const count = `
 		INSERT INTO failed_sign_ins AS f (key, failures) VALUES ($1, 1)
@@ -179,7 +184,7 @@ func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Du
 	return max(time.Second, time.Duration(found.Seconds*float64(time.Second))), nil
 }
 
-// Refund lets an attempt under a key no longer count: it was none to guess.
+// Refund uncounts an attempt under a key that turned out not to be a guess.
 func (p People) Refund(ctx context.Context, key string) error {
 	_, err := p.db.ExecContext(ctx, `UPDATE failed_sign_ins SET failures = greatest(0, failures - 1) WHERE key = $1`, hashOf(key))
 	return pg.Classify("refund an attempt", err)

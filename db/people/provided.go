@@ -11,18 +11,18 @@ import (
 	"wending/db/pg"
 )
 
-// What is read of a provider's account holds for RightsLast: a session that nobody could renew by then ends. Renewing begins renewAhead
-// of that.
+// What was read of a provider's account is valid for RightsLast: a session that could not be renewed by then
+// ends. Renewal begins renewAhead before that.
 const (
 	RightsLast = time.Hour
 	renewAhead = 10 * time.Minute
 )
 
-// Provided is what is kept of a session that began at a provider.
+// Provided is the stored state of a session that began at a provider.
 type Provided struct {
-	// SID is what the provider calls the session; nil means that it gave it no name.
+	// SID is the provider's id of the session; nil means that it gave none.
 	SID *string `db:"sid"`
-	// Tokens are sealed; with them the provider is asked again.
+	// Tokens are sealed; they are used to query the provider again.
 	Tokens []byte `db:"tokens"`
 }
 
@@ -35,7 +35,7 @@ type Due struct {
 	Tokens  []byte `db:"tokens"`
 }
 
-// leaseFor is how long one process has to ask the provider for a session; then another one may.
+// leaseFor is how long one process has to query the provider about a session; then another one may.
 const leaseFor = time.Minute
 
 // TakeDue returns a session in use whose owner's rights must be read again soon, for the caller alone for a minute, or db.ErrNotFound.
@@ -61,15 +61,16 @@ func (p People) TakeDue(ctx context.Context) (due Due, err error) {
 	return due, db.NotFound(KindSession, pg.Classify("look for a session to renew", err))
 }
 
-// Renewed notes that the rights of a session's owner were read, and keeps what the provider is asked with next time.
+// Renewed notes that the rights of a session's owner were read, and stores the tokens for the next query.
 func (p People) Renewed(ctx context.Context, sessionID uuid.UUID, tokens []byte) error {
 	const set = `UPDATE provider_sessions SET checked_at = now(), tokens = $2, leased_until = NULL WHERE session_id = $1`
 	_, err := p.db.ExecContext(ctx, set, sessionID, tokens)
 	return pg.Classify("renew a session", err)
 }
 
-// EndProvided ends the sessions that a provider says have ended: the one that it calls sid, or all of a subject if sid is empty. A session
-// whose name is not known ends with its subject. It returns whose they were.
+// EndProvided ends the sessions that a provider reports as ended: the one with the id sid, or all of a subject
+// if sid is empty. A session without a stored id ends with its subject. It returns the owners of the ended
+// sessions.
 func (p People) EndProvided(ctx context.Context, issuer, subject, sid string) (owners []uuid.UUID, err error) {
 	const end = `
 		DELETE FROM sessions s

@@ -25,7 +25,7 @@ const (
 type QuotaExceededError struct {
 	// What is Uploads, Disk or Calls.
 	What string
-	// Most is the quota, Used what is used of it; both as people read them.
+	// Most is the quota, Used the part already used; both are written for people.
 	Most, Used string
 }
 
@@ -33,17 +33,17 @@ func (e *QuotaExceededError) Error() string {
 	return fmt.Sprintf("the project's quota of %s is used up: %s of %s", e.What, e.Used, e.Most)
 }
 
-// QuotaUsed is what a project uses: today and this month are those of Beijing.
+// QuotaUsed is what a project uses: today and this month are in Beijing time.
 type QuotaUsed struct {
 	Uploads int   `db:"uploads"`
 	Bytes   int64 `db:"used_bytes"`
 	// MeasuredAt is when Bytes were measured; nil means never.
 	MeasuredAt *time.Time `db:"measured_at"`
-	// Calls are those of the launches that were begun today.
+	// Calls counts the calls of launches that were begun today.
 	Calls int64 `db:"calls"`
-	// Lanes are those at work now.
+	// Lanes counts the active lanes.
 	Lanes int `db:"lanes"`
-	// Cost is what was spent this month, by currency.
+	// Cost is this month's spending, by currency.
 	Cost []engine.Sum `db:"-"`
 }
 
@@ -132,8 +132,8 @@ func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, 
 	return used, err
 }
 
-// Admits returns an ExceededError unless a project may make as many calls more as it is told, and take more space. Without quotas
-// nothing is counted.
+// Admits returns an ExceededError unless a project may make the given number of further calls and use more
+// space. Without quotas nothing is counted.
 func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (calls int, err error)) error {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.DiskBytes == nil && project.CallsPerDay == nil {
@@ -215,11 +215,11 @@ func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) 
 	return nil
 }
 
-// measureAge is how old a measurement gets before it is made again.
+// measureAge is how old a measurement gets before it is repeated.
 const measureAge = 10 * time.Minute
 
-// Measure measures what the project takes that was measured longest ago, and reports whether there may be another to measure. It reads
-// every row of its runs, though not their texts.
+// Measure measures the project whose last measurement is oldest, and reports whether there may be another to
+// measure. It reads every row of the project's runs, though not their texts.
 func (q Quotas) Measure(ctx context.Context) (found bool, err error) {
 	const measure = `
 		WITH p AS (

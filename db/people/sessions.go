@@ -21,15 +21,16 @@ const (
 type Session struct {
 	ID     uuid.UUID `db:"id"`
 	UserID uuid.UUID `db:"user_id"`
-	// Method is how it was signed in: password, passkey, password+passkey, oidc or setup.
+	// Method is how its owner signed in: password, passkey, password+passkey, oidc or setup.
 	Method    string    `db:"method"`
 	Address   string    `db:"address"`
 	Browser   string    `db:"browser"`
 	CreatedAt time.Time `db:"created_at"`
 	SeenAt    time.Time `db:"seen_at"`
-	// IsProven reports that its owner was there when it began: a provider may answer by itself.
+	// IsProven reports that its owner was present when it began: a provider may sign somebody in without
+	// asking.
 	IsProven bool `db:"is_proven"`
-	// Provided is what is kept of a session at a provider; nil means that it is one of our own.
+	// Provided is the state of a session at a provider; nil means a session of our own.
 	Provided *Provided `db:"-"`
 }
 
@@ -37,11 +38,11 @@ type Session struct {
 const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
 	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id AND r.checked_at > now() - interval '1 hour'))`
 
-// maxBrowser is how much is kept of what a browser calls itself.
+// maxBrowser is the stored length of a browser's user agent.
 const maxBrowser = 300
 
-// SignIn begins a session and returns the secret that the browser keeps. The session that it had, if any, ends: what was known
-// before the sign-in does not lead into it.
+// SignIn begins a session and returns the secret that the browser keeps. Its previous session, if any, ends, so
+// nobody who knew the old secret gets into the new session.
 func (p People) SignIn(ctx context.Context, session Session, before string) (secret string, err error) {
 	const insert = `
 		INSERT INTO sessions (hash, user_id, method, address, browser, is_proven)
@@ -69,10 +70,10 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 	return secret, err
 }
 
-// FreshFor is how long after a sign-in what opens the account may be changed.
+// FreshFor is how long after signing in people may change how they sign in.
 const FreshFor = 15 * time.Minute
 
-// Signed is who a session belongs to.
+// Signed is the owner of a session.
 type Signed struct {
 	Session
 	User User
@@ -134,7 +135,7 @@ func (p People) EndSessions(ctx context.Context, userID uuid.UUID, kept []uuid.U
 	})
 }
 
-// EndAllSessions ends the sessions of all accounts, and what was begun and not ended.
+// EndAllSessions ends the sessions of all accounts, and all unfinished sign-in flows.
 func (p People) EndAllSessions(ctx context.Context) error {
 	return p.change(ctx, "end all sessions", func(tx *sqlx.Tx) error {
 		const end = `WITH begun AS (DELETE FROM challenges) DELETE FROM sessions`
@@ -143,7 +144,7 @@ func (p People) EndAllSessions(ctx context.Context) error {
 	})
 }
 
-// RemoveEnded removes sessions that have ended, and what has expired beside them.
+// RemoveEnded removes sessions that have ended, and other expired rows.
 func (p People) RemoveEnded(ctx context.Context) error {
 	const remove = `
 		WITH old AS (DELETE FROM challenges WHERE expires_at < now()), 

@@ -69,7 +69,7 @@ func (p People) Shares(ctx context.Context, taskID uuid.UUID) (shares []Share, e
 	return shares, pg.Classify("list the links", err)
 }
 
-// RevokeShare makes a link useless, at once. It returns db.ErrNotFound if there is none.
+// RevokeShare revokes a link with immediate effect. It returns db.ErrNotFound if there is no such link.
 func (p People) RevokeShare(ctx context.Context, id uuid.UUID) error {
 	return p.changeRow(ctx, KindShare, "revoke a link", `UPDATE shares SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1`, id)
 }

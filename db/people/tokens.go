@@ -31,21 +31,22 @@ const (
 type Token struct {
 	ID   uuid.UUID `db:"id"`
 	Name string    `db:"name"`
-	// Hint is its last characters.
+	// Hint is the token's last characters.
 	Hint        string    `db:"hint"`
 	ProjectID   uuid.UUID `db:"project_id"`
 	ProjectName string    `db:"project_name"`
 	Role        Role      `db:"role"`
-	// Reach is where the role holds; of ReachInstallation ProjectID is the project that its requests are about unless they say so.
+	// Reach is where the role applies; with ReachInstallation, ProjectID is the default project of its
+	// requests.
 	Reach Reach `db:"reach"`
-	// UserID is who made it, whose rights limit its own; nil means the command line.
+	// UserID is the account that made it, whose rights limit the token's; nil means the command line.
 	UserID    *uuid.UUID `db:"user_id"`
 	UserName  *string    `db:"user_name"`
 	ExpiresAt *time.Time `db:"expires_at"`
 	UsedAt    *time.Time `db:"used_at"`
 	RevokedAt *time.Time `db:"revoked_at"`
 	CreatedAt time.Time  `db:"created_at"`
-	// ParentID is the token that made it, with which it ends; nil means a person.
+	// ParentID is the token that made it and with which it ends; nil means that a person made it.
 	ParentID *uuid.UUID `db:"parent_id"`
 	// IsExpired is by the database's clock.
 	IsExpired bool `db:"is_expired"`
@@ -60,7 +61,8 @@ const readTokens = `
 	JOIN projects p ON p.id = t.project_id
 	LEFT JOIN users u ON u.id = t.user_id`
 
-// AddToken stores a new token and returns its value, which nobody can read again. It lasts so long; zero means for good.
+// AddToken stores a new token and returns its value, which nobody can read again. It is valid for the given
+// duration; zero means that it never expires.
 func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) (value string, err error) {
 	const insert = `
 		INSERT INTO tokens (id, name, hash, hint, project_id, role, user_id, parent_id, reach, expires_at)
@@ -121,8 +123,8 @@ func (p People) RoleIn(ctx context.Context, userID, projectID uuid.UUID) (role R
 	return role, pg.Classify("read a role", err)
 }
 
-// Tokens returns a page of the tokens of a project, the newest first, and how many there are; those of one account unless userID
-// is nil.
+// Tokens returns a page of the tokens of a project, the newest first, and how many there are; only those of one
+// account unless userID is nil.
 func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UUID, page db.Page) (tokens []Token, total int, err error) {
 	const where = ` WHERE project_id = $1 AND ($2::uuid IS NULL OR user_id = $2)`
 	if err := p.db.GetContext(ctx, &total, `SELECT count(*) FROM tokens`+where, projectID, userID); err != nil {
@@ -142,7 +144,8 @@ func (p People) TokensOf(ctx context.Context, userID uuid.UUID) (tokens []Token,
 	return tokens, pg.Classify("list the tokens of an account", err)
 }
 
-// revokeTokensOf makes the tokens of an account useless, and those that they made, except those that their owner keeps.
+// revokeTokensOf revokes the tokens of an account, and the tokens made with them, except those that their owner
+// keeps.
 func revokeTokensOf(ctx context.Context, tx *sqlx.Tx, userID uuid.UUID, kept []uuid.UUID) error {
 	const revoke = `
 		WITH RECURSIVE family AS (
@@ -158,7 +161,8 @@ func revokeTokensOf(ctx context.Context, tx *sqlx.Tx, userID uuid.UUID, kept []u
 	return pg.Classify("revoke the tokens of an account", err)
 }
 
-// RevokeToken makes a token useless, at once, and those that it made. It returns db.ErrNotFound if there is none.
+// RevokeToken revokes a token and the tokens made with it, with immediate effect. It returns db.ErrNotFound if
+// there is no such token.
 func (p People) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	const revoke = `
 		WITH RECURSIVE family AS (

@@ -13,17 +13,17 @@ import (
 	"wending/db/pg"
 )
 
-// ErrNameTaken means that another account or project has the name, or an account one that looks like it.
+// ErrNameTaken means that another account or project has the name, or that an account's name looks like it.
 var ErrNameTaken = errors.New("the name is taken, or looks like another account's")
 
-// ErrLastAdmin means that nobody would be left who may manage accounts.
+// ErrLastAdmin means that no account that may manage accounts would be left.
 var ErrLastAdmin = errors.New("the last administrator")
 
 // User is a row of users.
 type User struct {
 	ID   uuid.UUID `db:"id"`
 	Name string    `db:"name"`
-	// PasswordHash is Argon2id's; nil means that no password opens the account.
+	// PasswordHash is an Argon2id hash; nil means that the account has no password.
 	PasswordHash *string `db:"password_hash"`
 	// IsAdmin reports that it may do everything, in all projects.
 	IsAdmin bool `db:"is_admin"`
@@ -87,7 +87,8 @@ func (p People) Users(ctx context.Context, nameContains string, page db.Page) (u
 	return users, total, pg.Classify("list the accounts", err)
 }
 
-// AddUser stores a new account. It returns ErrNameTaken if another has its name, or one that looks like it.
+// AddUser stores a new account. It returns ErrNameTaken if another account has the name or one that looks like
+// it.
 func (p People) AddUser(ctx context.Context, user User, memberships ...Membership) error {
 	const insert = `
 		INSERT INTO users (id, name, skeleton, password_hash, must_change_password, is_admin, subject)
@@ -138,16 +139,17 @@ func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, exce
 	})
 }
 
-// Change is what changes of an account; nil leaves it.
+// Change is a change of an account; nil leaves a field as it is.
 type Change struct {
-	// PasswordHash is a new password's, IsDisabled keeps the account from being used; either ends its sessions, and the password its
-	// tokens, too.
+	// PasswordHash is the hash of a new password, IsDisabled keeps the account from being used; either ends its
+	// sessions, and a new password revokes its tokens, too.
 	PasswordHash *string
 	IsDisabled   *bool
 	IsAdmin      *bool
 }
 
-// ChangeUser changes an account, all or nothing. It returns ErrLastAdmin if nobody would be left who may manage accounts.
+// ChangeUser changes an account, all or nothing. It returns ErrLastAdmin if no account that may manage accounts
+// would be left.
 func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) error {
 	const set = `
 		UPDATE users
@@ -185,16 +187,16 @@ func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) err
 	})
 }
 
-// countAdmins counts those who may manage accounts, who stay as they are until the transaction ends: two could each take the other's
-// right.
+// countAdmins counts the accounts that may manage accounts and locks them until the transaction ends: otherwise
+// two administrators could demote each other at once.
 func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	var ids []uuid.UUID
 	err = tx.SelectContext(ctx, &ids, `SELECT id FROM users WHERE is_admin AND disabled_at IS NULL ORDER BY id FOR UPDATE`)
 	return len(ids), pg.Classify("lock the administrators", err)
 }
 
-// Grant makes an account what its provider's groups say: its name, whether it manages everything, and its memberships. Those that
-// people gave it stay.
+// Grant applies the groups that a provider reports to an account: its name, whether it is an administrator, and
+// its memberships. Memberships given by people stay.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "take over groups", func(tx *sqlx.Tx) error {
 		const set = `
@@ -217,7 +219,8 @@ func (p People) Grant(ctx context.Context, user User, memberships []Membership) 
 	})
 }
 
-// SetNeedsPasskey says whether the password alone signs in. Without a passkey it must.
+// SetNeedsPasskey sets whether signing in requires a passkey. An account without a passkey can always use its
+// password.
 func (p People) SetNeedsPasskey(ctx context.Context, id uuid.UUID, needs bool) error {
 	const set = `
 		UPDATE users SET needs_passkey = $2, updated_at = now()

@@ -17,11 +17,13 @@ import (
 var (
 	// ErrNotFound means that no such row exists.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict means that the row's state does not allow the change, or that another process made it first.
+	// ErrConflict means that the row's state does not allow the change, or that another process made the change
+	// first.
 	ErrConflict = errors.New("conflict")
-	// ErrUnstorable means that a text has a NUL or is not valid UTF-8: PostgreSQL neither stores nor compares those.
+	// ErrUnstorable means that a text has a NUL or is not valid UTF-8: PostgreSQL can neither store nor compare
+	// such texts.
 	ErrUnstorable = errors.New("a text that PostgreSQL cannot hold")
-	// ErrGone means that a row refers to one that is not there, or no longer.
+	// ErrGone means that a row refers to another row that does not exist, or no longer does.
 	ErrGone = errors.New("what it refers to is gone")
 	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
 	ErrUnavailable = errors.New("database unavailable")
@@ -59,8 +61,8 @@ func Classify(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isConnection reports whether an error is the connection's, so that another attempt may succeed, and not a fault of a statement or of a
-// value that does not fit into what it is scanned into.
+// isConnection reports whether the connection caused an error, so that another attempt may succeed, and not a
+// statement or a value that cannot be scanned.
 func isConnection(err error) bool {
 	var network net.Error
 	var unconnected connectError

@@ -39,7 +39,7 @@ func (c guardedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &guardedConn{driverConn: made.(driverConn)}, nil
 }
 
-// driverConn is what the driver's connections can do and database/sql uses.
+// driverConn is the set of interfaces of the driver's connections that database/sql uses.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -52,10 +52,11 @@ type driverConn interface {
 	driver.Validator
 }
 
-// guardedConn is a connection that is used no longer after an error that is not the server's answer. The driver takes an error message
-// of more than 30,000 bytes, such as one that quotes a long value, for plain text and leaves the rest of it unread: its next read would
-// take four letters of it for a length, and allocate a gigabyte. The error itself is returned as it is and not as driver.ErrBadConn, after
-// which database/sql would run the statement again although it may have taken effect.
+// guardedConn is a connection that is abandoned after an error that did not come from the server. The driver
+// takes an error message of more than 30,000 bytes, such as one that quotes a long value, for plain text and
+// leaves the rest of it unread: its next read would interpret four letters of it as a length, and allocate a
+// gigabyte. The error itself is returned as it is and not as driver.ErrBadConn, after which database/sql would
+// run the statement again although it may have taken effect.
 type guardedConn struct {
 	driverConn
 	isAbandoned bool
@@ -80,8 +81,8 @@ func (c *guardedConn) check(err error) error {
 	return err
 }
 
-// abandon closes the connection. The ping fails without reading, and that is how the driver learns that it must not read what it has
-// buffered either.
+// abandon closes the connection. The ping fails without reading, which keeps the driver from reading its
+// buffer.
 func (c *guardedConn) abandon() {
 	if c.isAbandoned {
 		return
@@ -209,7 +210,7 @@ func valuesOf(args []driver.NamedValue) []driver.Value {
 	return values
 }
 
-// driverRows is what the driver's rows can do and database/sql uses.
+// driverRows is the set of interfaces of the driver's rows that database/sql uses.
 type driverRows interface {
 	driver.RowsNextResultSet
 	driver.RowsColumnTypeDatabaseTypeName
@@ -239,5 +240,5 @@ func (r guardedRows) Next(dest []driver.Value) error {
 	return r.conn.check(err)
 }
 
-// Close implements driver.Rows. It reads what is left.
+// Close implements driver.Rows. It reads the remaining rows.
 func (r guardedRows) Close() error { return r.conn.check(r.driverRows.Close()) }

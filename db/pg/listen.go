@@ -10,14 +10,14 @@ import (
 
 // Listen calls notified with the payload of every notification on a channel until ctx ends. It calls notified
 // with an empty payload when listening has begun and after every reconnect: notifications may have been missed.
-// It keeps a connection of its own, so url must lead to the server itself and not to a pooler.
+// It keeps its own connection, so url must lead to the server itself and not to a pooler.
 func Listen(ctx context.Context, url, channel string, notified func(payload string)) error {
 	if _, err := readURL(url); err != nil {
 		return err
 	}
 	listener := pq.NewListener(url, time.Second, 10*time.Second, nil)
 	defer listener.Close() //nolint:errcheck // nothing to flush
-	// Without a connection Listen waits for one.
+	// Without a connection, Listen waits for one.
 	listening := make(chan error, 1)
 	go func() { listening <- listener.Listen(channel) }()
 	probe := time.NewTicker(30 * time.Second)

@@ -16,9 +16,9 @@ type Step struct {
 	Up      func(ctx context.Context, tx *sql.Tx) error
 }
 
-// Migrate applies the migrations in files, and the steps between them, that the PostgreSQL at url lacks. Several processes may call it at
-// once: a session lock lets one of them work. A pooler in transaction mode has no sessions, so url must lead to
-// the server itself.
+// Migrate applies the migrations in files, and the steps between them, that the PostgreSQL at url lacks.
+// Several processes may call it at once: a session lock lets one of them work. A pooler in transaction mode
+// does not keep sessions, so url must lead to the server itself.
 func Migrate(ctx context.Context, url string, files fs.FS, steps ...Step) error {
 	config, err := readURL(url)
 	if err != nil {

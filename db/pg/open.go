@@ -1,5 +1,5 @@
 // Package pg connects to PostgreSQL: the pool with its timeouts, transactions, classified errors, notifications
-// and migrations. It knows no tables.
+// and migrations. It does not depend on any table.
 package pg
 
 import (
@@ -64,8 +64,8 @@ func readURL(url string) (pq.Config, error) {
 	return config, nil
 }
 
-// Addresses returns the host:port of every server that url (a URL or a key=value string) names; none for Unix
-// sockets or an address that cannot be read.
+// Addresses returns the host:port of every server that url (a URL or a key=value string) names; it returns none
+// for Unix sockets or an unreadable address.
 func Addresses(url string) (addresses []string) {
 	config, err := readURL(url)
 	if err != nil {

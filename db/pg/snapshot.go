@@ -11,9 +11,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Snapshot lends one connection of the pool as a pool of its own, whose statements all see the database as of the first of them, and
-// cannot change it. They run one after another: none may be sent while the rows of another are read. release returns the connection; it
-// is called when ctx ends, too.
+// Snapshot lends one connection of the pool as a separate pool, whose statements all see the database as of the
+// first of them, and cannot change it. They run one after another: none may be sent while the rows of another
+// are read. release returns the connection; it is called when ctx ends, too.
 func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), err error) {
 	const doing = "begin a snapshot"
 	conn, err := p.Conn(ctx)

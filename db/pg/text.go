@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// StorableText replaces what PostgreSQL's text cannot hold: NUL becomes ␀, an invalid byte of UTF-8 becomes �.
+// StorableText replaces the bytes that PostgreSQL's text type cannot hold: NUL becomes ␀, an invalid byte of
+// UTF-8 becomes �.
 func StorableText(text string) string {
 	if !strings.ContainsRune(text, 0) && utf8.ValidString(text) {
 		return text

@@ -10,12 +10,12 @@ import (
 	"wending/db/pg"
 )
 
-// A Cap bounds what a project may have of something, whatever its quotas are.
+// A Cap limits how many objects of one kind a project may have, regardless of its quotas.
 type Cap struct {
-	// What is what there may be too much of; the catalogues have texts for it.
+	// What names the kind of object; the catalogues have texts for it.
 	What string
 	Most int
-	// count counts those of the project $1.
+	// count counts the objects of the project $1.
 	count string
 }
 
@@ -38,7 +38,8 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("the project has %d %s, and may not have more", e.Most, e.What)
 }
 
-// Admit returns a FullError if a project has as many as it may. Until the transaction ends, nobody else is admitted.
+// Admit returns a FullError if a project has reached the cap. Nobody else is admitted until the transaction
+// ends.
 func (c Cap) Admit(ctx context.Context, tx *sqlx.Tx, projectID uuid.UUID) error {
 	if _, err := tx.ExecContext(ctx, `SELECT FROM projects WHERE id = $1 FOR NO KEY UPDATE`, projectID); err != nil {
 		return pg.Classify("lock the project", err)

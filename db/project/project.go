@@ -1,4 +1,5 @@
-// Package project says which project's objects a statement reads or changes, and how many of them a project may have.
+// Package project defines the scope of a statement – the project whose objects it reads or changes – and caps
+// how many objects a project may have.
 package project
 
 import (
@@ -7,11 +8,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Default is the project of everything that was made before there were projects, or without one.
+// Default is the project of everything that was created before projects existed, or without one.
 var Default = uuid.MustParse("00000000-0000-4000-8000-000000000001")
 
-// Scope is the project whose objects a statement reads or changes. Its zero value matches no object at all: a scope that was
-// forgotten shows nobody anything.
+// Scope is the project whose objects a statement reads or changes. Its zero value matches no object at all: a
+// forgotten scope shows nothing.
 type Scope struct {
 	id    uuid.UUID
 	isAll bool
@@ -20,7 +21,7 @@ type Scope struct {
 // InProject is the scope of one project.
 func InProject(id uuid.UUID) Scope { return Scope{id: id} }
 
-// AllProjects is the scope of workers and commands, and of everybody where nobody signs in.
+// AllProjects is the scope of workers and commands, and of everybody in an installation without sign-in.
 func AllProjects() Scope { return Scope{isAll: true} }
 
 // Value is the scope as the parameter of a condition that Within writes: NULL means all. It implements driver.Valuer.
@@ -31,7 +32,7 @@ func (s Scope) Value() (driver.Value, error) {
 	return s.id.String(), nil
 }
 
-// Home is the project to which what is made in the scope belongs; of all, the default one.
+// Home is the project of new objects created in the scope; for all projects it is the default one.
 func (s Scope) Home() uuid.UUID {
 	if s.isAll {
 		return Default

@@ -14,19 +14,20 @@ import (
 	"wending/db/pg"
 )
 
-// Assessor reads answers and stores how alike they are, each in a statement of its own or all in its caller's transaction.
+// Assessor reads answers and stores how alike they are, each in its own statement or all in its caller's
+// transaction.
 type Assessor struct{ db sqlx.ExtContext }
 
-// Assessor returns one that works outside of transactions.
+// Assessor returns an assessor that works outside of transactions.
 func (r Report) Assessor() Assessor { return Assessor{r.db} }
 
-// AssessorIn returns one that works within a transaction.
+// AssessorIn returns an assessor that works within a transaction.
 func AssessorIn(tx *sqlx.Tx) Assessor { return Assessor{tx} }
 
 // Assessed is how alike the answers to an item are.
 type Assessed struct {
 	ItemID int64
-	// NewestRunID and Runs tell which current runs it was computed from, those of all variants.
+	// NewestRunID and Runs identify the current runs of all variants that it was computed from.
 	NewestRunID int64
 	Runs        int
 	// Variants are in the order of their numbers.
@@ -45,7 +46,7 @@ type AnsweredRun struct {
 	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal and there is no
 	// standard answer to compare them with.
 	Text *string `db:"text"`
-	// StandardAnswer is its beginning; it stands at the first run of the item.
+	// StandardAnswer is the beginning of the standard answer, only given with the first run of the item.
 	StandardAnswer string `db:"standard_answer"`
 }
 
@@ -73,7 +74,7 @@ func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit in
 	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// Whole returns those of the items that have all their runs, perItem of each.
+// Whole returns the items that have all their runs, perItem for each.
 func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (whole []int64, err error) {
 	const find = `
 		SELECT item_id
@@ -131,7 +132,7 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	return pg.Classify("store how alike answers are", err)
 }
 
-// list writes a list as JSON; one that is empty as nothing.
+// list encodes a list as JSON, and an empty list as nil.
 func list[T any](all []T) (string, error) {
 	if len(all) == 0 {
 		return "", nil
@@ -140,18 +141,18 @@ func list[T any](all []T) (string, error) {
 	return string(text), err
 }
 
-// Question is what a report says of one item beside its answers.
+// Question is what a report shows of one item besides its answers.
 type Question struct {
-	// Number is the item's, 1-based in the order of pages.
+	// Number is the item's number, 1-based in the order of pages.
 	Number int `db:"number"`
-	// ID is the item's.
+	// ID is the item's id.
 	ID int64 `db:"id"`
 	// Variants are in the order of their numbers; empty while the item is not assessed.
 	Variants []VariantLikeness
 	// Differences say how the answer A becomes each of the others.
 	Differences *string `db:"differences"`
-	// NewestRunID and Runs tell which current runs it was computed from, of all variants; nil while the item is not
-	// assessed.
+	// NewestRunID and Runs identify the current runs of all variants that it was computed from; nil until the
+	// item is assessed.
 	NewestRunID *int64 `db:"newest_run_id"`
 	Runs        *int   `db:"runs"`
 }
@@ -202,7 +203,7 @@ func (q Question) ParseDifferences() (all []measure.Difference, err error) {
 	return all, nil
 }
 
-// Questions returns what reports say of items of a task, by their ids.
+// Questions returns what reports show of a task's items, by item id.
 func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
 	const read = `
 		SELECT n.number, n.id, coalesce(q.variant, 0) AS variant, q.differences, q.newest_run_id, q.runs,

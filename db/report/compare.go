@@ -58,7 +58,7 @@ const readComparable = `
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
 	ORDER BY i.number, v.variant`
 
-// Side is what is compared: a variant of a task; 1 is the only one of a plain task.
+// Side is one side of a comparison: a variant of a task; a plain task has only variant 1.
 type Side struct {
 	TaskID  uuid.UUID
 	Variant int
@@ -74,8 +74,8 @@ func (r Report) Compare(ctx context.Context, a, b Side) (measure.Comparison, err
 	return measure.CompareTasks(ofA[0], ofB[0]), err
 }
 
-// Matrix returns what each of a task's variants says of each question: first by the variants, in their order, then by the
-// questions, in the order of pages.
+// Matrix returns the results of each variant for each question: indexed first by variant, in order, then by
+// question, in the order of pages.
 func (r Report) Matrix(ctx context.Context, task db.Task) ([][]measure.ComparedQuestion, error) {
 	numbers := make([]int, len(task.Variants))
 	for n, variant := range task.Variants {
@@ -84,7 +84,8 @@ func (r Report) Matrix(ctx context.Context, task db.Task) ([][]measure.ComparedQ
 	return r.comparable(ctx, task.ID, numbers...)
 }
 
-// comparable returns what a comparison needs to know about each question of some variants, in the order of pages.
+// comparable returns the data that a comparison needs about each question of the given variants, in the order
+// of pages.
 func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...int) ([][]measure.ComparedQuestion, error) {
 	questions := make([][]measure.ComparedQuestion, len(variants))
 	numbers := make(pq.Int64Array, len(variants))
@@ -143,7 +144,7 @@ type CommonAnswer struct {
 	Key []byte `db:"answer_key"`
 	// Length is the whole answer's in characters, also where Text was cut.
 	Length int `db:"length"`
-	// FinishReason is why it ended; nil means that the agent did not say.
+	// FinishReason is why the answer ended; nil means that the agent did not report it.
 	FinishReason *string `db:"finish_reason"`
 }
 

@@ -13,7 +13,7 @@ import (
 // Row is one item with all its current runs of one variant.
 type Row struct {
 	db.Item
-	// Variant is its number.
+	// Variant is the variant's number.
 	Variant int
 	Likeness
 	Runs []Run
@@ -82,9 +82,9 @@ func (l exportLine) run() Run {
 	}
 }
 
-// EachRow calls yield with every item of the task and its current runs, variant by variant, in the order of pages. limit is how
-// many characters of each response are read, without Exact; nil means all of it. Rows come from the server as they
-// are read, so memory holds one item at a time, all of one snapshot.
+// EachRow calls yield with every item of the task and its current runs, variant by variant, in the order of
+// pages. limit is how many characters of each response are read, unless Exact; nil means all of them. Rows are
+// streamed from the server, so memory holds one item at a time, and all come from one snapshot.
 func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield func(Row) error) error {
 	isRead := false
 	err := r.db.InTx(ctx, "read the report", func(tx *sqlx.Tx) error {

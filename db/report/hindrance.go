@@ -15,15 +15,15 @@ type Monitor struct{ db *pg.Pool }
 // NewMonitor returns a monitor of the store's database.
 func NewMonitor(store *db.Store) Monitor { return Monitor{store.Pool()} }
 
-// Hindrance is what keeps a running task from calling its agent as fast as its own settings allow.
+// Hindrance is the reason that a running task does not call its agent as fast as its own settings allow.
 type Hindrance struct {
-	// LimitingTaskID and its name and rate are those of another task at the same origin whose stricter rate limit
-	// holds for this one too; nil means the task's own limit holds.
+	// LimitingTaskID and the name and rate that follow belong to another task at the same origin whose stricter
+	// rate limit applies to this one too; nil means that the task's own limit applies.
 	LimitingTaskID   *uuid.UUID `db:"limiting_task_id"`
 	LimitingTaskName *string    `db:"limiting_task_name"`
 	LimitingRate     *string    `db:"limiting_rate"`
-	// TasksAhead is how many tasks hold lanes or waited longer while this one has no lane and no worker has a free
-	// one; 0 means lanes are not what it waits for.
+	// TasksAhead is how many tasks hold lanes or waited longer while this one has no lane and no worker has a
+	// free one; 0 means that it does not wait for lanes.
 	TasksAhead int `db:"tasks_ahead"`
 }
 
@@ -54,7 +54,8 @@ const findHindrance = `
 		WHERE w.beat_at > now() - $2 * interval '1 second') room
 	WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING')`
 
-// TaskHindrance returns what slows a task down; the zero value if nothing does or the task is not active.
+// TaskHindrance returns what slows a task down; the zero value if nothing slows it down or the task is not
+// active.
 func (m Monitor) TaskHindrance(ctx context.Context, taskID uuid.UUID) (Hindrance, error) {
 	var found Hindrance
 	err := m.db.GetContext(ctx, &found, findHindrance, taskID, db.WorkerDeadAfter.Seconds())

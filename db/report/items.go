@@ -30,35 +30,37 @@ func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 	return items, pg.Classify("read the questions", err)
 }
 
-// Filter narrows and orders a task's items; its zero value takes all of them in the order of pages.
+// Filter narrows and orders a task's items; its zero value selects all of them in the order of pages.
 type Filter struct {
 	// QuestionID keeps only the item that has it.
 	QuestionID string
 	// OnlyAssessed leaves out items whose runs have not all ended.
 	OnlyAssessed bool
-	// Variant is the number of the one whose runs count; 0 means all.
+	// Variant is the number of the variant whose runs count; 0 means all.
 	Variant int
-	// Statuses keeps items of which a run has one of them; STOPPED means that a run never took place.
+	// Statuses keeps items with a run in one of these statuses; STOPPED means that a run never took place.
 	Statuses []db.RunStatus
-	// FinishReasons and ErrorCodes keep items of which a run ended for one of these reasons, or with one of these codes.
+	// FinishReasons and ErrorCodes keep items with a run that ended for one of these reasons or with one of
+	// these codes.
 	FinishReasons, ErrorCodes []string
-	// Passed keeps items of which a run passed, or did not pass, MinScore and MaxScore those of which a run has such a score:
-	// all of the same run, as Statuses. nil takes any.
+	// Passed keeps items with a run that passed, or did not pass, MinScore and MaxScore items with a run whose
+	// score is in range. One run must meet these and Statuses together; nil means any.
 	Passed             *bool
 	MinScore, MaxScore *float64
-	// Evaluator is the number of the one whose verdicts count, and of which there must be one; 0 means all together.
+	// Evaluator is the number of the evaluator whose verdicts count, and which must have given one; 0 means all
+	// together.
 	Evaluator int
 	// Unstable keeps items that a variant answered in more than one way.
 	Unstable bool
-	// Levels and Facts keep items that a variant answered as alike as one of these, and with facts that differ as one of
-	// these: both of the same variant.
+	// Levels keeps items with a variant whose answers have one of these levels, Facts items with a variant
+	// whose facts differ in one of these ways: the same variant must meet both.
 	Levels []measure.Level
 	Facts  []facts.Differ
 	// Sort is one of Sorts, with a - before it in descending order; empty is question_id.
 	Sort string
 }
 
-// judges reports whether the filter asks what evaluators say.
+// judges reports whether the filter depends on the evaluators' verdicts.
 func (f Filter) judges() bool {
 	return f.Passed != nil || f.MinScore != nil || f.MaxScore != nil || f.Evaluator != 0
 }
@@ -70,7 +72,8 @@ type Outcome struct {
 	ErrorCode    string `db:"error_code"`
 }
 
-// Outcomes returns how the current runs of a task's items ended, of one variant or of all if it is 0, each kind once an item.
+// Outcomes returns how the current runs of a task's items ended, of one variant or of all if it is 0, each kind
+// once per item.
 func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (byItem map[int64][]Outcome, err error) {
 	const read = `
 		SELECT DISTINCT item_id, coalesce(finish_reason, '') AS finish_reason, coalesce(error_code, '') AS error_code
@@ -87,7 +90,7 @@ func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (by
 	return byItem, nil
 }
 
-// sorts are what items may be ordered by.
+// sorts are the orders of items.
 var sorts = map[string]string{
 	"question_id": "i.sort_key",
 	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
@@ -96,11 +99,11 @@ var sorts = map[string]string{
 	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
 }
 
-// Sorts are what items may be ordered by.
+// Sorts are the orders of items.
 var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
 
-// riskOfQuestion orders question_statistics q by what a reader should see first: facts that contradict each other, then the
-// other differences; among equals what contradicts the standard answer, then the lower agreement.
+// riskOfQuestion orders question_statistics q by what a reader should see first: contradicting facts, then
+// other differences; among equals, contradictions of the standard answer, then the lower agreement.
 const riskOfQuestion = `
 	4 * CASE
 		WHEN q.facts_differ = 'conflict' THEN 0
@@ -160,7 +163,7 @@ func (f Filter) where() string {
 	return where
 }
 
-// Items returns one page of a task's items that a filter takes, and how many it takes.
+// Items returns one page of a task's items that match a filter, and how many match.
 func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (items []db.Item, total int, err error) {
 	arguments := map[string]any{
 		"task": taskID, "question": filter.QuestionID, "assessed": filter.OnlyAssessed, "variant": filter.Variant, "statuses": pq.Array(filter.Statuses),

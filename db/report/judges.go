@@ -7,7 +7,8 @@ import (
 	"wending/db/pg"
 )
 
-// Spent is what the calls of a judge took: those whose verdicts are the current ones. A number is nil while it is unknown.
+// Spent is the latency, tokens and cost of a judge's calls, counting only the calls behind current verdicts. A
+// field is nil while it is unknown.
 type Spent struct {
 	InputTokens  *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over a judge's calls that report tokens; null for rules" example:"18200"`
 	OutputTokens *int64  `db:"output_tokens" json:"output_tokens" example:"2280"`
@@ -16,16 +17,17 @@ type Spent struct {
 	Currency     *string `db:"currency" json:"currency" example:"USD"`
 }
 
-// JudgeNumbers are what one judge's calls took, and on which scale it seems to rate.
+// JudgeNumbers are the cost of one judge's calls and the scale on which the judge seems to rate.
 type JudgeNumbers struct {
 	Spent
-	// Variants are what they took for each variant, by its number.
+	// Variants holds the same numbers for each variant, by its number.
 	Variants map[int]Spent
-	// Scale is 1 or 10 if no rating of enough answers is above it, although ratings go up to 100; otherwise 0.
+	// Scale is 1 or 10 if enough answers were rated and none above it, although ratings go up to 100; otherwise
+	// 0.
 	Scale int
 }
 
-// fewestForScale is how many rated answers it takes to suspect a judge's scale.
+// fewestForScale is the number of rated answers needed to suspect a judge's scale.
 const fewestForScale = 5
 
 // Judges returns the numbers of a task's judges, by the evaluators' numbers. Default ratings say nothing about a scale.
@@ -64,8 +66,8 @@ func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers,
 	return judges, err
 }
 
-// suspectedScale is the scale that ratings up to best are on, unless it is 0 to 100 as far as can be told. Ratings of 0 alone
-// are on every scale.
+// suspectedScale returns the likely scale of ratings up to best, or 0 if it seems to be 0 to 100. Ratings of 0
+// alone fit every scale.
 func suspectedScale(rated int, best *float64) int {
 	switch {
 	case rated < fewestForScale || best == nil || *best <= 0 || *best > 10:

@@ -8,7 +8,7 @@ import (
 	"wending/db/pg"
 )
 
-// Past is what the last runs of a saved target took on average; nil where none tells.
+// Past is the average latency, tokens and cost of the last runs of a saved target; nil where none reports them.
 type Past struct {
 	LatencyMS    *float64 `db:"latency_ms"`
 	InputTokens  *float64 `db:"input_tokens"`
@@ -70,7 +70,8 @@ func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error
 	return past, pg.Classify("read what judges' calls took", err)
 }
 
-// Measured returns what the last successful test of a saved model or agent took, as long as it is what was tested.
+// Measured returns the measure of the last successful test of a saved model or agent, unless the entry has
+// changed since.
 func (r Report) Measured(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT measured_ms AS latency_ms, measured_input_tokens AS input_tokens, measured_output_tokens AS output_tokens

@@ -22,7 +22,7 @@ const maxBars = 30
 
 // LatencyBars returns the distribution of the latencies of a task's successful current runs, in at most maxBars
 // bars whose bounds are whole milliseconds, of equal width on a logarithmic scale where that is at least 1 ms;
-// none if there are no such runs.
+// it returns none if there are no such runs.
 func (m Monitor) LatencyBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	const count = `
 		SELECT latency_ms AS latency, count(*) AS runs
@@ -115,8 +115,9 @@ const countOutcomes = `
 	LEFT JOIN counts c USING (bar)
 	ORDER BY bar`
 
-// OutcomeBars returns how many runs of the task's newest launch ended when – or, of one that asked judges alone, how many
-// answers they rated –, in at most maxBars bars of whole seconds from its first call; none if there are none.
+// OutcomeBars returns how many runs of the task's newest launch ended – or, if it only ran judges, how many
+// answers they rated – over time: in at most maxBars bars of whole seconds from its first call, or none if
+// nothing has ended.
 func (m Monitor) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	var bars []Bar
 	err := m.db.SelectContext(ctx, &bars, countOutcomes, taskID, maxBars)

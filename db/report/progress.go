@@ -10,7 +10,7 @@ import (
 	"wending/db/pg"
 )
 
-// Progress is a snapshot of how far a task has got.
+// Progress is a snapshot of a task's progress.
 type Progress struct {
 	TaskID     uuid.UUID     `db:"task_id"`
 	TaskStatus db.TaskStatus `db:"task_status"`
@@ -19,8 +19,9 @@ type Progress struct {
 	// LaunchNumber is the newest launch's number; 0 means the task was never started.
 	LaunchNumber int  `db:"launch_number"`
 	IsStopping   bool `db:"is_stopping"`
-	// Total is how many runs the task is to have. Completed have ended, Failed of them without success; Running are
-	// claimed by a worker, Queued wait. Stopped runs are in none of these but Total.
+	// Total is the number of runs that the task will have. Completed runs have ended, Failed ones of them
+	// without success; Running ones are claimed by a worker, Queued ones wait. Stopped runs count only in
+	// Total.
 	Total     int `db:"total"`
 	Completed int `db:"completed"`
 	Failed    int `db:"failed"`
@@ -30,7 +31,7 @@ type Progress struct {
 	JudgeTotal  int `db:"judge_total"`
 	Judged      int `db:"judged"`
 	JudgeFailed int `db:"judge_failed"`
-	// Prepared is how many of the newest launch's units are made, while they are.
+	// Prepared is the number of units made so far for the newest launch, while they are being made.
 	Prepared int `db:"prepared"`
 	// CallsPerSecond is the rate of the last ten seconds.
 	CallsPerSecond float64 `db:"calls_per_second"`
@@ -108,8 +109,8 @@ const readProgress = `
 		WHERE created_at > now() - interval '10 seconds') recent ON true
 	WHERE t.id = $1`
 
-// TaskProgress returns how far a task is. While a launch of it works, the counts are the launch's own and those
-// of earlier runs that it does not repeat; before and after, those of the current runs.
+// TaskProgress returns a task's progress. While a launch is active, the counts cover its own runs and the
+// earlier runs that it does not repeat; otherwise they cover the current runs.
 func (m Monitor) TaskProgress(ctx context.Context, taskID uuid.UUID) (progress Progress, err error) {
 	if err := m.db.GetContext(ctx, &progress, readProgress, taskID, recentRuns); pg.IsNoRows(err) {
 		return progress, &db.NotFoundError{Kind: db.KindTask}

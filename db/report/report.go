@@ -1,4 +1,5 @@
-// Package report reads what pages, reports and exports show: lists of tasks, their results, and how far they are. It changes nothing.
+// Package report reads what pages, reports and exports show: lists of tasks, their results, and progress. It
+// changes nothing.
 package report
 
 import (
@@ -21,16 +22,16 @@ type Report struct{ db *pg.Pool }
 // New returns a Report that reads through a store's connections.
 func New(store *db.Store) Report { return Report{store.Pool()} }
 
-// Summary is what the map of all questions, filters and orders need to know about one item.
+// Summary is the data about one item that the map of all questions, filters and orders need.
 type Summary struct {
 	ID         int64  `db:"id"`
 	QuestionID string `db:"question_id"`
-	// Number is the item's, 1-based in the order of pages.
+	// Number is the item's number, 1-based in the order of pages.
 	Number int `db:"number"`
 	// Series names the conversation that the item is a turn of; nil for a single question.
 	Series *string `db:"series"`
-	// Answers is how many different answers the successful current runs gave: of several variants, those of the one that
-	// gave most.
+	// Answers is how many different answers the successful current runs gave: with several variants, the
+	// highest count of any variant.
 	Answers int `db:"answers"`
 	// Runs is how many current runs there are: fewer than the task's where it was stopped.
 	Runs int `db:"runs"`
@@ -39,7 +40,7 @@ type Summary struct {
 	// Judged is how many current runs every evaluator of the task has a verdict on, and Passes how many of them passed.
 	Judged int `db:"judged"`
 	Passes int `db:"passes"`
-	// Score is the mean of the runs' scores; nil if none has one.
+	// Score is the mean of the runs' scores; nil if no run has a score.
 	Score *float64 `db:"score"`
 	// Level, Agreement and Letters are nil while the item is not assessed.
 	Level     *measure.Level `db:"level"`
@@ -49,8 +50,8 @@ type Summary struct {
 	HasConflict bool `db:"has_conflict"`
 	// Risk orders items by what a reader should see first, the least first; nil while the item is not assessed.
 	Risk *float64 `db:"risk"`
-	// LatencyMS is the mean of the successful current runs, nil if there is none, and Bytes the length of the longest
-	// answer; only with measures.
+	// LatencyMS is the mean of the successful current runs, nil if there is none, and Bytes the length of the
+	// longest answer; both are set only if measures are requested.
 	LatencyMS *float64 `db:"latency_ms"`
 	Bytes     int      `db:"bytes"`
 	// Matches reports whether the item matches the text that was searched for.
@@ -62,15 +63,16 @@ type Summary struct {
 // IsUnstable reports whether the item was answered in more than one way.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
-// What the runs of an item tell without their rows being read, and what needs them. The length of a text is known
-// without reading it.
+// The data about an item's runs that is available without reading their rows, and the data that is not. The
+// length of a text is known without reading it.
 const (
 	countRuns      = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	countVerdicts  = `, count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score`
 	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
 )
 
-// summariseItems reads the summaries of a task's items, with what is known of their runs, and how a text is searched for.
+// summariseItems reads the summaries of a task's items, with the known data about their runs, and searches for
+// a text.
 func summariseItems(isJudged, withMeasures bool, like string) string {
 	known, measures := "", ""
 	if withMeasures {
@@ -107,10 +109,10 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	ORDER BY i.sort_key`
 }
 
-// Summaries returns a summary of each of the task's items, in the order of pages and exports, by the runs of one variant,
-// or of all if it is 0. An item matches if its
-// question_id, question, standard answer, another of its columns or the beginning of one of its answers contains text, without regard to case. It
-// returns ErrSearchTooSlow if that takes longer than searchTime.
+// Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs
+// of one variant, or of all if variant is 0. An item matches if its question_id, question, standard answer,
+// another of its columns or the beginning of one of its answers contains text, ignoring case. It returns
+// ErrSearchTooSlow if that takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string, withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"
 	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case, and texts are read several times as fast
@@ -136,8 +138,8 @@ func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text s
 	return summaries, r.countAnswers(ctx, task.ID, summaries, variant)
 }
 
-// countAnswers counts the different answers to the questions that are not assessed yet: of those of a task that has ended
-// there are none.
+// countAnswers counts the different answers to the questions that are not assessed yet: a task that has ended
+// has none.
 func (r Report) countAnswers(ctx context.Context, taskID uuid.UUID, summaries []Summary, variant int) error {
 	const count = `
 		SELECT item_id, max(answers) AS answers
@@ -184,7 +186,7 @@ const (
 // ErrSearchTooSlow reports that a text was not found in time among many long answers.
 var ErrSearchTooSlow = errors.New("the search takes too long")
 
-// Retry is how far the runs of an item are that the task's active launch makes.
+// Retry is the progress of an item's runs in the task's active launch.
 type Retry struct {
 	ItemID int64 `db:"item_id"`
 	// Done of Total runs have ended; Total is 0 while the launch waits for its start.
@@ -192,7 +194,7 @@ type Retry struct {
 	Total int `db:"total"`
 }
 
-// Retrying returns those of the items that the task's active launch asks again, by their ids.
+// Retrying returns the items that the task's active launch runs again, by id.
 func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Retry, error) {
 	const read = `
 		SELECT i.id AS item_id, count(u.id) AS total,

@@ -24,8 +24,8 @@ func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]
 	return runs, pg.Classify("read the runs", err)
 }
 
-// EachAnswer calls yield with the current runs of these items that succeeded, with at most limit characters of each response, one
-// at a time.
+// EachAnswer calls yield with the successful current runs of these items, with at most limit characters of each
+// response, one at a time.
 func (r Report) EachAnswer(ctx context.Context, itemIDs []int64, limit int, yield func(db.Run) error) error {
 	const query = `
 		SELECT r.id, r.item_id, r.latency_ms, r.total_tokens, left(r.response_body, $2) AS response_body
@@ -50,9 +50,9 @@ type WholeRun struct {
 	db.Run
 	QuestionID string `db:"question_id"`
 	Question   string `db:"question"`
-	// Number is the question's, 1-based in the order of pages.
+	// Number is the question's number, 1-based in the order of pages.
 	Number int `db:"number"`
-	// Series and Turn are the question's; nil for a single one.
+	// Series and Turn belong to the question; nil for a single question.
 	Series *string `db:"series"`
 	Turn   *int    `db:"turn"`
 }

@@ -25,16 +25,17 @@ type TaskFilter struct {
 	Drafts, WithoutDrafts bool
 	// NameContains is matched anywhere in the name, without regard to case.
 	NameContains string
-	// WithoutCopies leaves out what schedules made; CopiesOf takes what one made, uuid.Nil all.
+	// WithoutCopies leaves out tasks that schedules made; CopiesOf selects the tasks that one schedule made,
+	// uuid.Nil all.
 	WithoutCopies bool
-	// Newest takes of the copies of each schedule the newest alone.
+	// Newest selects only the newest of each schedule's copies.
 	Newest   bool
 	CopiesOf uuid.UUID
-	// Except is a task that does not match; uuid.Nil excludes none.
+	// Except is a task to leave out; uuid.Nil leaves out none.
 	Except uuid.UUID
 }
 
-// IsZero reports whether the filter takes all tasks.
+// IsZero reports whether the filter matches all tasks.
 func (f TaskFilter) IsZero() bool {
 	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil
 }
@@ -118,7 +119,7 @@ func (l TaskList) HasTasks(ctx context.Context, scope project.Scope) (bool, erro
 	return has, pg.Classify("look for tasks", err)
 }
 
-// TaskSeries is a schedule with the copies that it made.
+// TaskSeries is a schedule with the copies that it has made.
 type TaskSeries struct {
 	ID     uuid.UUID `db:"id"`
 	Name   string    `db:"name"`

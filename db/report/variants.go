@@ -10,7 +10,8 @@ import (
 	"wending/db/pg"
 )
 
-// VariantStatistics are the numbers of one variant, by its current runs (metrics.md). A number is nil while it is unknown.
+// VariantStatistics are the numbers of one variant, computed from its current runs (metrics.md). A number is
+// nil while it is unknown.
 type VariantStatistics struct {
 	Number      int    `db:"number" json:"number" doc:"1 for a plain task" example:"1"`
 	Name        string `db:"name" json:"name" doc:"Empty for a plain task"`

@@ -11,18 +11,18 @@ import (
 	"wending/db/pg"
 )
 
-// variantVerdicts are what evaluators say of one variant.
+// variantVerdicts are the evaluators' verdicts on one variant.
 type variantVerdicts struct {
-	// questions are those that have runs, in no order.
+	// questions are the questions that have runs, unordered.
 	questions []measure.Judged
-	// errors is how many evaluations ended with one, defaults how many of them by default ratings.
+	// errors is how many evaluations ended with an error, defaults how many of them have default ratings.
 	errors, defaults int
 	// ratings are the mean ratings of questions, by the dimensions.
 	ratings map[string][]float64
 }
 
-// PassStatistics returns the numbers of what all evaluators of a task together say, by the variants' numbers. Default ratings of
-// judges count if withDefaults says so.
+// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant
+// number. Default ratings of judges count if withDefaults is true.
 func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]measure.Statistics, error) {
 	score := `r.score`
 	if withDefaults {
@@ -56,7 +56,7 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults b
 	return summarised(task, verdicts), nil
 }
 
-// PassStatisticsOf returns the numbers of what one evaluator says, of a judge with its ratings.
+// PassStatisticsOf returns the statistics of one evaluator's verdicts; for a judge they include its ratings.
 func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db.Evaluator, withDefaults bool) (map[int]measure.Statistics, error) {
 	const read = `
 		SELECT r.variant, r.item_id, count(*) AS runs, count(e.passed) AS judged, count(*) FILTER (WHERE e.passed) AS passes,
@@ -166,7 +166,8 @@ func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (ma
 	return items, nil
 }
 
-// PassShares returns the share of judged runs that pass, by items and variants; what is not judged has none.
+// PassShares returns the share of judged runs that pass, by item and variant; a pair without judged runs has
+// none.
 func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {
 	const read = `
 		SELECT item_id, variant, count(*) FILTER (WHERE passed) / count(passed)::float8 AS share

@@ -21,8 +21,8 @@ type Archives struct{ db *pg.Pool }
 // NewArchives returns the archives of a store.
 func NewArchives(store *db.Store) Archives { return Archives{store.Pool()} }
 
-// EachRun calls yield with the current runs of a task as JSON objects, one at a time: with the question_id of their questions and
-// what evaluators say of them, without ids.
+// EachRun calls yield with the current runs of a task as JSON objects, one at a time: with the question_id of
+// their questions and the evaluators' verdicts, without ids.
 func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json.RawMessage) error) error {
 	const read = `
 		SELECT row_to_json(line) AS line
@@ -49,7 +49,7 @@ func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json
 	})
 }
 
-// ArchivedRun is one that an archive has, with every value within its bounds.
+// ArchivedRun is a run read from an archive, with every value within its bounds.
 type ArchivedRun struct {
 	QuestionID    string       `json:"question_id"`
 	Variant       int          `json:"variant"`
@@ -79,7 +79,7 @@ type ArchivedRun struct {
 	Evaluations     []ArchivedEvaluation `json:"evaluations"`
 }
 
-// ArchivedEvaluation is what an evaluator says of a run of an archive.
+// ArchivedEvaluation is an evaluator's verdict on a run of an archive.
 type ArchivedEvaluation struct {
 	Evaluator    int                `json:"evaluator"`
 	Status       string             `json:"status"`
@@ -99,7 +99,7 @@ type ArchivedEvaluation struct {
 	Version      *int               `json:"version"`
 }
 
-// batch is how many runs one statement stores, batchBytes about how much.
+// batch is how many runs one statement stores, batchBytes approximately how many bytes.
 const (
 	archivedAtOnce = 500
 	batchBytes     = 8 << 20

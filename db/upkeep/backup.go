@@ -19,7 +19,8 @@ import (
 	"wending/db/pg/embedded"
 )
 
-// ErrNotEmpty means that somebody has used the database: nothing is restored over tasks, accounts, audit or library.
+// ErrNotEmpty means that the database has been used: a backup never overwrites tasks, accounts, audit or
+// library.
 var ErrNotEmpty = errors.New("the database is in use; restore into an empty one")
 
 // Dump writes the database at url as one snapshot, also while others work with it.
@@ -31,7 +32,7 @@ func Dump(ctx context.Context, url string, w io.Writer) error {
 	return tool(ctx, environment, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
-// Restore fills the database at url, which nobody may have used, with what Dump wrote: all, or nothing.
+// Restore fills the database at url, which must be unused, with the output of Dump: all of it or nothing.
 func Restore(ctx context.Context, url string, dump io.Reader) error {
 	if err := requireEmpty(ctx, url); err != nil {
 		return err
@@ -49,11 +50,11 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 	return tool(ctx, environment, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--dbname="+database)
 }
 
-// ofFreshSchema has, for each table, the number of rows it may have before anybody has used the installation: what migrations insert, and
-// what processes write that only started.
+// ofFreshSchema has, for each table, the number of rows it may have while the installation is unused: rows
+// inserted by migrations, and rows written by processes on their start.
 var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1, "workers": math.MaxInt, "origins": math.MaxInt}
 
-// requireEmpty returns ErrNotEmpty, with the tables that have something, unless nobody has used the database.
+// requireEmpty returns ErrNotEmpty, with the non-empty tables, if the database has been used.
 func requireEmpty(ctx context.Context, url string) error {
 	pool, err := pg.Open(ctx, url, 1)
 	if err != nil {

@@ -18,25 +18,26 @@ type Lost struct {
 	// Kind is "provider", "model", "agent", "channel", "task", or "session" of an account that signed in at the provider.
 	Kind string
 	ID   uuid.UUID
-	// Number is the target's, within its task.
+	// Number is the target's number within its task.
 	Number int
 	// Name is the account's of a session.
 	Name string
-	// Places are what is lost: "key", "headers", "parameters", "query", "payload", "template", "url", "secret" or "tokens".
+	// Places are the lost values: "key", "headers", "parameters", "query", "payload", "template", "url",
+	// "secret" or "tokens".
 	Places []string
-	// Models are those that a provider serves.
+	// Models are the models that a provider serves.
 	Models []string
 }
 
-// lostValue is a sealed value with what it belongs to.
+// lostValue is a sealed value and its owner.
 type lostValue struct {
 	ID     uuid.UUID `db:"id"`
 	Name   string    `db:"name"`
 	Sealed []byte    `db:"sealed"`
 }
 
-// FindLost returns what has secrets that isLost says of that they cannot be opened: of a sealed value and whom it was sealed for, as
-// ResealLibrary tells it; of targets of tasks and of sessions without an owner, by the value alone.
+// FindLost returns the owners of secrets that isLost reports as unreadable. isLost gets a sealed value and the
+// owner it was sealed for, as in ResealLibrary; for targets of tasks and for sessions it gets the value alone.
 func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner string) bool, isTargetLost func(db.Target) bool) (found []Lost, err error) {
 	if found, err = s.lostEntries(ctx, isLost); err == nil {
 		var targets, sessions []Lost
@@ -124,7 +125,7 @@ func (s Secrets) lostSessions(ctx context.Context, isLost func(sealed []byte, ow
 	return found, nil
 }
 
-// addLost adds a place to what is found already, or what is found with it.
+// addLost adds a place to the owner's entry in the findings, or adds a new entry.
 func addLost(found []Lost, one Lost, place string) []Lost {
 	for n := range found {
 		if found[n].Kind == one.Kind && found[n].ID == one.ID {
@@ -136,12 +137,13 @@ func addLost(found []Lost, one Lost, place string) []Lost {
 	return append(found, one)
 }
 
-// givenUp is what a task keeps in the place of a secret that was given up: without it, its agent would be called as if there had never
-// been one.
+// givenUp is stored in a task in place of a secret that was given up: without it, the agent would be called as
+// if there had never been a secret.
 var givenUp = []byte("wnd\x00given up")
 
-// GiveUp removes what FindLost found from the library and the sessions, marks it in tasks, and stores fresh as the check value of the secret key in the
-// place of was; code is what the library shows of the last test of what must be completed. It returns db.ErrConflict if the check value is another by now.
+// GiveUp removes what FindLost found from the library and the sessions, marks it in tasks, and replaces the
+// secret key's check value was with fresh; the library shows code as the last test result of entries that must
+// be completed. It returns db.ErrConflict if the check value has changed in the meantime.
 func (s Secrets) GiveUp(ctx context.Context, lost []Lost, code string, was, fresh []byte) error {
 	return s.db.InTx(ctx, "give up secrets that no key opens", func(tx *sqlx.Tx) error {
 		for _, one := range lost {

@@ -1,5 +1,5 @@
-// Package upkeep keeps the database in order: it removes what is no longer wanted, measures what takes space, seals secrets with another
-// key, and carries tasks and whole databases out and in.
+// Package upkeep keeps the database in order: it removes data that is no longer wanted, measures disk usage,
+// seals secrets with another key, and exports and imports tasks and whole databases.
 package upkeep
 
 import (
@@ -14,15 +14,15 @@ import (
 	"wending/db/project"
 )
 
-// Upkeep removes what tasks left behind.
+// Upkeep removes the remains of tasks.
 type Upkeep struct{ db *pg.Pool }
 
 // New returns the upkeep of a store.
 func New(store *db.Store) Upkeep { return Upkeep{store.Pool()} }
 
-// Prune removes what one task that ended longer ago than keep left behind: runs that later launches
-// replaced, what evaluators said before, and the units that drove them. Current runs – the results – and the launches
-// with their statistics stay. removed is how many rows went; found is false if no such task is left.
+// Prune removes the remains of one task that ended longer ago than keep: runs that later launches replaced,
+// earlier evaluations, and the units that drove them. Current runs – the results – and the launches with their
+// statistics stay. removed is the number of deleted rows; found is false if there is no such task.
 func (u Upkeep) Prune(ctx context.Context, keep time.Duration) (removed int, found bool, err error) {
 	const find = `
 		UPDATE evaluation_tasks
@@ -99,7 +99,8 @@ func deleteRuns(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, includeCurre
 	}
 }
 
-// deleteEvents removes what agents reported, in steps as deleteRuns does; its few tools go with the task.
+// deleteEvents removes the events that agents reported, in steps as deleteRuns does; the few tools are deleted
+// with the task.
 func deleteEvents(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 	const step = `
 		DELETE FROM run_events

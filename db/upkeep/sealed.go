@@ -23,7 +23,8 @@ func (s Secrets) Salt(ctx context.Context) (salt []byte, err error) {
 	return salt, pg.Classify("read the installation's salt", err)
 }
 
-// Check returns the value that only the installation's secret key opens; nil means that no process has stored one yet.
+// Check returns the check value, which only the installation's secret key opens; nil means that no process has
+// stored one yet.
 func (s Secrets) Check(ctx context.Context) (check []byte, err error) {
 	err = s.db.GetContext(ctx, &check, `SELECT sealed_check FROM installation`)
 	return check, pg.Classify("read the check value of the secret key", err)
@@ -52,7 +53,7 @@ func (s Secrets) Heads(ctx context.Context, size int) (heads [][]byte, err error
 	return heads, pg.Classify("read which keys sealed the secrets", err)
 }
 
-// PlainSecrets are what the target of a task of an earlier version, its first, holds in clear.
+// PlainSecrets are the unencrypted secrets of the first target of a task of an earlier version.
 type PlainSecrets struct {
 	TaskID uuid.UUID `db:"task_id"`
 	// URL has its query.
@@ -60,7 +61,7 @@ type PlainSecrets struct {
 	Payload *json.RawMessage `db:"extra_payload"`
 }
 
-// batch is how many targets one transaction changes.
+// sealedAtOnce is how many targets one transaction changes.
 const sealedAtOnce = 100
 
 const findPlainSecrets = `
@@ -79,8 +80,8 @@ const replacePlainSecrets = `
 		url = $4
 	WHERE task_id = $1 AND number = 1`
 
-// SealPlain replaces what targets hold in clear by what seal makes of it, and returns of how many. Nothing that is
-// sealed stays in clear: a batch is one transaction.
+// SealPlain replaces the plain secrets of targets with the result of seal, and returns how many targets it
+// changed. An interrupted run leaves no half-sealed target: each batch is one transaction.
 func (s Secrets) SealPlain(ctx context.Context, seal func(PlainSecrets) (payload, query []byte, address string, err error)) (sealed int, err error) {
 	for {
 		var found []PlainSecrets
@@ -130,9 +131,9 @@ const replaceSecrets = `
 		sealed_template = :sealed_template
 	WHERE task_id = :task_id AND number = :number`
 
-// Reseal replaces the secrets of targets that do not begin with head by what again makes of them; nil leaves them as they
-// are. progress learns after each batch how many targets were changed and left in all. A batch is one transaction, so
-// an interrupted run resumes where it was.
+// Reseal replaces those secrets of targets that do not begin with head with the result of again; nil leaves
+// them as they are. progress is called after each batch with the number of targets changed and left in all. A
+// batch is one transaction, so an interrupted run can be repeated.
 func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error), progress func(changed, left int)) error {
 	last, changed, left := db.Target{}, 0, 0
 	for {
@@ -204,8 +205,8 @@ type sealedValue struct {
 	Sealed []byte    `db:"sealed"`
 }
 
-// resealSome does for the next values of a place, after those of the entry last, what again says. It returns all that it
-// looked at, and how many it replaced.
+// resealSome applies again to the next values of a place, after the entry last. It returns all the values that
+// it looked at, and how many it replaced.
 func (s Secrets) resealSome(
 	ctx context.Context, place libraryPlace, last uuid.UUID, head []byte, again func(sealed []byte, owner string) ([]byte, error),
 ) (found []sealedValue, replaced int, err error) {

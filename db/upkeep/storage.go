@@ -24,7 +24,7 @@ type TableSize struct {
 	Rows int64 `db:"rows"`
 }
 
-// TaskSize is what a task takes: its answers as they are stored, without the indexes.
+// TaskSize is the size of a task: its answers as they are stored, without the indexes.
 type TaskSize struct {
 	ID        uuid.UUID     `db:"id"`
 	Name      string        `db:"task_name"`
@@ -34,17 +34,17 @@ type TaskSize struct {
 	Bytes     int64         `db:"bytes"`
 }
 
-// SpaceUsage is what takes space.
+// SpaceUsage is the disk usage of the database.
 type SpaceUsage struct {
-	// Database is all of it, Tables are the largest tables.
+	// Database is the total size, Tables are the largest tables.
 	Database int64
 	Tables   []TableSize
-	// Tasks are those with the most answers, TaskCount is how many tasks there are.
+	// Tasks are the tasks with the most answers, TaskCount is the number of all tasks.
 	Tasks     []TaskSize
 	TaskCount int
 }
 
-// rowBytes is about what a run takes beside its texts.
+// rowBytes is the approximate size of a run besides its texts.
 const rowBytes = 250
 
 // Measure measures everything, listing up to most tables and tasks. It reads every run's row, though not its texts.

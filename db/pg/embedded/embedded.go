@@ -1,6 +1,6 @@
-// Package embedded runs a private PostgreSQL and a private Redis for a program that was given none, from
-// the binaries on the machine. Both listen on Unix sockets only, in folders that nobody else may enter,
-// and both end with the program, however it ends.
+// Package embedded runs a private PostgreSQL and a private Redis for a program that was not given any, from the
+// binaries on the machine. Both listen on Unix sockets only, in folders that nobody else may enter, and both
+// stop when the program ends, for any reason.
 package embedded
 
 import (
@@ -48,9 +48,9 @@ type child struct {
 	exited chan struct{}
 }
 
-// startChild starts cmd in a process group of its own (Ctrl-C reaches only this program, which drains
-// first) and has the kernel send it dieWith when the thread that started it ends. So that thread is kept
-// for as long as the child lives: Pdeathsig follows the thread, not the process.
+// startChild starts cmd in its own process group (Ctrl-C reaches only this program, which drains first) and has
+// the kernel send it dieWith when the thread that started it ends. So that thread is kept for as long as the
+// child lives: Pdeathsig follows the thread, not the process.
 func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Credential) (*child, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: dieWith, Credential: credential}
 	c := &child{cmd: cmd, exited: make(chan struct{})}
@@ -72,7 +72,7 @@ func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Crede
 	return c, nil
 }
 
-// stop sends the signals one after another, each with its time to end, and returns when the child is gone.
+// stop sends the signals one after another, each with its own grace period, and returns when the child is gone.
 func (c *child) stop(patience time.Duration, signals ...syscall.Signal) {
 	for _, signal := range signals {
 		_ = c.cmd.Process.Signal(signal)

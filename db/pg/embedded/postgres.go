@@ -79,8 +79,8 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	return p, nil
 }
 
-// prepareFolder makes the folder that the data's folder stands in, and returns the one name that dir has, by which a server that
-// outlived its program is recognised. The account of credential may enter it.
+// prepareFolder makes the parent of the data folder, and returns the canonical name of dir, by which a server
+// that outlived its program is recognised. The account of credential may enter it.
 func prepareFolder(dir string, credential *syscall.Credential) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -125,8 +125,8 @@ func urlOf(sockets string) string {
 	return fmt.Sprintf("host='%s' user=wending dbname=postgres sslmode=disable", quoted)
 }
 
-// quotedFolder is a folder as PostgreSQL's list of socket folders takes it: in that list blanks and quotes
-// have a meaning of their own.
+// quotedFolder quotes a folder for PostgreSQL's list of socket folders, in which blanks and quotes have a
+// special meaning.
 func quotedFolder(dir string) string {
 	return `"` + strings.ReplaceAll(dir, `"`, `""`) + `"`
 }
@@ -168,7 +168,7 @@ func (p *Postgres) lastLogLines() string {
 	return strings.Join(lines[max(0, len(lines)-5):], " | ")
 }
 
-// FindPostgres returns the folder of initdb and postgres: on PATH, or the newest of Debian's.
+// FindPostgres returns the folder of initdb and postgres: on PATH, or in the newest of Debian's folders.
 func FindPostgres() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
@@ -190,7 +190,7 @@ func FindPostgres() (string, error) {
 	return filepath.Dir(newest), nil
 }
 
-// initialise makes the cluster in a temporary folder and renames it, so that a start cut short leaves
+// initialise makes the cluster in a temporary folder and renames it, so that an interrupted start leaves
 // nothing that looks like a database.
 func initialise(ctx context.Context, binaries, dir string, credential *syscall.Credential) error {
 	if _, err := os.Stat(filepath.Join(dir, "PG_VERSION")); err == nil {
@@ -217,7 +217,7 @@ func initialise(ctx context.Context, binaries, dir string, credential *syscall.C
 	return os.Rename(fresh, dir)
 }
 
-// checkVersion refuses, without touching it, a database that another major version made.
+// checkVersion refuses a database that another major version made, without touching it.
 func checkVersion(ctx context.Context, binaries, dir string) error {
 	made, err := os.ReadFile(filepath.Join(dir, "PG_VERSION"))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package upgrade has the steps between the migrations that SQL alone cannot make.
+// Package upgrade implements the steps between migrations that SQL alone cannot perform.
 package upgrade
 
 import (
@@ -16,8 +16,8 @@ func Steps() []pg.Step {
 	return []pg.Step{{Version: 33, Up: fillSkeletons}}
 }
 
-// fillSkeletons gives the accounts of older versions what names share that look alike. Of those that look alike only the oldest has it:
-// the others stay as they are, and no further one can join them.
+// fillSkeletons stores skeletons (naming.Skeleton) for accounts of older versions. Of accounts that look alike
+// only the oldest gets one: the others stay as they are, and no new account can join them.
 func fillSkeletons(ctx context.Context, tx *sql.Tx) error {
 	rows, err := tx.QueryContext(ctx, `SELECT id, name FROM users ORDER BY created_at, id`)
 	if err != nil {
