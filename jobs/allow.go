@@ -7,26 +7,27 @@ import (
 	"wending/db/engine"
 )
 
-// purse is what one ceiling has left in one currency.
+// purse is the amount left of one ceiling in one currency.
 type purse struct {
 	reason   string
 	owner    uuid.UUID
 	currency string
 }
 
-// state is what Allow knows of a purse.
+// state is Allow's record of a purse.
 type state struct {
-	// free is what is left when each call in flight has cost what calls cost on average.
+	// free is the amount left if each call in flight costs the average.
 	free     decimal.Decimal
 	inFlight int
-	// sharers are the launches that have not been given their part.
+	// sharers are the launches that have not received their share.
 	sharers int64
 }
 
-// Allow says how many units each launch may claim in all, and which ceilings are reached, one of a launch. Each call in flight is
-// reserved at the mean cost of a unit of its task's dearest target. Until a call has told its cost there is one at a time. Launches
-// that share a ceiling get equal parts of it. Of what is left a launch gets half at once, so that calls that cost more than those
-// before are noticed before they have all begun.
+// Allow returns how many units each launch may claim in total, and the ceilings that are reached, one per
+// launch. For each call in flight it reserves the mean cost of a unit of its task's dearest target. Until the
+// cost of a first call is known, only one call is allowed at a time. Launches that share a ceiling get equal
+// shares of it. A launch gets half of the remaining amount at once, so that a rise in cost is noticed before
+// all of it is committed.
 func Allow(standings []engine.Standing) engine.Verdict {
 	allowed, reached := map[uuid.UUID]int64{}, map[uuid.UUID]engine.Standing{}
 	purses := map[purse]*state{}
@@ -56,8 +57,9 @@ func Allow(standings []engine.Standing) engine.Verdict {
 	return engine.Verdict{Allowed: allowed, Reached: reached}
 }
 
-// spentOf is a ceiling of a launch that is reached before all its calls have begun; nil if there is none. While calls are in flight that may cost less than is
-// reserved for them, it is reached only if it is spent already.
+// spentOf returns a ceiling of a launch that is reached before all of its calls have begun; nil if there is
+// none. While calls in flight may cost less than is reserved for them, a ceiling counts as reached only if it
+// is already spent.
 func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
 	for n, one := range own {
 		if !one.IsWaiting {
@@ -85,7 +87,7 @@ func unitsIn(amount, perUnit decimal.Decimal) int64 {
 	return fits.IntPart()
 }
 
-// grant is how many more units a launch may claim, and takes them from its purses.
+// grant returns how many more units a launch may claim, and deducts their cost from its purses.
 func grant(own []engine.Standing, purses map[purse]*state) int64 {
 	units := int64(many)
 	for _, one := range own {

@@ -13,23 +13,24 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Budget watches what launches cost. Several may work at once.
+// Budget watches the cost of launches. Several processes may run one at once.
 type Budget struct {
 	Store *db.Store
-	// Month is what a month may cost in each currency, a decimal number; empty means any amount.
+	// Month is the maximum cost of a month in each currency, a decimal number; empty means any amount.
 	Month string
 	Log   *slog.Logger
 
 	mu sync.Mutex
-	// next is when the costs of launches at work are added up again: that takes longer the more runs they have.
+	// next is when the costs of active launches are next added up: that takes longer the more runs they have.
 	next time.Time
 }
 
 // share is which part of the time is spent on adding up at most.
 const share = 20
 
-// Watch notes what launches that have ended spent, stops those at work that have reached a ceiling, and says how many calls the
-// others may begin until it looks again. Calls in flight finish, and are paid for, too.
+// Watch stores the spending of launches that have ended, stops active launches that have reached a ceiling, and
+// sets how many calls the others may begin until the next time. Calls in flight finish, and their cost counts,
+// too.
 func (k *Budget) Watch(ctx context.Context) error {
 	for settled := 1; settled > 0; {
 		var err error
@@ -58,7 +59,7 @@ func (k *Budget) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
 	return err == nil && !isReached, err
 }
 
-// keep sets what launches may claim, stops those that have reached a ceiling, and returns these.
+// keep sets the allowances of launches, stops the launches that have reached a ceiling, and returns those.
 func (k *Budget) keep(ctx context.Context) (map[uuid.UUID]engine.Standing, error) {
 	stopped, verdict, err := engine.NewSpending(k.Store).Keep(ctx, k.Month, Allow)
 	if err != nil {

@@ -69,10 +69,12 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	return answer
 }
 
-// leastSecret is how long a value of a header or of the URL's query must be to be looked for in what a server says.
+// leastSecret is how long a value of a header or of the URL's query must be to be redacted from a server's
+// output.
 const leastSecret = 8
 
-// secrets are what of a request must not be shown: some servers echo the headers they received. The whole comes before its parts.
+// secrets returns the parts of a request that must not be shown, because some servers echo the headers they
+// received. A whole value comes before its parts.
 func (c *Client) secrets(q protocol.Request) (secrets []string) {
 	all := []string{c.apiKey}
 	for _, value := range q.Headers {
@@ -100,7 +102,8 @@ func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	}
 }
 
-// watch returns what tells the request's sink of an answer as it comes; nil if nobody wants to know.
+// watch returns the function that passes an answer to the request's sink as it arrives; nil if there is no
+// sink.
 func (c *Client) watch(q protocol.Request) *observe.Watcher {
 	if q.Events == nil {
 		return nil
@@ -177,14 +180,14 @@ func (c *Client) continueJob(ctx context.Context, q protocol.Request, job protoc
 	return answer
 }
 
-// tellFiles tells of the files that an answer names.
+// tellFiles reports the files that an answer names.
 func tellFiles(watcher *observe.Watcher, answer protocol.Answer) {
 	if watcher != nil && answer.Status == protocol.Succeeded {
 		watcher.Answer(answer.Text)
 	}
 }
 
-// authorize adds what the agent may know to a request to it.
+// authorize adds to a request the credentials that the agent may receive.
 func (c *Client) authorize(request *http.Request, q protocol.Request) {
 	if c.apiKey != "" && c.guard.Names(request.URL) {
 		request.Header.Set("Authorization", "Bearer "+c.apiKey)
@@ -202,8 +205,8 @@ func connectionFailure(err error) protocol.Answer {
 	return protocol.Failure(protocol.CodeNetwork, networkReason(err))
 }
 
-// networkReason says what is wrong with a connection. It names no resolved address, no name server and nothing that a
-// server other than an agent may have sent: all that may be of an inner network.
+// networkReason describes a connection failure. It names no resolved address, no name server and nothing that a
+// server other than an agent may have sent, because all of these may belong to an internal network.
 func networkReason(err error) string {
 	var (
 		lookup   *net.DNSError
@@ -245,8 +248,8 @@ func networkReason(err error) string {
 	return protocol.Excerpt([]byte(err.Error()))
 }
 
-// lingerTime is how long what follows an answer's end is read: so the connection can be used again, and some servers send
-// usage only then.
+// lingerTime is how long data after an answer's end is read, so that the connection can be reused, and because
+// some servers send usage only then.
 const lingerTime = 250 * time.Millisecond
 
 // read turns a response into an Answer.

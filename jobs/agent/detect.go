@@ -9,13 +9,14 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// maxDetect is how many calls recognising a protocol takes at most.
+// maxDetect is the maximum number of calls to recognise a protocol.
 const maxDetect = 5
 
-// Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an answer. It
-// returns that protocol with the answer. If none does, it returns the one that the address suggests, where something is
-// there, with its failure; the name is empty if nothing suggests any. Before each
-// call but the first, also one that is repeated without streaming, it waits for mayGoOn, which may end the search.
+// Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an
+// answer. It returns that protocol with the answer. If none does, it returns the protocol that the address
+// suggests, provided that a server answered, with its failure; the name is empty if nothing suggests one.
+// Before each call but the first, including a call repeated without streaming, it waits for mayGoOn, which may
+// end the search.
 func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)
 	suggested := len(queue)
@@ -49,7 +50,7 @@ func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() 
 	return name, answer
 }
 
-// suggestedBy returns the protocols whose addresses look like this one, the most telling first.
+// suggestedBy returns the protocols whose addresses look like this one, the most likely first.
 func suggestedBy(address string) (names []string) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 const (
 	// maxStatus is how many bytes of an accepted job's status are read: it may hold the result.
 	maxStatus = 2*protocol.MaxText + 64<<10
-	// leastInterval and statusTimeout bound how often a status is asked for, and how long that takes.
+	// leastInterval and statusTimeout limit how often a job's status is polled, and how long one poll takes.
 	leastInterval = time.Second
 	statusTimeout = time.Minute
 	cancelTimeout = 5 * time.Second
@@ -48,8 +48,8 @@ func valueAt(v wire.Value, path string) wire.Value {
 	return v
 }
 
-// accepted returns the job that a response tells of, where the agent is one that accepts jobs. Otherwise isAccepted is false, and the
-// response can be read as any other.
+// accepted returns the job that a response describes, if the agent is one that accepts jobs. Otherwise
+// isAccepted is false, and the response is read as usual.
 func accepted(q protocol.Request, response *http.Response, start time.Time) (job protocol.Job, isAccepted bool) {
 	if q.Poll == nil || response.StatusCode < 200 || response.StatusCode > 299 || strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		return job, false
@@ -83,7 +83,8 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// absolute is an address that may be relative to another; empty if it is none.
+// absolute resolves an address that may be relative to another; it returns "" for anything that is not an
+// address.
 func absolute(base, address string) string {
 	from, err := url.Parse(base)
 	if err != nil || address == "" {
@@ -96,8 +97,8 @@ func absolute(base, address string) string {
 	return to.String()
 }
 
-// await asks for the status of an accepted job until it is done, has failed, or the time is over. Failures to ask are no failures of the
-// job.
+// await polls an accepted job until it is done, has failed, or the time is over. A failed poll is not a failure
+// of the job.
 func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job, watcher *observe.Watcher) protocol.Answer {
 	interval := max(time.Duration(q.Poll.IntervalSeconds)*time.Second, leastInterval)
 	var last error
@@ -135,7 +136,7 @@ func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job
 	}
 }
 
-// status asks once. answer is the failure, if there is one: NETWORK_ERROR where it is worth asking again.
+// status polls once. answer is the failure, if there is one: NETWORK_ERROR if polling again may help.
 func (c *Client) status(ctx context.Context, q protocol.Request, job protocol.Job) (status wire.Value, wait time.Duration, answer *protocol.Answer) {
 	failed := func(code, message string) (wire.Value, time.Duration, *protocol.Answer) {
 		failure := protocol.Failure(code, message)
@@ -210,7 +211,7 @@ func resultOf(q protocol.Request, status wire.Value, watcher *observe.Watcher) p
 	return protocol.Answer{Status: protocol.Succeeded, Text: append([]byte{}, text...)}
 }
 
-// jobFailure says what a status tells of a failure.
+// jobFailure returns the failure that a status describes.
 func jobFailure(state string, status wire.Value) string {
 	for _, path := range []string{"error.message", "error", "error_message", "message", "data.error.message", "data.error", "data.error_message", "data.message"} {
 		if found := valueAt(status, path); found.Kind == wire.String && len(found.Text) > 0 {
@@ -220,7 +221,7 @@ func jobFailure(state string, status wire.Value) string {
 	return "The job ended as " + protocol.Excerpt([]byte(state)) + ": " + protocol.Excerpt(status.Text)
 }
 
-// Cancel tells the agent that an accepted job is not wanted any more, where it says how.
+// Cancel asks the agent to cancel an accepted job, if the agent supports it.
 func (c *Client) Cancel(ctx context.Context, q protocol.Request, job protocol.Job) error {
 	if job.CancelURL == "" {
 		return nil

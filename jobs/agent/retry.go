@@ -15,13 +15,13 @@ const (
 	RetryServerError = "5xx"
 )
 
-// RetryKinds are all of them: what saved targets retry unless they say otherwise.
+// RetryKinds lists all of them: saved targets retry all of them by default.
 var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerError}
 
-// RetryTyped are those that are retried of an address that was typed.
+// RetryTyped are the kinds that are retried for a typed address.
 var RetryTyped = []string{RetryTimeout, RetryNetwork}
 
-// MayRetry reports whether the call failed in one of the ways that another attempt is made after.
+// MayRetry reports whether the call failed in a way that allows another attempt.
 func MayRetry(a protocol.Answer, on []string) bool {
 	kind := ""
 	switch {

@@ -9,14 +9,14 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// refusals are the statuses with which agents refuse how they are asked.
+// refusals are the statuses with which agents reject the form of a request.
 var refusals = []int{
 	http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType,
 	http.StatusUnprocessableEntity, http.StatusNotImplemented,
 }
 
-// What a refusal to stream says: it names streaming, and in the same sentence that there is none. Names that merely contain
-// the word, such as upstream and stream_options, do not count.
+// The text of a refusal to stream: one sentence names streaming and denies it. Names that merely contain the
+// word, such as upstream and stream_options, do not count.
 var (
 	namesStreaming  = regexp.MustCompile(`(?i)\b(stream|streams|streaming|streamed|event-stream|sse)\b|流式`)
 	refusesToStream = regexp.MustCompile(`(?i)` +
@@ -27,8 +27,8 @@ var (
 const refusal = `(not (currently |yet |be )?(supported|available|implemented|enabled|allowed)|n't (support|available|enabled)|not support|` +
 	`unsupported|disabled|(must|should) be false|unable to|cannot|can't|不支持|暂不|未开启|未启用|已关闭)`
 
-// refusesStream reports whether an agent answers with this status and this text that it does not stream. 406 and 501 refuse by
-// themselves; their text has to say what.
+// refusesStream reports whether a status and text mean that the agent does not stream. 406 and 501 already are
+// refusals; their text only has to name streaming.
 func refusesStream(status int, text []byte) bool {
 	if status == http.StatusNotAcceptable || status == http.StatusNotImplemented {
 		return namesStreaming.Match(text)
@@ -36,8 +36,8 @@ func refusesStream(status int, text []byte) bool {
 	return slices.Contains(refusals, status) && refusesToStream.Match(text)
 }
 
-// isStreamRefused reports whether a call that asked for a stream failed because the agent does not stream, with nothing of an
-// answer there.
+// isStreamRefused reports whether a call that asked for a stream failed because the agent does not stream,
+// before any part of an answer arrived.
 func isStreamRefused(answer protocol.Answer) bool {
 	return answer.ErrorCode == protocol.CodeAgent && len(answer.Text) == 0 && refusesToStream.MatchString(answer.ErrorMessage)
 }

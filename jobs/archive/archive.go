@@ -1,5 +1,5 @@
-// Package archive writes a task with its dataset, its settings without secrets, and its results to a ZIP file, and reads one of
-// another installation.
+// Package archive writes a task with its dataset, its settings without secrets, and its results to a ZIP file,
+// and reads such a file from another installation.
 package archive
 
 import (
@@ -24,9 +24,9 @@ import (
 type Archiver struct {
 	Store *db.Store
 	Tasks *tasks.Service
-	// Files are those that agents produced.
+	// Files are the files that agents produced.
 	Files blob.Store
-	// Version is the program's.
+	// Version is the program's version.
 	Version string
 }
 
@@ -44,7 +44,7 @@ const (
 	format = 1
 )
 
-// manifest says what an archive is.
+// manifest describes an archive.
 type manifest struct {
 	Kind       string    `json:"kind"`
 	Format     int       `json:"format"`
@@ -88,7 +88,7 @@ type target struct {
 	InputPrice  *string         `json:"input_price"`
 	OutputPrice *string         `json:"output_price"`
 	Currency    *string         `json:"currency"`
-	// Poll is how it is polled if it accepts jobs.
+	// Poll is how to poll the agent if it accepts jobs.
 	Poll json.RawMessage `json:"poll,omitempty"`
 }
 
@@ -143,8 +143,8 @@ type Part struct {
 	Write func(ctx context.Context, w io.Writer) error
 }
 
-// Write writes a task that has ended, with further parts, and the files that its agents produced. They come one after another: memory holds
-// one line.
+// Write writes a task that has ended, with further parts and the files that its agents produced. Entries are
+// streamed: memory holds one line.
 func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts []Part) error {
 	now := time.Now().UTC()
 	files := &members{zip.NewWriter(w), now}
@@ -247,7 +247,7 @@ type produced struct {
 	MediaType  *string            `json:"media_type"`
 	Size       *int64             `json:"size"`
 	SHA256     string             `json:"sha256,omitempty"`
-	// File is its name in the archive; empty if there is no copy.
+	// File is the file's name in the archive; empty if there is no copy.
 	File  string  `json:"file,omitempty"`
 	Error *string `json:"error,omitempty"`
 }
@@ -302,7 +302,8 @@ func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Wri
 	return nil
 }
 
-// writeAsset writes one copy; isThere is false if it has vanished. Pictures, sound and film are compressed already.
+// writeAsset writes one copy; isThere is false if it has vanished. Images, audio and video are already
+// compressed.
 func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.Writer, now time.Time) (isThere bool, err error) {
 	stored, err := a.Files.Open(ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {

@@ -17,17 +17,17 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Error says what is wrong with an archive, and where.
+// Error describes a fault in an archive, and where it is.
 type Error struct {
 	// File is the archive's file that is at fault; empty means the archive as a whole.
 	File string
 	// Line counts from 1; 0 means the whole file.
 	Line int
-	// Member is the one that is at fault, such as evaluations[2].score; empty means the whole line.
+	// Member is the faulty member, such as evaluations[2].score; empty means the whole line.
 	Member string
 	// Problem, with Args, names the message in the catalogues: one of Problems.
 	Problem string
-	// Want, with Args, names what a member may be, of ProblemValue: one of Wanted.
+	// Want, with Args, names, for ProblemValue, the values that a member may have: one of Wanted.
 	Want string
 	Args map[string]any
 }
@@ -91,10 +91,10 @@ var Wanted = []string{
 	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime, wantTurn, wantUUID,
 }
 
-// checker checks the values of one line and keeps the first that is wrong.
+// checker checks the values of one line and keeps the first error.
 type checker struct{ wrong *Error }
 
-// err is what is wrong; nil means nothing.
+// err returns the first error; nil means that there is none.
 func (c *checker) err() error {
 	if c.wrong == nil {
 		return nil
@@ -102,7 +102,8 @@ func (c *checker) err() error {
 	return c.wrong
 }
 
-// require notes that a member is not what is wanted unless it is. arguments are names and values for the message.
+// require records an error for a member unless the condition holds. arguments are names and values for the
+// message.
 func (c *checker) require(is bool, member, want string, arguments ...any) {
 	if is || c.wrong != nil {
 		return
@@ -135,7 +136,7 @@ func valueError(member, want string, arguments ...any) *Error {
 	return e
 }
 
-// name checks a text of one line.
+// name checks a single-line text.
 func (c *checker) name(member, text string, most int) {
 	c.require(utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unicode.IsControl), member, wantText, "Max", most)
 }
@@ -212,7 +213,7 @@ func (m *moment) time() *time.Time {
 // list is a list of at most maxList values: a line of empty ones would take many times its size in memory.
 type list[T listed] []T
 
-// listed are values that know by which name an object has a list of them.
+// listed is implemented by values that know which member of an object lists them.
 type listed interface{ listName() string }
 
 const maxList = 256
@@ -242,7 +243,7 @@ func (l *list[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// listOf makes a list of texts.
+// listOf joins texts into a list.
 func listOf[T interface {
 	~string
 	listed
@@ -280,7 +281,7 @@ func decode(line []byte, into any) error {
 	return checkNames(line)
 }
 
-// freeMembers have objects whose members are named by people.
+// freeMembers are the members whose objects have user-defined names.
 var freeMembers = []string{"config", "ratings"}
 
 // object is what encloses a place of a JSON text: an object with the names so far, or a list.
@@ -293,8 +294,8 @@ type object struct {
 	expectName bool
 }
 
-// checkNames returns an *Error if an object of a valid JSON text has a name twice, of which the last would count, or one that is known but
-// for its case, which the decoder takes for the known one.
+// checkNames returns an *Error if an object of a valid JSON text has a duplicate name, of which the decoder
+// would use the last, or a name that differs from a known one only in case, which the decoder would accept.
 func checkNames(text []byte) error {
 	within := []object{{isList: true}}
 	for n := 0; n < len(text); n++ {
@@ -348,7 +349,7 @@ func (o *object) take(quoted []byte) error {
 	return nil
 }
 
-// explain says what an error of the decoder means.
+// explain converts a decoder error into an *Error.
 func explain(err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {

@@ -2,5 +2,5 @@
 
 package archive
 
-// pace is how many times the processor's time reading takes in this build.
+// pace is by how much this build multiplies the CPU time of reading.
 const pace = 1

@@ -45,8 +45,9 @@ const (
 	maxAnswer = protocol.MaxText + 1000
 )
 
-// Read stores the task of an archive in a project, under a new id, which it returns: with its results, without secrets, told to nobody. admit is asked
-// whether the task may take bytes bytes, before it is stored. What is wrong with the archive is an *Error.
+// Read stores the task of an archive in a project, under a new id, which it returns: with its results, without
+// secrets, and without notifying any channel. Before the task is stored, admit decides whether it may take that
+// many bytes. A fault in the archive is an *Error.
 func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64, admit func(bytes int64) error) (uuid.UUID, error) {
 	runtime.LockOSThread() // whose time is counted
 	defer runtime.UnlockOSThread()
@@ -93,7 +94,8 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 	return task.ID, err
 }
 
-// sizeOf is how many bytes a file says to have unpacked: reading ends with an error if that is not so.
+// sizeOf returns the declared unpacked size of a file in bytes: reading ends with an error if the declaration
+// is wrong.
 func (r *reader) sizeOf(name string) (size int64) {
 	for _, one := range r.files.File {
 		if one.Name == name {
@@ -198,7 +200,7 @@ func (t *target) check(c *checker, member string) {
 	}
 }
 
-// hasNUL reports whether a text of valid JSON has the character NUL, which is escaped there.
+// hasNUL reports whether a text of valid JSON contains an escaped NUL character.
 func hasNUL(text json.RawMessage) bool { return escapedNUL.Match(text) }
 
 // escapedNUL is \u0000 after an even number of backslashes.
@@ -312,7 +314,7 @@ func (r *reader) items(variables int) (items []db.NewItem, err error) {
 	return items, nil
 }
 
-// check checks one question. seen are the ids of those before it.
+// check checks one question. seen are the ids of the questions before it.
 func (i *item) check(variables int, seen map[string]bool) error {
 	c := &checker{}
 	c.present("question_id", i.QuestionID)
@@ -359,7 +361,8 @@ func (i *item) stored() db.NewItem {
 // runs reads the runs of a task.
 type runs struct {
 	*lines
-	// places are those of the task's questions, by their ids; isThere are the runs that were read, by places, variants and repeats.
+	// places are the positions of the task's questions by id; isThere marks the runs that were read, by place,
+	// variant and repeat.
 	places            map[string]int
 	isThere           []bool
 	variants, repeats int

@@ -16,14 +16,14 @@ import (
 	"wending/jobs/dataset"
 )
 
-// Limits of reading an archive, beside those of forms and datasets. Bytes are those of unpacked files.
+// Limits of reading an archive, besides the limits of forms and datasets. Bytes are counted after unpacking.
 const (
 	// maxDirectory is how many bytes the ZIP file's list of files has: about 70,000 files.
 	maxDirectory = 8 << 20
 	maxManifest  = 64 << 10
 	maxHeader    = 32 << 20
-	// maxItems and maxRuns are how many bytes the questions and the runs have, maxItem and maxRun how many one line has: an answer and
-	// its reasoning have 8 MiB each.
+	// maxItems and maxRuns limit the bytes of all questions and all runs, maxItem and maxRun the bytes of one
+	// line: an answer and its reasoning have 8 MiB each.
 	maxItems = 128 << 20
 	maxRuns  = 2 << 30
 	maxItem  = 16 << 20
@@ -33,7 +33,7 @@ const (
 	bytesPerSecond = 16 << 20 / pace
 )
 
-// reader reads the files of an archive. It belongs to one thread, whose time is counted.
+// reader reads the files of an archive. It is bound to one thread, whose CPU time is counted.
 type reader struct {
 	ctx   context.Context
 	files *zip.Reader
@@ -139,7 +139,7 @@ func (r *reader) object(name string, most int64, into any) (content []byte, err 
 	return content, in(name, content, decode(content, into))
 }
 
-// in adds to an *Error which file, of one JSON object, it is about, and the line of its member.
+// in adds to an *Error the file, a single JSON object, that it is about, and the line of its member.
 func in(name string, content []byte, err error) error {
 	wrong := (*Error)(nil)
 	if errors.As(err, &wrong) {
@@ -148,7 +148,7 @@ func in(name string, content []byte, err error) error {
 	return err
 }
 
-// lineOf returns the line of a member, such as targets[2].url, or of what encloses it if it is not there.
+// lineOf returns the line of a member, such as targets[2].url, or of its parent if the member is missing.
 func lineOf(content []byte, member string) int {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	path := strings.FieldsFunc(member, func(r rune) bool { return strings.ContainsRune(".[]", r) })

@@ -78,8 +78,8 @@ func (d *Disk) newFile() (*os.File, error) {
 // ErrExists means that there is a file with the key already.
 var ErrExists = errors.New("there is such a file already")
 
-// Move gives a file, or all files whose keys begin with a key and a slash, another key. It returns ErrNotFound if there
-// are none, ErrExists if the other key is taken.
+// Move changes the key of a file, or of all files whose keys begin with a key and a slash. It returns
+// ErrNotFound if there are none, ErrExists if the other key is taken.
 func (d *Disk) Move(_ context.Context, from, to string) error {
 	source, err := d.path(from)
 	if err != nil {
@@ -105,7 +105,8 @@ func (d *Disk) Move(_ context.Context, from, to string) error {
 	return nil
 }
 
-// renameNew renames and replaces nothing: a folder never replaces one with files, and of files there are links.
+// renameNew renames without replacing anything: a folder never replaces a non-empty one, and files are renamed
+// by hard links.
 func renameNew(source, target string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -120,7 +121,7 @@ func renameNew(source, target string) error {
 	return os.Remove(source)
 }
 
-// Sweep removes what was being written for longer than age: a crash left it.
+// Sweep removes unfinished files older than age, which a crash left behind.
 func (d *Disk) Sweep(ctx context.Context, age time.Duration) error {
 	unfinished, err := d.List(ctx, writing)
 	if err != nil {
@@ -162,7 +163,7 @@ func (d *Disk) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// List returns what is directly under a key.
+// List returns the entries directly under a key.
 func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 	path, err := d.path(key)
 	if err != nil {
@@ -186,7 +187,7 @@ func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Usage is what the files take: Folders has the bytes of each folder at the top.
+// Usage is the disk usage of the files: Folders has the bytes of each top-level folder.
 type Usage struct {
 	Files   int
 	Bytes   int64

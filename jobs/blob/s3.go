@@ -22,10 +22,10 @@ type s3 struct {
 	bucket, prefix string
 }
 
-// partSize is how much of a large file is sent at once: what one upload keeps in memory.
+// partSize is the size of the parts in which a large file is sent, and so the memory of one upload.
 const partSize = 8 << 20
 
-// newS3 reads s3://bucket/prefix?endpoint=…&region=…; without an endpoint it is Amazon's.
+// newS3 reads s3://bucket/prefix?endpoint=…&region=…; the default endpoint is Amazon's.
 func newS3(u *url.URL, given Credentials) (*s3, error) {
 	query := u.Query()
 	endpoint, region := query.Get("endpoint"), query.Get("region")
@@ -80,7 +80,8 @@ func (s *s3) name(key string) (string, error) {
 	return s.prefix + key, nil
 }
 
-// typeOf is what the bucket says of a file to those who open it there: pictures, sounds and films, and nothing that a browser might run.
+// typeOf returns the media type that a file gets in the bucket, for people who open it there: only images,
+// audio and video, and nothing that a browser might run.
 func typeOf(begin []byte) string {
 	found := http.DetectContentType(begin)
 	for _, kind := range []string{"image/", "audio/", "video/"} {
@@ -168,7 +169,7 @@ func (s *s3) Walk(ctx context.Context, take func(Entry) error) error {
 
 func isMissing(err error) bool { return minio.ToErrorResponse(err).Code == minio.NoSuchKey }
 
-// failed says what failed. The service's message names no secret.
+// failed returns an error for a failed operation. The service's message contains no secrets.
 func (s *s3) failed(doing string, err error) error {
 	switch {
 	case err == nil:

@@ -18,7 +18,8 @@ type Store interface {
 	Put(ctx context.Context, key string, content io.Reader, size int64) error
 	// Open returns a file, or ErrNotFound. The caller closes it.
 	Open(ctx context.Context, key string) (io.ReadSeekCloser, error)
-	// Delete removes a file, or all files whose keys begin with the key and a slash. It is not an error if there are none.
+	// Delete removes a file, or all files whose keys begin with the key and a slash. It is not an error if no
+	// such file exists.
 	Delete(ctx context.Context, key string) error
 	// Walk calls take for every file, in any order, until it returns an error.
 	Walk(ctx context.Context, take func(Entry) error) error
@@ -33,7 +34,7 @@ type Entry struct {
 	StoredAt time.Time
 }
 
-// Credentials are those of an S3 service.
+// Credentials are the credentials of an S3 service.
 type Credentials struct{ AccessKeyID, SecretAccessKey string }
 
 // Open returns the store at an address: file:///folder, or s3://bucket/prefix?endpoint=https://host:port&region=name.

@@ -14,7 +14,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Client fetches files through a Guard of its own. It is safe for concurrent use.
+// Client fetches files through its own Guard. It is safe for concurrent use.
 type Client struct{ http *http.Client }
 
 // maxRedirects is how many redirects Fetch follows, each through the guard. It decides which headers go along.
@@ -40,7 +40,7 @@ type fetchError struct {
 func (e *fetchError) Error() string { return e.why }
 func (e *fetchError) Unwrap() error { return e.cause }
 
-// idleFor is how long nothing of a file may come.
+// idleFor is how long a download may stall.
 const idleFor = 30 * time.Second
 
 // lively is a destination that puts an alarm off with every byte.
@@ -56,7 +56,7 @@ func (l lively) Write(p []byte) (int, error) {
 
 var errTooLarge = errors.New("too large")
 
-// Fetch writes what is at an address, at most limit bytes. headers go to origin alone.
+// Fetch downloads the file at an address, at most limit bytes. headers are sent to origin only.
 func (c *Client) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64, to io.Writer) (size int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package collector copies the files that agents produce: it fetches them, finds out what they are, and stores them where the report
-// can show them. What cannot be copied now is tried again; a run never depends on it.
+// Package collector copies the files that agents produce: it downloads them, identifies their types, and stores
+// them where the report can show them. Failed copies are retried; a run never depends on them.
 package collector
 
 import (
@@ -28,7 +28,8 @@ type Collector struct {
 	Sealer *secret.Sealer
 	// MaxBytes is how large a file may be.
 	MaxBytes int64
-	// IsOwner reports that this process decides which store of files is the installation's; others use it only if it is the same.
+	// IsOwner reports that this process decides which store of files is the installation's; others copy files
+	// only if theirs is the same.
 	IsOwner bool
 	Log     *slog.Logger
 }
@@ -42,10 +43,10 @@ const lookEvery = 500 * time.Millisecond
 // copyFor is how long copying one file may take.
 const copyFor = 10 * time.Minute
 
-// attempts is how often a file is asked for; between the tries lie seconds first and half an hour in the end.
+// attempts is how often a download is tried; the waits grow from seconds to half an hour.
 const attempts = 8
 
-// Run copies what is due until ctx ends.
+// Run copies the files that are due until ctx ends.
 func (c *Collector) Run(ctx context.Context) {
 	for !c.mark(ctx) {
 		select {
@@ -143,7 +144,8 @@ func (e *finalError) Error() string { return e.why }
 
 func final(key string, values ...string) error { return &finalError{reason.Because(key, values...)} }
 
-// reasonOf is what people are told of a failure, in the form of reason.Because: nothing of what only the operator may know.
+// reasonOf returns the reason of a failure as users see it, in the form of reason.Because: without anything
+// that only the operator may know.
 func reasonOf(err error) string {
 	if told := (*finalError)(nil); errors.As(err, &told) {
 		return told.why
@@ -154,7 +156,7 @@ func reasonOf(err error) string {
 	return reason.Because("file.store")
 }
 
-// markerKey names the file that says whose store of files this is.
+// markerKey names the file that identifies the installation a store of files belongs to.
 const markerKey = ".wending"
 
 // mark reports whether the store of files is the installation's: the owner marks it, others look for the mark.
@@ -182,7 +184,7 @@ type Sweeper struct {
 	Log  *slog.Logger
 }
 
-// orphanAge is how old a file must be that nothing points to before it is removed: what is younger may be underway.
+// orphanAge is how old an unreferenced file must be before it is removed: a younger one may be in progress.
 const orphanAge = time.Hour
 
 // Sweep removes previews that are no longer kept and files that nothing points to, and notes which files are gone.

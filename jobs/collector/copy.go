@@ -26,8 +26,8 @@ import (
 	"wending/jobs/tasks"
 )
 
-// markStore reports whether the store of files is the installation's: one that has no mark yet gets it if isOwner.
-// Another installation's is never taken over: its files would seem to be nobody's.
+// markStore reports whether the store of files is the installation's: a store without a mark gets one if
+// isOwner. Another installation's store is never taken over: its files would look unreferenced.
 func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner bool) (isOurs bool, err error) {
 	salt, err := upkeep.NewSecrets(store).Salt(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func keyOf(a journal.Asset) string {
 	return folder + a.Path
 }
 
-// copy copies a file: to a temporary one first, so that what it is is known before it is stored.
+// copy copies a file, first to a temporary file, so that its type is known before it is stored.
 func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) error {
 	spool, err := blob.Unnamed()
 	if err != nil {
@@ -170,8 +170,8 @@ func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map
 	return target.Headers, tasks.OriginOf(target.URL), nil
 }
 
-// identify finds out what a file is by its content. What was announced as a picture, sound or film and is none is refused: a page that asks
-// for a login is no picture.
+// identify determines a file's type by its content. A file announced as an image, audio or video that is
+// something else is refused: it may be a login page.
 func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return "", "", err
@@ -189,10 +189,10 @@ func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error
 	return kind, mediaType, nil
 }
 
-// raster are the pictures that thumbnails are made of.
+// raster are the image types that thumbnails can be made of.
 var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// thumbnail stores a small picture of a picture and returns its key; empty if none can be made.
+// thumbnail stores a small version of an image and returns its key; empty if none can be made.
 func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.ReadSeeker, copied journal.AssetCopy) (key string, err error) {
 	if !slices.Contains(raster, copied.MediaType) {
 		return "", nil
@@ -209,7 +209,7 @@ func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.Read
 	return key, c.Files.Put(ctx, key, bytes.NewReader(small), int64(len(small)))
 }
 
-// makeThumbnail survives what a decoder does not.
+// makeThumbnail recovers from a panic of the decoder.
 func makeThumbnail(ctx context.Context, file io.ReadSeeker) (small []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

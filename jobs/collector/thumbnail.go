@@ -21,7 +21,7 @@ import (
 const (
 	// Side is how many pixels a thumbnail has at most in each direction.
 	Side = 480
-	// maxSide and maxMemory bound what is decoded: pixels in each direction, and the bytes that all of them take.
+	// maxSide and maxMemory limit the decoded image: pixels in each direction, and the bytes of all pixels.
 	maxSide   = 20_000
 	maxMemory = 192 << 20
 	quality   = 82
@@ -30,7 +30,7 @@ const (
 // ErrPictureTooLarge means that a picture has more pixels than are decoded.
 var ErrPictureTooLarge = errors.New("the picture has too many pixels")
 
-// decoding lets one picture be decoded at a time: it takes up to maxMemory.
+// decoding lets one image be decoded at a time, because each takes up to maxMemory.
 var decoding sync.Mutex
 
 // decodeFor is how long decoding may take: a small file can hold work for hours.

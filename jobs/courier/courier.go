@@ -1,5 +1,5 @@
-// Package courier tells channels what became of tasks: it writes what the outbox announces as messages, sends them, and sends them
-// again until they are taken or a day has passed.
+// Package courier notifies channels about tasks: it writes the messages for the deliveries in the outbox, sends
+// them, and retries until they are accepted or a day has passed.
 package courier
 
 import (
@@ -24,22 +24,22 @@ type Courier struct {
 	Store  *db.Store
 	Sealer *secret.Sealer
 	Sender *notify.Sender
-	// Write writes what a delivery announces, in the channel's language.
+	// Write writes the message of a delivery, in the channel's language.
 	Write func(context.Context, outbox.Delivery, entries.Channel) (notify.Message, error)
 	Log   *slog.Logger
 }
 
-// atOnce is how many deliveries are sent at once, perChannel how many of one channel: one that hangs leaves room for the
-// others.
+// atOnce is how many deliveries are sent at once, perChannel how many to one channel: a channel that hangs
+// leaves room for the others.
 const (
 	atOnce     = 16
 	perChannel = 2
 )
 
-// tidyEvery is how often what has ended long ago is removed.
+// tidyEvery is how often old deliveries are removed.
 const tidyEvery = time.Hour
 
-// Run sends what is due until ctx ends.
+// Run sends the deliveries that are due until ctx ends.
 func (c *Courier) Run(ctx context.Context) {
 	pump.Pump[outbox.Delivery]{
 		Places: atOnce, Every: time.Second,
@@ -108,8 +108,8 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 // pushFor bounds the time that one round spends on one launch's results.
 const pushFor = 500 * time.Millisecond
 
-// Announcer does what one process does for all, once a second: it announces how far launches are, puts the runs that have ended
-// into batches for those who want results, and tidies up.
+// Announcer does the work that one process does for all, once a second: it announces the progress of launches,
+// puts ended runs into batches for channels that subscribe to results, and tidies up.
 type Announcer struct {
 	*Courier
 	tidiedAt, progressAt time.Time

@@ -17,20 +17,20 @@ import (
 // codeCut marks, among the events, a call that was cut: it has no outcome.
 const codeCut = "CALL_CUT"
 
-// asking puts a unit's question to its target, or the turns of a conversation, one after another.
+// asking sends a unit's question to its target, or the turns of a conversation, one after another.
 type asking struct {
-	// notes are what happens while the question is asked; nil until its first attempt. Of a conversation they are the last
-	// turn's.
+	// notes record the events of the question's call; nil until its first attempt. In a conversation they
+	// belong to the last turn.
 	notes *scribe.Call
 	// turn is the turn of a conversation that is asked next; nil for a single question, and until it is read.
 	turn *openTurn
 	// conversationID is the agent's own id for the conversation, as of the last answer.
 	conversationID string
-	// attempts are those that have failed.
+	// attempts are the failed attempts.
 	attempts db.FailedAttempts
-	// isUnstreamed reports that the target refused to stream: the call after that is none of the retries.
+	// isUnstreamed reports that the target refused to stream: the call that follows does not count as a retry.
 	isUnstreamed bool
-	// job is what the agent has accepted; nil if it has accepted none.
+	// job is the job that the agent has accepted; nil if there is none.
 	job *acceptedJob
 }
 
@@ -58,7 +58,7 @@ func (a *asking) call(ctx context.Context, c *crew, unit *claimed) protocol.Answ
 	return answer
 }
 
-// open begins to note what happens while a unit's question is asked, or continues with its next attempt.
+// open starts recording the events of a unit's question, or continues with its next attempt.
 func (a *asking) open(c *crew, unit *claimed) {
 	if a.notes != nil && a.notes.ItemID() == unit.Item.ID {
 		a.notes.Again()
@@ -67,7 +67,7 @@ func (a *asking) open(c *crew, unit *claimed) {
 	a.notes = c.Scribe.Open(c.TaskID, unit.Unit, a.notes)
 }
 
-// request is what a unit's question, or the next turn of its conversation, is sent as.
+// request returns the request for a unit's question or the next turn of its conversation.
 func (a *asking) request(ctx context.Context, c *crew, unit *claimed) protocol.Request {
 	variant := c.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
@@ -103,7 +103,7 @@ func (a *asking) failed(c *crew, unit *claimed, answer protocol.Answer, started 
 	a.notes.Emit(event.Retry, event.Data{Attempt: unit.attempt + 1, WaitMS: int(wait.Milliseconds())})
 }
 
-// failedAttempt is an attempt that is made again.
+// failedAttempt is an attempt that will be retried.
 func failedAttempt(unit *claimed, answer protocol.Answer, started time.Time) db.FailedAttempt {
 	one := db.FailedAttempt{
 		Attempt: unit.attempt, StartedAt: started.UTC(), LatencyMS: int(answer.Latency.Milliseconds()),

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// assessEvery is how often questions whose runs were recorded are looked at: many at once cost little more than one.
+// assessEvery is how often questions whose runs were recorded are assessed: assessing many at once costs little
+// more than assessing one.
 const assessEvery = 200 * time.Millisecond
 
 // assessor assesses questions as the last of their runs is recorded. What it leaves undone is done when the launch is
 // finished.
 type assessor struct {
-	// assess assesses those of the questions that have all their runs.
+	// assess assesses the questions that have all their runs.
 	assess  func(ctx context.Context, itemIDs []int64) error
 	ctx     context.Context
 	contain func(doing string, work func()) (panicked bool)
@@ -25,7 +26,7 @@ type assessor struct {
 	pending map[int64]bool
 }
 
-// note takes the questions, by their ids, whose results were recorded.
+// note records the ids of questions whose results were recorded.
 func (a *assessor) note(items []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

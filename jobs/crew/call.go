@@ -16,7 +16,7 @@ import (
 // maxPostpone caps how long an agent's Retry-After may hold back calls to its origin.
 const maxPostpone = time.Minute
 
-// codeInternal marks a run whose answer made the decoder panic or whose result the database refused.
+// codeInternal marks a run whose answer made the decoder panic or whose result the database rejected.
 const codeInternal = "INTERNAL_ERROR"
 
 // retryClock is the time between two attempts; nil until the first has failed.
@@ -31,8 +31,8 @@ func newRetry() retryClock {
 	return retry
 }
 
-// attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; otherwise the unit
-// is to be returned, because the call was cut.
+// attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; if it does
+// neither, the call was cut and the unit must be returned.
 func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	ctx, started := c.calls, time.Now()
 	answer := unit.errand.call(ctx, c, unit)
@@ -71,9 +71,9 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 // begin prepares a unit for the first attempt of another question to its target.
 func (c *claimed) begin() { c.attempt, c.retry = 1, nil }
 
-// mayAttempt waits until a unit's call may begin, for a later attempt with a rate-limit slot of its own. If none is near,
-// the unit is parked again; otherwise a unit that may not be called is to be returned: the launch was stopped, the worker
-// is leaving, or the unit may already belong to another worker.
+// mayAttempt waits until a unit's call may begin, reserving a rate-limit slot for a later attempt. If no slot
+// is near, the unit is parked again; any other unit that may not be called must be returned: the launch was
+// stopped, the worker is leaving, or the unit may already belong to another worker.
 func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	if may, isParked := unit.errand.prepare(c, unit); !may {
 		return false, isParked
@@ -97,7 +97,8 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	return c.pause(time.Until(unit.at.Add(unit.Wait))) && c.gate.await(unit.mustBeginBy(), c.Leaving), false
 }
 
-// send makes one call. If decoding the answer panics, it failed; otherwise the unit would fail on one worker after another.
+// send makes one call. A panic while decoding the answer makes the call fail; otherwise the unit would crash
+// one worker after another.
 func (c *crew) send(ctx context.Context, client *agent.Client, request protocol.Request) (answer protocol.Answer) {
 	start := time.Now()
 	if c.contain("read an answer", func() { answer = client.Ask(ctx, request) }) {

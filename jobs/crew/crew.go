@@ -30,7 +30,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Config is what all crews of a worker share.
+// Config holds the dependencies that all crews of a worker share.
 type Config struct {
 	Store *db.Store
 	// Agents calls agents, Models calls models: each has its own rules about addresses.
@@ -38,7 +38,7 @@ type Config struct {
 	Models   *agent.Client
 	Holdings *Holdings
 	Observer Observer
-	// Scribe writes down what agents report.
+	// Scribe records what agents report.
 	Scribe *scribe.Scribe
 	// AssetURL returns where agents find a file of a task on this site; nil if that is not known.
 	AssetURL func(taskID, assetID uuid.UUID) string
@@ -51,7 +51,7 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Observer counts what crews do.
+// Observer counts the calls of crews.
 type Observer interface {
 	CallEnded(db.Target, protocol.Answer)
 	LateResult()
@@ -78,9 +78,9 @@ const watchEvery = 300 * time.Millisecond
 // Launch is a launch that lanes can work on.
 type Launch struct {
 	db.Call
-	// Targets are what calling them takes, by their numbers.
+	// Targets are the opened targets, by number.
 	Targets map[int]tasks.Target
-	// Rules judge the answers as they come, Judges are asked about them in calls of their own.
+	// Rules judge the answers as they come, Judges rate them in separate calls.
 	Rules  tasks.Rules
 	Judges tasks.Judges
 }
@@ -111,7 +111,7 @@ type crew struct {
 	closing   chan struct{} // closed when the last lane has left
 	supplying sync.WaitGroup
 	recording sync.WaitGroup
-	// recorded is closed when every result is recorded, so that nothing more comes to be assessed.
+	// recorded is closed when every result is recorded, so that nothing more remains to be assessed.
 	recorded  chan struct{}
 	assessing sync.WaitGroup
 }

@@ -9,16 +9,16 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// acceptedJob is what an agent has accepted for a unit, as the database keeps it.
+// acceptedJob is a job that an agent has accepted for a unit, as the database stores it.
 type acceptedJob struct {
 	protocol.Job
-	// ItemID is the question that the job answers: of a conversation, the turn's.
+	// ItemID is the question that the job answers: in a conversation, the turn.
 	ItemID  int64 `json:"item_id"`
 	request protocol.Request
 }
 
-// followJob lets a request to an agent that accepts jobs continue the job of an earlier holder of the unit, and has a
-// new one stored, so that another worker goes on waiting instead of asking again.
+// followJob lets a request to an agent that accepts jobs continue the job of an earlier holder of the unit, and
+// stores a new job, so that another worker can continue to wait instead of asking again.
 func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	request.Leaving = c.Leaving
 	if a.job == nil && unit.Resume != nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Call is one request that an Agent got.
+// Call is one request that an Agent received.
 type Call struct {
 	Question       string
 	IdempotencyKey string
@@ -198,7 +198,7 @@ func (r Recording) Serve(t testing.TB) string {
 	return server.URL
 }
 
-// serveRaw answers every connection with the same bytes, once a whole request has come.
+// serveRaw answers every connection with the same bytes, once it has received a whole request.
 func serveRaw(t testing.TB, answer []byte) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,12 +8,13 @@ import (
 	"sync"
 )
 
-// Conversations plays an agent of the default protocol that takes part in conversations. It remembers what it said, and
-// checks of each history that it is one that it said before, to the questions of the same series.
+// Conversations plays an agent of the default protocol that takes part in conversations. It remembers its
+// answers, and checks that each history consists of answers that it gave before to the questions of the same
+// series.
 type Conversations struct {
 	mu   sync.Mutex
 	said map[string]said // by the answer
-	// wrong are the histories that were none of its own.
+	// wrong are the histories that the agent did not produce.
 	wrong []string
 }
 
@@ -32,8 +33,8 @@ func (c *Conversations) Answer(call Call) string {
 	return answer
 }
 
-// Give checks the history of a call that is given an answer. An answer that was given before must be to the same question and
-// history.
+// Give checks the history of a call and records the answer to it. If the answer was given before, the question
+// and history must be the same.
 func (c *Conversations) Give(call Call, answer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,15 +60,15 @@ func (c *Conversations) Give(call Call, answer string) {
 	c.said[answer] = said{call.Question, history}
 }
 
-// Wrong returns the histories that were none of the agent's own.
+// Wrong returns the histories that the agent did not produce.
 func (c *Conversations) Wrong() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.wrong)
 }
 
-// HistoryOf returns what a call of the default protocol says was said before: questions and answers in turn. Its roles must
-// be in turn, too.
+// HistoryOf returns the history in a call of the default protocol: alternating questions and answers. The roles
+// must alternate, too.
 func HistoryOf(call Call) (history []string) {
 	text, _ := json.Marshal(call.Body["history"])
 	var messages []struct{ Role, Content string }

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Client returns an HTTP client that connects only to addresses that the guard allows. It keeps up to idlePerHost idle
-// connections to each host and returns redirects instead of following them: a redirect could carry a request's headers
-// to another host. Each of adjust may change the client's transport before its first use.
+// Client returns an HTTP client that connects only to addresses that the guard allows. It keeps up to
+// idlePerHost idle connections to each host and returns redirects instead of following them: a redirect could
+// carry a request's headers to another host. Each function in adjust may change the client's transport before
+// its first use.
 func (g *Guard) Client(idlePerHost int, adjust ...func(*http.Transport)) *http.Client {
 	transport := &http.Transport{
 		Proxy:                  nil, // a proxy would resolve and connect behind the guard's back

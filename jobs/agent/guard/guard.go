@@ -1,5 +1,5 @@
-// Package guard decides which addresses may be called: by allowlist, and never the machine's own services or those of an
-// inner network that nobody named.
+// Package guard decides which addresses may be called: by allowlist, and never the machine's own services or,
+// unless it lists them, those of an internal network.
 package guard
 
 import (
@@ -26,30 +26,31 @@ type Guard struct {
 	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
-	// own are the addresses of this program's own servers, ownPorts the ports of those on this machine: where one of
-	// its addresses leads to such a server, the others may too.
+	// own are the addresses of this program's own servers, ownPorts the ports of the servers on this machine:
+	// if one of the machine's addresses leads to such a server, the others may too.
 	own      []netip.AddrPort
 	ownPorts []uint16
 	// local are the addresses of this machine.
 	local []netip.Addr
-	// demo is the demo agent's address, which requests with its ticket may be sent to; not valid means there is none.
+	// demo is the demo agent's address, which requests with its ticket may be sent to; an invalid address means
+	// that there is none.
 	demo   netip.AddrPort
 	ticket string
 }
 
-// Config is what a Guard is made from.
+// Config is the configuration of a Guard.
 type Config struct {
-	// Variable is the name of the setting that has the allowlist; errors name it.
+	// Variable is the name of the setting that holds the allowlist; errors mention it.
 	Variable string
 	// Allowlist is comma-separated: host, host:port, *.domain, IP, CIDR. Empty means every public address.
 	Allowlist string
-	// AllowLoopback allows loopback addresses where there is no allowlist.
+	// AllowLoopback allows loopback addresses if there is no allowlist.
 	AllowLoopback bool
 	// Own are host:port addresses of this program's own servers, which are never called. A host that is
 	// empty or unspecified stands for every address of this machine.
 	Own []string
-	// Demo is the IP:port address of the demo agent, and Ticket the value of TicketHeader in the requests of its tasks: only
-	// these are allowed whatever the rules are. Empty means that there is no demo agent.
+	// Demo is the IP:port address of the demo agent, and Ticket the value of TicketHeader in the requests of
+	// its tasks: such requests are allowed regardless of the rules. Empty means that there is no demo agent.
 	Demo, Ticket string
 }
 
@@ -61,8 +62,8 @@ type rule struct {
 	port   uint16 // 0 means any
 }
 
-// NotAllowedError reports which address the guard refused, as it was written: what a name resolves to may be an inner
-// address, which is nobody's business.
+// NotAllowedError reports which address the guard refused, as it was written: a name may resolve to an internal
+// address, which must not be disclosed.
 type NotAllowedError struct {
 	Address string
 	// Variable is the name of the setting whose allowlist would allow the address.
@@ -226,7 +227,7 @@ func (g *Guard) isOwn(address netip.AddrPort) bool {
 	return slices.Contains(g.own, address) || slices.Contains(g.ownPorts, address.Port()) && g.isLocal(address.Addr())
 }
 
-// Names reports whether the allowlist names the URL's host: only such agents are given the API key.
+// Names reports whether the allowlist names the URL's host: only such agents receive the API key.
 func (g *Guard) Names(u *url.URL) bool {
 	host, port := hostPort(u)
 	ip, err := netip.ParseAddr(host)
@@ -265,7 +266,7 @@ func hostPort(u *url.URL) (host string, port uint16) {
 	return u.Hostname(), port
 }
 
-// Dial connects to what the guard allows.
+// Dial connects to an address if the guard allows it.
 func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"net/url"
 )
 
-// TicketHeader is the header in which the tasks of the demo carry its ticket. Nobody is shown headers, and copies of a task
-// keep them at the same origin only: so the demo's tasks and their copies reach the demo agent, and no address that somebody
-// typed does.
+// TicketHeader is the header in which the tasks of the demo carry its ticket. Headers are never shown, and
+// copies of a task keep them only for the same origin: so only the demo's tasks and their copies reach the demo
+// agent, and no typed address does.
 const TicketHeader = "Wending-Demo"
 
 // Ticket returns the headers of the demo's tasks; nil means that there is no ticket.
@@ -45,8 +45,8 @@ func (g *Guard) CheckRequest(u *url.URL, headers map[string]string) error {
 	return g.CheckURL(u)
 }
 
-// doorkeeper is a transport that looks at the tickets of requests to the demo agent. A connection does not know whose it is, and is
-// kept for the next request: so each request to that address is checked, not only those that connect.
+// doorkeeper is a transport that checks the tickets of requests to the demo agent. A connection does not know
+// its request and is reused, so every request to that address is checked, not only the one that connects.
 type doorkeeper struct {
 	*http.Transport
 	guard *Guard

@@ -9,7 +9,7 @@ import (
 	"wending/db/event"
 )
 
-// mediaTypes are those of the files that agents make, by their extensions.
+// mediaTypes are the media types of the files that agents make, by file extension.
 var mediaTypes = map[string]string{
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".bmp": "image/bmp",
 	".avif": "image/avif", ".svg": "image/svg+xml",
@@ -20,7 +20,7 @@ var mediaTypes = map[string]string{
 	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation", ".zip": "application/zip",
 }
 
-// extensionOf is the usual one of files of a media type, with its dot; empty if none is known.
+// extensionOf returns the usual file extension of a media type, with its dot; empty if none is known.
 func extensionOf(mediaType string) string {
 	if mediaType == "image/jpeg" {
 		return ".jpg"
@@ -33,7 +33,7 @@ func extensionOf(mediaType string) string {
 	return ""
 }
 
-// KindOf is the kind of asset that a media type makes a file.
+// KindOf returns the kind of asset that a media type implies.
 func KindOf(mediaType string) string {
 	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
 	case event.Image, event.Audio, event.Video:
@@ -42,7 +42,7 @@ func KindOf(mediaType string) string {
 	return event.File
 }
 
-// kindOf is the kind that a file seems to be: its media type says it, or else its URL.
+// kindOf returns the likely kind of a file: by its media type, or else by its URL.
 func kindOf(mediaType, address string) string {
 	if mediaType != "" {
 		return KindOf(mediaType)
@@ -50,7 +50,7 @@ func kindOf(mediaType, address string) string {
 	return KindOf(mediaTypeOf(address))
 }
 
-// mediaTypeOf is what a URL's path says; empty if it says nothing.
+// mediaTypeOf returns the media type that a URL's path implies; empty if it implies none.
 func mediaTypeOf(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -65,7 +65,8 @@ var (
 	lonelyURL     = regexp.MustCompile(`(?m)^[ \t]*(?:[-*+][ \t]+)?(?:\[[^\]\n]{0,1000}\]\()?<?(https?://[^\s<>)"']+)>?\)?[ \t]*\r?$`)
 )
 
-// Answer tells of the files that an answer's text names: pictures in Markdown, and URLs of media that stand alone on a line.
+// Answer reports the files that an answer's text names: pictures in Markdown, and URLs of media that stand
+// alone on a line.
 func (w *Watcher) Answer(text []byte) {
 	for _, found := range markdownImage.FindAllSubmatch(text, maxAssets) {
 		w.file(false, event.Data{Kind: event.Image, URL: string(found[1])})

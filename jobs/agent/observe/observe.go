@@ -1,4 +1,5 @@
-// Package observe tells what agents report on the way to an answer, in the words of package event. It never decides what the answer is.
+// Package observe reports the events of a call, in the vocabulary of package event, while the agent works on
+// its answer. It never decides what the answer is.
 package observe
 
 import (
@@ -27,16 +28,17 @@ type Watcher struct {
 	previews int
 	// tools are the names of tools by the ids of their calls.
 	tools map[string]string
-	// calls are the tools whose input is still coming, by what the protocol tells them apart.
+	// calls are the tools whose input is still coming, by the protocol's identifier.
 	calls map[string]*call
-	// stage is the last state or node that was told, where a protocol repeats it.
+	// stage is the last state or node that was reported, for protocols that repeat it.
 	stage string
-	// events counts those of agents that name them as they like; step is where the agent is, unless it says so itself.
+	// events counts the events of agents with their own event names; step is the agent's current step, unless
+	// the agent reports it.
 	events int
 	step   string
-	// polled is what the status of an accepted job last said.
+	// polled is the last status of an accepted job.
 	polled string
-	// countsToOne reports that progress has been told as a share of 1.
+	// countsToOne reports that progress has been reported as a fraction of 1.
 	countsToOne bool
 }
 
@@ -69,12 +71,12 @@ func (w *Watcher) Reasoning(piece []byte) {
 	w.sink.Emit(event.Reasoning, event.Data{Text: string(piece)})
 }
 
-// Rewrite takes a text that stands for all of the answer that came before.
+// Rewrite takes a text that replaces the whole answer so far.
 func (w *Watcher) Rewrite(text []byte) {
 	w.sink.Emit(event.Text, event.Data{Text: string(text), Replaces: true})
 }
 
-// Value takes a value as it came, after the reader of the answer has taken it.
+// Value takes a value as received, after the reader of the answer has processed it.
 func (w *Watcher) Value(e wire.Event) {
 	if e.IsDone {
 		return
@@ -91,7 +93,7 @@ func (w *Watcher) Value(e wire.Event) {
 // maxName is how many bytes of a name are kept.
 const maxName = 200
 
-// emit tells of an event, with its texts cut and its progress brought between 0 and 100.
+// emit reports an event, with its texts cut and its progress clamped to 0–100.
 func (w *Watcher) emit(kind event.Type, data event.Data) {
 	for _, text := range []*string{&data.Name, &data.ID, &data.Provider, &data.Kind, &data.MediaType} {
 		*text = wire.Cut(*text, maxName)
@@ -110,14 +112,14 @@ func (w *Watcher) node(name, id, status string) {
 	}
 }
 
-// other keeps an event that there is no word for.
+// other keeps an event that has no type of its own.
 func (w *Watcher) other(name string, v wire.Value) {
 	if name != "" {
 		w.emit(event.Other, event.Data{Name: name, Raw: w.raw(v)})
 	}
 }
 
-// raw is a value as JSON; of one that is too long, its beginning as a text.
+// raw returns a value as JSON; if it is too long, its beginning as text.
 func (w *Watcher) raw(v wire.Value) json.RawMessage {
 	if v.Kind == wire.Null {
 		return nil
@@ -148,7 +150,7 @@ func (w *Watcher) jsonOf(text string) json.RawMessage {
 	return w.raw(wire.Value{Kind: wire.String, Text: []byte(text)})
 }
 
-// begin notes a tool's call and tells of its start.
+// begin records a tool call and reports its start.
 func (w *Watcher) begin(key, id, name string) {
 	if w.calls[key] != nil || len(w.calls) >= maxAssets || name == "" {
 		return
@@ -164,7 +166,7 @@ func (w *Watcher) more(key, piece string) {
 	}
 }
 
-// end tells that a tool's call is complete, with its output where it is known.
+// end reports that a tool call is complete, with its output if it is known.
 func (w *Watcher) end(key, status string, output json.RawMessage) {
 	known := w.calls[key]
 	if known == nil {
@@ -174,8 +176,8 @@ func (w *Watcher) end(key, status string, output json.RawMessage) {
 	w.emit(event.Tool, event.Data{Name: known.name, ID: known.id, Status: status, Input: w.jsonOf(known.input.String()), Output: output})
 }
 
-// file tells of a file or a preview: url leads to it, or it is a data URL; content is what came inline. What was told of before is not
-// told again; a preview at the same address is another one at another step.
+// file reports a file or a preview: url is its address or a data URL, content its inline bytes. A file is
+// reported only once; a preview at the same address counts as a new one at each step.
 func (w *Watcher) file(isPreview bool, data event.Data) {
 	kind := event.Asset
 	if isPreview {
@@ -214,7 +216,7 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 	w.emit(kind, data)
 }
 
-// stepOf tells the steps of a call apart: by their progress, where it is known.
+// stepOf distinguishes the steps of a call: by their progress, if it is known.
 func (w *Watcher) stepOf(progress *float64) string {
 	if progress != nil {
 		return strconv.FormatFloat(*progress, 'f', -1, 64)
@@ -222,8 +224,8 @@ func (w *Watcher) stepOf(progress *float64) string {
 	return w.step
 }
 
-// path is by which a file is known within its run: what the agent calls it, the last part of its URL, or a name of our own. It stays
-// within a folder.
+// path returns the name of a file within its run: the agent's name for it, the last part of its URL, or a
+// generated one. It stays within a folder.
 func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
 	if isPreview {
 		return "previews/" + strconv.Itoa(number) + extensionOf(data.MediaType)
@@ -279,7 +281,7 @@ func inline(address string) (mediaType string, content []byte, isInline bool) {
 	return mediaType, content, true
 }
 
-// fromBase64 decodes either alphabet, padded or not; nil if it is no base64.
+// fromBase64 decodes either alphabet, padded or not; nil if the text is not base64.
 func fromBase64(text string) []byte {
 	text = strings.TrimRight(strings.TrimSpace(text), "=")
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {

@@ -8,8 +8,8 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// readers read what is neither answer nor reasoning, by the protocol's name. Protocols that are not listed are read as custom does.
-// The names of their events are those of the sources that package protocol names.
+// readers read the values that are neither answer nor reasoning, by the protocol's name. Unlisted protocols are
+// read by custom. The event names come from the sources that package protocol cites.
 var readers = map[string]func(*Watcher, string, wire.Value){
 	"openai": (*Watcher).openAI, "openai-responses": (*Watcher).responses, "anthropic": (*Watcher).anthropic, "ollama": (*Watcher).ollama,
 	"dify-chat": (*Watcher).dify, "dify-workflow": (*Watcher).dify, "coze": (*Watcher).coze, "coze-workflow": (*Watcher).cozeWorkflow,
@@ -41,7 +41,7 @@ func (w *Watcher) openAI(_ string, v wire.Value) {
 	}
 }
 
-// endAll tells that the input of all tools is complete.
+// endAll reports that the input of all tools is complete.
 func (w *Watcher) endAll() {
 	for key := range w.calls {
 		w.end(key, event.Completed, nil)
@@ -273,7 +273,7 @@ func (w *Watcher) langGraph(name string, v wire.Value) {
 	}
 }
 
-// langMessage tells of the tools that a message of LangChain calls, or the answer of one.
+// langMessage reports the tools that a message of LangChain calls, or the result of one.
 func (w *Watcher) langMessage(message wire.Value) {
 	if message.TextOf("type") == "tool" {
 		w.emit(event.Tool, event.Data{

@@ -10,7 +10,7 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// firstText is the first text that v holds under one of the names.
+// firstText returns the first text that v holds under one of the names.
 func firstText(v wire.Value, names ...string) string {
 	for _, name := range names {
 		if text := v.TextOf(name); text != "" {
@@ -20,7 +20,7 @@ func firstText(v wire.Value, names ...string) string {
 	return ""
 }
 
-// firstOf is the first member of v under one of the names.
+// firstOf returns the first member of v under one of the names.
 func firstOf(v wire.Value, names ...string) wire.Value {
 	for _, name := range names {
 		if member, ok := v.Get(name); ok && member.Kind != wire.Null {
@@ -30,7 +30,8 @@ func firstOf(v wire.Value, names ...string) wire.Value {
 	return wire.Value{}
 }
 
-// numberOf is the number that v is, also where it is written as a text with a percent sign; nil if it is none.
+// numberOf returns v as a number, even if it is written as a text with a percent sign; nil if v is not a
+// number.
 func numberOf(v wire.Value) *float64 {
 	if v.Kind != wire.Number && v.Kind != wire.String {
 		return nil
@@ -42,7 +43,8 @@ func numberOf(v wire.Value) *float64 {
 	return &number
 }
 
-// percentOf is how far something is, in per cent; nil if v does not say. An agent that says 0.5 counts to 1: from then on 1 is the end.
+// percentOf returns progress in per cent; nil if v holds none. An agent that reports 0.5 counts to 1: from then
+// on 1 means complete.
 func (w *Watcher) percentOf(v wire.Value) *float64 {
 	for _, name := range []string{"percent", "progress", "percentage"} {
 		if number := numberOf(v.At(name)); number != nil {
@@ -61,7 +63,7 @@ func (w *Watcher) percentOf(v wire.Value) *float64 {
 	return &percent
 }
 
-// statusOf reads the words in which protocols say how far a node or a tool is.
+// statusOf reads the protocols' words for the status of a node or a tool.
 func statusOf(word string) string {
 	switch word = strings.ToLower(word); {
 	case word == "":
@@ -85,7 +87,8 @@ func hasAny(text string, parts ...string) bool {
 	return false
 }
 
-// custom reads events of agents that name them as they like: Wending's own protocol, and what other protocols leave to their users.
+// custom reads events of agents with their own event names: Wending's own protocol, and the custom events of
+// other protocols.
 func (w *Watcher) custom(name string, v wire.Value) {
 	data := v
 	if inner := v.At("data"); inner.Kind == wire.Object {
@@ -161,7 +164,7 @@ func (w *Watcher) tool(word string, data wire.Value) {
 	w.files(data.At("output"))
 }
 
-// preview tells of the preview that a value holds.
+// preview reports the preview that a value holds.
 func (w *Watcher) preview(data wire.Value) {
 	for _, within := range []wire.Value{data, data.At("data")} {
 		if address := firstText(within, "preview_url", "previewUrl", "preview", "image_url", "imageUrl", "partial_image_url"); address != "" {
@@ -175,7 +178,7 @@ func (w *Watcher) preview(data wire.Value) {
 	}
 }
 
-// files tells of the files that a value lists.
+// files reports the files that a value lists.
 func (w *Watcher) files(v wire.Value) {
 	for _, within := range []wire.Value{v, v.At("output")} {
 		for _, name := range []string{"assets", "files", "images", "videos", "audios", "artifacts"} {
@@ -195,8 +198,8 @@ func (w *Watcher) files(v wire.Value) {
 	}
 }
 
-// namedFiles are the members that are the address of one file each, and the kind that they announce. Their addresses may say nothing
-// of it. A picture's is a preview until the work is done.
+// namedFiles maps the members that hold the address of one file each to the kind of the file, which the address
+// may not reveal. A picture is a preview until the work is done.
 var namedFiles = []struct {
 	kind  string
 	names []string
@@ -205,7 +208,7 @@ var namedFiles = []struct {
 	{event.Audio, []string{"audio_url", "audioUrl"}},
 }
 
-// fileOf tells of the file that an object describes; group is what its list is called.
+// fileOf reports the file that an object describes; group is the name of its list.
 func (w *Watcher) fileOf(v wire.Value, group string) {
 	if inner := v.At("file"); inner.Kind == wire.Object {
 		v = inner
@@ -230,7 +233,7 @@ func (w *Watcher) fileOf(v wire.Value, group string) {
 	}
 }
 
-// Polled takes the status of an accepted job: what it says is told when it changes.
+// Polled takes the status of an accepted job and reports it when it changes.
 func (w *Watcher) Polled(state string, v wire.Value) {
 	data := v
 	if inner := v.At("data"); inner.Kind == wire.Object {

@@ -35,7 +35,7 @@ var a2a = Protocol{
 
 type a2aReader struct {
 	strict
-	// artifacts are the texts of the artifacts, in the order in which they came; said is the text of the last status.
+	// artifacts are the texts of the artifacts, in order of arrival; said is the text of the last status.
 	artifacts []artifact
 	said      []byte
 }
@@ -105,7 +105,8 @@ func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
 	r.add(&r.artifacts[len(r.artifacts)-1].text, text)
 }
 
-// state takes a task's state: of one that is terminal the artifacts are the answer, or else what it says.
+// state takes a task's state: in a terminal state the artifacts are the answer or, without artifacts, the
+// status text.
 func (r *a2aReader) state(status wire.Value, isFinal bool) {
 	if text := partsText(status.At("message")); len(text) > 0 {
 		r.said = append([]byte{}, r.whole(text)...)

@@ -38,20 +38,21 @@ const (
 
 // Request is one question to one agent.
 type Request struct {
-	// Protocol is the name of one.
+	// Protocol is the name of the protocol.
 	Protocol string
 	URL      string
 	Headers  map[string]string
-	// Question and the texts that go with it; nil pointers mean that there is none.
+	// Question and the texts that belong to it; a nil pointer means that there is none.
 	Question       string
 	StandardAnswer string
 	SystemPrompt   *string
 	UserContext    *string
 	// Variables are the row's other values, for Template.
 	Variables map[string]string
-	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation, History is what
-	// was said before, oldest first, and ConversationID is the agent's own id for the conversation, empty until it is known.
-	// BegunIn is the session in which the agent's conversation began: another one if an earlier launch asked the first turns.
+	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation,
+	// History holds the earlier turns, oldest first, and ConversationID is the agent's own id for the
+	// conversation, empty until it is known. BegunIn is the session in which the agent's conversation began:
+	// another one if an earlier launch asked the first turns.
 	IsTurn         bool
 	SessionID      string
 	ConversationID string
@@ -60,10 +61,11 @@ type Request struct {
 	Stream         bool
 	// Model is the name of the model, for protocols that have one.
 	Model string
-	// Template is a JSON object that takes the place of the protocol's body: its strings may hold {{question}}, {{session_id}}
-	// and other names; nil means there is none.
+	// Template is a JSON object that replaces the protocol's body: its strings may hold {{question}},
+	// {{session_id}} and other names; nil means that there is none.
 	Template json.RawMessage
-	// ExtraPayload is a JSON object whose members are merged into the body, over those above; nil means there are none.
+	// ExtraPayload is a JSON object whose members are merged into the body, overriding the fields above; nil
+	// means there are none.
 	ExtraPayload json.RawMessage
 	// IsTooLong reports that a prompt became too long with its variables: there is no request.
 	IsTooLong bool
@@ -71,34 +73,37 @@ type Request struct {
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
-	// Poll is how to wait for an agent that accepts jobs; nil means that it answers at once. Accepted is told of the job, which Job
-	// continues: nil means that none was accepted. Leaving ends the waiting when it is closed; nil means never.
+	// Poll is how to wait for an agent that accepts jobs; nil means that it answers at once. Accepted is called
+	// with the accepted job; a later request continues it with Job, where nil means that none was accepted.
+	// Leaving ends the waiting when it is closed; nil means never.
 	Poll     *Poll
 	Accepted func(Job)
 	Job      *Job
 	Leaving  <-chan struct{}
-	// Events takes what happens during the call; nil means that nobody wants to know.
+	// Events receives the events of the call; nil means that they are not needed.
 	Events event.Sink
 	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
 	RawLimit int
 }
 
-// Poll is how an agent that accepts jobs is asked for their results. Paths lead into JSON: data.url, items[0].status.
+// Poll describes how to poll an agent that accepts jobs for their results. Paths lead into JSON: data.url,
+// items[0].status.
 type Poll struct {
-	// URLPath is where the response to the question has the status's URL, or header:NAME.
+	// URLPath is where the response to the question holds the status URL, or header:NAME.
 	URLPath         string `json:"url_path"`
 	IntervalSeconds int    `json:"interval_seconds"`
-	// DonePath is where a status says how far the job is: one of DoneValues, FailedValues or anything else; ResultPath has the answer.
+	// DonePath is where a status holds the job's state: one of DoneValues, FailedValues or anything else;
+	// ResultPath is where it holds the answer.
 	DonePath     string   `json:"done_path"`
 	DoneValues   []string `json:"done_values"`
 	FailedValues []string `json:"failed_values"`
 	ResultPath   string   `json:"result_path"`
-	// CancelURLPath is where the response has a URL that is posted to when the answer is not wanted any more; empty
-	// means that there is none.
+	// CancelURLPath is where the response holds a URL to which a POST cancels the job; empty means that there
+	// is none.
 	CancelURLPath string `json:"cancel_url_path,omitempty"`
 }
 
-// Job is what an agent has accepted.
+// Job is a job that an agent has accepted.
 type Job struct {
 	StatusURL string `json:"status_url"`
 	// CancelURL is empty if there is none.
@@ -106,7 +111,7 @@ type Job struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-// Message is what one side of a conversation said.
+// Message is one message of a conversation.
 type Message struct {
 	// Role is user or assistant.
 	Role    string `json:"role"`
@@ -123,7 +128,7 @@ type Answer struct {
 	// ErrorCode and ErrorMessage are empty when Status is Succeeded.
 	ErrorCode, ErrorMessage string
 	Latency                 time.Duration
-	// Finish is why the answer ended, as the agent says.
+	// Finish is why the answer ended, as reported by the agent.
 	Finish Finish
 	// FirstToken is when the first piece of a streamed answer came, its reasoning not counted; zero means that the answer was
 	// not streamed.
@@ -133,12 +138,13 @@ type Answer struct {
 	ConversationID string
 	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
 	RetryAfter time.Duration
-	// RefusesStream reports that the agent does not stream, and said so instead of answering.
+	// RefusesStream reports that the agent does not stream, and responded with that instead of an answer.
 	RefusesStream bool
 	// HTTPStatus is zero when no response came.
 	HTTPStatus  int
 	ContentType string
-	// LooksLike is the label of the protocol that an answer belongs to which was not read; empty means that none is known.
+	// LooksLike is the label of the protocol that an unreadable answer seems to belong to; empty if none is
+	// known.
 	LooksLike string
 	// IsSilent reports that the connection broke before anything came.
 	IsSilent bool

@@ -68,7 +68,7 @@ func (r *anthropicReader) take(e wire.Event) {
 	}
 }
 
-// setAnthropic takes a usage whose input tokens leave out those that were read from a cache or written into one.
+// setAnthropic takes a usage whose input tokens exclude the tokens that were read from or written to a cache.
 func (u *Usage) setAnthropic(usage wire.Value) {
 	u.set(usage, "input_tokens", "output_tokens", "")
 	if numberOf(usage, "input_tokens") == nil {

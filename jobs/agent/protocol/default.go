@@ -74,8 +74,8 @@ func isErrorEvent(name string) bool {
 	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
 }
 
-// takeEnvelope looks at a value that is not one of our events: an answer as one JSON, or {code, msg} of a
-// failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
+// takeEnvelope takes a value that is not one of our events: an answer in a single JSON value, or the {code,
+// msg} of a failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
 func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.takeMeta(v)
 	if text, ok := envelopeText(v, 0); ok && (!isFailureCode(v) || !isOnlyData(v)) {
@@ -92,8 +92,8 @@ func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.TooLarge = d.TooLarge || d.IsPassedOver()
 }
 
-// takeMeta takes what an event or a body says beside its text: why the answer ended, and what it took. Both stand at the
-// top, under data, or under the output.
+// takeMeta takes the metadata of an event or a body: why the answer ended, and its usage. Both are at the top,
+// under data, or under the output.
 func (d *defaultReader) takeMeta(v wire.Value) {
 	for _, of := range []wire.Value{v, v.At("data"), v.At("output"), v.At("data", "output"), v.At("data", "data")} {
 		d.finishIn(of, "finish_reason")
@@ -155,8 +155,8 @@ func firstChoice(v wire.Value) (wire.Value, bool) {
 	return choices.Items[0], true
 }
 
-// finalText returns what a node_finished carries in output or content, at the top or under data; nil
-// when it carries nothing.
+// finalText returns what a node_finished carries in output or content, at the top or under data; nil if there
+// is nothing.
 func finalText(v wire.Value) []byte {
 	if text, ok := namedText(v, 0, "output", "content"); ok {
 		return text
@@ -169,8 +169,8 @@ func finalText(v wire.Value) []byte {
 	return text
 }
 
-// namedText returns the text of the first member of v with one of the names that has any: a string, a
-// list of strings (joined by LF), an object that holds such a member itself, or other JSON as it stands.
+// namedText returns the text of the first member of v with one of the names that has a text: a string, a list
+// of strings (joined by LF), an object that holds such a member itself, or other JSON verbatim.
 func namedText(v wire.Value, depth int, names ...string) ([]byte, bool) {
 	for _, name := range names {
 		member, ok := v.Get(name)
@@ -232,9 +232,9 @@ func holdsAny(v wire.Value, names ...string) bool {
 // envelopeNames are the members in which an envelope may hold its answer.
 var envelopeNames = []string{"output", "content", "text", "answer"}
 
-// envelopeText finds the answer in one JSON value: a bare string, the only one of a list, a named member,
-// the same under data, or the message of a chat completion. A member that lists objects is another
-// protocol's parts, not an answer.
+// envelopeText finds the answer in one JSON value: a bare string, the only string of a list, a named member,
+// the same under data, or the message of a chat completion. A member that lists objects is another protocol's
+// parts, not an answer.
 func envelopeText(v wire.Value, depth int) ([]byte, bool) {
 	if depth > 4 {
 		return nil, false
@@ -263,7 +263,8 @@ func envelopeText(v wire.Value, depth int) ([]byte, bool) {
 	return nil, false
 }
 
-// isOnlyData reports whether the only text of an envelope is its data, which of a failure is no answer but the reason.
+// isOnlyData reports whether the only text of an envelope is its data, which in a failure is the reason and not
+// an answer.
 func isOnlyData(v wire.Value) bool {
 	data, _ := v.Get("data")
 	_, isNamed := namedText(v, 0, envelopeNames...)
@@ -314,14 +315,14 @@ func (d *defaultReader) answer(broken error) Answer {
 	return d.unread()
 }
 
-// endedWithoutText reports whether the body is one JSON value that holds no text, but says why there is none.
+// endedWithoutText reports whether the body is one JSON value that holds no text, but gives the reason.
 func (d *defaultReader) endedWithoutText() bool {
 	hasReason := d.finish != "" && d.finish != FinishStop || d.calledTools
 	return hasReason && !d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.foreign() == ""
 }
 
-// isOneEnvelope reports whether the body is one JSON value that holds an answer, and of no other protocol. If the body
-// has anything else, such a value may be a fragment.
+// isOneEnvelope reports whether the body is one JSON value that holds an answer, and belongs to no other
+// protocol. If the body has anything else, such a value may be a fragment.
 func (d *defaultReader) isOneEnvelope() bool {
 	return d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.looksLike == ""
 }

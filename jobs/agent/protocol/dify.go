@@ -33,8 +33,8 @@ func difyMode(stream bool) string {
 	return "blocking"
 }
 
-// caller is the user name for platforms that want one. It is new for each call, or each conversation: a platform that
-// remembers its users must not let one answer shape the next.
+// caller is the user name for platforms that require one. It is new for each call, or each conversation: a
+// platform that remembers its users must not let one answer shape the next.
 func caller(q Request) string {
 	if q.IsTurn {
 		return "wending-" + q.BegunIn
@@ -99,7 +99,7 @@ func (r *difyChatReader) difyUsage(v wire.Value) {
 	r.usage.set(v.At("metadata", "usage"), "prompt_tokens", "completion_tokens", "total_tokens")
 }
 
-// failEnvelope takes a refusal: one JSON with a code that means none of success.
+// failEnvelope takes a refusal: one JSON value with a code other than success.
 func (s *strict) failEnvelope(e wire.Event) {
 	if s.body(e) && e.Value.Kind == wire.Object && isFailureCode(e.Value) {
 		s.isOwn = true
@@ -137,10 +137,11 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 	}
 }
 
-// finishNode takes why the model of a node ended its text: the last one gave the answer.
+// finishNode takes the reason that a node's model ended its text; the last node's reason counts, because it
+// gave the answer.
 func (s *strict) finishNode(data wire.Value) { s.finishIn(data.At("outputs"), "finish_reason") }
 
-// takeEnd takes the workflow's end: its only output is the answer, or all of them as JSON.
+// takeEnd takes the workflow's end: its only output is the answer; several outputs become one JSON text.
 func (r *difyWorkflowReader) takeEnd(data wire.Value) {
 	r.isOwn = true
 	r.usage.set(data, "", "", "total_tokens")
@@ -163,8 +164,8 @@ func (r *difyWorkflowReader) takeEnd(data wire.Value) {
 	r.close()
 }
 
-// outputText is the answer in named outputs: the text of the only one, or of one that is called as answers are; of
-// several others all of them, as JSON. nil means that there are none.
+// outputText returns the answer among named outputs: the only text, or the text with one of the usual names for
+// answers; otherwise all of the outputs, as JSON. nil means that there are none.
 func outputText(outputs wire.Value) []byte {
 	if outputs.Kind == wire.String {
 		return outputs.Text

@@ -2,8 +2,8 @@ package protocol
 
 import "wending/jobs/agent/wire"
 
-// fastGPT is the protocol of FastGPT's applications: chat completions with events of its own.
-// Source: doc.fastgpt.io, "Chat interface".
+// fastGPT is the protocol of FastGPT's applications: chat completions with its own events. Source:
+// doc.fastgpt.io, "Chat interface".
 var fastGPT = Protocol{
 	Name: "fastgpt", Label: "FastGPT", takesSession: true, paths: []string{"/api/v1/chat/completions", "/api/v2/chat/completions"},
 	body: func(q Request) map[string]any {
@@ -19,7 +19,7 @@ var fastGPT = Protocol{
 
 type fastGPTReader struct {
 	openAIReader
-	// flow is what the nodes of the run took.
+	// flow is the usage of the run's nodes.
 	flow Usage
 }
 
@@ -46,7 +46,8 @@ func (r *fastGPTReader) take(e wire.Event) {
 	}
 }
 
-// takeFlow takes the nodes of a run, which are its whole account: the usage beside them is no measurement.
+// takeFlow takes the nodes of a run, whose tokens are the complete usage: the usage field beside them is not
+// measured.
 func (r *fastGPTReader) takeFlow(nodes wire.Value) {
 	flow := flowUsage{finish: func(word string) { r.finishAs(word) }}
 	flow.add(nodes, 0)
@@ -62,7 +63,7 @@ func (r *fastGPTReader) answer(broken error) Answer {
 	return r.openAIReader.answer(broken)
 }
 
-// flowUsage sums the tokens of the nodes that report theirs, those within other nodes included.
+// flowUsage sums the tokens of the nodes that report them, nested nodes included.
 type flowUsage struct {
 	input, output *int
 	finish        func(word string)
@@ -88,7 +89,7 @@ func (f *flowUsage) add(nodes wire.Value, depth int) {
 	}
 }
 
-// sum adds the first count that v holds under one of the names.
+// sum adds up the first count that v holds under one of the names.
 func sum(to **int, v wire.Value, names ...string) {
 	for _, name := range names {
 		if number := numberOf(v, name); number != nil {

@@ -7,10 +7,11 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// Finish is why an answer ended, as the agent says; empty means that it does not say, or in a word that is not known.
+// Finish is the reason that an answer ended, as reported by the agent; empty means that the agent reports none
+// or uses an unknown word.
 type Finish string
 
-// The reasons that are told apart.
+// The known reasons.
 const (
 	FinishStop    Finish = "stop"
 	FinishLength  Finish = "length"
@@ -36,15 +37,16 @@ var finishes = map[string]Finish{
 	"tool_calls":           FinishTools, "tool_use": FinishTools, "function_call": FinishTools,
 }
 
-// interruptions are the words of agents that could not end their answer: it is not one.
+// interruptions are the words of agents that could not finish their answer: such an answer is incomplete.
 var interruptions = map[string]bool{
 	"error": true, "insufficient_system_resource": true, "network_error": true, "abort": true, "aborted": true,
 }
 
-// finishIn takes the reason that v holds under a name.
+// finishIn records the reason that v holds under a name.
 func (t *transcript) finishIn(v wire.Value, name string) { t.finishAs(v.TextOf(name)) }
 
-// finishAs takes an agent's word for why its answer ended. The last one counts, but a refusal stays one.
+// finishAs records an agent's word for why its answer ended. The last word counts, but never replaces a
+// refusal.
 func (t *transcript) finishAs(word string) {
 	word = strings.ToLower(word)
 	if interruptions[word] {
@@ -55,7 +57,7 @@ func (t *transcript) finishAs(word string) {
 	}
 }
 
-// finishLangChain takes the reason that a message of LangChain has of the model behind it.
+// finishLangChain records the finish reason that a message of LangChain passes on from its model.
 func (t *transcript) finishLangChain(message wire.Value) {
 	for _, name := range []string{"finish_reason", "stop_reason", "done_reason"} {
 		t.finishIn(message.At("response_metadata"), name)
@@ -66,7 +68,7 @@ func (t *transcript) finishLangChain(message wire.Value) {
 	}
 }
 
-// concluded is an answer that has come whole, with what its reason to end makes of it.
+// concluded returns a complete answer, or the failure that its finish reason implies.
 func (t *transcript) concluded(answer Answer) Answer {
 	hasText := len(bytes.TrimSpace(answer.Text)) > 0
 	if answer.Status == Succeeded && !hasText && t.calledTools && t.finish != FinishLength {

@@ -6,8 +6,8 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// foreignProtocol names the well-known protocol that a value belongs to where it is not the default one;
-// "" if it cannot be identified. It is only used to say why an answer could not be read, never to read one.
+// foreignProtocol names the well-known protocol that a value belongs to if that is not the default one; "" if
+// it cannot be identified. It is only used to explain why an answer could not be read, never to read one.
 // Sources of the marks: the vendors' descriptions, listed in agenttest/testdata/wire/README.md.
 func foreignProtocol(eventName string, v wire.Value) string {
 	for _, protocol := range foreignProtocols {
@@ -18,7 +18,7 @@ func foreignProtocol(eventName string, v wire.Value) string {
 	return ""
 }
 
-// foreignProtocols are tried in order: marks that no other protocol has come first.
+// foreignProtocols are tried in order: unique marks come first.
 var foreignProtocols = []struct {
 	name string
 	fits func(eventName string, v wire.Value) bool

@@ -73,7 +73,7 @@ func (r *openAIReader) takeChat(e wire.Event) {
 	}
 }
 
-// refuse takes a piece of a refusal: it is the text that is kept.
+// refuse takes a piece of a refusal, which becomes the stored text.
 func (s *strict) refuse(piece []byte) {
 	if len(piece) > 0 {
 		s.text(piece)
@@ -86,7 +86,7 @@ func (t *transcript) called(message wire.Value) {
 	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0 || message.At("function_call").Kind == wire.Object
 }
 
-// reasoningOf returns the reasoning under the names that servers give it.
+// reasoningOf returns the reasoning under any of the names that servers use.
 func reasoningOf(message wire.Value) []byte {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		if text := bytesOf(message, name); len(text) > 0 {

@@ -22,19 +22,19 @@ const Default = "default"
 
 // Protocol is one way of talking to an agent or a model.
 type Protocol struct {
-	// Name is what the API and the database call it, Label what people do.
+	// Name is the protocol's name in the API and the database, Label its name for people.
 	Name, Label string
 	// path follows the base URL of a provider of models, such as exampleBase; empty means that providers cannot have the
 	// protocol.
 	path, exampleBase string
-	// paths are what URLs of the protocol contain, for recognising it.
+	// paths are path fragments of the protocol's URLs, used to recognise it.
 	paths []string
-	// body returns the members of the request's JSON, headers those that every request has.
+	// body returns the members of the request's JSON, headers the headers of every request.
 	body    func(Request) map[string]any
 	headers map[string]string
-	// keyHeader takes a provider's API key; empty means Authorization: Bearer.
+	// keyHeader is the header for a provider's API key; empty means Authorization: Bearer.
 	keyHeader string
-	// namesContext reports that the row's context has a place of its own; otherwise it stands before the question.
+	// namesContext reports that the row's context has its own field; otherwise it precedes the question.
 	namesContext bool
 	// takesSession reports that the caller names the conversation: the agent knows it by the session's id from the first turn
 	// on.
@@ -62,7 +62,7 @@ func Of(name string) (protocol Protocol, isKnown bool) {
 	return All[n], true
 }
 
-// LabelOf is what people call the protocol of a name; the name itself if there is none.
+// LabelOf returns the name for people of a protocol; the given name itself if it is unknown.
 func LabelOf(name string) string {
 	if one, isKnown := Of(name); isKnown {
 		return one.Label
@@ -73,13 +73,15 @@ func LabelOf(name string) string {
 // IsOfModels reports whether providers of models can have the protocol.
 func (p Protocol) IsOfModels() bool { return p.path != "" }
 
-// ExampleBase is the base URL that a provider's documents give, as an example; empty if providers cannot have the protocol.
+// ExampleBase is the base URL that a provider's documents give, as an example; empty if providers cannot use
+// the protocol.
 func (p Protocol) ExampleBase() string { return p.exampleBase }
 
-// NamesContext reports whether the row's context has a place of its own beside the question.
+// NamesContext reports whether the row's context has its own field beside the question.
 func (p Protocol) NamesContext() bool { return p.namesContext }
 
-// ModelURL is the address of a model at a provider's base URL. A base that ends with the path's version says it already.
+// ModelURL is the address of a model at a provider's base URL. If the base already ends with the path's
+// version, it is not repeated.
 func (p Protocol) ModelURL(base string) string {
 	base, path := strings.TrimSuffix(base, "/"), p.path
 	if version, rest, isVersioned := strings.Cut(strings.TrimPrefix(path, "/"), "/"); isVersioned && version == "v1" && strings.HasSuffix(base, "/v1") {
@@ -88,7 +90,7 @@ func (p Protocol) ModelURL(base string) string {
 	return base + path
 }
 
-// SetKey puts a provider's API key where the protocol has it, unless the headers say otherwise.
+// SetKey puts a provider's API key into the protocol's header, unless the headers already have one.
 func (p Protocol) SetKey(headers map[string]string, key string) {
 	name, value := p.keyHeader, key
 	if name == "" {
@@ -102,12 +104,12 @@ func (p Protocol) SetKey(headers map[string]string, key string) {
 	headers[name] = value
 }
 
-// Usage is how many tokens a call took, as the agent says; nil means that it does not say.
+// Usage is how many tokens a call took, as reported by the agent; nil means not reported.
 type Usage struct {
 	Input, Output, Reasoning, Total *int
 }
 
-// set takes the numbers that v holds under these names; empty names take none.
+// set takes the numbers that v holds under these names; empty names are skipped.
 func (u *Usage) set(v wire.Value, input, output, total string) {
 	for name, into := range map[string]**int{input: &u.Input, output: &u.Output, total: &u.Total} {
 		if number := numberOf(v, name); number != nil {
@@ -124,7 +126,7 @@ func (u *Usage) setLangChain(message wire.Value) {
 	}
 }
 
-// sum is the usage with the total that follows where none was given.
+// sum returns the usage with the total computed if none was reported.
 func (u Usage) sum() Usage {
 	if u.Total == nil && u.Input != nil && u.Output != nil {
 		total := *u.Input + *u.Output
@@ -133,7 +135,7 @@ func (u Usage) sum() Usage {
 	return u
 }
 
-// maxTokens is more than any call takes: what lies above is no count.
+// maxTokens is more than any call takes: a larger number is not a token count.
 const maxTokens = 1_000_000_000
 
 // numberOf returns the count that v holds under a name; nil if it holds none.
@@ -161,7 +163,7 @@ func (q Request) User() string {
 // system is the system prompt; empty means that there is none.
 func (q Request) system() string { return stringOf(q.SystemPrompt) }
 
-// whole is the text where there is no place for a system prompt either.
+// whole is the text for protocols that have no system prompt either.
 func (q Request) whole() string {
 	if q.system() == "" {
 		return q.User()
@@ -169,7 +171,7 @@ func (q Request) whole() string {
 	return q.system() + "\n\n" + q.User()
 }
 
-// messages are those of the chat protocols, which call user and assistant by their roles.
+// messages are the messages of the chat protocols, which name the roles user and assistant.
 func (q Request) messages(user, assistant string) (messages []map[string]string) {
 	if q.system() != "" {
 		messages = append(messages, map[string]string{"role": "system", "content": q.system()})
@@ -193,7 +195,7 @@ const (
 	RoleAssistant = "assistant"
 )
 
-// turns is the conversation as one text, for agents that take no more than one.
+// turns is the conversation as one text, for agents that accept only one.
 func (q Request) turns() string {
 	var text strings.Builder
 	for _, said := range q.History {
@@ -222,7 +224,7 @@ func (q Request) inputs() map[string]string {
 	return inputs
 }
 
-// conversation returns the agent's own id for the conversation; a single question has the given name.
+// conversation returns the agent's own id for the conversation; for a single question, the given name.
 func (q Request) conversation(single string) string {
 	if q.IsTurn {
 		return q.ConversationID
@@ -254,7 +256,8 @@ func (q Request) withModel(body map[string]any) map[string]any {
 	return body
 }
 
-// Body is the JSON that is sent: the protocol's, or the template in its place, with the extra payload merged into it.
+// Body returns the JSON to send: the protocol's body or the template that replaces it, with the extra payload
+// merged in.
 func (q Request) Body() ([]byte, error) {
 	protocol, isKnown := Of(q.Protocol)
 	if !isKnown {
@@ -299,7 +302,7 @@ func (q Request) Body() ([]byte, error) {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
 }
 
-// values are what a template may hold: the request's texts over the row's variables.
+// values are the values available to a template: the request's texts, overriding the row's variables.
 func (q Request) values() map[string]string {
 	values := map[string]string{}
 	maps.Copy(values, q.Variables)
@@ -309,11 +312,11 @@ func (q Request) values() map[string]string {
 	return values
 }
 
-// errTooLong means that a template makes more of its values than any agent takes.
+// errTooLong means that a rendered template would be longer than any agent accepts.
 var errTooLong = fmt.Errorf("with its variables the prompt is longer than %d bytes", prompt.MaxRendered)
 
-// render puts values into the strings of a JSON value. room is how many bytes they may become altogether; it is below zero
-// if they became more.
+// render puts values into the strings of a JSON value. room is the number of bytes left for all of them; it is
+// negative if they became longer.
 func render(template any, values map[string]string, room *int) any {
 	switch v := template.(type) {
 	case string:
@@ -339,18 +342,19 @@ func render(template any, values map[string]string, room *int) any {
 	return template
 }
 
-// strict is what all protocols but the default one share: an answer is what came before the protocol's own end.
+// strict is the part that all protocols but the default one share: the answer is the text before the protocol's
+// own end.
 type strict struct {
 	*transcript
-	// end is what the protocol's end is called in messages.
+	// end is the name of the protocol's end in messages.
 	end string
 	// isOwn reports that something of the protocol came.
 	isOwn bool
-	// hasEnded reports that the protocol's own end came: of what follows only usage counts.
+	// hasEnded reports that the protocol's own end came: after it only usage counts.
 	hasEnded bool
 	// final replaces the pieces of the answer; nil means that they are it.
 	final []byte
-	// isBody reports that the first value was no part of a stream.
+	// isBody reports that the first value was not part of a stream.
 	isBody bool
 }
 
@@ -370,7 +374,7 @@ func (s *strict) think(piece []byte) {
 	}
 }
 
-// replace makes text the whole answer.
+// replace replaces the whole answer with text.
 func (s *strict) replace(text []byte) {
 	s.isOwn = true
 	if !s.hasEnded {
@@ -379,14 +383,14 @@ func (s *strict) replace(text []byte) {
 	}
 }
 
-// replaceReasoning makes text the whole reasoning.
+// replaceReasoning replaces the whole reasoning with text.
 func (s *strict) replaceReasoning(text []byte) {
 	if !s.hasEnded {
 		s.transcript.reasoning = s.transcript.whole(text)
 	}
 }
 
-// done takes [DONE], which is the protocol's own end once something of the protocol came.
+// done takes [DONE], which ends the protocol's stream once a value of the protocol has arrived.
 func (s *strict) done() {
 	if s.isOwn {
 		s.close()
@@ -399,7 +403,7 @@ func (s *strict) close() {
 	s.transcript.ended()
 }
 
-// body reports whether a value may be the whole answer, as one JSON: it is if nothing else comes.
+// body reports whether a value may be the whole answer, as one JSON value: it is if nothing else follows.
 func (s *strict) body(e wire.Event) bool {
 	isBody := !e.IsPrefixed && s.Values == 1
 	s.isBody = s.isBody || isBody
@@ -455,7 +459,7 @@ func bytesOf(v wire.Value, name string) []byte {
 	return member.Text
 }
 
-// defaultBody is the body of spec/004. Turns of a conversation have what was said before and the session's id, too.
+// defaultBody is the body of spec/004. Turns of a conversation also have the history and the session's id.
 func defaultBody(q Request) map[string]any {
 	body := map[string]any{
 		"question": q.Question, "standard_answer": q.StandardAnswer,
@@ -470,7 +474,7 @@ func defaultBody(q Request) map[string]any {
 // TakesSession reports whether the agent knows a conversation by the session's id from the first turn on.
 func (p Protocol) TakesSession() bool { return p.takesSession }
 
-// Address is the URL to call: the request's, with what the protocol adds to its query.
+// Address returns the URL to call: the request's URL with the protocol's additions to its query.
 func (p Protocol) Address(q Request) (*url.URL, error) {
 	address, err := url.Parse(q.URL)
 	if err != nil || p.query == nil {
@@ -484,7 +488,7 @@ func (p Protocol) Address(q Request) (*url.URL, error) {
 	return address, nil
 }
 
-// Headers are those that every request of the protocol has.
+// Headers are the headers of every request of the protocol.
 func (p Protocol) Headers() map[string]string { return p.headers }
 
 // Suggests returns how telling it is for the protocol that a URL has this path; 0 means not at all.
@@ -497,8 +501,8 @@ func (p Protocol) Suggests(path string) (length int) {
 	return length
 }
 
-// Read reads the body of an answer. onEnd is called when the protocol's own end has come: what follows it is read too, for
-// a while. reason says in words what broke the connection, where something did. tap may be nil.
+// Read reads the body of an answer. onEnd is called when the protocol's own end has come: what follows it is
+// read too, for a while. reason describes what broke the connection, if anything did. tap may be nil.
 func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string, tap Tap) Answer {
 	t := newTranscript(p)
 	t.onEnd, t.tap = onEnd, tap

@@ -12,7 +12,7 @@ var (
 	ragflowChat = Protocol{
 		Name: "ragflow-chat", Label: "RAGFlow Chat", paths: []string{"/api/v1/chats/", "/chat/completion"},
 		body: func(q Request) map[string]any {
-			// question is what servers before 0.23 read.
+			// Servers before 0.23 read question.
 			q.History = nil // the server keeps it
 			return map[string]any{"messages": q.chat(), "question": q.whole(), "session_id": q.ConversationID, "stream": q.Stream}
 		},
@@ -93,7 +93,7 @@ func (r *ragflowChatReader) repeats(answer []byte) bool {
 	return r.final != nil && before != "" && bytes.HasPrefix(answer, []byte(before))
 }
 
-// takeWhole takes a text that replaces what came before, with its reasoning in marks.
+// takeWhole takes a text that replaces what came before, with its reasoning enclosed in tags.
 func (r *ragflowChatReader) takeWhole(answer []byte) {
 	text := string(answer)
 	if thought, rest, isClosed := strings.Cut(strings.TrimPrefix(text, thinkOpen), thinkClose); isClosed && strings.HasPrefix(text, thinkOpen) {

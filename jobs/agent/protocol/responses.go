@@ -67,7 +67,8 @@ func (r *responsesReader) failResponse(response wire.Value) {
 	r.failWith("The response has failed")
 }
 
-// takeResponse takes a response that has ended: its output where it lists any, otherwise the pieces are the answer.
+// takeResponse takes a response that has ended: its output if it lists any, otherwise the pieces are the
+// answer.
 func (r *responsesReader) takeResponse(response wire.Value) {
 	r.isOwn = true
 	r.usage.set(response.At("usage"), "input_tokens", "output_tokens", "total_tokens")

@@ -1,4 +1,5 @@
-// Package protocol knows the protocols of agents and models: what a request's body is, and what in an answer is the answer.
+// Package protocol implements the protocols of agents and models: it writes request bodies and extracts the
+// answer from responses.
 package protocol
 
 import (
@@ -11,23 +12,23 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// MaxText is how much text of one answer is kept, in bytes; more makes the answer RESPONSE_TOO_LARGE.
+// MaxText is the maximum length of an answer's text in bytes; a longer answer fails with RESPONSE_TOO_LARGE.
 const MaxText = wire.MaxText
 
 // BrokenBefore begins the message of an answer that a broken connection cut.
 const BrokenBefore = "The connection broke before the answer's end: "
 
-// reader makes an answer of what an agent sends in one protocol.
+// reader builds an answer from a response in one protocol.
 type reader interface {
-	// take processes what came next.
+	// take processes the next value.
 	take(wire.Event)
-	// answer decides what the whole amounts to. broken is the transport's error, if any.
+	// answer returns the answer that the whole response amounts to. broken is the transport's error, if any.
 	answer(broken error) Answer
 }
 
-// Tap is told what comes, as it comes. What it is given is valid during the call only.
+// Tap receives the parts of an answer as they arrive. Its arguments are valid during the call only.
 type Tap interface {
-	// Text and Reasoning take the next pieces; Rewrite takes a text that stands for all of the answer that came before.
+	// Text and Reasoning take the next pieces; Rewrite takes a text that replaces the whole answer so far.
 	Text(piece []byte)
 	Reasoning(piece []byte)
 	Rewrite(text []byte)
@@ -35,13 +36,13 @@ type Tap interface {
 	Value(e wire.Event)
 }
 
-// told is what a Tap knows of the answer: its length and its hash.
+// told is the part of the answer that a Tap has received: its length and hash.
 type told struct {
 	length int
 	hash   maphash.Hash
 }
 
-// transcript is what the protocols share: the framing, and what has come of the answer so far.
+// transcript is the state that the protocols share: the framing and the answer so far.
 type transcript struct {
 	wire.Stream
 	protocol Protocol
@@ -56,7 +57,7 @@ type transcript struct {
 
 	tap  Tap // nil means that nobody wants to know
 	told told
-	// toldReasoning reports that the tap was told of pieces of the reasoning.
+	// toldReasoning reports that the tap has received pieces of the reasoning.
 	toldReasoning bool
 
 	isOver bool // nothing that follows is read
@@ -75,7 +76,7 @@ type transcript struct {
 
 	failure   string // the agent's own error message
 	hasFailed bool
-	// failureCode is the failure's.
+	// failureCode is the error code of the failure.
 	failureCode string
 }
 
@@ -86,7 +87,7 @@ func newTranscript(protocol Protocol) *transcript {
 	return t
 }
 
-// ended notes that the protocol's own end has come.
+// ended records the protocol's own end.
 func (t *transcript) ended() {
 	if t.endedAt.IsZero() {
 		t.endedAt = time.Now()
@@ -94,7 +95,7 @@ func (t *transcript) ended() {
 	}
 }
 
-// inConversation takes the id of the conversation that a value holds under a name.
+// inConversation records the conversation id that a value holds under a name.
 func (t *transcript) inConversation(v wire.Value, name string) {
 	if id := v.TextOf(name); id != "" {
 		t.conversationID = id
@@ -130,7 +131,7 @@ func (t *transcript) TakeText(event string, text []byte) {
 
 func (t *transcript) fail(v wire.Value) { t.failWith(failureMessage(v)) }
 
-// failWith and failAs note a failure; the first one counts.
+// failWith and failAs record a failure; the first one counts.
 func (t *transcript) failWith(message string) { t.failAs(CodeAgent, message) }
 
 func (t *transcript) failAs(code, message string) {
@@ -156,14 +157,15 @@ func (t *transcript) add(to *[]byte, text []byte) {
 	*to = t.fit(*to, text, MaxText-len(t.chunks)-len(t.reasoning))
 }
 
-// tellPiece tells the tap of the next piece of the answer.
+// tellPiece passes the next piece of the answer to the tap.
 func (t *transcript) tellPiece(text []byte) {
 	t.told.length += len(text)
 	_, _ = t.told.hash.Write(text)
 	t.tap.Text(text)
 }
 
-// tellWhole tells the tap what the answer is up to now: where it continues what was told, only the rest.
+// tellWhole passes the whole answer so far to the tap: only the rest, if it continues the text that the tap has
+// received.
 func (t *transcript) tellWhole(text []byte) {
 	if t.tap == nil {
 		return
@@ -197,15 +199,15 @@ func (t *transcript) fit(to, text []byte, room int) []byte {
 	return append(to, kept...)
 }
 
-// longText is from how many bytes on a text is given all the room it may take: most that come so far are without end, and
-// each step of growing them would leave a copy behind.
+// longText is the length at which a text gets its maximum capacity at once: most texts that reach it never end,
+// and each step of growth would leave a copy behind.
 const longText = 1 << 20
 
 // cutMark ends a text that is too large.
 const cutMark = "…[cut at 8 MiB]"
 
-// cutShort is the answer where the text that came is not the whole, for a reason that no protocol knows; ok is false if
-// there is none.
+// cutShort returns the answer if the text is incomplete for a reason outside the protocol; ok is false if there
+// is no such reason.
 func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool) {
 	switch {
 	case t.TooLarge:
@@ -222,7 +224,7 @@ func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool
 	return Answer{}, false
 }
 
-// withoutEnd is the answer of a stream whose protocol's own end did not come.
+// withoutEnd returns the answer for a stream that stopped before the protocol's own end.
 func (t *transcript) withoutEnd(text []byte, end string) Answer {
 	message := "The stream ended without " + end
 	if len(t.Excerpt) > 0 {

@@ -12,18 +12,18 @@ import (
 // ExcerptBytes is how much of an unreadable answer is kept to be shown.
 const ExcerptBytes = 300
 
-// Event is what came next: a JSON value or [DONE].
+// Event is the next event: a JSON value or [DONE].
 type Event struct {
-	// Name is the value of the line "event:", if there is one.
+	// Name is the value of the line "event:", if there was one.
 	Name string
-	// IsPrefixed reports that the value came after "data:" or another one: it belongs to a stream.
+	// IsPrefixed reports that the value came after "data:" or another value, so it belongs to a stream.
 	IsPrefixed bool
 	// Value is valid until the next one is read.
 	Value  Value
 	IsDone bool
 }
 
-// Handler takes what a Stream reads.
+// Handler receives what a Stream reads.
 type Handler interface {
 	// Open takes the name of an event that begins; it may have no data.
 	Open(name string)
@@ -44,7 +44,7 @@ type Stream struct {
 	Incomplete bool
 	Partial    []byte
 	TooLarge   bool
-	// Excerpt is the beginning of what could not be read.
+	// Excerpt is the beginning of the unreadable text.
 	Excerpt []byte
 }
 
@@ -71,7 +71,7 @@ func Parse(text []byte) (v Value, ok bool) {
 	return v, !hasMore
 }
 
-// Read reads src to its end. The error is the transport's; nil at a clean end.
+// Read reads src to its end. The error is the transport's; nil means a clean end.
 func (t *Stream) Read(src io.Reader, handler Handler) error {
 	t.w, t.handler = newWindow(src), handler
 	w := t.w
@@ -114,7 +114,7 @@ func (t *Stream) Read(src io.Reader, handler Handler) error {
 	return w.err
 }
 
-// endLine takes the end of the line that was read: LF, CR or CRLF, whose halves may arrive apart.
+// endLine consumes a line end: LF, CR or CRLF, whose halves may arrive apart.
 func (t *Stream) endLine() {
 	c, ok := t.w.peek()
 	if ok && c == '\r' {
@@ -184,7 +184,7 @@ func (t *Stream) line(keep int) []byte {
 	}
 }
 
-// unreadable takes a line that is neither a field nor JSON, and remembers how the first ones begin.
+// unreadable takes a line that is neither a field nor JSON, and remembers the beginning of the first ones.
 func (t *Stream) unreadable() (begin []byte) {
 	room := ExcerptBytes - len(t.Excerpt)
 	line := t.line(ExcerptBytes)

@@ -19,23 +19,23 @@ var (
 )
 
 const (
-	// MaxText is how much text of one answer is kept, in bytes.
+	// MaxText is the maximum length of an answer's text, in bytes.
 	MaxText = 8 << 20
 	// maxValueBytes bounds one JSON value. MaxText of Chinese, written as \u escapes, takes twice its size.
 	maxValueBytes = 2*MaxText + 64<<10
-	// maxNodes is how many parts of a value are kept: lists and objects after them are only passed over, and a value of
-	// twice as many is too large. Of a list the first MaxItems are kept; one of more texts, which may be the answer, is
-	// too large.
+	// maxNodes is how many parts of a value are kept: further lists and objects are skipped, and a value with
+	// more than twice as many is too large. The first MaxItems of a list are kept; a list with more texts,
+	// which may be the answer, is too large.
 	maxNodes = 100_000
 	// MaxItems is how many texts of a list are kept.
 	MaxItems = 10_000
-	// MaxRead bounds all that an agent sends for one answer, with pings, blanks and events that nobody knows.
+	// MaxRead limits everything that an agent sends for one answer, including pings, blanks and unknown events.
 	MaxRead = 16 * MaxText
-	// maxTreeDepth is how deep a value is kept as a tree; what lies deeper is checked and kept as text.
+	// maxTreeDepth is the depth to which a value is kept as a tree; deeper parts are checked and kept as text.
 	maxTreeDepth = 64
 )
 
-// Kind is what a value is.
+// Kind is the type of a value.
 type Kind uint8
 
 // The kinds of values.
@@ -72,7 +72,7 @@ func (v Value) Get(name string) (Value, bool) {
 	return Value{}, false
 }
 
-// At follows names into nested objects. Where one is missing it returns the zero Value, which is null.
+// At follows names into nested objects. If one is missing, it returns the zero Value, which is null.
 func (v Value) At(names ...string) Value {
 	for _, name := range names {
 		v, _ = v.Get(name)
@@ -181,8 +181,8 @@ func (w *window) hasPrefix(prefix string) bool {
 	return true
 }
 
-// rewind goes back to the mark. When the text has been read eight times over it refuses: an answer made
-// of lines that each begin a value and never end it would take hours.
+// rewind goes back to the mark. It refuses once the text has been read eight times over: an answer made of
+// lines that each begin a value and never end it would take hours.
 func (w *window) rewind() bool {
 	w.reread += w.pos - w.mark
 	if w.reread > 8*w.read+1<<20 {
@@ -202,8 +202,8 @@ func (w *window) skipBlanks() {
 	}
 }
 
-// skipSpace passes over white space inside a value. After a line end it passes over a "data:" as well:
-// a value may span several lines of one server-sent event.
+// skipSpace skips white space inside a value. After a line end it skips a "data:" as well: a value may span
+// several lines of one server-sent event.
 func (w *window) skipSpace() {
 	for {
 		c, ok := w.peek()

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Models wrap the JSON that they are asked for: in thoughts, prose and fences, with Python's quotes, comments, curly quotes
-// and commas too many, or they are cut off in the middle of it. This reader finds it all the same.
+// Models wrap the JSON that they are asked for: in thoughts, prose and fences, with Python's quotes, comments,
+// curly quotes and surplus commas, or cut off in the middle. This reader still finds the JSON.
 
 // Passage is a JSON object or list that was found in a text.
 type Passage struct {
 	Value Value
 	// From and To are where it begins and ends in the text.
 	From, To int
-	// IsCut reports that the text ended inside of it: Value holds what was complete by then.
+	// IsCut reports that the text ended inside the value: Value then holds the complete part.
 	IsCut bool
 }
 
@@ -47,8 +47,8 @@ func Unfenced(reply string) string {
 	return text
 }
 
-// Passages returns the objects and lists in a text that are not within another, in their order. Where the end of thoughts
-// stands between them, those before it are left out: some models leave away the mark at the beginning.
+// Passages returns the objects and lists in a text that are not within another, in order. If an end-of-thoughts
+// mark occurs between them, the earlier ones are left out: some models omit the mark at the beginning.
 func Passages(text string) (found []Passage) {
 	at := 0
 	for tried := 0; tried < maxTried; tried++ {
@@ -124,7 +124,8 @@ func (r *looseReader) skip() {
 	}
 }
 
-// endOr is a place in a text, or its end where what was looked for is not there: at less than least.
+// endOr returns a position in a text, or the text's end if the position is less than least, which means that
+// nothing was found.
 func endOr(text string, place int, least ...int) int {
 	if place < 0 || len(least) > 0 && place < least[0] {
 		return len(text)
@@ -132,7 +133,8 @@ func endOr(text string, place int, least ...int) int {
 	return place
 }
 
-// value reads a value. ok is false where there is none; a value that the text ends in is read as far as it goes.
+// value reads a value. ok is false if there is none; a value that is cut off by the end of the text is read as
+// far as it goes.
 func (r *looseReader) value(depth int) (v Value, ok bool) {
 	if depth > maxTreeDepth {
 		return v, false
@@ -228,7 +230,7 @@ func (r *looseReader) list(depth int) (v Value, ok bool) {
 	}
 }
 
-// isBetween reports whether a comma or the end comes next. Where the text ends the value is cut.
+// isBetween reports whether a comma or the end comes next. At the end of the text the value is marked as cut.
 func (r *looseReader) isBetween(end rune) bool {
 	r.skip()
 	c := r.peek()
@@ -252,7 +254,7 @@ func (r *looseReader) name() (name string, ok bool) {
 	return r.text[from:r.at], r.at > from
 }
 
-// closersOf are the quotes that close a text that c opens; empty for what opens none.
+// closersOf returns the quotes that close a text opened by c; empty if c opens none.
 func closersOf(c rune) string {
 	switch c {
 	case '"':
@@ -265,8 +267,8 @@ func closersOf(c rune) string {
 	return ""
 }
 
-// quoted reads a text in quotes. Only the plain double quote always ends a text; the others may stand within one, as in
-// 'it's', and end it where what comes next does not continue it.
+// quoted reads a text in quotes. Only the plain double quote always ends a text; the others may stand within
+// one, as in 'it's', and end it only if the following text does not continue it.
 func (r *looseReader) quoted(isName bool) (text string, ok bool) {
 	var read strings.Builder
 	closers := closersOf(r.next())
@@ -288,7 +290,7 @@ func (r *looseReader) quoted(isName bool) (text string, ok bool) {
 // maxAhead is how many bytes behind a quote are looked at.
 const maxAhead = 200
 
-// isEndOfText reports whether what follows a quote is what follows a whole text.
+// isEndOfText reports whether the text after a quote is what may follow a complete string.
 func (r *looseReader) isEndOfText(isName bool) bool {
 	ahead := looseReader{text: r.text[:min(len(r.text), r.at+maxAhead)], at: r.at}
 	ahead.skip()
@@ -302,7 +304,7 @@ func (r *looseReader) isEndOfText(isName bool) bool {
 	return c == 0 || c == '}' || c == ']' || isComma(c)
 }
 
-// escape reads what follows a backslash.
+// escape reads the characters after a backslash.
 func (r *looseReader) escape(into *strings.Builder) {
 	if r.at >= len(r.text) {
 		return

@@ -18,10 +18,10 @@ import (
 	"wending/jobs/blob"
 )
 
-// Credentials are those of every server that Start starts.
+// Credentials are the credentials of every server that Start starts.
 var Credentials = blob.Credentials{AccessKeyID: "wending-test", SecretAccessKey: "secret-of-the-test"}
 
-// Bucket is the one that each has.
+// Bucket is the bucket that each server has.
 const Bucket = "files"
 
 // Start starts a server that ends with the test, and returns its address. The program is installed by make tools.
@@ -53,7 +53,7 @@ func Start(t testing.TB) (endpoint string) {
 	return "http://" + address
 }
 
-// program is the server's, in the project's bin folder.
+// program is the path of the server's program, in the project's bin folder.
 func program(t testing.TB) string {
 	t.Helper()
 	root, err := os.Getwd()

@@ -12,10 +12,10 @@ import (
 	"wending/jobs/cron"
 )
 
-// Kind is what a channel leads to.
+// Kind is the kind of service behind a channel.
 type Kind string
 
-// The kinds of channels. Slack stands for everything that takes Slack's incoming webhooks, such as Mattermost.
+// The kinds of channels. Slack covers everything that accepts Slack's incoming webhooks, such as Mattermost.
 const (
 	Webhook  Kind = "webhook"
 	DingTalk Kind = "dingtalk"
@@ -44,27 +44,27 @@ const (
 // Fact is a line of a message.
 type Fact struct{ Name, Value string }
 
-// Message is what a channel is told, in the channel's language.
+// Message is a message to a channel, in the channel's language.
 type Message struct {
-	// Type is a webhook's: task.finished.
+	// Type is the type of a webhook event: task.finished.
 	Type string
 	// At is when it happened.
 	At    time.Time
 	Title string
 	Tone  Tone
 	Facts []Fact
-	// Worse says what got worse, a sentence each, under the heading WorseTitle.
+	// Worse lists what got worse, one sentence each, under the heading WorseTitle.
 	WorseTitle string
 	Worse      []string
-	// Link leads to the report; empty if PUBLIC_URL is not set. LinkText is what it is called.
+	// Link leads to the report; empty if PUBLIC_URL is not set. LinkText is the text of the link.
 	Link, LinkText string
-	// Colon stands between a fact's name and its value.
+	// Colon separates a fact's name from its value.
 	Colon string
-	// Data is what a webhook is sent: written as JSON.
+	// Data is the payload of a webhook, encoded as JSON.
 	Data any
 }
 
-// Body writes a message as a channel of the kind takes it. What Send adds is the signature.
+// Body writes a message in the format of a kind of channel. Send adds the signature.
 func Body(kind Kind, m Message) ([]byte, error) {
 	switch kind {
 	case Webhook:
@@ -106,7 +106,8 @@ type letter struct {
 	Text    string `json:"text"`
 }
 
-// list writes a message's facts, what got worse, and its link, a line each; a link is written by link, or left out.
+// list writes a message's facts, its list of what got worse, and its link, one per line; the function link
+// formats the link, nil leaves it out.
 func (m Message) list(bullet string, escape func(string) string, link func(text, address string) string) string {
 	var text strings.Builder
 	for _, fact := range m.Facts {
@@ -149,7 +150,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// Delay is how long after a failed attempt, counted from 1, the next one follows.
+// Delay returns the wait after a failed attempt, counted from 1.
 func Delay(attempt int) time.Duration {
 	first := []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
 	if attempt <= len(first) {

@@ -28,7 +28,7 @@ type Target struct {
 	URL string
 	// Recipients are the addresses of an e-mail.
 	Recipients []string
-	// Secret signs messages; empty for none.
+	// Secret signs messages; empty means unsigned.
 	Secret string
 }
 
@@ -36,7 +36,7 @@ type Target struct {
 type Outcome struct {
 	// Status is the HTTP status that was answered, 0 for no answer.
 	Status int
-	// Error is how it failed, without secrets; empty if the receiver has taken the message.
+	// Error is the reason of the failure, without secrets; empty if the receiver accepted the message.
 	Error string
 	// IsFinal reports that the receiver wants no further attempt; RetryAfter is how long it wants to be left alone.
 	IsFinal    bool
@@ -54,15 +54,15 @@ type Sender struct {
 	now func() time.Time
 }
 
-// mailServer is who takes e-mails.
+// mailServer is the server that accepts e-mails.
 type mailServer struct {
 	host, user, password, from string
 	port                       int
 	isSMTPS                    bool
 }
 
-// NewSender returns a sender that reaches only what allowed allows. smtpURL is smtp:// or smtps://user:password@host:port, which
-// the operator answers for; empty means that no e-mail can be sent.
+// NewSender returns a sender that reaches only what allowed allows. smtpURL is smtp:// or
+// smtps://user:password@host:port, which the operator vouches for; empty means that no e-mail can be sent.
 func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) {
 	s := &Sender{now: time.Now, http: allowed.Client(4)}
 	if smtpURL == "" {
@@ -202,7 +202,8 @@ func (s *Sender) post(ctx context.Context, to Target, id uuid.UUID, body []byte)
 	return outcome
 }
 
-// refusal returns how a chat program says in an answer of 200 that it did not take a message; empty if it took it.
+// refusal returns the reason that a chat program gives, in a 200 response, for not accepting a message; empty
+// if it accepted it.
 func refusal(kind Kind, answer []byte) string {
 	var said struct {
 		ErrCode    *int   `json:"errcode"` // DingTalk, WeCom
@@ -232,7 +233,7 @@ func refusal(kind Kind, answer []byte) string {
 	return ""
 }
 
-// failure says why there was no answer, without the address.
+// failure describes why there was no response, without the address.
 func failure(err error) string {
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -249,7 +250,7 @@ func failure(err error) string {
 	return err.Error()
 }
 
-// excerpt is the beginning of an answer, in one line.
+// excerpt returns the beginning of a response, in one line.
 func excerpt(answer []byte) string {
 	text := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(string(answer), "\uFFFD"), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
@@ -263,7 +264,7 @@ func excerpt(answer []byte) string {
 // leastSecret is how long a part of an address must be for redact to look for it.
 const leastSecret = 8
 
-// redact removes what is secret about a target from a text.
+// redact removes a target's secrets from a text.
 func (t Target) redact(text string) string {
 	secrets := []string{t.URL, t.Secret, strings.TrimPrefix(t.Secret, secretPrefix)}
 	if u, err := url.Parse(t.URL); err == nil {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// secretPrefix is what secrets of Standard Webhooks begin with.
+// secretPrefix is the prefix of Standard Webhooks secrets.
 const secretPrefix = "whsec_"
 
-// ErrSecret means that a webhook's secret is none of Standard Webhooks.
+// ErrSecret means that a webhook's secret is not a Standard Webhooks secret.
 var ErrSecret = errors.New("a webhook's secret is whsec_ and 24 to 64 bytes in base64")
 
 // WebhookKey reads a webhook's secret: whsec_ and base64, the prefix may be left out.
