@@ -1,6 +1,6 @@
-// Command docs writes the parts of the repository's documents that are made from something else: the list of packages from
-// their doc comments, and the results of benchmarks and of the chaos and hostile suites. Each part stands between
-// <!-- name --> and <!-- /name -->.
+// Command docs writes the parts of the repository's documents that are generated: the list of packages from
+// their doc comments, and the results of benchmarks and of the chaos and hostile suites. Each part is enclosed
+// in <!-- name --> and <!-- /name -->.
 package main
 
 import (
@@ -74,7 +74,7 @@ func rewrite(path, name, text string) error {
 	return os.WriteFile(path, []byte(before+begin+"\n"+text+"\n\n"+end+after), 0o644) //nolint:gosec // a document of the repository
 }
 
-// sources are the files below root that people write: Go code and templates, without tests.
+// sources are the files below root that are written by hand: Go code and templates, without tests.
 func sources(root string) (paths []string, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -154,7 +154,7 @@ var (
 	processors       = regexp.MustCompile(`-\d+$`)
 )
 
-// benchmarks is a table of what benchmarks printed, with what their doc comments say that it is.
+// benchmarks returns a table of the benchmarks' output, described by their doc comments.
 func benchmarks(root, printed string) (string, error) {
 	about := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

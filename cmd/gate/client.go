@@ -19,14 +19,14 @@ import (
 
 // Client talks to the API of a server.
 type Client struct {
-	// Server is its address, without a slash at its end.
+	// Server is the server's address, without a slash at its end.
 	Server string
 	HTTP   *http.Client
-	// Token is the server's; empty where nobody signs in.
+	// Token is an API token of the server; empty if the server has no accounts.
 	Token string
 }
 
-// RefusalError is what the server says is wrong.
+// RefusalError is an error reported by the server.
 type RefusalError struct {
 	Status  int      `json:"-"`
 	Code    string   `json:"code"`
@@ -34,7 +34,7 @@ type RefusalError struct {
 	Details []Detail `json:"details"`
 }
 
-// Detail is what is wrong with one field, or one row of the questions.
+// Detail is an error in one field, or in one row of the questions.
 type Detail struct {
 	Row     int    `json:"row"`
 	Column  string `json:"column"`
@@ -169,7 +169,7 @@ func (c Client) upload(ctx context.Context, dataset string, task map[string]any,
 	return c.call(ctx, http.MethodPost, "evaluation-tasks", form.FormDataContentType(), &body, to)
 }
 
-// What a file may have; the server takes less of a dataset.
+// The limits of a file; the server's limit for a dataset is lower.
 const (
 	maxSpec    = 1 << 20
 	maxDataset = 64 << 20
@@ -189,8 +189,8 @@ func readFile(path string, most int64) ([]byte, error) {
 	return content, err
 }
 
-// save stores an entry of the library under its name, or changes the one of that name, and returns its id. A model may define its
-// provider in the same way.
+// save stores an entry of the library under its name, or changes the entry with that name, and returns its id.
+// A model may define its provider in the same way.
 func (c Client) save(ctx context.Context, spec Spec, kind string, entry map[string]any) (string, error) {
 	entry = maps.Clone(entry)
 	line, _ := entry[lineOf].(int)
@@ -223,7 +223,7 @@ func (c Client) save(ctx context.Context, spec Spec, kind string, entry map[stri
 	return saved.ID, err
 }
 
-// named returns the id of the entry of a name; empty if there is none.
+// named returns the id of the entry with a name; empty if there is none.
 func (c Client) named(ctx context.Context, kind, name string) (string, error) {
 	for page := 1; ; page++ {
 		var list struct {
@@ -248,7 +248,7 @@ func (c Client) named(ctx context.Context, kind, name string) (string, error) {
 	}
 }
 
-// pagination tells which page of a list an answer is.
+// pagination is the position of a response within a list.
 type pagination struct {
 	Page     int `json:"page"`
 	PageSize int `json:"page_size"`
@@ -257,7 +257,7 @@ type pagination struct {
 
 func (p pagination) isLast() bool { return p.Page*p.PageSize >= p.Total }
 
-// Progress is how far a task is.
+// Progress is the progress of a task.
 type Progress struct {
 	Status     string `json:"status"`
 	TotalRuns  int    `json:"total_runs"`
@@ -279,7 +279,7 @@ func (p Progress) IsActive() bool { return p.Status == "PENDING" || p.Status == 
 // outage is how long the server may be away while a task runs.
 const outage = 2 * time.Minute
 
-// Await polls a task once a second until it has ended, and passes each answer to told.
+// Await polls a task once a second until it has ended, and passes each progress to told.
 func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p Progress, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

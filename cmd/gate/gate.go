@@ -16,21 +16,22 @@ import (
 	"time"
 )
 
-// Options are what an evaluation is run with.
+// Options are the options of an evaluation.
 type Options struct {
 	Spec Spec
-	// Wait waits until the task has ended; the others ask for it too.
+	// Wait waits until the task has ended; the options below imply it.
 	Wait bool
-	// Baseline is a task, <id> or <id>:<variant>, that the task must not be significantly worse than; empty for none.
+	// Baseline is a task, <id> or <id>:<variant>, that the task must not be significantly worse than; empty
+	// means none.
 	Baseline string
 	// FailUnder are limits by their metrics.
 	FailUnder map[string]float64
-	// JUnit and Out are files that are written; empty for none.
+	// JUnit and Out are the paths of output files; empty means none.
 	JUnit, Out string
 	// Result receives the summary, Progress the progress lines. With IsTerminal one progress line is rewritten in place.
 	Result, Progress io.Writer
 	IsTerminal       bool
-	// IsLocal means that the server is gone at the end, so that nobody can look at the task.
+	// IsLocal means that the server is gone at the end, so that the task cannot be opened afterwards.
 	IsLocal bool
 }
 
@@ -108,7 +109,7 @@ func codes(counts map[string]int) string {
 // quiet is the time between progress lines where they cannot be rewritten in place.
 const quiet = 10 * time.Second
 
-// await waits for the task's end and tells its progress.
+// await waits for the task's end and prints its progress.
 func (o Options) await(ctx context.Context, client Client, id string) (Progress, error) {
 	var said time.Time
 	last, err := client.Await(ctx, id, func(p Progress) {
@@ -130,7 +131,7 @@ func (o Options) await(ctx context.Context, client Client, id string) (Progress,
 	return last, err
 }
 
-// variant is what the statistics say of one.
+// variant holds the statistics of one variant.
 type variant struct {
 	Number        int      `json:"number"`
 	Name          string   `json:"name"`
@@ -165,7 +166,7 @@ func (v variant) metric(name string) *float64 {
 	}[name]
 }
 
-// question is one with its runs.
+// question is a question with its runs.
 type question struct {
 	ID       string `json:"question_id"`
 	Text     string `json:"question"`
@@ -192,7 +193,7 @@ type run struct {
 	} `json:"evaluations"`
 }
 
-// difference is by how much a number differs from the baseline's.
+// difference is the difference between a number and the baseline's number.
 type difference struct {
 	Difference *float64   `json:"difference"`
 	Interval   *[]float64 `json:"interval"`
@@ -205,11 +206,11 @@ func (d difference) equals(other difference) bool {
 		reflect.DeepEqual(d.Interval, other.Interval)
 }
 
-// report is what a task has shown.
+// report is the result of a task.
 type report struct {
 	Variants  []variant
 	Questions []question
-	// Differences from the baseline, by the variants' numbers, then by the metrics; nil without one.
+	// Differences from the baseline, by variant number, then by metric; nil without a baseline.
 	Differences map[int]map[string]difference
 }
 
@@ -266,7 +267,7 @@ type check struct {
 	passed  bool
 }
 
-// limits checks limits for each variant. What is unknown does not reach one.
+// limits checks limits for each variant. An unknown value fails its limit.
 func (r report) limits(limits map[string]float64) (checks []check) {
 	for _, one := range r.Variants {
 		for _, metric := range slices.Sorted(maps.Keys(limits)) {

@@ -46,8 +46,8 @@ type problem struct {
 // nameLength is how many characters of a question the name of its case has.
 const nameLength = 80
 
-// writeJUnit writes a suite for each variant with a case for each question, and one for the limits. A question fails if no more
-// than half of its judged runs pass; one with a run that failed, or is missing, is an error.
+// writeJUnit writes a suite for each variant with a case for each question, and one for the limits. A question
+// fails if no more than half of its judged runs pass; a question with a failed or missing run is an error.
 func writeJUnit(w io.Writer, name string, r report, checks []check) error {
 	all := suites{Name: clean(name)}
 	var seconds float64
@@ -151,7 +151,7 @@ func (q question) testCase(class string, number int) (one testCase, seconds floa
 	return one, seconds
 }
 
-// clean takes out what XML cannot hold.
+// clean removes characters that XML cannot hold.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD || r >= 0x10000 {

@@ -1,4 +1,5 @@
-// Package gate runs an evaluation on a server for those who are no person: from a file, with limits, a report and an exit code.
+// Package gate runs an evaluation on a server without a person's help: from a file, with limits, a report and
+// an exit code.
 package gate
 
 import (
@@ -16,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// SpecError says what is wrong with a file, and where.
+// SpecError is an error in a file, with its position.
 type SpecError struct {
 	File string
 	Line int
@@ -25,23 +26,24 @@ type SpecError struct {
 
 func (e *SpecError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
 
-// Spec is what a file asks for: the members of a task's JSON, and what is to be saved in the library before.
+// Spec is the content of a file: the members of a task's JSON, and the library entries to save before the task
+// is created.
 type Spec struct {
-	// File is its path, Lines the lines of its members, by their names.
+	// File is the path of the file, Lines the lines of its members, by name.
 	File  string
 	Lines map[string]int
-	// Task are the members of the task, without those that Inline has.
+	// Task are the members of the task, except those in Inline.
 	Task map[string]any
 	// Dataset is the path of the file with the questions; empty if the task names a saved dataset.
 	Dataset string
 	// Inline are entries that the file defines instead of naming them, by the kind of entry.
 	Inline map[string][]map[string]any
-	// FailUnder are limits, Baseline a task to compare with; those of the command line come on top.
+	// FailUnder are limits, Baseline a task to compare with; the command line can add more.
 	FailUnder map[string]float64
 	Baseline  string
 }
 
-// kindOfValue is what a member may be.
+// kindOfValue is the type of a member.
 type kindOfValue int
 
 const (
@@ -57,7 +59,7 @@ var kindNames = map[kindOfValue]string{
 	aText: "a text", aNumber: "a number", aBoolean: "true or false", anObject: "a mapping", aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
 }
 
-// members are the names of a task's JSON, as the API has them, with what a file has beside them.
+// members are the names of a task's JSON, as in the API, and the additional ones of a file.
 var members = map[string]kindOfValue{
 	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText, "dataset": aText, "dataset_file": aText,
 	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
@@ -150,7 +152,7 @@ func (s Spec) expand(node *yaml.Node, lookup func(string) (string, bool)) error 
 	return nil
 }
 
-// take takes one member.
+// take reads one member.
 func (s *Spec) take(name string, kind kindOfValue, node *yaml.Node) error {
 	wrong := func(line int) error {
 		return &SpecError{s.File, line, name + " must be " + kindNames[kind]}
@@ -239,7 +241,7 @@ func (s *Spec) takeList(name string, kind kindOfValue, node *yaml.Node, wrong fu
 // lineOf is the member of an entry that has its line.
 const lineOf = "\x00line"
 
-// Metrics are those that limits can be given for: what a variant must reach and, of the last two, must not exceed.
+// Metrics are those that limits can be given for: minimums for a variant and, for the last two, maximums.
 var Metrics = []string{
 	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all", "majority_rate", "score_mean",
 	"latency_p90_ms", "cost",
@@ -291,7 +293,7 @@ func (s Spec) hasEvaluators() bool {
 	return len(ids)+len(s.Inline["evaluators"]) > 0
 }
 
-// located says at which line of the file the server found something wrong.
+// located adds the line of the file to an error reported by the server.
 func (s Spec) located(refusal *RefusalError) error {
 	for _, detail := range refusal.Details {
 		name, _, _ := strings.Cut(detail.Column, ".")

@@ -1,5 +1,5 @@
-// Command judgecheck measures a judge: it has one that is saved in a running Wending rate 50 answers that people have labelled,
-// attempts to influence the grade among them, and says how often it agrees with them.
+// Command judgecheck measures a judge: it has a judge saved in a running Wending rate 50 answers labelled by
+// people, including attempts to influence the grade, and reports how often the judge agrees with the labels.
 package main
 
 import (
@@ -27,7 +27,7 @@ type example struct {
 	passes                           bool
 }
 
-// verdict is what the judge says.
+// verdict is the judge's verdict.
 type verdict struct {
 	Passed    *bool    `json:"passed"`
 	Score     *float64 `json:"score"`
@@ -96,11 +96,11 @@ func read(text string) (examples []example, err error) {
 	return examples, nil
 }
 
-// tally counts how a judge's verdicts and people's labels meet.
+// tally counts the combinations of a judge's verdicts and people's labels.
 type tally struct {
-	// both pass, both fail, only the judge passes, only people do, and what the judge did not rate.
+	// both pass, both fail, only the judge passes, only people pass, and the judge gave no rating.
 	passes, fails, tooKind, tooStrict, defaults int
-	// kinds are how many of each kind the judge judged as people did, and how many there are.
+	// kinds count, for each kind, the answers that the judge judged as people did, and all answers.
 	kinds   map[string][2]int
 	latency int
 }

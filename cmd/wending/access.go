@@ -14,7 +14,7 @@ import (
 	"wending/handlers/signin"
 )
 
-// access is how people sign in to the pages that listen at an address.
+// access returns the sign-in configuration of the pages served at an address.
 func (s *Settings) access(listening string) (access handlers.Access, err error) {
 	access.AuditDays, access.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
 	if access.Trusted, err = handlers.ParseTrusted(s.Proxies); err != nil {
@@ -54,7 +54,7 @@ func (s *Settings) access(listening string) (access handlers.Access, err error) 
 	return access, nil
 }
 
-// site is where people find this site: PUBLIC_URL, and on one's own machine where it listens, by its name.
+// site is the public address of this site: PUBLIC_URL or, on a local machine, the listening address by name.
 func (s *Settings) site(listening string) string {
 	if s.PublicURL != "" {
 		return strings.TrimRight(s.PublicURL, "/")
@@ -62,8 +62,8 @@ func (s *Settings) site(listening string) string {
 	return "http://" + strings.Replace(listening, "127.0.0.1:", "localhost:", 1)
 }
 
-// checkExposure says why the pages may not be served where they are to be: beyond this machine, passwords and cookies need HTTPS, and
-// without accounts everybody who reaches them could use them.
+// checkExposure returns the reason not to serve the pages at the given address: beyond this machine, passwords
+// and cookies need HTTPS, and without accounts anybody who can reach the pages could use them.
 func (s *Settings) checkExposure() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return errors.New("TLS_CERT_FILE and TLS_KEY_FILE belong together")
@@ -94,7 +94,7 @@ func (s *Settings) names() []string {
 	return names
 }
 
-// offerSetup prints where the first administrator's account is made, while there is none.
+// offerSetup prints the link for creating the first administrator's account, as long as there is none.
 func (p *program) offerSetup(ctx context.Context, stdout io.Writer) error {
 	if p.settings.Auth != "local" {
 		return nil

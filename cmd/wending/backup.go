@@ -41,7 +41,7 @@ const (
 	assetsName   = "assets"
 )
 
-// manifest says what a backup is.
+// manifest describes a backup.
 type manifest struct {
 	Format  int       `json:"format"`
 	Version string    `json:"version"`
@@ -52,8 +52,8 @@ type manifest struct {
 
 const backupFormat = 1
 
-// database does work with the address of the database: the configured one, the running program's, or a server's
-// that is started for it.
+// database calls work with the address of the database: the configured one, the running program's, or that of a
+// server started for the call.
 func (s *Settings) database(ctx context.Context, work func(url string) error) error {
 	if s.DatabaseURL != "" {
 		return work(s.directURL(s.DatabaseURL))
@@ -79,8 +79,9 @@ func (s *Settings) database(ctx context.Context, work func(url string) error) er
 	return work(server.URL())
 }
 
-// Run writes database, uploads and key to one file, also while the program runs. A task's file is stored before its rows, and
-// removed after them: files that are read both before and after the snapshot of the rows are all that it needs.
+// Run writes database, uploads and key to one file, also while the program runs. A task's file is stored before
+// its rows, and removed after them: so reading the files both before and after the snapshot of the rows finds
+// all that are needed.
 func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (err error) {
 	if _, err := os.Stat(c.File); err == nil {
 		return fmt.Errorf("%s is there already", c.File)
@@ -185,7 +186,7 @@ func (b *backupWriter) addFile(name string, file *os.File) error {
 	return err
 }
 
-// folders are those whose files a backup has, by the names that they have in it.
+// folders are the folders in a backup, by their names there.
 func (s *Settings) folders() map[string]string {
 	folders := map[string]string{uploadsName: filepath.Join(s.DataDir, "uploads")}
 	if s.BlobURL == "" {
@@ -285,7 +286,7 @@ type restorer struct {
 	about    manifest
 	files    int
 	hasDump  bool
-	// hasKey means that the key's file is the backup's.
+	// hasKey means that the key file came from the backup.
 	hasKey bool
 }
 
@@ -349,7 +350,7 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 	return r.store(filepath.Join(r.folders[folder], filepath.FromSlash(local)))
 }
 
-// signOut ends the sessions of a backup: some of them were ended after it was made.
+// signOut ends the sessions of a backup: some of them may have been ended since.
 func (r *restorer) signOut(ctx context.Context, url string) error {
 	store, err := db.Open(ctx, url, 1)
 	if err != nil {

@@ -23,12 +23,12 @@ type demoAgentCommand struct {
 }
 
 // demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes slow and
-// sometimes fail, so that every part of the pages has something to show. It paints if asked to, and plays two models
-// and a judge, too.
+// sometimes fail, so that every part of the pages has something to show. It paints if asked to, and also plays
+// two models and a judge.
 type demoAgent struct {
 	listener net.Listener
 	server   *http.Server
-	// ticket is what its tasks carry to be let through to it.
+	// ticket lets the demo's tasks through to the agent.
 	ticket string
 }
 
@@ -127,7 +127,7 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 	streamDemo(w, r, question.Question, answer)
 }
 
-// demoAnswer is what the demo says to a question whose standard answer is known, or that it fails.
+// demoAnswer is the demo's answer to a question whose standard answer is known, or a failure.
 func demoAnswer(question, known string) (answer string, hasFailed bool) {
 	if letter := letterTo(question); letter != nil {
 		return letter.next(known), false

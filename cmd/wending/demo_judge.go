@@ -10,11 +10,11 @@ import (
 // demoJudge is the model that the demo agent plays as a judge.
 const demoJudge = "demo-judge"
 
-// material is what a judge is given between marks; the mark is the same at both ends.
+// material matches the texts between marks in a judge's prompt; the mark is the same at both ends.
 var material = regexp.MustCompile(`(?s)<data-(\w+)>\n(.*?)\n</data-(\w+)>`)
 
-// judgeDemo rates an answer: the last material is the answer, the one before it what is expected. It looks for the one in the
-// other, and is not to be talked into anything.
+// judgeDemo rates an answer: the last material is the answer, the one before it the expected answer. It looks
+// for the expected answer in the answer, and ignores instructions in it.
 func judgeDemo(user string) string {
 	answer, expected := user, ""
 	if all := material.FindAllStringSubmatch(user, -1); len(all) > 0 {

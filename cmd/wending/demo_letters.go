@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// demoLetter is a long answer of the demo task. Of each five answers one has a wrong number, and two end in another way: the
-// differences between long answers that a reader has to find, and those that do not matter.
+// demoLetter is a long answer of the demo task. Of every five answers one has a wrong number and two end
+// differently: the former is a difference that a reader has to find, the latter does not matter.
 type demoLetter struct {
 	right, wrong string // what the standard answer states once, and what the wrong answer states in its place
 	calls        atomic.Uint32
 }
 
-// demoLetters are the long answers by what their questions begin with.
+// demoLetters are the long answers by the beginning of their questions.
 var demoLetters = map[string]*demoLetter{
 	"我买的晨星 H200": {right: "签收之日起 30 日内", wrong: "签收之日起 35 日内"},
 	"社区体检怎么预约":   {right: "空腹 8 小时以上", wrong: "空腹 6 小时以上"},
@@ -28,7 +28,7 @@ func letterTo(question string) *demoLetter {
 	return nil
 }
 
-// next is the next answer, made from the standard answer.
+// next returns the next answer, made from the standard answer.
 func (l *demoLetter) next(known string) string {
 	switch l.calls.Add(1) % 5 {
 	case 2, 4:

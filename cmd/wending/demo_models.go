@@ -15,10 +15,10 @@ import (
 	"wending/static"
 )
 
-// demoModel is one of the models that the demo agent plays in the chat protocol of OpenAI. They differ in steadiness,
-// speed and, as the library has them, price.
+// demoModel is one of the models that the demo agent plays in the chat protocol of OpenAI. They differ in
+// steadiness, speed and, by the prices in the library, cost.
 type demoModel struct {
-	// least is how long an answer takes at least, more how much longer it may take.
+	// least is the minimum duration of an answer, more the most that is added to it.
 	least, more time.Duration
 	// wordings are how often of 100 an answer is worded differently, mistakes how often it is wrong.
 	wordings, mistakes int
@@ -43,7 +43,7 @@ var demoAnswers = sync.OnceValue(func() map[string]string {
 	return answers
 })
 
-// answer is what the model says to a prompt.
+// answer returns the model's answer to a prompt.
 func (m demoModel) answer(system, user string) string {
 	known := "我是演示模型，只认识示例数据集中的问题。"
 	for question, answer := range demoAnswers() {

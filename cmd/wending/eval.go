@@ -17,7 +17,7 @@ import (
 	"wending/cmd/gate"
 )
 
-// evalCommand runs an evaluation from a file, for those who are no person.
+// evalCommand runs an evaluation from a file, unattended.
 type evalCommand struct {
 	File      string   `short:"f" name:"file" required:"" placeholder:"task.yaml" help:"What to run: the names of the API's task, with dataset_file beside them."`
 	Server    string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Where to run it ($WENDING_SERVER)."`
@@ -30,7 +30,7 @@ type evalCommand struct {
 	Out       string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
 }
 
-// exitError ends the program with a code; its text, if there is one, is said before.
+// exitError ends the program with a code; its text, if there is one, is printed before.
 type exitError struct {
 	code int
 	err  error

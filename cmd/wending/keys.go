@@ -12,11 +12,12 @@ import (
 	"wending/jobs/secret"
 )
 
-// keyFile is the file of generated keys in the data folder: the current one on the first line, those before it below.
+// keyFile is the file of generated keys in the data folder: the current one on the first line, earlier ones
+// below.
 func (s Settings) keyFile() string { return filepath.Join(s.DataDir, "secret.key") }
 
-// secretKeys are SECRET_KEY and SECRET_KEY_PREVIOUS, or the keys in the data folder, where one is generated if there is
-// none.
+// secretKeys are SECRET_KEY and SECRET_KEY_PREVIOUS, or the keys in the data folder, where a key is generated
+// if there is none.
 func (s Settings) secretKeys() (secret.Keys, error) {
 	var previous []string
 	if s.PreviousKey != "" {

@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return 0
 }
 
-// errorWriter is where errors and progress are said.
+// errorWriter is where errors and progress are printed.
 type errorWriter struct{ io.Writer }
 
 // isTerminal reports whether a person may be looking at it.

@@ -73,7 +73,8 @@ type verifyAuditCommand struct {
 
 type sealAuditCommand struct{}
 
-// withPeople does work with the accounts of the configured database, or of the data folder's, also while the program runs.
+// withPeople calls work with the accounts of the configured database, or of the data folder's, also while the
+// program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
 	if _, err := os.Stat(filepath.Join(s.DataDir, "postgres")); err != nil && s.DatabaseURL == "" {
 		return fmt.Errorf("there is no installation in %s: set DATA_DIR or DATABASE_URL as for the program itself", s.DataDir)
@@ -136,7 +137,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entr
 	return err
 }
 
-// commander is who uses the command line.
+// commander is the person who uses the command line.
 func commander() string {
 	if who, err := user.Current(); err == nil {
 		return who.Username
@@ -157,7 +158,7 @@ func readPassword(stderr io.Writer) (string, error) {
 	return strings.TrimSuffix(line, "\r"), err
 }
 
-// explained adds to what is wrong with an account what the command line reads.
+// explained adds the command line's explanation to an error about an account.
 func explained(err error) error {
 	var wrong *cases.FieldError
 	if errors.As(err, &wrong) && wrong.Field == "password" {
@@ -184,7 +185,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 	return found, err
 }
 
-// Run makes an account.
+// Run creates an account.
 func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, stderr errorWriter) error {
 	typed, err := readPassword(stderr)
 	if err != nil {
@@ -230,7 +231,7 @@ func (s *Settings) named(ctx context.Context, name string, work func(cases.Servi
 	})
 }
 
-// Run gives an account another password.
+// Run changes the password of an account.
 func (c passwdCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, stderr errorWriter) error {
 	typed, err := readPassword(stderr)
 	if err != nil {
@@ -261,7 +262,7 @@ func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	}, "user.change", map[string]any{"is_disabled": true})
 }
 
-// Run makes a token and prints it.
+// Run creates a token and prints it.
 func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	if c.Installation && c.Role != "" {
 		return errors.New("--installation and --role exclude each other: a token of the installation may do everything")

@@ -50,18 +50,18 @@ const poolSize = 15
 type program struct {
 	settings Settings
 	defaults tasks.Settings
-	// listener is where the pages are served; nil means this process serves none.
+	// listener is where the pages are served; nil means that this process serves no pages.
 	listener net.Listener
 	store    *db.Store
 	// directURL is the address of the database itself, bypassing any pooler.
 	directURL string
 	queue     *jobs.Queue
 	guard     *guard.Guard
-	// modelGuard and models are those of saved models.
+	// modelGuard and models are the guard and client for saved models.
 	modelGuard *guard.Guard
 	models     *agent.Client
 	agents     *agent.Client
-	// notifyGuard and sender are those of channels, texts what they are told in.
+	// notifyGuard and sender are the guard and sender for channels, texts the catalogue of their messages.
 	notifyGuard *guard.Guard
 	sender      *notify.Sender
 	assets      blob.Store
@@ -74,7 +74,7 @@ type program struct {
 	demoURL     string
 	// demoModelsURL is the base URL of the demo's models.
 	demoModelsURL string
-	// demoTicket is what the demo's tasks carry to be let through to it.
+	// demoTicket lets the demo's tasks through to the demo agent.
 	demoTicket string
 	log        *slog.Logger
 }
@@ -82,9 +82,10 @@ type program struct {
 // endpoints are the servers and sockets that a process uses.
 type endpoints struct {
 	databaseURL, redisURL string
-	// listener is where the pages will be served; nil means this process serves none. It is closed with the program.
+	// listener is where the pages will be served; nil means that this process serves no pages. It is closed
+	// with the program.
 	listener net.Listener
-	// demo is the demo agent; nil means none runs.
+	// demo is the demo agent; nil means that none is running.
 	demo *demoAgent
 }
 
@@ -187,19 +188,19 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	return p, nil
 }
 
-// limitMemory makes the garbage collector work harder as the process nears what the machine or its container has: a
-// crowd is answered slowly rather than by a process that was killed. GOMEMLIMIT, if set, holds instead. It returns the
-// limit in bytes.
+// limitMemory makes the garbage collector work harder as the process nears the memory of the machine or its
+// container: under heavy load it is better to respond slowly than to be killed. GOMEMLIMIT, if set, takes
+// precedence. It returns the limit in bytes.
 func limitMemory() int64 {
 	const share = 0.8 // the embedded servers are on the same machine
 	_, _ = memlimit.Set(memlimit.WithRatio(share), memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	return debug.SetMemoryLimit(-1)
 }
 
-// connectAgents sets up the guards and the clients for agents and models. Loopback is allowed by default only in a process that
-// itself serves on loopback, where nobody signs in: elsewhere loopback may be another machine's, and people with accounts have no
-// business with what else runs on the server. The demo's own address is
-// allowed to the demo's tasks.
+// connectAgents sets up the guards and the clients for agents and models. Loopback is allowed by default only
+// in a process that itself serves on loopback, without accounts: elsewhere loopback may belong to another
+// machine, and people with accounts must not reach other services on the server. The demo's tasks may call the
+// demo's own address.
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
 	config := guard.Config{AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr) && s.Auth == "off"}
@@ -274,7 +275,7 @@ func reportError(err error, tags map[string]string) {
 	}
 }
 
-// work runs launches, fires schedules and tells channels, until ctx ends.
+// work runs launches, fires schedules and notifies channels, until ctx ends.
 func (p *program) work(ctx context.Context) error {
 	rates := &tasks.Service{
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling, DefaultRate: p.defaults.RateLimit, Log: p.log,

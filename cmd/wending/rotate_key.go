@@ -29,8 +29,9 @@ type rotateKeyCommand struct {
 	Confirm bool `help:"With --lost-key: do it."`
 }
 
-// Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the data
-// folder. After an interruption it is run again: no key is forgotten before all secrets are sealed with the new one.
+// Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the
+// data folder. After an interruption it can be run again: no key is removed before all secrets are sealed with
+// the new one.
 func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
 	databaseURL := s.DatabaseURL
 	if databaseURL == "" {
@@ -118,7 +119,7 @@ func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer, log 
 	return changed, values, nil
 }
 
-// giveUp lists what was sealed with a key that is lost and, if that is confirmed, gives it up.
+// giveUp lists what was sealed with a key that is lost and, if that is confirmed, gives those secrets up.
 func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Store, stdout io.Writer) error {
 	if err := s.requireStopped(ctx, store, "a worker that runs may still have the lost key: stop it only when you cannot read the key from it (its environment has SECRET_KEY)"); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 	return err
 }
 
-// listLoss says what is lost, and what is not.
+// listLoss prints which secrets are lost and which are not.
 func listLoss(stdout io.Writer, loss tasks.Loss) {
 	if loss.IsForeign {
 		_, _ = fmt.Fprintln(stdout, "wending: SECRET_KEY is not the key of this database. Without that key, this can never be opened again:")
@@ -212,7 +213,7 @@ func (s Settings) requireStopped(ctx context.Context, store *db.Store, why strin
 	return err
 }
 
-// addFreshKey puts a fresh key before those in the data folder. Processes that run would not know it.
+// addFreshKey puts a fresh key before those in the data folder. Running processes would not know it.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
 	if err := s.requireStopped(ctx, store, "stop all processes first: they would not know the new key in the data folder"); err != nil {
 		return err

@@ -133,7 +133,7 @@ func (s Settings) assetFiles() (blob.Store, error) {
 	return files, nil
 }
 
-// blobAddresses are the host:port of the service that keeps those files, if one does.
+// blobAddresses are the host:port of the service that stores those files, if there is one.
 func (s Settings) blobAddresses() []string {
 	u, err := url.Parse(s.BlobURL)
 	if err != nil || u.Scheme != "s3" {
