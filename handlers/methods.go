@@ -11,8 +11,8 @@ import (
 	"wending/handlers/fault"
 )
 
-// ServeHTTP implements http.Handler. HEAD is answered as GET is, with the same headers, rights and errors; net/http keeps the
-// body to itself, and what makes the response ends as soon as the headers are settled.
+// ServeHTTP implements http.Handler. HEAD is answered as GET is, with the same headers, rights and errors;
+// net/http discards the body, and the handler stops as soon as the headers are settled.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodHead {
 		s.Handler.ServeHTTP(w, r)
@@ -48,7 +48,7 @@ const settledAfter = 2048
 // errHeadSent ends the making of a response to HEAD.
 var errHeadSent = errors.New("the headers are sent, and HEAD has no body")
 
-// headWriter takes as much of a body as decides what the headers are.
+// headWriter accepts only as much of a body as is needed to determine the headers.
 type headWriter struct {
 	http.ResponseWriter
 	end     context.CancelCauseFunc
@@ -84,8 +84,8 @@ func (w *headWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // methods are all that routes have.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// findMethods finds out which methods a path has that does not have the request's own. The router does not: for it, a group's middleware
-// answers whatever has no route.
+// findMethods finds out which methods a path has that does not have the request's own. The router does not: it
+// lets a group's middleware answer everything without a route.
 func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -114,7 +114,8 @@ func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// nameMethods answers requests with a method that their path does not have: OPTIONS, and what is wrong. Allow names those that it has.
+// nameMethods answers requests with a method that their path does not have: OPTIONS, and mistakes. The header
+// Allow lists the path's methods.
 func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		allowed, isOther := c.Get(echo.ContextKeyHeaderAllow).(string)

@@ -75,11 +75,11 @@ func loggedPath(c echo.Context) string {
 	return c.Request().URL.Path
 }
 
-// stuckAfter is how long a reader may take nothing of a response before it counts as gone: what the response holds –
-// memory, a connection to the database – is wanted by others.
+// stuckAfter is how long a client may read nothing of a response before it is considered gone, because the
+// response holds resources – memory, a database connection – that others need.
 const stuckAfter = 30 * time.Second
 
-// endStuckReaders gives every write of a response a deadline. It comes before all that may write.
+// endStuckReaders gives every write of a response a deadline. It precedes every middleware that may write.
 func endStuckReaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Writer = &patientWriter{ResponseWriter: c.Response().Writer, connection: http.NewResponseController(c.Response().Writer)}
@@ -87,7 +87,7 @@ func endStuckReaders(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// patientWriter sets a deadline when it is written to. The last one also holds for what the server sends after the
+// patientWriter sets a deadline at every write. The last one also holds for what the server sends after the
 // handler has ended.
 type patientWriter struct {
 	http.ResponseWriter
@@ -95,7 +95,7 @@ type patientWriter struct {
 	set        time.Time
 }
 
-// Write writes in pieces: a slow reader takes some of a large text in time, if not all.
+// Write writes in pieces: a slow client reads one piece of a large text in time, if not all of it.
 func (w *patientWriter) Write(b []byte) (written int, err error) {
 	const piece = 64 << 10
 	for {
@@ -130,8 +130,8 @@ func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // maxRequestID is how long a request's id from outside may be.
 const maxRequestID = 64
 
-// dropOddRequestID removes an id that a client gives its request unless it is short and plain: it is logged and sent
-// back.
+// dropOddRequestID removes a client's request id unless it is short and plain, because the id is logged and
+// sent back.
 func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Request().Header
@@ -146,8 +146,8 @@ func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// keepPrivate keeps responses out of caches, out of other sites' pages, and a site with HTTPS at that. What is compiled in,
-// with its version in the address, says otherwise itself.
+// keepPrivate keeps responses out of caches, out of other sites' pages, and a site with HTTPS on HTTPS.
+// Compiled-in files with a version in their address set their own headers.
 func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
@@ -165,8 +165,8 @@ func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// measureRequests counts requests by route. What a client may make up – unknown paths, methods and hosts – has one
-// label: every further one would stay in memory.
+// measureRequests counts requests by route. Values that a client may invent – unknown paths, methods and hosts
+// – share one label, because every label stays in memory.
 func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
 	known := append([]string{http.MethodHead, http.MethodOptions}, methods...)
 	return echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{
@@ -211,7 +211,7 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// isSameOrigin reports whether a page's origin is at the host that it asks. Its scheme does not count: a proxy in
+// isSameOrigin reports whether a page's origin is at the requested host. Its scheme does not count: a proxy in
 // front may speak HTTPS.
 func isSameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)

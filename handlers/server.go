@@ -1,4 +1,5 @@
-// Package handlers is the product's HTTP side: it mounts the pages and the API, and what every request passes.
+// Package handlers is the product's HTTP side: it mounts the pages and the API, and the middleware of every
+// request.
 package handlers
 
 import (
@@ -54,7 +55,7 @@ import (
 	"wending/views/text"
 )
 
-// Config is what a Server is made from.
+// Config holds the configuration and dependencies of a Server.
 type Config struct {
 	Store  *db.Store
 	Queue  tasks.Waker
@@ -73,20 +74,21 @@ type Config struct {
 	Assets blob.Store
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
+	// RateCeiling is the rate limit that no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
 	// MaxActiveTasks is how many tasks run at once; zero means any number.
 	MaxActiveTasks int
-	// MonthCost is what a month may cost in each currency, a decimal number; empty means any amount.
+	// MonthCost is the maximum cost of a month in each currency, a decimal number; empty means any amount.
 	MonthCost string
-	// ScheduleMinutes is how far apart the times of a schedule must be; 0 means that nothing bounds them.
+	// ScheduleMinutes is the minimum interval between the times of a schedule; 0 means no minimum.
 	ScheduleMinutes int
-	// HistoryDays and UploadDays are how long replaced runs, and the files of tasks that have ended, are kept; 0 means for good.
+	// HistoryDays and UploadDays are how long replaced runs, and the files of tasks that have ended, are kept;
+	// 0 means forever.
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket what its tasks
-	// carry to be let through to them; empty means none runs.
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket
+	// the ticket that lets the demo's tasks through; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	// Hosts are the names this site is known by, besides local ones and IP addresses. If empty, requests
 	// that do not come over loopback may use any name.
@@ -100,12 +102,12 @@ type Config struct {
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report  func(err error, tags map[string]string)
 	Version string
-	// Access is how people sign in, and who may do what.
+	// Access configures sign-in and access control.
 	Access Access
 	Log    *slog.Logger
 }
 
-// Access is how people sign in. Its zero value is without accounts: everybody may do everything.
+// Access configures sign-in. Its zero value means no accounts: everybody may do everything.
 type Access struct {
 	// HasAccounts reports that people sign in, with passwords or, with OpenID, at a provider.
 	HasAccounts bool
@@ -115,11 +117,11 @@ type Access struct {
 	NeedsSecond bool
 	// Trusted are the proxies whose word on the client's address and protocol counts.
 	Trusted []netip.Prefix
-	// PublicURL is where people find this site; empty means where they are.
+	// PublicURL is the public address of this site; empty means the address of the request.
 	PublicURL string
-	// HSTSWithoutSubdomains leaves names below the site's own out of what browsers may only reach with HTTPS.
+	// HSTSWithoutSubdomains excludes subdomains from HSTS.
 	HSTSWithoutSubdomains bool
-	// AuditDays is how long the audit is kept; 0 means for good.
+	// AuditDays is how long the audit is kept; 0 means forever.
 	AuditDays int
 }
 
@@ -139,7 +141,7 @@ func ParseTrusted(list string) (trusted []netip.Prefix, err error) {
 	return trusted, nil
 }
 
-// secureHost is the site's name where people come with HTTPS.
+// secureHost is the site's name for HTTPS.
 func (a Access) secureHost() string {
 	u, err := url.Parse(a.PublicURL)
 	if err != nil || u.Scheme != "https" {
@@ -162,7 +164,7 @@ type Server struct {
 	signIns   signin.Config
 	// routes are all methods with the path that they are for.
 	routes map[string]bool
-	// document returns the OpenAPI document, made once.
+	// document returns the OpenAPI document, which is generated once.
 	document func() ([]byte, error)
 }
 
@@ -209,7 +211,8 @@ func New(config Config) (*Server, error) {
 	return s, s.guard.Require(e.Routes())
 }
 
-// addressOf returns what finds the address that a request comes from: where there are trusted proxies, the one that they tell.
+// addressOf returns the function that finds the client address of a request, as reported by trusted proxies if
+// there are any.
 func (s *Server) addressOf() echo.IPExtractor {
 	if len(s.Access.Trusted) == 0 {
 		return echo.ExtractIPDirect()
@@ -263,8 +266,8 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// Run announces changes of tasks to live pages, reads the rights of a provider's accounts again, and tidies up what crashes left, until
-// ctx ends.
+// Run announces changes of tasks to live pages, refreshes the rights of a provider's accounts, and cleans up
+// after crashes, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.announce(ctx) })

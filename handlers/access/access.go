@@ -1,4 +1,4 @@
-// Package access decides who may do what: one check of every request, below pages and API alike.
+// Package access authorizes requests: one check for every request to pages and API.
 package access
 
 import (
@@ -30,21 +30,22 @@ import (
 	"wending/views/paths"
 )
 
-// Config is what a Guard needs.
+// Config holds the dependencies of a Guard.
 type Config struct {
 	People people.People
 	// HasAccounts reports that people sign in; otherwise everybody may do everything.
 	HasAccounts bool
 	// NeedsSecond reports that every account of ours must have a passkey.
 	NeedsSecond bool
-	// Quotas are counted where files come in.
+	// Quotas count uploaded files.
 	Quotas people.Quotas
-	// Audit records who did what; Failed reports that it could not.
+	// Audit records who did what; Failed is called when that fails.
 	Audit  audit.Log
 	Failed func(ctx context.Context, err error)
 	// Trusted are the proxies whose word on the client's address and protocol counts.
 	Trusted []netip.Prefix
-	// SecureHost is the site's name where people come with HTTPS; empty means that it has none. A proxy may forget to say so.
+	// SecureHost is the site's name for HTTPS; empty means that the site has no HTTPS. It is set explicitly
+	// because a proxy may fail to report HTTPS.
 	SecureHost string
 	Log        *slog.Logger
 }
@@ -53,7 +54,7 @@ type Config struct {
 type Guard struct {
 	Config
 	routes map[string]bool
-	// publicPaths are those that have a method for everybody: which methods there are is no secret then.
+	// publicPaths are the paths with a public method: their methods need not be kept secret.
 	publicPaths map[string]bool
 
 	mu   sync.Mutex
@@ -100,14 +101,17 @@ func (g *Guard) Require(routes []*echo.Route) error {
 // ruleName is a route as the rules name it.
 func ruleName(method, path string) string { return method + " " + path }
 
-// ask is what a request shows of who makes it and what it is about. It can be asked again while the request is being answered.
+// ask holds the credentials of a request and the object it is about. It can be checked again while the request
+// is being answered.
 type ask struct {
 	rule Rule
-	// token and session are what prove who asks; empty means nothing.
+	// token and session are the credentials; empty means none.
 	token, session string
-	// project is the id or name of the one that is asked for, kept the one that the browser was in last; empty means none.
+	// project is the id or name of the requested project, kept the project that the browser used last; empty
+	// means none.
 	project, kept string
-	// object is the id of what the path names, isOptional that the project may be another's.
+	// object is the id of the object in the path, isOptional means that the object may belong to another
+	// project.
 	object     string
 	isOptional bool
 }
@@ -115,10 +119,11 @@ type ask struct {
 // errUnknown means that nobody has signed in.
 var errUnknown = fault.New(fault.CodeUnauthenticated)
 
-// errDuty means that somebody must do something else first.
+// errDuty means that somebody must fulfil a duty first.
 var errDuty = errors.New("something else must be done first")
 
-// Check lets a request through that its route's rule allows, with who asks and the project in its context.
+// Check lets a request through if its route's rule allows it, with the principal and the project in its
+// context.
 func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -176,7 +181,8 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// turnAway answers a request that may not be served: people who must sign in, or do something else first, are led there.
+// turnAway answers a request that may not be served: people who must sign in, or do something else first, are
+// redirected there.
 func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info, err error) error {
 	if errors.Is(err, errUnknown) {
 		if request.IsAPI(c.Request()) {
@@ -191,7 +197,8 @@ func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info,
 	return err
 }
 
-// visitor is the name under which a request takes its places: of one account whatever it uses, or else of its token or its address.
+// visitor is the name under which a request takes places at the gates: the account, or else the token or the
+// address.
 func visitor(info request.Info) string {
 	switch {
 	case info.Who.UserID != uuid.Nil:
@@ -202,7 +209,7 @@ func visitor(info request.Info) string {
 	return info.Actor.Address
 }
 
-// read takes from a request what proves who asks, and what it is about.
+// read reads the credentials of a request and the object it is about.
 func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	r := c.Request()
 	asked = ask{rule: rule, project: cmp.Or(r.Header.Get("X-Wending-Project"), c.QueryParam("project"))}
@@ -236,8 +243,8 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	return asked, nil
 }
 
-// isFromThisSite reports whether a request that carries a cookie comes from a page of this site: what changes something must prove
-// it, and what reads must not come from within another site's page.
+// isFromThisSite reports whether a request that carries a cookie comes from a page of this site: requests that
+// change something must prove it, and reading requests must not be embedded in another site's page.
 func isFromThisSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	switch r.Method {
@@ -251,7 +258,7 @@ func isFromThisSite(r *http.Request) bool {
 	return err == nil && origin.Host != "" && strings.EqualFold(origin.Host, r.Host)
 }
 
-// admit says who asks and which project it is about, or why the request is refused.
+// admit returns the principal and the project of a request, or the reason to refuse it.
 func (g *Guard) admit(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	var err error
 	if info.Who, err = g.identify(ctx, asked); err != nil {
@@ -296,7 +303,7 @@ func (g *Guard) admit(ctx context.Context, info request.Info, asked ask) (reques
 	return info, nil
 }
 
-// identify says who asks; its zero value is nobody.
+// identify returns the principal; the zero value means nobody.
 func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal, err error) {
 	switch {
 	case !g.HasAccounts:
@@ -332,7 +339,7 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 	return who, nil
 }
 
-// dutyOf is what the owner of an account must do first; empty means nothing.
+// dutyOf returns the duty of an account's owner; empty means none.
 func (g *Guard) dutyOf(user people.User) request.Duty {
 	switch {
 	case user.Subject != nil: // the provider sees to that
@@ -368,8 +375,8 @@ func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.
 	return own, err
 }
 
-// choose finds the project that a request is about: the object's, the one that is asked for, the browser's, or one's own.
-// Objects in projects that the caller is not a member of appear not to exist.
+// choose finds the project that a request is about: the object's, the requested one, the browser's last one, or
+// the caller's own. Objects in projects that the caller is not a member of appear not to exist.
 func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	if !g.HasAccounts {
 		return g.chooseAny(ctx, info, asked)
@@ -416,7 +423,7 @@ func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (reque
 	return info, nil
 }
 
-// membershipIn returns the membership in the project of an id or a name; nil if there is none.
+// membershipIn returns the membership in the project with an id or a name; nil if there is none.
 func membershipIn(memberships []people.Membership, project string) (found *people.Membership) {
 	for n, one := range memberships {
 		if one.ProjectID.String() == project || strings.EqualFold(one.ProjectName, project) {
@@ -426,7 +433,7 @@ func membershipIn(memberships []people.Membership, project string) (found *peopl
 	return found
 }
 
-// chooseAny is choose without accounts: everything can be seen, unless one project is asked for.
+// chooseAny is choose without accounts: everything can be seen, unless one project is requested.
 func (g *Guard) chooseAny(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	info.Role = people.Admin
 	if asked.project == "" {
@@ -441,7 +448,7 @@ func (g *Guard) chooseAny(ctx context.Context, info request.Info, asked ask) (re
 	return info, err
 }
 
-// projectOf returns the kind, the project and the name of what a path names.
+// projectOf returns the kind, the project and the name of the object that a path names.
 func (g *Guard) projectOf(ctx context.Context, asked ask) (kind db.Kind, of uuid.UUID, name string, err error) {
 	kind = "entry"
 	switch asked.rule.object {
@@ -510,10 +517,11 @@ func (g *Guard) IsSecure(r *http.Request) bool {
 	return isTrusted && strings.EqualFold(r.Header.Get(echo.HeaderXForwardedProto), "https")
 }
 
-// SessionCookie is the cookie that proves who is signed in.
+// SessionCookie is the cookie that authenticates the browser's session.
 const SessionCookie = "wending"
 
-// SessionOf returns what a request shows of its session; empty means nothing. Over HTTPS it is what this site alone can have set.
+// SessionOf returns the session secret of a request; empty means none. Over HTTPS only this site can have set
+// it.
 func SessionOf(r *http.Request) string {
 	cookie, err := r.Cookie(request.CookieName(request.From(r.Context()).IsSecure, SessionCookie))
 	if err != nil {
@@ -563,7 +571,7 @@ func (g *Guard) Recheck(ctx context.Context) {
 	}
 }
 
-// recheckEvery is how often rights are looked up again that have ended with nobody saying so: those that expired.
+// recheckEvery is how often rights are checked again, because rights can expire without a notification.
 const recheckEvery = 5 * time.Second
 
 // Run rechecks the requests being answered whenever rights change, until ctx ends. databaseURL leads to the database itself; without

@@ -18,18 +18,19 @@ import (
 // recordedWithin is how long a request, and its answer, wait for their entry in the audit.
 const recordedWithin = 3 * time.Second
 
-// recording is what is recorded of one request.
+// recording is the audit record of one request in progress.
 type recording struct {
 	request.AuditRecord
 	guard *Guard
-	// action is what the route's rule says; a handler that says something else means that it matters, whatever the answer.
+	// action is the action of the route's rule; a handler sets another one if it must be recorded regardless of
+	// the response.
 	action string
-	// intent is what was stored of the entry before anything was done; uuid.Nil means nothing was.
+	// intent is the id of the intent stored before anything was done; uuid.Nil means that none was stored.
 	intent uuid.UUID
 }
 
-// record returns a context in which handlers say more of what a request does. What was done is recorded just before the answer
-// begins: a client that has the answer finds the entry.
+// record returns a context in which handlers can add details to the audit record. The entry is stored just
+// before the response begins, so a client that has the response finds the entry.
 func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *recording) {
 	r := &recording{AuditRecord: request.AuditRecord{AuditEntry: audit.Entry{Action: rule.action}}, guard: g, action: rule.action}
 	r.Begin = r.begin
@@ -38,7 +39,7 @@ func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *recording) 
 	return ctx, r
 }
 
-// begin stores what is about to be done, before it is: a process that dies leaves that much.
+// begin stores the intent before the request acts, so that it survives the death of the process.
 func (r *recording) begin(ctx context.Context) (err error) {
 	if r.Action == "" || r.Actor == "" || r.intent != uuid.Nil {
 		return nil
@@ -52,7 +53,7 @@ func (r *recording) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// end records what became of a request, or forgets it.
+// end records the outcome of a request, or discards the record.
 func (r *recording) end(ctx context.Context, status int) {
 	r.Status = status
 	isNoted := r.Action != r.action
@@ -77,7 +78,7 @@ func (r *recording) abandon() {
 	}
 }
 
-// settle adds the entry of what was begun; without an action it is forgotten.
+// settle adds the entry of an intent; without an action the intent is dropped.
 func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry audit.Entry) (err error) {
 	switch {
 	case entry.Action == "":
@@ -106,7 +107,7 @@ func (g *Guard) logEntry(ctx context.Context, added audit.Entry) {
 	}
 }
 
-// hold keeps what was begun from being taken for lost.
+// hold keeps the intents of this process from being considered lost.
 func (g *Guard) hold(intent uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +129,8 @@ type unsettled struct {
 	entry  audit.Entry
 }
 
-// settleLater keeps an entry that could not be added until it can be; until then the log has it, and the database what was begun.
+// settleLater keeps an entry that could not be added until it can be; until then the entry is in the log, and
+// its intent in the database.
 func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry audit.Entry) {
 	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor, "object", entry.Object, "object_id", entry.ObjectID,
 		"address", entry.Address, "status", entry.Status, "request_id", entry.RequestID)
@@ -142,7 +144,7 @@ func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry audit.E
 	}
 }
 
-// settleLate adds the entries that waited, until one cannot be added yet.
+// settleLate adds the waiting entries, until one fails.
 func (g *Guard) settleLate(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -161,11 +163,12 @@ func (g *Guard) settleLate(ctx context.Context) error {
 	}
 }
 
-// lostAfter is for how long nobody held what was begun until it is taken for lost.
+// lostAfter is the time without a hold after which an intent is considered lost.
 const lostAfter = time.Minute
 
-// keepAudit adds what is due to the audit: entries that waited, what was counted, and what processes that died had begun. While the
-// database is away nobody can hold anything, so nothing is taken for lost until it was there for as long; steadySince is since when it was.
+// keepAudit adds due entries to the audit: waiting entries, counts, and the intents of dead processes. While
+// the database is down no intent can be held, so none is considered lost until the database has been up for
+// lostAfter; steadySince is when it came up.
 func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
 	g.mu.Lock()
 	begun := slices.Collect(maps.Keys(g.begun))
@@ -192,12 +195,14 @@ func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
 	}
 }
 
-// isWorthRecording holds for what was done, what was not allowed, and what may have been done before it failed.
+// isWorthRecording reports whether a request did something, was not allowed, or may have done something before
+// it failed.
 func isWorthRecording(status int) bool {
 	return status < http.StatusBadRequest || status == http.StatusForbidden || status >= http.StatusInternalServerError
 }
 
-// describe records in an entry who asks, and for what. A request of nobody for what is not public has done nothing and has no entry.
+// describe records the principal and the object in an entry. An anonymous request for something that is not
+// public has done nothing and gets no entry.
 func (g *Guard) describe(ctx context.Context, entry *request.AuditEntry, info request.Info, asked ask) {
 	if asked.rule.right != public && !info.Who.IsKnown() {
 		entry.Action = ""

@@ -9,37 +9,38 @@ import (
 	"wending/handlers/request"
 )
 
-// right is who may use a route.
+// right is the right that a route requires.
 type right string
 
 // The rights beside the roles of a project's members, whose names are rights, too.
 const (
 	// public is everybody, signed in or not.
 	public right = "public"
-	// account is everybody who is signed in.
+	// account means any signed-in account.
 	account right = "account"
-	// session is a browser in which somebody has signed in: no token.
+	// session means a signed-in browser, as opposed to a token.
 	session right = "session"
-	// leaving is a session, whatever its owner must do first; password and passkey are sessions of those who must do nothing but that.
+	// leaving means a session regardless of its owner's duty; password and passkey mean sessions whose owner
+	// has just that duty.
 	leaving  right = "leaving"
 	password       = right(request.DutyPassword)
 	passkey        = right(request.DutyPasskey)
-	// installation is who may manage accounts and projects.
+	// installation means accounts that may manage accounts and projects.
 	installation right = "installation"
 )
 
 // Rule is what a route requires of its users.
 type Rule struct {
 	right right
-	// object is what the route's path names, which decides the project: "task" or a table of the library; "task?" is a task that
-	// the query may name. Empty means that it names none.
+	// object is the kind of object in the route's path, which determines the project: "task" or a table of the
+	// library; "task?" is a task that the query may name. Empty means that the path names none.
 	object string
-	// action is what the audit calls it; empty means that it is not recorded.
+	// action is the route's action in the audit; empty means that requests are not recorded.
 	action string
 }
 
-// rules has every route: who may use it, the object that its path names ("-": none), and what the audit calls its use. A route
-// that does not stand here keeps the server from starting.
+// rules lists every route with the required right, the object in its path ("-" means none), and its action in
+// the audit. The server does not start if a route is missing here.
 var rules = parse(`
 GET    /healthz                                          public        -
 GET    /static/*                                         public        -
@@ -247,7 +248,7 @@ GET    /api/v1/schedules/:id/tasks                       viewer        schedules
 	library("channels", "channel", people.Admin) +
 	library("schedules", "schedule", people.Editor))
 
-// library has the routes that all kinds of entries have; role is who may change them.
+// library returns the routes that all kinds of entries have; role is the role that may change them.
 func library(table, kind string, role people.Role) string {
 	return strings.NewReplacer("TABLE", table, "KIND", kind, "ROLE", string(role)).Replace(`
 GET    /library/TABLE               viewer  -
@@ -265,7 +266,7 @@ DELETE /api/v1/TABLE/:id            ROLE    TABLE  KIND.remove
 `)
 }
 
-// Actions are what the audit calls the uses of routes.
+// Actions are the actions of routes in the audit.
 func Actions() (actions []string) {
 	for _, rule := range rules {
 		if rule.action != "" && !slices.Contains(actions, rule.action) {

@@ -1,5 +1,6 @@
-// Package admission bounds how much costly work of a kind runs at once, so that no crowd brings the process down: work that cannot begin
-// soon is refused, and what a response takes to make is not held while a slow client reads it.
+// Package admission limits how much costly work of each kind runs at once, so that heavy load cannot bring the
+// process down: work that cannot begin soon is refused, and resources for making a response are not held while
+// a slow client reads it.
 package admission
 
 import (
@@ -16,8 +17,8 @@ import (
 // Patience is how long work waits for its turn.
 const Patience = 3 * time.Second
 
-// Gates are the kinds of work that are bounded, each with the number of places that it has. One visitor gets at most half of them, so
-// that nobody keeps the others out.
+// Gates are the limits of each kind of work, each with a number of places. One visitor gets at most half of
+// them, so that nobody can lock out the others.
 type Gates struct {
 	// Files is reading uploaded files, and the facts of answers: a place for each core.
 	Files *Gate
@@ -25,14 +26,14 @@ type Gates struct {
 	Imports *Gate
 	// Probes are tests of an agent from a page: 4 places.
 	Probes *Gate
-	// SignIns are passwords being compared: 16 places, for what takes long by design.
+	// SignIns are passwords being compared: 16 places, because comparing takes long by design.
 	SignIns *Gate
 	// Pages are pages of results being made: 8 places.
 	Pages *Gate
 	// Exports are reports and results being read from the database: 5 places, because each holds one of the process's
 	// connections to the database.
 	Exports *Gate
-	// Responses let slow clients read what was made, without a place.
+	// Responses let slow clients read finished responses without holding a place.
 	Responses *RelayPool
 	// Followers are streams of a task's or a call's progress: 1,000 places, of which one visitor gets 100.
 	Followers *Gate
@@ -73,8 +74,8 @@ func NewGates(registry prometheus.Registerer) *Gates {
 
 type visitor struct{}
 
-// WithVisitor returns the context of work for a visitor: an account, a token, or the address of somebody who has neither. Visitors share
-// places fairly; work without one only with all others.
+// WithVisitor returns the context of work for a visitor: an account, a token, or the address of somebody who
+// has neither. Visitors share places fairly; work without a visitor is only limited by the total.
 func WithVisitor(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, visitor{}, name)
 }
@@ -90,14 +91,14 @@ type Gate struct {
 	shares map[string]*share
 }
 
-// share are the places of a visitor who has some, or waits for one.
+// share are the places of a visitor who holds some or waits for one.
 type share struct {
 	places *semaphore.Weighted
 	users  int // under Gate.mu
 }
 
-// Enter takes a place, or returns ErrBusy if none becomes free within Patience, or the context's visitor has too many. leave gives the
-// place back; it may be called more than once.
+// Enter takes a place, or returns ErrBusy if none becomes free within Patience, or if the context's visitor has
+// too many. leave releases the place; it may be called more than once.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()

@@ -17,12 +17,12 @@ const (
 	piece = 64 << 10
 	// maxPieces is how many pieces of one response wait in memory.
 	maxPieces = 16
-	// patience is how long the making of one response waits for its reader in all, before it continues on disk: a
-	// reader that keeps up costs nothing more.
+	// patience is how long in total a response's maker waits for the reader before it continues on disk: a
+	// reader that keeps up costs nothing extra.
 	patience = 2 * time.Second
 )
 
-// RelayPool bounds what waits for slow readers.
+// RelayPool limits the data that waits for slow readers.
 type RelayPool struct{ memory, disk room }
 
 // room is a number of bytes, some of which are taken.
@@ -51,8 +51,9 @@ func newRelayPool(memory, disk int64) *RelayPool {
 // Waiting returns how many bytes wait for slow readers in memory and on disk.
 func (p *RelayPool) Waiting() (memory, disk int64) { return p.memory.taken.Load(), p.disk.taken.Load() }
 
-// Through lets a response be made through a relay, which replaces *w in the meantime, and calls made when all of it
-// is there, before the client may have read it. It returns when the client has, with the first failure.
+// Through makes a response through a relay, which replaces *w in the meantime, and calls made when the response
+// is complete, possibly before the client has read it. It returns when the client has read it, with the first
+// failure.
 func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
 	direct, failure := *w, errors.New("the response was not made")
 	r := p.open(direct)
@@ -73,8 +74,8 @@ func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made f
 	return r.close(nil)
 }
 
-// relay is a response that is made at its own pace and read at the client's. What the client has not taken yet waits
-// in memory, then in a temporary file; where there is room in neither, the making waits.
+// relay is a response that is made at its own pace and read at the client's. Unread data waits in memory, then
+// in a temporary file; if there is room in neither, the maker waits.
 type relay struct {
 	to         http.ResponseWriter
 	connection *http.ResponseController
@@ -90,7 +91,7 @@ type relay struct {
 	onDisk   int
 	isEnded  bool
 	failure  error // of the client
-	// came and went tell of a change: to the reader, to the maker.
+	// came notifies the reader of a change, went the maker.
 	came, went chan struct{}
 	// sent are pieces whose memory can be used again.
 	sent chan []byte
@@ -113,16 +114,16 @@ func (p *RelayPool) open(w http.ResponseWriter) *relay {
 	return r
 }
 
-// Header is the response's.
+// Header implements http.ResponseWriter.
 func (r *relay) Header() http.Header { return r.to.Header() }
 
-// WriteHeader sends the header. It comes before the first byte.
+// WriteHeader sends the header. It is called before the first byte is written.
 func (r *relay) WriteHeader(status int) { r.to.WriteHeader(status) }
 
 // Unwrap is for http.ResponseController.
 func (r *relay) Unwrap() http.ResponseWriter { return r.to }
 
-// Write takes bytes; its error is the client's.
+// Write queues bytes; its error is the client's failure.
 func (r *relay) Write(b []byte) (written int, err error) {
 	for written < len(b) {
 		n := min(len(b)-written, piece-len(r.unsent))
@@ -137,7 +138,7 @@ func (r *relay) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// FlushError lets the client have what was written so far.
+// FlushError lets the client read what has been written so far.
 func (r *relay) FlushError() error {
 	if len(r.unsent) == 0 {
 		r.mu.Lock()
@@ -212,7 +213,7 @@ func (r *relay) spill(b []byte) error {
 	return nil
 }
 
-// useAgain keeps a piece's memory for a later one.
+// useAgain keeps the memory of a piece for a later one.
 func (r *relay) useAgain(b []byte) {
 	select {
 	case r.sent <- b[:0]:
@@ -250,7 +251,7 @@ func (r *relay) close(failure error) error {
 	return r.failure
 }
 
-// send sends the pieces as they come.
+// send sends the pieces as they arrive.
 func (r *relay) send() {
 	defer close(r.done)
 	buffer := make([]byte, 0, piece)
@@ -289,8 +290,8 @@ func (r *relay) send() {
 	}
 }
 
-// next takes the next piece, empty if none waits. isLast means that none waits behind it, ok that there is one or may
-// come one.
+// next takes the next piece, empty if none waits. isLast means that none follows yet, ok that there is a piece
+// or one may still come.
 func (r *relay) next() (next part, isLast, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

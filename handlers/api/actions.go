@@ -22,8 +22,8 @@ type retryFields struct {
 	Variant    int    `json:"variant,omitempty" minimum:"1" maximum:"20" doc:"The one variant to retry; absent means all" example:"2"`
 }
 
-// retryInput is a retry, of everything or of what is named in the query, a form or JSON. A damaged request must not
-// retry everything.
+// retryInput is a retry of everything, or of the question or variant named in the query, a form or JSON. A
+// damaged request must not retry everything.
 type retryInput struct {
 	TaskPath
 	// QuestionID and Variant only describe the parameters; form.RetryScope reads them with the body.

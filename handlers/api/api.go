@@ -1,5 +1,5 @@
-// Package api has the endpoints under /api/v1: typed requests and responses, from which the OpenAPI document is
-// generated.
+// Package api implements the endpoints under /api/v1: typed requests and responses, from which the OpenAPI
+// document is generated.
 package api
 
 import (
@@ -28,7 +28,7 @@ import (
 	"wending/views/paths"
 )
 
-// Config is what the API needs.
+// Config holds the dependencies of the API.
 type Config struct {
 	Store    *db.Store
 	Tasks    *tasks.Service

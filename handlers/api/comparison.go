@@ -22,7 +22,7 @@ func (h *handler) registerComparison(api huma.API) {
 	}, h.compareTasks)
 }
 
-// ComparedQuestion is what one task says of a question.
+// ComparedQuestion holds one task's results for a question.
 type ComparedQuestion struct {
 	Number     int           `json:"number" example:"1"`
 	QuestionID string        `json:"question_id" example:"q1"`

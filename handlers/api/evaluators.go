@@ -17,7 +17,7 @@ import (
 
 type verdictOutput struct{ Body export.Evaluation }
 
-// registerEvaluators adds the endpoints that evaluators have beside those of all kinds.
+// registerEvaluators adds the endpoints that only evaluators have.
 func (h *libraryHandler) registerEvaluators(api huma.API) {
 	path := paths.API + "/evaluators"
 	rest.Register(api, h.Failed, rest.Endpoint{

@@ -15,8 +15,8 @@ import (
 	"wending/views/paths"
 )
 
-// maxFactsBytes is how large the body of POST /facts may be, and maxAnswersBytes how much text the answers in it may have:
-// reading and comparing that much takes a few seconds of one core.
+// maxFactsBytes limits the body of POST /facts, and maxAnswersBytes the text of the answers in it: reading and
+// comparing that much takes a few seconds of one core.
 const (
 	maxFactsBytes   = 4 << 20
 	maxAnswersBytes = 2<<20 + 64<<10
@@ -87,7 +87,7 @@ func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutpu
 	return output, nil
 }
 
-// newReadFacts counts places in characters; the facts come in the order of their places.
+// newReadFacts converts positions to characters; the facts are ordered by position.
 func newReadFacts(answer string, list []facts.Fact) []ReadFact {
 	read := make([]ReadFact, len(list))
 	bytes, characters := 0, 0

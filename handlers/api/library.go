@@ -25,7 +25,7 @@ import (
 	"wending/views/paths"
 )
 
-// EntryHead is what all entries of the library have.
+// EntryHead holds the fields that all entries of the library have.
 type EntryHead struct {
 	ID         uuid.UUID    `json:"id"`
 	Name       string       `json:"name" doc:"Of no other entry of the kind that is not archived" example:"GPT-4.1"`
@@ -59,7 +59,7 @@ type Model struct {
 	LastTest
 }
 
-// Prices are what a target's tokens cost.
+// Prices are the prices of a target's tokens.
 type Prices struct {
 	InputPrice  *string `json:"input_price" doc:"Decimal number, per million tokens; null: unknown" example:"2.5"`
 	OutputPrice *string `json:"output_price" example:"10"`
@@ -234,17 +234,17 @@ type entryFormInput struct {
 	rest.FormInput
 }
 
-// resource is one kind of entry as the API has it.
+// resource describes one kind of entry for the API.
 type resource[T, B any] struct {
-	// name is its collection's, singular what one of it is called.
+	// name is the name of the collection, singular the name of one entry.
 	name, singular string
 	kind           entries.Kind[T]
 	view           func(T) (B, error)
-	// save stores what a form says: of the entry row, or of a new one if that is nil.
+	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope project.Scope, id uuid.UUID) error
 	body   *huma.RequestBody
-	// faults are the codes that creating one may answer, besides those of all kinds.
+	// faults are the error codes of creating an entry, besides those of all kinds.
 	faults []string
 }
 
@@ -359,7 +359,7 @@ type modelFields struct {
 	PriceFields
 }
 
-// PriceFields are what a target's tokens cost, as they are given.
+// PriceFields are the submitted prices of a target's tokens.
 type PriceFields struct {
 	InputPrice  string `json:"input_price,omitempty" doc:"Decimal number, per million tokens" example:"2.5"`
 	OutputPrice string `json:"output_price,omitempty" example:"10"`
@@ -431,7 +431,7 @@ type datasetVersionFields struct {
 	Note     string `json:"note,omitempty" doc:"What the version is for"`
 }
 
-// LibraryConfig is what the endpoints need.
+// LibraryConfig holds the dependencies of the endpoints.
 type LibraryConfig struct {
 	Library *library.Service
 	Check   form.Check

@@ -26,7 +26,7 @@ import (
 	"wending/views/text"
 )
 
-// Run is one answer. One that never took place is STOPPED, with null everywhere else but run_index.
+// Run is one answer. A run that never took place is STOPPED, with null in all other fields except run_index.
 type Run struct {
 	turn
 	SessionID       *string                `json:"session_id,omitempty" doc:"Of a turn of a conversation: new for each conversation of each launch, variant and run_index" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
@@ -108,7 +108,7 @@ func newItem(i db.Item, variableNames []string) Item {
 	return described
 }
 
-// Likeness says how alike the answers to a question are; null until all its runs have ended.
+// Likeness describes how alike the answers to a question are; null until all its runs have ended.
 type Likeness struct {
 	Number     int            `json:"number" doc:"1, 2, 3 …: the question's place on the pages" example:"1"`
 	Level      *measure.Level `json:"level" example:"wording"`
@@ -119,7 +119,7 @@ type Likeness struct {
 	FactsOfAnswers
 }
 
-// FactsOfAnswers tell in which facts the answers to a question differ.
+// FactsOfAnswers lists the facts in which the answers to a question differ.
 type FactsOfAnswers struct {
 	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: an answer lacks one; none; null with fewer than two answers" example:"conflict"`
 	Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
@@ -146,7 +146,8 @@ func newLikeness(q report.Question, variants int) Likeness {
 	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts, one.Expected)}
 }
 
-// VariantLikeness says how alike the answers of one variant to a question are. Letters are shared by all variants.
+// VariantLikeness describes how alike the answers of one variant to a question are. Letters are shared by all
+// variants.
 type VariantLikeness struct {
 	Number     int            `json:"number" example:"1"`
 	Level      *measure.Level `json:"level" example:"wording"`
@@ -178,7 +179,7 @@ type itemWithRuns struct {
 	Runs     []Run             `json:"runs" doc:"One per variant and run_index, in order"`
 }
 
-// resultsTask is what results say of their task.
+// resultsTask is the part of a task that results contain.
 type resultsTask struct {
 	Created
 	TaskName       string `json:"task_name" example:"A模型V1.2稳定性测试"`
@@ -213,7 +214,7 @@ type resultsInput struct {
 	Partial    bool     `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
 }
 
-// filter is what the query asks for.
+// filter returns the filter of the query.
 func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 	filter := report.Filter{
 		QuestionID: request.SearchText(i.QuestionID), OnlyAssessed: !task.HasResults, Variant: i.Variant, Unstable: i.Unstable, Sort: i.Sort,
@@ -276,7 +277,7 @@ func listed(given []string) (values []string) {
 	return values
 }
 
-// verdicts are the parts of the filter about what evaluators say.
+// verdicts are the parts of the filter about evaluators' verdicts.
 func (i *resultsInput) verdicts(task db.Task, filter *report.Filter) error {
 	if i.Passed != "" {
 		passed := i.Passed == "true"
@@ -361,8 +362,8 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	}), nil
 }
 
-// streamItem writes a question with its runs, those of one variant if it is not 0. Runs that never took place fill the
-// gaps.
+// streamItem writes a question with its runs, only those of one variant if variant is not 0. Runs that never
+// took place fill the gaps.
 func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item, q report.Question, shares map[int]float64, variant int) error {
 	stream.Open(struct {
 		Item
@@ -402,7 +403,7 @@ type RunPath struct {
 	RunID string `path:"run_id" doc:"Id of the run" example:"4711"`
 }
 
-// runInput is what was sent for a run.
+// runInput is the request that was sent for a run.
 type runInput struct {
 	RunID      int64           `json:"run_id" example:"4711"`
 	QuestionID string          `json:"question_id" example:"q1"`

@@ -30,7 +30,7 @@ type Schedule struct {
 	NextAt    *rest.Moment `json:"next_at" doc:"null: not enabled"`
 }
 
-// Alert is what a schedule watches.
+// Alert is the metric that a schedule watches.
 type Alert struct {
 	Metric  measure.Metric `json:"metric"`
 	Below   *float64       `json:"below,omitempty" doc:"Limit between 0 and 1, of agreement, pass_rate and success_rate" example:"0.8"`
@@ -75,7 +75,7 @@ type ScheduledTask struct {
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, a variant each; empty while it runs"`
 }
 
-// Firing is what became of a planned time.
+// Firing is the outcome of a planned time.
 type Firing struct {
 	PlannedAt rest.Moment           `json:"planned_at"`
 	FiredAt   rest.Moment           `json:"fired_at"`
@@ -90,7 +90,7 @@ type firingsInput struct {
 	rest.PageQuery
 }
 
-// registerSchedules adds the endpoints that schedules have beside those of all kinds.
+// registerSchedules adds the endpoints that only schedules have.
 func (h *libraryHandler) registerSchedules(api huma.API) {
 	saved := h.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"

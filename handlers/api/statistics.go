@@ -41,12 +41,12 @@ type variantStatistics struct {
 	Verdicts
 }
 
-// Verdicts are the numbers of what evaluators say.
+// Verdicts are the statistics of evaluators' verdicts.
 type Verdicts struct {
 	measure.Statistics
 }
 
-// evaluatorStatistics are what one evaluator says.
+// evaluatorStatistics are the statistics of one evaluator's verdicts.
 type evaluatorStatistics struct {
 	TaskEvaluator
 	Variants []EvaluatorVariant `json:"variants"`
@@ -54,7 +54,7 @@ type evaluatorStatistics struct {
 	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"Of a judge: none of its ratings of at least five answers is above this number, although ratings go up to 100. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
 }
 
-// EvaluatorVariant is what one evaluator says of one variant.
+// EvaluatorVariant holds the statistics of one evaluator's verdicts on one variant.
 type EvaluatorVariant struct {
 	Number int `json:"number" example:"1"`
 	Verdicts

@@ -164,8 +164,8 @@ type followInput struct {
 }
 
 // followProgress sends a task's progress as server-sent events: its state now, every change of it, and its end,
-// which closes the stream. Every event is the whole state, so a client that reconnects misses nothing; one that
-// has seen the end gets 204, so that it does not reconnect.
+// which closes the stream. Every event is the whole state, so a client that reconnects misses nothing; a client
+// that has seen the end gets 204, so that it does not reconnect.
 func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {

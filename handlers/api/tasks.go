@@ -122,7 +122,7 @@ type taskFields struct {
 	librarySelection
 }
 
-// librarySelection is what a task takes from the library.
+// librarySelection lists the library entries that a task uses.
 type librarySelection struct {
 	Dataset string   `json:"dataset,omitempty" doc:"Saved dataset instead of dataset_file: <id> or <id>@<version>"`
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
@@ -133,7 +133,7 @@ type librarySelection struct {
 	Channels   []string `json:"channels,omitempty" doc:"Saved channels, by their ids; without the field those that are told by default"`
 }
 
-// changeFields are the fields of taskFields that replace those of the task that is copied; none is required.
+// changeFields are the fields of taskFields that replace those of the copied task; none is required.
 type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`

@@ -161,7 +161,7 @@ func variablesOf(submitted *form.Upload) (map[string]string, error) {
 	return values, nil
 }
 
-// try finds an entry and asks it a question.
+// try finds an entry and sends it a question.
 func try[T any](
 	ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(context.Context, project.Scope, T, string) (library.Tested, error),
 ) (*testOutput, error) {

@@ -15,7 +15,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Variant is one of the things that a task compares: a version of a prompt, or none, put to a target.
+// Variant is one of the things that a task compares: a version of a prompt, or none, combined with a target.
 type Variant struct {
 	Number        int           `json:"number" doc:"1, 2, 3 …" example:"1"`
 	Name          string        `json:"name" doc:"Empty for a plain task" example:"简短 v2 × GPT-4.1"`

@@ -1,5 +1,5 @@
-// Package fault has the errors that users and API clients see: one table of codes with their status, and texts in
-// the catalogue.
+// Package fault defines the errors that users and API clients see: one table of codes with their status, and
+// texts in the catalogue.
 package fault
 
 import (
@@ -34,12 +34,12 @@ import (
 	"wending/views/text"
 )
 
-// RetryAfter is when, in seconds, a request that was refused with SERVICE_UNAVAILABLE may come again: the value of the
-// header Retry-After.
+// RetryAfter is the number of seconds after which a request refused with SERVICE_UNAVAILABLE may be retried:
+// the value of the header Retry-After.
 const RetryAfter = "5"
 
-// IsOurs reports whether an error is an internal one, which operators must know of: neither what a client did nor that
-// too many came at once.
+// IsOurs reports whether an error is an internal one, which operators must know about: neither a client's error
+// nor overload.
 func IsOurs(err error) bool {
 	return Of(err).Status() >= http.StatusInternalServerError && !errors.Is(err, admission.ErrBusy) && !errors.Is(err, tasks.ErrNoSlot)
 }
@@ -52,7 +52,7 @@ func Status(code string) int { return statuses[code] }
 
 func notFoundCode(kind db.Kind) string { return strings.ToUpper(string(kind)) + "_NOT_FOUND" }
 
-// notFound returns the fault of an object that does not exist: kinds without a code of their own share one.
+// notFound returns the fault of an object that does not exist: kinds without their own code share one.
 func notFound(kind db.Kind) *Fault {
 	if _, hasOwn := statuses[notFoundCode(kind)]; hasOwn {
 		return New(notFoundCode(kind))
@@ -68,9 +68,9 @@ type Fault struct {
 	key   string
 	args  map[string]any
 	limit *Limit
-	// rows are what is wrong with single rows of a dataset.
+	// rows are the errors in single rows of a dataset.
 	rows []dataset.RowError
-	// field is the one that is wrong; empty means that the code says which. row is its line in an archive.
+	// field is the invalid field; empty means that the code implies it. row is its line in an archive.
 	field string
 	row   int
 	// others are about further fields.
@@ -162,14 +162,14 @@ func (f *Fault) Beside(locale text.Locale) string {
 	return locale.Text("error.beside", "Range", f.limit.told(locale))
 }
 
-// RowDetail is what is wrong with one row of a dataset, in a locale's words.
+// RowDetail is the error in one row of a dataset, in a locale's words.
 type RowDetail struct {
 	Row     int    `json:"row" doc:"Row number as a spreadsheet shows it" example:"3"`
 	Column  string `json:"column" doc:"Column name; empty if the whole row is concerned" example:"question"`
 	Message string `json:"message" example:"question 为空"`
 }
 
-// Details returns what is wrong with rows, and how many rows are wrong, listed or not.
+// Details returns the errors in rows, and how many rows are invalid, listed or not.
 func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
 	if f.field != "" || f.row > 0 {
 		details = append(details, RowDetail{Row: f.row, Column: f.field, Message: f.Message(locale)})
@@ -184,13 +184,13 @@ func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
 	return details, max(total, len(details))
 }
 
-// Limit is what a parameter may be.
+// Limit is the range of valid values of a parameter.
 type Limit struct {
 	key  string
 	args map[string]any
 }
 
-// told is the limit in the words of a locale.
+// told returns the limit in the words of a locale.
 func (l Limit) told(locale text.Locale) string {
 	if why, isText := l.args["Detail"].(string); isText && l.key == ruleKey {
 		return locale.Text(ruleKey, "Detail", locale.Reason(why))
@@ -239,10 +239,10 @@ func Rate() Limit { return Limit{key: "error.range.rate"} }
 // LongTextUpTo allows texts of at most most characters, on several lines.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
 
-// Rule is what is wrong with a rule's configuration, in the form of reason.Because.
+// Rule is the error in a rule's configuration, in the form of reason.Because.
 func Rule(why string) Limit { return Limit{ruleKey, map[string]any{"Detail": why}} }
 
-// OfRule allows what a member of an evaluator's configuration may be.
+// OfRule allows the valid values of a member of an evaluator's configuration.
 func OfRule(kind evaluate.Type) Limit {
 	return Limit{key: map[evaluate.Type]string{
 		evaluate.Share: "error.range.share", evaluate.Amount: "error.range.amount", evaluate.JSON: "error.range.json_value",
@@ -283,7 +283,7 @@ func Cost() Limit { return Limit{key: "error.range.cost"} }
 // Headers allows a JSON object of header names and values.
 func Headers() Limit { return Limit{key: "error.range.headers"} }
 
-// Saved allows what is in the library.
+// Saved allows entries of the library.
 func Saved() Limit { return Limit{key: "error.range.saved"} }
 
 // WebhookSecret allows a secret of Standard Webhooks.
@@ -298,12 +298,12 @@ func Task() Limit { return Limit{key: "error.range.task"} }
 // Cron allows a cron expression.
 func Cron() Limit { return Limit{key: "error.range.cron"} }
 
-// CronField allows what a field of a cron expression may hold, which value is not.
+// CronField allows the valid values of a field of a cron expression; value is the invalid one.
 func CronField(field, value string) Limit {
 	return Limit{"cron.wrong." + field, map[string]any{"Value": value}}
 }
 
-// CronNever asks for a cron expression that names a time that comes.
+// CronNever asks for a cron expression that fires at some time.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
 // CronOften asks for a cron expression whose times are at least that many minutes apart.
@@ -314,10 +314,11 @@ func CronOften(least int) Limit {
 // Timezone allows a name of the IANA's database.
 func Timezone() Limit { return Limit{key: "error.range.timezone"} }
 
-// AlertLimit allows what an alert is given for.
+// AlertLimit allows the valid limits of an alert.
 func AlertLimit() Limit { return Limit{key: "error.range.alert"} }
 
-// Password allows a good password; problem is what this one is: short, long, common, different (from the one typed again) or wrong.
+// Password allows a good password; problem is the fault of the rejected one: short, long, common, different
+// (from the repetition) or wrong.
 func Password(problem string, least int) Limit {
 	return Limit{"error.range.password." + problem, map[string]any{"Min": least}}
 }
@@ -379,7 +380,7 @@ func nearest(name string, known []string) string {
 	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
 }
 
-// Join returns the first of faults with what the others say of further fields.
+// Join returns the first of faults with the details of the others about further fields.
 func Join(faults ...*Fault) *Fault {
 	first := *faults[0]
 	for _, other := range faults[1:] {
@@ -454,7 +455,7 @@ func Of(err error) *Fault {
 	return New(CodeInternalError).WithCause(err)
 }
 
-// sentinels are the errors without values; the first that an error is counts. Without a message it is the code's.
+// sentinels are the errors without values; the first match counts. The default message is the code's.
 var sentinels = []struct {
 	err           error
 	code, message string
@@ -477,7 +478,7 @@ var sentinels = []struct {
 	{db.ErrUnavailable, CodeServiceUnavailable, ""},
 }
 
-// ofType classifies errors that carry values which the message names; nil: err is none of them.
+// ofType classifies errors that carry values which the message names; it returns nil if err is none of them.
 func ofType(err error) *Fault {
 	var (
 		missing  *db.NotFoundError

@@ -50,7 +50,7 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 	return evaluated, err
 }
 
-// Delete removes a task. The fault of one that is running asks to stop it first.
+// Delete removes a task. The fault for a running task asks to stop it first.
 func Delete(ctx context.Context, service *tasks.Service, task db.Task) error {
 	err := service.Delete(ctx, task)
 	if f := fault.Of(err); err != nil && f.Code() == fault.CodeTaskStateConflict {

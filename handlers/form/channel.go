@@ -19,13 +19,14 @@ import (
 	"wending/views/text"
 )
 
-// What a channel is told unless its form says otherwise.
+// The events of a channel unless its form names others.
 var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), string(outbox.Stopped), string(outbox.Alert)}
 
 // maxRecipients is how many addresses an e-mail may have.
 const maxRecipients = 20
 
-// Channel checks a form for a channel; fields that are absent keep what base has. The secret of base stays with its origin.
+// Channel checks a form for a channel; absent fields keep base's values. The secret of base stays with its
+// origin.
 func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch library.Channel, faults []FieldFault) {
 	c, ch := fields{form: form}, base
 	if ch.Events == nil {
@@ -69,7 +70,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 	return ch, c.faults
 }
 
-// secret takes what messages are signed with; an empty text in JSON takes it away.
+// secret reads the secret that signs messages; an empty text in JSON removes it.
 func (c *fields) secret(ch *library.Channel) {
 	if typed := c.form.Value("secret"); c.form.Has("secret") && (typed != "" || c.form.IsJSON) {
 		ch.Secret = typed
@@ -90,7 +91,7 @@ func (c *fields) secret(ch *library.Channel) {
 	}
 }
 
-// recipients takes the addresses of an e-mail, separated by commas, semicolons or lines.
+// recipients reads the addresses of an e-mail, separated by commas, semicolons or lines.
 func (c *fields) recipients(to *[]string) {
 	if c.form.Has("to") {
 		*to = strings.FieldsFunc(c.form.Value("to"), func(r rune) bool { return strings.ContainsRune(",;，；\r\n ", r) })
@@ -111,7 +112,7 @@ func (c *fields) recipients(to *[]string) {
 	}
 }
 
-// events takes what a channel is told.
+// events reads the events of a channel.
 func (c *fields) events(to *[]string) {
 	if !c.form.Has("events") {
 		return

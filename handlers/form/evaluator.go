@@ -110,7 +110,7 @@ func (s Saver) saveEvaluator(ctx context.Context, row *entries.Evaluator, f *Upl
 	return saved(e.ID, err)
 }
 
-// JudgeFault is what is wrong with a judge whose model cannot be asked.
+// JudgeFault is the fault of a judge whose model cannot be called.
 func JudgeFault(f *Upload, err error) FieldFault {
 	field := evaluate.FormField("model_id")
 	if f.IsJSON {
@@ -122,7 +122,7 @@ func JudgeFault(f *Upload, err error) FieldFault {
 	return FieldFault{field, fault.Of(err)}
 }
 
-// sameConfig reports whether two configurations are equal but for how they are written.
+// sameConfig reports whether two configurations are equal apart from formatting.
 func sameConfig(a, b json.RawMessage) bool {
 	var one, other bytes.Buffer
 	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())

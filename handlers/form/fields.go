@@ -9,7 +9,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// fields checks the fields of a form and collects what is wrong with them.
+// fields checks the fields of a form and collects their faults.
 type fields struct {
 	form   *Upload
 	faults []FieldFault
@@ -40,7 +40,7 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text takes a text of at most most characters; a required one may not be empty.
+// text reads a text of at most most characters; a required one may not be empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return

@@ -29,7 +29,8 @@ func replaced(f *Upload) (names []string) {
 	return names
 }
 
-// guarded saves an entry unless the form replaces a secret that its sender may not replace, and says in the audit what has changed.
+// guarded saves an entry unless the form replaces a secret that its sender may not replace, and records the
+// changes in the audit.
 func guarded[T any](
 	ctx context.Context, kind entries.Kind[T], row *T, f *Upload, save func(context.Context, *T, *Upload) (uuid.UUID, []FieldFault, error),
 ) (uuid.UUID, []FieldFault, error) {

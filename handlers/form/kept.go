@@ -12,9 +12,9 @@ import (
 // keptFor is how long secrets that were typed stay in their form.
 const keptFor = time.Hour
 
-// Keeper lets a form carry secrets, sealed, while it is being filled in. They are sealed for the browser and the origin of
-// the address that they are for, empty while the address is not one yet: otherwise anyone with a copy of the page could
-// send them to a server of their own.
+// Keeper lets a form carry secrets, sealed, while it is being filled in. They are sealed for the browser and
+// the origin of the address that they are for, which is empty until the address is valid: otherwise anyone with
+// a copy of the page could send the secrets to their own server.
 type Keeper struct{ Sealer *secret.Sealer }
 
 type kept struct {

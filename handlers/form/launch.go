@@ -11,7 +11,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// RetryScope reads what a request wants to retry: everything, or what its query or form names.
+// RetryScope reads the scope of a retry: everything, or the question or variant that the query or form names.
 func RetryScope(r *http.Request, submitted *Upload) (db.Scope, error) {
 	named, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

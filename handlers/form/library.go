@@ -26,7 +26,7 @@ import (
 // MaxDescription is how many characters a description or a note in the library may have.
 const MaxDescription = 1000
 
-// entryName takes an entry's name.
+// entryName reads an entry's name.
 func (c *fields) entryName(to *string) {
 	if c.form.Has("name") {
 		*to = visibleName(c.form.Values["name"])
@@ -45,7 +45,7 @@ func texts[T ~string](choices []T) []string {
 	return list
 }
 
-// choice takes one of the choices.
+// choice reads one of the choices.
 func (c *fields) choice(field string, choices []string, to *string) {
 	if c.form.Has(field) {
 		*to = c.form.Value(field)
@@ -55,7 +55,7 @@ func (c *fields) choice(field string, choices []string, to *string) {
 	}
 }
 
-// headers takes a JSON object of headers; an empty one takes them away.
+// headers reads a JSON object of headers; an empty object removes them.
 func (c *fields) headers(to *map[string]string) {
 	typed := c.form.Value("headers")
 	switch {
@@ -73,7 +73,7 @@ func (c *fields) headers(to *map[string]string) {
 	}
 }
 
-// object takes a JSON object; an empty text takes it away.
+// object reads a JSON object; an empty text removes it.
 func (c *fields) object(field string, to *json.RawMessage) {
 	if !c.form.Has(field) {
 		return
@@ -88,7 +88,7 @@ func (c *fields) object(field string, to *json.RawMessage) {
 	}
 }
 
-// rate takes a rate limit; empty means the default.
+// rate reads a rate limit; empty means the default.
 func (c *fields) rate(to *string) {
 	if c.form.Has("rate_limit") {
 		*to = c.form.Value("rate_limit")
@@ -101,7 +101,7 @@ func (c *fields) rate(to *string) {
 	}
 }
 
-// retryOn takes the kinds of failures that are retried.
+// retryOn reads the kinds of failures that are retried.
 func (c *fields) retryOn(to *[]string) {
 	if !c.form.Has("retry_on") {
 		return
@@ -119,7 +119,7 @@ func (c *fields) retryOn(to *[]string) {
 	}
 }
 
-// address takes an address that may be called.
+// address reads an address that may be called.
 func (c *fields) address(field string, check func(*url.URL) error, to *string) {
 	u := tasks.ParseAddress(*to)
 	if u == nil {
@@ -133,7 +133,7 @@ func (c *fields) address(field string, check func(*url.URL) error, to *string) {
 	}
 }
 
-// protocolNames are the names of the protocols, or only of those that models speak.
+// protocolNames are the names of the protocols, or only of the model protocols.
 func protocolNames(onlyModels bool) (names []string) {
 	for _, one := range protocol.All {
 		if !onlyModels || one.IsOfModels() {
@@ -143,7 +143,8 @@ func protocolNames(onlyModels bool) (names []string) {
 	return names
 }
 
-// Provider checks a form for a provider; fields that are absent keep what base has. Secrets of base stay with its origin.
+// Provider checks a form for a provider; absent fields keep base's values. Secrets of base stay with its
+// origin.
 func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base
 	if p.RetryOn == nil {
@@ -196,7 +197,7 @@ func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provi
 	return m, c.faults, nil
 }
 
-// prices takes what a target's tokens cost.
+// prices reads the prices of a target's tokens.
 func (c *fields) prices(p *library.Prices) {
 	for field, to := range map[string]*string{"input_price": &p.InputPrice, "output_price": &p.OutputPrice} {
 		if c.form.Has(field) {
@@ -232,7 +233,7 @@ func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a libr
 	return a, c.faults
 }
 
-// poll takes how an agent is polled, an object in JSON.
+// poll reads the polling settings of an agent, an object in JSON.
 func (c *fields) poll(to **protocol.Poll) {
 	var given json.RawMessage
 	if !c.form.Has("poll") {
@@ -254,7 +255,7 @@ func (c *fields) poll(to **protocol.Poll) {
 	*to = poll
 }
 
-// agentAddress takes an agent's address with what may be secret about it.
+// agentAddress reads an agent's address with its secret parts.
 func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a *library.Agent) {
 	if c.form.Has("url") {
 		typed := c.form.Value("url")
@@ -267,7 +268,7 @@ func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a 
 	c.headers(&a.Headers)
 }
 
-// Address checks what recognising a protocol takes: an address, with headers and a payload.
+// Address checks the input for recognising a protocol: an address, with headers and a payload.
 func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	c.agentAddress(base, check, &a)
@@ -275,7 +276,7 @@ func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a li
 	return a, c.faults
 }
 
-// TestQuestion is the question of a form for a test call, or the one that is asked where none is given.
+// TestQuestion is the question of a form for a test call, or the default question.
 func TestQuestion(form *Upload, locale text.Locale) string {
 	if question := form.Value("question"); question != "" {
 		return question

@@ -12,8 +12,8 @@ import (
 	"wending/views/text"
 )
 
-// PersonFaults returns what a use case of people found wrong with the values of a form, or err if it is anything else. renamed has the
-// form's fields that are not called as the use case's values.
+// PersonFaults converts the field errors of a use case of people into faults of a form, and returns any other
+// err unchanged. renamed maps the use case's values to form fields with other names.
 func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	all := []error{err}
 	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
@@ -31,7 +31,7 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	return faults, nil
 }
 
-// personLimit is what would be right instead of a value.
+// personLimit returns the valid alternatives to a value.
 func personLimit(wrong *cases.FieldError) fault.Limit {
 	var taken *cases.TakenError
 	switch {
@@ -70,7 +70,7 @@ func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
 	return text == "true", faults
 }
 
-// OnlyTexts returns what is wrong with fields of a form that was written as JSON, where they must be texts.
+// OnlyTexts returns the faults of fields that must be texts in a form written as JSON.
 func OnlyTexts(form *Upload, names ...string) []FieldFault {
 	c := &fields{form: form}
 	for _, field := range names {

@@ -10,13 +10,14 @@ import (
 	"wending/handlers/request"
 )
 
-// MaxReviewers is to how many reviewers a task's questions can be given.
+// MaxReviewers is the maximum number of reviewers that a task's questions can be assigned to.
 const MaxReviewers = 20
 
 // maxReviewerLength is how many characters a reviewer's name may have.
 const maxReviewerLength = 64
 
-// ReviewerName is whom a review is by: the account; without accounts everybody gives their own name.
+// ReviewerName returns the author of a review: the account's name or, without accounts, the name that the
+// reviewer gave.
 func ReviewerName(ctx context.Context, typed string) (string, error) {
 	if info := request.From(ctx); info.HasAccounts {
 		return info.Who.Name, nil

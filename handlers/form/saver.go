@@ -17,20 +17,21 @@ import (
 
 // Check refuses addresses that may not be called.
 type Check struct {
-	// URL refuses those of agents, Model of models, Channel of channels.
+	// URL checks addresses of agents, Model of models, Channel of channels.
 	URL, Model, Channel func(*url.URL) error
-	// Task refuses those of a task's agent, which may be a copy of the demo's: its headers say so.
+	// Task checks the address of a task's agent. The task may be a copy of the demo, which its headers show.
 	Task func(u *url.URL, headers map[string]string) error
 }
 
-// Saver checks forms for entries of the library and stores what they say. row is the entry that a form changes, nil for a
-// new one. Every method returns the entry's id, or what is wrong with the form.
+// Saver checks forms for entries of the library and stores their values. row is the entry that a form changes,
+// nil for a new one. Every method returns the entry's id, or the faults of the form.
 type Saver struct {
 	Library *library.Service
 	Check   Check
 }
 
-// Opened hides that a secret cannot be opened, because the key has changed: what is in clear can still be seen.
+// Opened hides that a secret cannot be opened, because the key has changed: the unencrypted parts can still be
+// seen.
 func Opened[T any](value T, err error) (T, error) {
 	if errors.Is(err, secret.ErrKey) {
 		return value, nil
@@ -38,7 +39,7 @@ func Opened[T any](value T, err error) (T, error) {
 	return value, err
 }
 
-// Base is what a form changes, opened by open; a new entry's is empty.
+// Base returns the entry that a form changes, opened by open; it is empty for a new entry.
 func Base[T, V any](row *T, open func(T) (V, error)) (base V, err error) {
 	if row == nil {
 		return base, nil

@@ -100,7 +100,7 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	return saved(entry.ID, s.Library.Entries.Schedules.Update(ctx, request.ScopeOf(ctx), entry))
 }
 
-// copiedTask takes the task that is copied.
+// copiedTask reads the task to copy.
 func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *entries.Schedule) error {
 	if c.form.Has("task_id") {
 		entry.TaskID = nil
@@ -120,7 +120,7 @@ func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *
 	return err
 }
 
-// plan takes the expression and its time zone.
+// plan reads the expression and its time zone.
 func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) {
 	if c.form.Has("cron") {
 		entry.Cron = strings.Join(strings.Fields(c.form.Value("cron")), " ")
@@ -143,7 +143,8 @@ func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) 
 	return plan, err == nil
 }
 
-// alert takes what is watched: of JSON the object alert, null for nothing, of a page a field for each member.
+// alert reads the watched metric: in JSON the object alert, where null means none, on a page a field for each
+// member.
 func (c *fields) alert(entry *entries.Schedule) {
 	metric, below, ifWorse, prefix := "", "", "", "alert_"
 	switch {

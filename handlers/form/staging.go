@@ -23,14 +23,16 @@ const (
 	stagedKey = "staged"
 	// stagedFor is how long a staged file waits for its form.
 	stagedFor = 24 * time.Hour
-	// maxStaged is how many files of all browsers wait at most, maxStagedOfOne how many of one: its oldest makes room.
+	// maxStaged is how many files of all browsers wait at most, maxStagedOfOne how many of one: the browser's
+	// oldest file makes room.
 	maxStaged, maxStagedOfOne = 1000, 20
 )
 
 // tokenPattern matches tokens and browsers' ids: what rand.Text returns.
 var tokenPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// SourceToken stands in a form for the file of the task that the form is a copy of, or of the draft that it edits.
+// SourceToken represents in a form the file of the task that the form is a copy of, or of the draft that it
+// edits.
 const SourceToken = "source"
 
 // IsToken reports whether a text may be a token or a browser's id.

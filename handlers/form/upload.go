@@ -31,11 +31,11 @@ type Upload struct {
 	IsJSON bool
 	// notTexts are the members of that JSON that are neither texts nor null.
 	notTexts map[string]bool
-	// nulls are those that are null.
+	// nulls are the fields that are null.
 	nulls map[string]bool
-	// File is nil if none came.
+	// File is nil if none was sent.
 	File *File
-	// Refused is why nothing that a file takes may be done for this form now.
+	// Refused is why the form's file may not be processed now.
 	Refused  error
 	hasPlace bool
 	leave    func()
@@ -44,7 +44,7 @@ type Upload struct {
 // New returns a form that nobody submitted, with these fields.
 func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
 
-// With returns the form with another value of a field; the form itself stays what was submitted.
+// With returns the form with another value of a field; the form itself stays as submitted.
 func (u *Upload) With(field, value string) *Upload {
 	changed := *u
 	changed.Values = maps.Clone(u.Values)
@@ -52,7 +52,7 @@ func (u *Upload) With(field, value string) *Upload {
 	return &changed
 }
 
-// WithFile returns the form with another file; the form itself stays what was submitted.
+// WithFile returns the form with another file; the form itself stays as submitted.
 func (u *Upload) WithFile(file *File) *Upload {
 	changed := *u
 	changed.File = file
@@ -70,11 +70,12 @@ type File struct {
 const (
 	maxFieldBytes = 256 << 10
 	maxFields     = 256
-	// maxTextBytes is how much the names and values of all fields may have: they are in memory, however slowly the rest comes.
+	// maxTextBytes limits the names and values of all fields: they are in memory, however slowly the rest
+	// arrives.
 	maxTextBytes = 4 * maxFieldBytes
 	// maxPublicBytes is how large a form may be that anybody may send, signed in or not.
 	maxPublicBytes = 64 << 10
-	// maxBodyBytes is how much of a request is read at all. A file over its limit is read to its end, up to here,
+	// maxBodyBytes limits how much of a request is read. A file over its limit is read to its end, up to here,
 	// and dropped, so that the form's other fields are not lost.
 	maxBodyBytes = 64 << 20
 )
@@ -85,8 +86,8 @@ func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	return Read(w, r, nil)
 }
 
-// Read reads a form as a stream. A repeated field keeps its last value. A body that is absent is an empty form. A file
-// waits on disk for a place at the gate: slow clients take none, and only the files of those who have one are in
+// Read reads a form as a stream. A repeated field keeps its last value. A body that is absent is an empty form.
+// A file waits on disk for a place at the gate: slow clients take no place, and only files with a place are in
 // memory. Without a gate the form has no file.
 func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, leave: func() {}}
@@ -188,9 +189,9 @@ func spool(part *multipart.Part) (*File, error) {
 	return file, err
 }
 
-// Admit takes a place at the gate, until Release or the end of the request, and the form's file into memory. A form
-// with a file has been admitted; one that names a file on the server must be, before that is read. Without a place it
-// sets Refused.
+// Admit takes a place at the gate, until Release or the end of the request, and the form's file into memory. A
+// form with a file is already admitted; a form that names a file on the server must be admitted before that
+// file is read. Without a place it sets Refused.
 func (u *Upload) Admit(ctx context.Context, gate *admission.Gate) error {
 	if u.hasPlace || u.Refused != nil {
 		return nil
@@ -231,7 +232,7 @@ func (u *Upload) Admit(ctx context.Context, gate *admission.Gate) error {
 	return nil
 }
 
-// drop closes what was spooled of a form that cannot be read.
+// drop closes the spooled file of a form that cannot be read.
 func (u *Upload) drop() {
 	if u.File != nil {
 		_ = u.File.spooled.Close() // it has no name: nothing is left

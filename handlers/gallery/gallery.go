@@ -1,4 +1,4 @@
-// Package gallery hands out the files that agents produced: as lists, one by one, and as a page to look at.
+// Package gallery serves the files that agents produced: as lists, one by one, and as a page.
 package gallery
 
 import (
@@ -28,7 +28,7 @@ import (
 	"wending/views/text"
 )
 
-// Config is what pages and endpoints need.
+// Config holds the dependencies of pages and endpoints.
 type Config struct {
 	Store   *db.Store
 	Files   blob.Store
@@ -227,8 +227,8 @@ func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	}
 }
 
-// withoutRange keeps back the text that http.ServeContent writes when there is nothing of what was asked for: errors are
-// written in one way.
+// withoutRange suppresses the text that http.ServeContent writes if the requested range does not exist: all
+// errors are written in one format.
 type withoutRange struct {
 	http.ResponseWriter
 	isRefused bool

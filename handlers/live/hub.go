@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// ReadEvery is the time between two reads of a topic that somebody watches and that does not announce changes.
+// ReadEvery is the time between two reads of a topic that is watched and does not announce changes.
 const ReadEvery = 500 * time.Millisecond
 
-// Hub has the topics that are watched. K names a topic, V is its state.
+// Hub holds the watched topics. K names a topic, V is its state.
 type Hub[K comparable, V any] struct {
 	read   func(context.Context, K) (V, error)
 	mu     sync.Mutex

@@ -19,7 +19,7 @@ func NewStream(w http.ResponseWriter) *Stream {
 	return &Stream{to: w, connection: http.NewResponseController(w)}
 }
 
-// Err returns the first failure; nil means none so far. After a failure the client counts as gone.
+// Err returns the first failure; nil means none so far. After a failure the client is considered gone.
 func (s *Stream) Err() error { return s.err }
 
 // Write implements io.Writer.

@@ -1,4 +1,4 @@
-// Package pages has what every page needs: its frame, paging of lists, the browser that asks.
+// Package pages provides what every page needs: its frame, paging of lists, and the browser's id and cookies.
 package pages
 
 import (
@@ -34,10 +34,10 @@ import (
 // Locale returns a request's locale.
 func Locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
 
-// Gates are the limits of what is done at once.
+// Gates limit concurrent work.
 func Gates(c echo.Context) *admission.Gates { return request.From(c.Request().Context()).Gates }
 
-// Actor is who asks.
+// Actor returns the actor of a request.
 func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
 // toasts are the allowed values of ?done=.
@@ -46,12 +46,12 @@ var toasts = []string{
 	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked", "unshared",
 }
 
-// Done redirects to a page that says what was done.
+// Done redirects to a page with a message about what was done.
 func Done(c echo.Context, path, what string) error {
 	return c.Redirect(http.StatusSeeOther, path+"?done="+what)
 }
 
-// SwitchLanguage sets the language of this page and those to come.
+// SwitchLanguage sets the language of this and later pages.
 func SwitchLanguage(c echo.Context, lang string) error {
 	if !slices.Contains(text.Languages, lang) {
 		return fault.Parameter("lang", fault.OneOf(text.Languages...))
@@ -83,7 +83,7 @@ func Probe(answer protocol.Answer) ui.Probe {
 	return probe
 }
 
-// Frame is what a page has around its content.
+// Frame returns the frame around a page's content.
 func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...ui.Crumb) ui.Frame {
 	here := c.Request().URL.RequestURI()
 	if c.Request().Method != http.MethodGet {
@@ -183,7 +183,7 @@ func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error
 // browserCookie names the browser to which staged files and kept secrets belong.
 const browserCookie = "browser"
 
-// Browser returns the id of the request's browser, which gets one with its first file.
+// Browser returns the id of the request's browser, which is assigned with its first file.
 func Browser(c echo.Context) string {
 	if id, isKnown := c.Get(browserCookie).(string); isKnown {
 		return id
@@ -206,8 +206,8 @@ func Browser(c echo.Context) string {
 // Year is how long browsers keep choices.
 const Year = 365 * 24 * time.Hour
 
-// SetCookie sets a cookie that scripts cannot read and other sites do not send; one that lasts for no time is removed. Over HTTPS it
-// takes the place of one of before cookies had a prefix.
+// SetCookie sets a cookie that scripts cannot read and other sites do not send; a cookie with no lifetime is
+// removed. Over HTTPS it replaces an older cookie without the prefix.
 func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
 	isSecure := request.From(c.Request().Context()).IsSecure
 	set := func(name, value string, lasts time.Duration) {

@@ -28,18 +28,19 @@ type Chosen struct {
 	File   tasks.File
 	Set    *dataset.Dataset
 	Layout dataset.Layout
-	// IsKept reports that the file is a saved dataset's or another task's, which were asked about when it was uploaded.
+	// IsKept reports that the file belongs to a saved dataset or another task, so its columns were confirmed
+	// when it was uploaded.
 	IsKept bool
-	// Fault is what is wrong with it; nil means nothing.
+	// Fault is the fault of the file; nil means nothing.
 	Fault *fault.Fault
 }
 
 // firstRows is how many of a file's rows a preview shows.
 const firstRows = 5
 
-// Preview shows what a form's file contains and keeps the file for the form; nil if there is none. A file that came with
-// the form replaces the one staged before. One whose columns have other names is read again with those that probably are
-// meant, or in GB18030: chosen then has it.
+// Preview shows what a form's file contains and keeps the file for the form; nil if there is none. A file that
+// came with the form replaces the one staged before. A file with other column names is read again with the
+// columns that are probably meant, or in GB18030; chosen then holds that layout.
 func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *questions.Preview {
 	if chosen.File.Name == "" || f.Refused != nil {
 		return nil
@@ -71,7 +72,7 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ques
 	return preview
 }
 
-// Refusal says what is wrong with a file that was refused.
+// Refusal describes the fault of a refused file.
 func Refusal(c echo.Context, refused *fault.Fault) *questions.Preview {
 	preview := &questions.Preview{}
 	refuse(c, refused, preview)
@@ -87,7 +88,8 @@ func refuse(c echo.Context, refused *fault.Fault, preview *questions.Preview) {
 	}
 }
 
-// chooseEncoding reads a CSV file again that is not UTF-8 and looks like GB18030: people see in the preview whether that is right.
+// chooseEncoding reads a CSV file again that is not UTF-8 and looks like GB18030: the preview shows people
+// whether that is right.
 func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	refused := (*dataset.Error)(nil)
 	if chosen.Fault == nil || !errors.As(chosen.Fault, &refused) || refused.Code != dataset.CodeEncodingInvalid || chosen.Layout.Encoding != "" {
@@ -106,8 +108,8 @@ func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	}
 }
 
-// chooseColumns offers the columns of a file in which question, standard_answer or question_id is missing: those that were chosen,
-// and otherwise those that probably are meant, with which the file is read again.
+// chooseColumns offers the columns of a file in which question, standard_answer or question_id is missing: the
+// chosen ones or else the probable ones, with which the file is read again.
 func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen, preview *questions.Preview) {
 	columns := q.columnsToChoose(chosen)
 	if len(columns) == 0 {

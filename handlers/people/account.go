@@ -20,7 +20,7 @@ import (
 	"wending/views/paths"
 )
 
-// self is the account that makes the request.
+// self returns the account that makes the request.
 func (h *handler) self(c echo.Context) (people.User, error) {
 	id := request.From(c.Request().Context()).Who.UserID
 	if id == uuid.Nil { // without accounts, and for tokens that have no owner
@@ -37,7 +37,7 @@ func (h *handler) showAccount(c echo.Context) error {
 	return h.renderAccount(c, http.StatusOK, user, nil, nil)
 }
 
-// renderAccount shows one's account; kept are the tokens that were ticked.
+// renderAccount shows the user's own account; kept are the ticked tokens.
 func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string, kept []uuid.UUID) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
@@ -57,7 +57,7 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	return pages.Render(c, status, accounts.AccountPage(frame, account))
 }
 
-// duty is the page of what somebody must do first; whoever need not is led on.
+// duty is the page of a user's duty; users without a duty are redirected.
 func (h *handler) duty(c echo.Context, which request.Duty, render func(next string) error) error {
 	next := request.LocalPath(c.QueryParam("next"), paths.Tasks)
 	if request.From(c.Request().Context()).Who.Duty != which {
@@ -66,7 +66,7 @@ func (h *handler) duty(c echo.Context, which request.Duty, render func(next stri
 	return render(next)
 }
 
-// showPassword asks for a password in the place of the first one.
+// showPassword asks for a new password to replace the initial one.
 func (h *handler) showPassword(c echo.Context) error {
 	return h.duty(c, request.DutyPassword, func(next string) error { return h.renderPassword(c, http.StatusOK, next, nil) })
 }
@@ -77,7 +77,7 @@ func (h *handler) renderPassword(c echo.Context, status int, next string, proble
 	return pages.Render(c, status, accounts.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name, next, problems))
 }
 
-// showPasskeys asks for a passkey where everybody needs one.
+// showPasskeys asks for a passkey if everybody needs one.
 func (h *handler) showPasskeys(c echo.Context) error {
 	return h.duty(c, request.DutyPasskey, func(next string) error {
 		frame := h.frame(c, pages.Locale(c).Text("duty.passkey"))
@@ -90,7 +90,7 @@ func (h *handler) showPasskeys(c echo.Context) error {
 	})
 }
 
-// changePassword takes a new password from a person who knows the old one. Other browsers are signed out.
+// changePassword sets a new password for a user who knows the old one. Other browsers are signed out.
 func (h *handler) changePassword(c echo.Context) error {
 	ctx := c.Request().Context()
 	user, err := h.self(c)
@@ -152,7 +152,7 @@ func (h *handler) changePassword(c echo.Context) error {
 	return pages.Done(c, paths.Account, "saved")
 }
 
-// keptTokens are the tokens that somebody ticked, to be kept where the others are revoked.
+// keptTokens are the tokens that the user ticked, to be kept when the others are revoked.
 func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	for field := range submitted.Values {
 		if text, isOne := strings.CutPrefix(field, accounts.KeepField); isOne {
@@ -167,7 +167,7 @@ func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 // maxGuesses is how often a session may guess the password that it was begun with, within a quarter of an hour.
 const maxGuesses = 5
 
-// setSecond says whether the password alone is enough.
+// setSecond sets whether the password alone is enough.
 func (h *handler) setSecond(c echo.Context) error {
 	user, err := h.self(c)
 	if err != nil {

@@ -65,7 +65,7 @@ func shown[T any](all []T, page db.Page) []T {
 	return all[min(len(all), page.Offset()):min(len(all), page.Offset()+page.Size)]
 }
 
-// endpoints are what programs call; pages have methods of the same names.
+// endpoints are the API's handlers; the pages have methods with the same names.
 type endpoints struct{ *handler }
 
 // RegisterAPI adds the endpoints.

@@ -38,7 +38,7 @@ func moment(name, text string, isLast bool) (*time.Time, error) {
 	return &at, nil
 }
 
-// auditFilter reads what narrows the audit.
+// auditFilter reads the filter of the audit.
 func auditFilter(actor, action, object, from, to string) (filter audit.Filter, err error) {
 	filter = audit.Filter{Actor: request.SearchText(actor), Action: request.SearchText(action), Object: request.SearchText(object)}
 	var first, last error
@@ -93,7 +93,7 @@ func (h *handler) showAudit(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, accounts.AuditPage(h.frame(c, pages.Locale(c).Text("audit.title")), view))
 }
 
-// auditColumns are those of the export.
+// auditColumns are the columns of the export.
 var auditColumns = []string{
 	"seq", "at", "actor", "actor_id", "token_id", "address", "via", "action", "object", "object_id", "object_name", "project_id", "project_name", "status",
 	"before", "after", "request_id", "hash",

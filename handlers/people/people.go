@@ -1,4 +1,5 @@
-// Package people has the pages and endpoints of accounts, projects, tokens, links to reports, and the audit.
+// Package people implements the pages and endpoints of accounts, projects, tokens, links to reports, and the
+// audit.
 package people
 
 import (
@@ -20,20 +21,20 @@ import (
 	"wending/views/ui"
 )
 
-// Config is what the pages and endpoints need.
+// Config holds the dependencies of the pages and endpoints.
 type Config struct {
 	Store *db.Store
-	// Files are those that agents produced.
+	// Files stores the files that agents produced.
 	Files blob.Store
 	Guard *access.Guard
 	Audit audit.Log
-	// Passkeys are those of this site; nil means that it cannot have any.
+	// Passkeys handles this site's passkeys; nil means that the site cannot have any.
 	Passkeys *signin.Passkeys
 	// HasPasswords reports that accounts are made here, and not by a provider.
 	HasPasswords bool
-	// PublicURL is where people find this site; empty means where they are.
+	// PublicURL is the public address of this site; empty means the address of the request.
 	PublicURL string
-	// AuditDays is how long the audit is kept; 0 means for good.
+	// AuditDays is how long the audit is kept; 0 means forever.
 	AuditDays int
 	Version   string
 	Failed    rest.Failed

@@ -81,7 +81,7 @@ func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (proj
 	return project, nil, nil
 }
 
-// project is the one that a path names.
+// project returns the project that a path names.
 func (h *handler) project(c echo.Context) (people.Project, error) {
 	id, err := pathID(c, "id", people.KindProject)
 	if err != nil {
@@ -105,7 +105,7 @@ func (h *handler) showProject(c echo.Context) error {
 // tokensShown is how many tokens a project's page lists.
 const tokensShown = 100
 
-// renderProject shows a project; view has what was typed, what is wrong, and what was just made.
+// renderProject shows a project; view holds the input, its errors, and the result of the last action.
 func (h *handler) renderProject(c echo.Context, status int, project people.Project, view accounts.Project) error {
 	ctx := c.Request().Context()
 	info := request.From(ctx)
@@ -126,7 +126,8 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	return pages.Render(c, status, accounts.ProjectPage(frame, view))
 }
 
-// ownerShown is whose tokens somebody sees: their own; nil means everybody's, for those who manage the project.
+// ownerShown is the account whose tokens a user sees: the user's own; nil means everybody's, for managers of
+// the project.
 func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	info := request.From(ctx)
 	if info.Role.Allows(people.Admin) {
@@ -135,15 +136,15 @@ func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	return &info.Who.UserID
 }
 
-// quotaView is what the audit and the API say of a project's settings.
+// quotaView is a project's settings as the audit and the API show them.
 func quotaView(p people.Project) map[string]any {
 	return map[string]any{
 		"name": p.Name, "calls_per_day": p.CallsPerDay, "uploads_per_day": p.UploadsPerDay, "disk_bytes": p.DiskBytes, "lanes": p.Lanes, "cost_per_month": p.CostPerMonth,
 	}
 }
 
-// changed takes over from a form or a body what it has of a project's settings. Numbers that are none are wrong here, those outside
-// their bounds where they are stored.
+// changed applies the settings in a form or a body to a project's settings. It rejects texts that are not
+// numbers; numbers out of range are rejected when they are stored.
 func changed(project people.Project, submitted *form.Upload) (people.Project, []form.FieldFault) {
 	faults := form.OnlyTexts(submitted, "name")
 	if submitted.Has("name") {
@@ -192,7 +193,7 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 	return project, faults
 }
 
-// applyProject stores what a form or a body changes of a project.
+// applyProject stores the changes of a project in a form or a body.
 func (h *handler) applyProject(ctx context.Context, before people.Project, submitted *form.Upload) (people.Project, []form.FieldFault, error) {
 	project, faults := changed(before, submitted)
 	if len(faults) > 0 {
@@ -302,7 +303,7 @@ func (h *handler) removeMember(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "removed")
 }
 
-// days reads how many days something lasts; a text that is no number is out of bounds.
+// days reads how many days something lasts; a text that is not a number counts as out of range.
 func days(submitted *form.Upload, field string, usual int) int {
 	text := submitted.Value(field)
 	if text == "" {
@@ -315,7 +316,7 @@ func days(submitted *form.Upload, field string, usual int) int {
 	return n
 }
 
-// usualTokenDays is how long a token lasts unless it is said.
+// usualTokenDays is how long a token lasts by default.
 const usualTokenDays = 90
 
 // makeToken makes the token that a form or a body describes. It may do no more than its maker.
@@ -372,7 +373,7 @@ func (h *handler) addToken(c echo.Context) error {
 	return h.renderProject(c, http.StatusCreated, project, accounts.Project{NewToken: value})
 }
 
-// revoke makes a token of a project useless: one's own, or anybody's for those who manage the project.
+// revoke revokes a token of a project: the user's own or, for managers of the project, anybody's.
 func (h *handler) revoke(ctx context.Context, projectID, id uuid.UUID) error {
 	token, err := h.cases.RevokeToken(ctx, projectID, h.ownerShown(ctx), id)
 	if err == nil {

@@ -50,7 +50,7 @@ type Workspace struct {
 	UpdatedAt     rest.Moment `json:"updated_at"`
 }
 
-// Used is what a project uses; days and months are those of Beijing.
+// Used is the usage of a project; days and months are in Beijing time.
 type Used struct {
 	CallsToday    int64        `json:"calls_today" example:"1500"`
 	UploadsToday  int          `json:"uploads_today" example:"3"`
@@ -61,13 +61,13 @@ type Used struct {
 	NearlyUsedUp  []string     `json:"nearly_used_up" enum:"calls,uploads,disk,cost" doc:"Quotas of which at least 80 % is used"`
 }
 
-// Spent is what was spent in a currency.
+// Spent is the amount spent in a currency.
 type Spent struct {
 	Currency string `json:"currency" doc:"Empty where it is not known" example:"USD"`
 	Cost     string `json:"cost" doc:"Decimal number" example:"12.5"`
 }
 
-// Member is somebody in a project.
+// Member is a member of a project.
 type Member struct {
 	UserID     uuid.UUID   `json:"user_id"`
 	Name       string      `json:"name" example:"李雷"`
@@ -77,7 +77,7 @@ type Member struct {
 	CreatedAt  rest.Moment `json:"created_at"`
 }
 
-// Token lets a program use the API. Its value is told once, when it is made.
+// Token lets a program use the API. Its value is shown once, when it is created.
 type Token struct {
 	ID          uuid.UUID    `json:"id"`
 	Name        string       `json:"name" example:"nightly pipeline"`
@@ -99,7 +99,7 @@ type NewToken struct {
 	Value string `json:"token" doc:"Told only now" example:"wnd_4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
 }
 
-// Share is a link to a report. Its address is told once, when it is made.
+// Share is a link to a report. Its address is shown once, when it is created.
 type Share struct {
 	ID        uuid.UUID    `json:"id"`
 	TaskID    uuid.UUID    `json:"task_id"`

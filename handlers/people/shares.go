@@ -42,7 +42,7 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view ac
 	return pages.Render(c, status, accounts.SharesPage(frame, view))
 }
 
-// usualShareDays is how long a link lasts unless it is said.
+// usualShareDays is how long a link lasts by default.
 const usualShareDays = 7
 
 // makeShare makes a link to a task's report and returns its address.
@@ -56,7 +56,7 @@ func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.U
 	return share, site + paths.Shared + "/" + secret, nil, nil
 }
 
-// site is where people find this site.
+// site returns the public address of this site.
 func (h *handler) site(r *http.Request) string {
 	if h.PublicURL != "" {
 		return h.PublicURL
@@ -111,7 +111,8 @@ func (h *handler) revokeShare(c echo.Context) error {
 	return pages.Done(c, paths.Shares(task.ID), "unshared")
 }
 
-// showShared shows a report to anybody who has a link to it, and nothing else. The link is looked at again while a long report is sent.
+// showShared shows a report to anybody who has a link to it, and nothing else. The link is checked again while
+// a long report is sent.
 func (h *handler) showShared(c echo.Context) error {
 	header := c.Response().Header()
 	header.Set("X-Robots-Tag", "noindex, nofollow, noarchive")
@@ -127,7 +128,7 @@ func (h *handler) showShared(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	// The link itself is the right to read, in whatever project its task is.
+	// The link itself is the right to read, regardless of the task's project.
 	task, err := h.Store.Task(ctx, project.AllProjects(), share.TaskID)
 	if err != nil {
 		return err

@@ -35,10 +35,10 @@ func (h *handler) listUsers(c echo.Context) error {
 	return h.renderUsers(c, http.StatusOK, accounts.Users{Values: typed})
 }
 
-// fieldsOfUser are what is typed for a new account, without its password.
+// fieldsOfUser are the fields of a new account, except its password.
 var fieldsOfUser = []string{"name", "role", "project_id", "is_admin", "must_change_password"}
 
-// renderUsers shows a page of accounts; users has what was typed for a new one, and what is wrong with it.
+// renderUsers shows a page of accounts; users holds the input for a new account, and its errors.
 func (h *handler) renderUsers(c echo.Context, status int, users accounts.Users) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
@@ -118,7 +118,7 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 	return user, nil, nil
 }
 
-// namedProject is the project of a form's project_id, the first one if it has none.
+// namedProject is the project of a form's project_id, or the first project by default.
 func (h *handler) namedProject(ctx context.Context, submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
 	text := submitted.Value("project_id")
 	if text == "" {
@@ -148,7 +148,7 @@ func (h *handler) showUser(c echo.Context) error {
 	return h.renderUser(c, http.StatusOK, accounts.User{User: user})
 }
 
-// renderUser shows an account; view has it, and what is wrong with what was typed.
+// renderUser shows an account; view holds it, and the errors in the input.
 func (h *handler) renderUser(c echo.Context, status int, view accounts.User) error {
 	ctx, user := c.Request().Context(), view.User
 	var err error
@@ -163,7 +163,7 @@ func (h *handler) renderUser(c echo.Context, status int, view accounts.User) err
 	return pages.Render(c, status, accounts.UserPage(frame, view))
 }
 
-// changeUser takes what a form or a body changes of an account: all of it or nothing.
+// changeUser applies the changes of an account in a form or a body: all of them or none.
 func (h *handler) changeUser(ctx context.Context, user people.User, submitted *form.Upload) (faults []form.FieldFault, err error) {
 	if err := request.RequireFresh(ctx); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (h *handler) changeUser(ctx context.Context, user people.User, submitted *f
 	return nil, nil
 }
 
-// applyUser changes an account by a form, and says what keeps that from being done.
+// applyUser changes an account by a form, and shows the reason if that fails.
 func (h *handler) applyUser(c echo.Context) error {
 	user, err := h.user(c)
 	if err != nil {

@@ -64,7 +64,7 @@ func (h *handler) showUnit(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.Page(h.frame(c, view.Task, title), view))
 }
 
-// showLog continues the log of a call under way: it answers with what is new behind the tail that the query names, at most
+// showLog continues the log of a call under way: it returns the events after the position in the query, at most
 // one read's worth.
 func (h *handler) showLog(c echo.Context) error {
 	ctx := c.Request().Context()
@@ -163,7 +163,7 @@ func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
 	return frame
 }
 
-// unitView reads what happened to a unit so far: one track a turn.
+// unitView reads the events of a unit so far: one track per turn.
 func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	ctx := c.Request().Context()
 	task, unit, err := h.unit(c)
@@ -209,8 +209,9 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	return view, h.readFiles(ctx, &view)
 }
 
-// eventsByTurn returns the events of a unit by question, those of the last claim that has any for it. A question that
-// has a run is not asked again by its unit, so these are also the run's. last is the last event that was read.
+// eventsByTurn returns the events of a unit by question, taking the last claim that has any for it. A question
+// that has a run is not asked again by its unit, so these are also the run's. last is the last event that was
+// read.
 func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, last journal.Position, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
 	for {
@@ -279,7 +280,7 @@ func (h *handler) showBeside(c echo.Context) error {
 // maxTracks is how many runs are laid side by side at once.
 const maxTracks = 20
 
-// shownVariant is the number of the variant whose runs are shown; 0 means all, where they are not too many.
+// shownVariant is the number of the variant whose runs are shown; 0 means all, if there are not too many.
 func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error) {
 	number, err = pages.Variant(c, task)
 	if err == nil && number == 0 && runs > maxTracks {

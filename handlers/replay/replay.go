@@ -24,7 +24,7 @@ import (
 	"wending/views/paths"
 )
 
-// Config is what pages and endpoints need.
+// Config holds the dependencies of pages and endpoints.
 type Config struct {
 	Store   *db.Store
 	Units   *live.Hub[UnitKey, journal.Unit]
@@ -192,7 +192,7 @@ func positionOf(id string) (at journal.Position) {
 	return at
 }
 
-// follow sends a unit's events: those that are stored, and each that comes, until the unit is over.
+// follow sends a unit's events: the stored ones, and each new one, until the unit is over.
 func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -255,7 +255,7 @@ func (h *handler) send(ctx context.Context, events live.Events, watcher *live.Wa
 	}
 }
 
-// sendNew sends what is behind a position, and returns the position behind it.
+// sendNew sends the events after a position, and returns the position after them.
 func (h *handler) sendNew(ctx context.Context, events live.Events, unit journal.Unit, at journal.Position) (journal.Position, error) {
 	for {
 		parts, err := h.journal().OfUnit(ctx, unit.TaskID, unit.ID, at)

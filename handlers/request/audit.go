@@ -9,13 +9,13 @@ import (
 	"wending/db/audit"
 )
 
-// AuditEntry is what is recorded of a request.
+// AuditEntry is the audit entry of a request.
 type AuditEntry = audit.Entry
 
-// AuditRecord is what is recorded of a request.
+// AuditRecord is the audit record of a request.
 type AuditRecord struct {
 	AuditEntry
-	// Begin stores the entry before anything is done, so that it is not lost whatever happens.
+	// Begin stores the entry before anything is done, so that it cannot be lost.
 	Begin func(context.Context) error
 }
 
@@ -26,15 +26,16 @@ func WithAudit(ctx context.Context, record *AuditRecord) context.Context {
 	return context.WithValue(ctx, auditKey{}, record)
 }
 
-// Note says more of what a request does. It is called by the goroutine that answers the request, before the answer begins.
+// Note adds details to the record. It is called by the goroutine that answers the request, before the answer
+// begins.
 func Note(ctx context.Context, say func(*AuditEntry)) {
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
 		say(&record.AuditEntry)
 	}
 }
 
-// Intend notes what a request is about to do where its route does not say so already, and stores that. Nothing is to be done after an
-// error.
+// Intend records and stores a request's intent if its route does not imply it. After an error the request must
+// not act.
 func Intend(ctx context.Context, say func(*AuditEntry)) error {
 	Note(ctx, say)
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
@@ -43,12 +44,12 @@ func Intend(ctx context.Context, say func(*AuditEntry)) error {
 	return nil
 }
 
-// Made says what a request has made.
+// Made records the object that a request has made.
 func Made(ctx context.Context, id, name string) {
 	Note(ctx, func(e *AuditEntry) { e.ObjectID, e.ObjectName = id, name })
 }
 
-// Changed says which settings a request has changed. Neither value may have secrets.
+// Changed records the settings that a request has changed. Neither value may contain secrets.
 func Changed(ctx context.Context, before, after any) {
 	Note(ctx, func(e *AuditEntry) { e.Before, e.After = asJSON(before), asJSON(after) })
 }
@@ -67,8 +68,8 @@ func asJSON(settings any) string {
 	return string(text)
 }
 
-// AuditFields are the columns of a row as the audit has them: without times, and without what is encrypted. row is a pointer to a struct
-// with db tags; of nil there are none.
+// AuditFields are the columns of a row as the audit records them: without times and encrypted values. row is a
+// pointer to a struct with db tags; a nil row has none.
 func AuditFields(row any) map[string]any {
 	fields, value := map[string]any{}, reflect.ValueOf(row)
 	if value.Kind() == reflect.Pointer && !value.IsNil() {

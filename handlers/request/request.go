@@ -1,5 +1,5 @@
-// Package request carries what belongs to one request through its context: who makes it, in which language it is
-// answered, its id, and what the audit will record of it.
+// Package request carries the data of one request in its context: the principal, the language, the request id,
+// and the audit record.
 package request
 
 import (
@@ -24,14 +24,14 @@ import (
 type Info struct {
 	Locale text.Locale
 	Actor  db.Actor
-	// Who makes the request.
+	// Who is the principal of the request.
 	Who Principal
-	// Project is the one that the request is about; its zero value means that the request is about none, or all.
+	// Project is the project of the request; its zero value means none or all.
 	Project people.Project
-	// Scope is what the request may read and change: the project's objects; without accounts those of all projects, unless it asks
-	// for one. Its zero value is nothing.
+	// Scope is the set of objects that the request may read and change: the project's objects or, without
+	// accounts, the objects of all projects, unless the request names one. Its zero value matches nothing.
 	Scope project.Scope
-	// Role is what the request's account may do in the project.
+	// Role is the role of the request's account in the project.
 	Role people.Role
 	// HasAccounts reports that people sign in.
 	HasAccounts bool
@@ -39,40 +39,41 @@ type Info struct {
 	IsSecure bool
 	// ID is the request's id, as in the log.
 	ID string
-	// TakeUpload counts a file that the project takes, or says why it takes none.
+	// TakeUpload counts a file that the project takes, or returns why the project accepts no more.
 	TakeUpload func(context.Context) error
-	// Gates are what the request must pass before it may do what costs much.
+	// Gates limit costly work; the request must pass them first.
 	Gates *admission.Gates
 }
 
-// Duty is what somebody must do in a browser before they may do anything else.
+// Duty is something that a user must do in a browser before anything else.
 type Duty string
 
-// The duties: choosing a password in the place of one that somebody else chose, and registering a passkey where everybody needs one.
+// The duties: choosing a password to replace one that somebody else chose, and registering a passkey if
+// everybody needs one.
 const (
 	DutyPassword Duty = "password"
 	DutyPasskey  Duty = "passkey"
 )
 
-// Principal is who makes a request.
+// Principal is the account or token that makes a request.
 type Principal struct {
 	// UserID is the account; uuid.Nil means none.
 	UserID uuid.UUID
-	// SessionID is the browser's, TokenID the program's.
+	// SessionID identifies the browser's session, TokenID the program's token.
 	SessionID, TokenID uuid.UUID
-	// Name is the account's, or the token's without one.
+	// Name is the name of the account, or of a token without an account.
 	Name string
 	// IsAdmin reports that it may do everything in all projects.
 	IsAdmin bool
 	// IsFresh reports that the browser was signed in a moment ago.
 	IsFresh bool
-	// Duty must be done first; empty means none.
+	// Duty is the duty to fulfil first; empty means none.
 	Duty Duty
-	// Projects are those that it is a member of; of an administrator all.
+	// Projects are the projects that it is a member of; for an administrator, all projects.
 	Projects []people.Membership
 }
 
-// IsKnown reports that somebody has signed in, or that nobody needs to.
+// IsKnown reports that somebody has signed in, or that signing in is not required.
 func (p Principal) IsKnown() bool { return p.IsAdmin || p.UserID != uuid.Nil || p.TokenID != uuid.Nil }
 
 type key struct{}
@@ -88,7 +89,7 @@ func From(ctx context.Context) Info {
 	return info
 }
 
-// ScopeOf is the scope of the request of a context; nothing without one.
+// ScopeOf returns the scope of the request in a context; without a request it matches nothing.
 func ScopeOf(ctx context.Context) project.Scope { return From(ctx).Scope }
 
 // Cookies that keep a browser's choices.
@@ -102,7 +103,7 @@ const (
 // hostPrefix begins the names of cookies over HTTPS: browsers let no other site, and no other name of this one, set such a cookie.
 const hostPrefix = "__Host-"
 
-// CookieName is what browsers call a cookie.
+// CookieName returns the name of a cookie in browsers.
 func CookieName(isSecure bool, name string) string {
 	if isSecure {
 		return hostPrefix + name
@@ -110,8 +111,8 @@ func CookieName(isSecure bool, name string) string {
 	return name
 }
 
-// Kept returns a choice that the browser keeps; empty means none. One of before cookies had a prefix counts until it is made again: it
-// proves nothing.
+// Kept returns a choice that the browser keeps; empty means none. An old cookie without the prefix is accepted
+// until the choice is made again, because it does not authenticate anybody.
 func Kept(r *http.Request, name string) string {
 	for _, one := range []string{hostPrefix + name, name} {
 		if cookie, err := r.Cookie(one); err == nil {
@@ -143,7 +144,7 @@ func IsAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", "/ap
 // IsFragment reports whether htmx asks for a part of a page.
 func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// StorableText replaces what PostgreSQL refuses in a text, NUL and invalid UTF-8, by \uFFFD.
+// StorableText replaces what PostgreSQL rejects in a text, NUL and invalid UTF-8, by \uFFFD.
 func StorableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
@@ -180,7 +181,8 @@ func RunID(text string) (int64, error) {
 	return id, nil
 }
 
-// Compared reads what a comparison is with: a task's id, which the number of a variant may follow; 1 is the first.
+// Compared reads one side of a comparison: a task's id, optionally followed by the number of a variant; the
+// default is 1.
 func Compared(text string) (taskID uuid.UUID, variant int, err error) {
 	text, number, hasVariant := strings.Cut(text, ":")
 	if variant = 1; hasVariant {
@@ -200,8 +202,8 @@ func HasVariant(task db.Task, variant int) error {
 	return nil
 }
 
-// RequireFresh returns ErrStale if the browser was signed in too long ago: somebody who finds it open must not change
-// what opens an account. A token, which has no session, proves itself with each request.
+// RequireFresh returns ErrStale if the browser was signed in too long ago: somebody who finds it open must not
+// change how an account signs in. A token, which has no session, proves itself with each request.
 func RequireFresh(ctx context.Context) error {
 	if who := From(ctx).Who; who.IsFresh || who.SessionID == uuid.Nil {
 		return nil

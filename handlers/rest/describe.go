@@ -14,7 +14,7 @@ import (
 	"wending/handlers/fault"
 )
 
-// Codes that every endpoint may answer, and those that one with a body or a file may answer besides.
+// Error codes of every endpoint, and further ones of endpoints with a body or a file.
 var (
 	anyFaults = []string{
 		fault.CodeUnauthenticated, fault.CodeForbidden, fault.CodeNotFound, fault.CodeMethodNotAllowed, fault.CodeHeadersTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid,
@@ -24,7 +24,7 @@ var (
 	fileFaults = []string{fault.CodeDatasetTooLarge, fault.CodeQuotaExceeded}
 )
 
-// describeFaults adds the responses of an operation's errors: one a status, with its codes.
+// describeFaults adds the responses of an operation's errors: one per status, with its codes.
 func describeFaults(operation *huma.Operation, schemas huma.Registry, e Endpoint, takesBody bool) {
 	byStatus := map[int][]string{}
 	codes := append(slices.Clone(e.Faults), anyFaults...)
@@ -43,7 +43,7 @@ func describeFaults(operation *huma.Operation, schemas huma.Registry, e Endpoint
 	}
 }
 
-// unexpectedFirst sorts what huma complains of: a name that it does not know comes before the one that it misses.
+// unexpectedFirst sorts huma's errors: an unknown name comes before a missing one.
 func unexpectedFirst(errs []error) []error {
 	isUnexpected := func(err error) bool {
 		detail := (*huma.ErrorDetail)(nil)
@@ -130,7 +130,7 @@ func Content[T any](schemas huma.Registry, description, contentType string) *hum
 	}}
 }
 
-// Events describes a response of server-sent events, whose data are of one of some types.
+// Events describes a response of server-sent events, whose data have one of the given types.
 func Events(schemas huma.Registry, description string, data ...any) *huma.Response {
 	schema := &huma.Schema{}
 	for _, one := range data {

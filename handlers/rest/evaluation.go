@@ -17,7 +17,7 @@ func NewEvaluation(locale text.Locale, kind evaluate.Kind, v evaluate.Verdict) e
 	return e
 }
 
-// NewJudgement is what a judge says that is tried out.
+// NewJudgement is the result of trying out a judge.
 func NewJudgement(locale text.Locale, tried library.TriedJudge) export.Evaluation {
 	latency := int(tried.Latency.Milliseconds())
 	e := export.Evaluation{

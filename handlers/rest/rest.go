@@ -1,4 +1,5 @@
-// Package rest is what the endpoints of the API share: how one is registered and described, errors, pages, times, forms.
+// Package rest holds what the endpoints of the API share: registration and description, errors, pages, times,
+// forms.
 package rest
 
 import (
@@ -20,19 +21,19 @@ import (
 	"wending/jobs/cron"
 )
 
-// Conflict is an error whose answer says what is there.
+// Conflict is an error whose response contains the current state.
 type Conflict struct {
 	error
 	Current any
 }
 
-// NewConflict adds to an error what is there.
+// NewConflict adds the current state to an error.
 func NewConflict(err error, current any) *Conflict { return &Conflict{err, current} }
 
 // Unwrap returns the error.
 func (c *Conflict) Unwrap() error { return c.error }
 
-// failure is the body of every error. Details are what is wrong with rows of a dataset.
+// failure is the body of every error. Details are the errors in rows of a dataset.
 type failure struct {
 	status  int
 	Code    string            `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
@@ -95,9 +96,9 @@ var InstallErrors = sync.OnceFunc(func() {
 // Endpoint describes one endpoint.
 type Endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
-	// Status is a success's; 0 means 200.
+	// Status is the status of a success; 0 means 200.
 	Status int
-	// Faults are the codes of the errors that it may answer, besides those that follow from its body, and what any may.
+	// Faults are its error codes, besides the common ones and those that follow from its body.
 	Faults []string
 	// MaxBytes is how large a JSON body may be that the input's Body describes; 0 means a megabyte.
 	MaxBytes int64
@@ -158,7 +159,7 @@ type PageQuery struct {
 	PageSize int `query:"page_size" doc:"Items per page" minimum:"1" maximum:"100" default:"20" example:"20"`
 }
 
-// Window is the page as the store takes it.
+// Window converts the page for the store.
 func (q PageQuery) Window() db.Page { return db.Page{Number: q.Page, Size: q.PageSize} }
 
 // Pagination is the page of a list in a response.
@@ -227,10 +228,10 @@ func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
 	return body
 }
 
-// Stream runs write when it has a place, which it releases when everything is read from the database, even if the
-// client is slow: what takes a connection to the database, or much memory, belongs into write. A failure before the response
-// begins is answered as any other; one midway breaks the connection, so that no client mistakes a partial response for a
-// complete one.
+// Stream runs write when it has a place, which it releases when everything is read from the database, even if
+// the client is slow: anything that needs a database connection or much memory belongs in write. A failure
+// before the response begins is answered as any other; one midway breaks the connection, so that no client
+// mistakes a partial response for a complete one.
 func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		c, gates := humaecho.Unwrap(ctx), request.From(ctx.Context()).Gates

@@ -31,9 +31,9 @@ func EnumNamed[T ~string](name string, values []T) Enum {
 	return enum
 }
 
-// CompleteSchemas adds to the schemas of types what huma leaves out, so that they describe what encoding/json writes:
-// the fields of embedded types that are not exported, null for pointers and maps that have no omitempty, and the values
-// of types that have few.
+// CompleteSchemas adds the parts that huma leaves out to the schemas of types, so that they describe what
+// encoding/json writes: the fields of embedded types that are not exported, null for pointers and maps that
+// have no omitempty, and the values of enumerated types.
 func CompleteSchemas(schemas huma.Registry, enums ...Enum) {
 	// A field that is added may bring a type that has no schema yet.
 	for done := map[string]bool{}; len(done) < len(schemas.Map()); {

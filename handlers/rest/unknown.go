@@ -18,11 +18,11 @@ import (
 	"wending/handlers/request"
 )
 
-// everywhere are the query parameters that every operation knows: the project, and the language of what it writes.
+// everywhere are the query parameters that every operation accepts: the project and the language of messages.
 var everywhere = []string{"project", "lang"}
 
-// refuseUnknown refuses a query that an operation does not know, and fields that are sent to one that takes none: a
-// name that is misspelt would be ignored, and the request would do something else than its author meant.
+// refuseUnknown refuses a query that an operation does not know, and fields sent to an operation without a
+// body: a misspelt name would be ignored, and the request would do something else than its author meant.
 func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		err := unknownParameter(ctx)
@@ -82,7 +82,7 @@ func strayField(ctx huma.Context) error {
 // schemasKey is where an operation's metadata have the schemas that its own refer to.
 const schemasKey = "schemas"
 
-// vocabulary is what an operation's body may have.
+// vocabulary is the set of names in an operation's body.
 type vocabulary struct {
 	schemas huma.Registry
 	body    *huma.Schema
@@ -99,7 +99,7 @@ func vocabularyOf(operation *huma.Operation) vocabulary {
 	return known
 }
 
-// resolve follows references; one that may be null is what it may be besides.
+// resolve follows references; a nullable schema resolves to its other alternative.
 func (v vocabulary) resolve(schema *huma.Schema) *huma.Schema {
 	for schema != nil && (schema.Ref != "" || len(schema.AnyOf) > 0) {
 		if schema.Ref == "" {
@@ -172,7 +172,7 @@ func (v vocabulary) unknownMember(schema *huma.Schema, value any, path string) e
 	return nil
 }
 
-// known returns the fields of the body that lie beside one, whose path is as huma writes it: body.a.b[0].c.
+// known returns the valid siblings of a body field, whose path is in huma's notation: body.a.b[0].c.
 func (v vocabulary) known(path string) (beside []string) {
 	schema, parent := v.body, ""
 	names := strings.Split(strings.TrimPrefix(path, "body."), ".")

@@ -11,15 +11,15 @@ import (
 	"wending/views/paths"
 )
 
-// begun is what begins in one request and ends in another. The browser keeps it, sealed: however many begin something, nothing of it is
-// stored, and nobody is kept from it because of others.
+// begun is the state of a flow that begins in one request and ends in another. The browser keeps it, sealed, so
+// that the number of unfinished flows does not matter and nobody can block others.
 type begun struct {
 	// Until is when it must have ended, by the database's clock.
 	Until  time.Time       `json:"until"`
 	Detail json.RawMessage `json:"detail"`
 }
 
-// seal returns what the browser keeps of something that begins now.
+// seal returns the sealed state of a flow that begins now.
 func (h *handler) seal(ctx context.Context, kind string, detail any, lasts time.Duration) (string, error) {
 	text, err := json.Marshal(detail)
 	if err != nil {
@@ -33,7 +33,8 @@ func (h *handler) seal(ctx context.Context, kind string, detail any, lasts time.
 	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
-// open reads what seal returned for the same kind. What is not ours, or too old, is a fault that asks to begin again.
+// open reads what seal returned for the same kind. A foreign or expired state is a fault that asks to begin
+// again.
 func (h *handler) open(ctx context.Context, kind, kept string, detail any) error {
 	again := fault.New(fault.CodeForbidden).WithMessage("login.provider.again")
 	sealed, err := base64.RawURLEncoding.DecodeString(kept)

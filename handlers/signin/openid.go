@@ -33,12 +33,13 @@ import (
 	"wending/views/paths"
 )
 
-// Grant is what members of a provider's group may do.
+// Grant is the role that members of a provider's group get.
 type Grant struct {
-	// Group is its name; * is everybody.
+	// Group is the name of the group; * means everybody.
 	Group string
 	Role  people.Role
-	// Project is the name of the one in which they may; empty means the first, and for administrators everything.
+	// Project is the name of the project in which they get the role; empty means the first project or, for
+	// administrators, the whole installation.
 	Project string
 }
 
@@ -62,24 +63,24 @@ func ParseGrants(text string) (grants []Grant, err error) {
 // OpenID signs people in with an OpenID Connect provider.
 type OpenID struct {
 	Issuer, ClientID, ClientSecret string
-	// Site is where people find this site: the provider sends them back there.
+	// Site is the public address of this site, to which the provider redirects.
 	Site   string
 	Grants []Grant
 
 	mu    sync.Mutex
 	found *discovered // under mu; nil until the provider has answered
-	// asking lets one request ask the provider, and others wait for the same answer.
+	// asking lets one request query the provider while others wait for the same response.
 	asking singleflight.Group
 }
 
-// discovered is what the provider can.
+// discovered holds the provider's metadata.
 type discovered struct {
 	provider *oidc.Provider
 	config   *oauth2.Config
 }
 
-// connect asks the provider once what it can; a provider that does not answer is asked again at the next sign-in. A request that has
-// ended does not wait for it.
+// connect fetches the provider's metadata once; after a failure the next sign-in tries again. A request that
+// has ended does not wait for it.
 func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	o.mu.Lock()
 	found := o.found
@@ -135,13 +136,13 @@ func (h *handler) providerName() string {
 	return u.Host
 }
 
-// pending is a sign-in that the provider is asked for.
+// pending is a sign-in in progress at the provider.
 type pending struct {
 	State    string `json:"state"`
 	Verifier string `json:"verifier"`
 	Nonce    string `json:"nonce"`
 	Next     string `json:"next"`
-	// IsAgain reports that the provider was asked for a proof although it may know who it is.
+	// IsAgain reports that the provider was asked to authenticate the user again.
 	IsAgain bool `json:"again"`
 }
 
@@ -170,29 +171,30 @@ func (h *handler) toProvider(c echo.Context) error {
 	pages.SetCookie(c, openIDCookie, kept, openIDLasts)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)}
 	if began.IsAgain {
-		// The browser may change the address on the way: with max_age, the ID token says when the proof was given, and that is checked.
+		// The browser could change the address on the way: with max_age the ID token contains the time of
+		// authentication, which is checked.
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
 	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(began.State, options...))
 }
 
-// claims are what the provider says of somebody.
+// claims are the provider's claims about a user.
 type claims struct {
 	Subject string `json:"sub"`
-	// Party is the client that the ID token was issued to; empty where the provider does not say so.
+	// Party is the client that the ID token was issued to; empty if the provider does not report it.
 	Party    string `json:"azp"`
 	Username string `json:"preferred_username"`
 	Name     string `json:"name"`
 	Email    string `json:"email"`
-	// SessionID is what the provider calls the session, AuthTime when it asked for a proof, in seconds since 1970; zero values where it does
-	// not say so.
+	// SessionID is the provider's id of the session, AuthTime the time of authentication in seconds since 1970;
+	// zero values if the provider does not report them.
 	SessionID string     `json:"sid"`
 	AuthTime  float64    `json:"auth_time"`
 	Groups    stringList `json:"groups"`
 	Roles     stringList `json:"roles"`
 }
 
-// stringList is a list of texts, or one text: the name of a group may have blanks.
+// stringList is a list of texts, or one text: the name of a group may contain blanks.
 type stringList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -207,7 +209,7 @@ func (l *stringList) UnmarshalJSON(content []byte) error {
 	return json.Unmarshal(content, (*[]string)(l))
 }
 
-// fromProvider takes what the provider says of the person who comes back from it.
+// fromProvider handles the redirect back from the provider.
 func (h *handler) fromProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
@@ -262,7 +264,7 @@ func (h *handler) fromProvider(c echo.Context) error {
 	return h.enter(c, user, session, began.Next)
 }
 
-// exchange asks the provider for the claims of a code, and checks that they are its own and for this sign-in.
+// exchange exchanges a code for claims, and checks that they come from the provider and belong to this sign-in.
 func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said claims, token *oauth2.Token, err error) {
 	provider, config, err := o.connect(ctx)
 	if err != nil {
@@ -282,14 +284,14 @@ func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said
 	return said, token, o.complete(ctx, provider, token, &said)
 }
 
-// isFresh reports whether the provider says that it asked for a proof a moment ago.
+// isFresh reports whether the provider authenticated the user a moment ago.
 func (c claims) isFresh() bool {
 	seconds := float64(time.Now().Unix()) - c.AuthTime
 	return seconds < people.FreshFor.Seconds() && seconds > -clockSkew.Seconds()
 }
 
-// read checks an ID token and returns what it says. It must be for the sign-in of a nonce, unless that is empty: one that comes later
-// need not have it.
+// read checks an ID token and returns its claims. The token must have the nonce of the sign-in, unless nonce is
+// empty: refreshed tokens need not have one.
 func (o *OpenID) read(ctx context.Context, provider *oidc.Provider, raw, nonce string) (said claims, err error) {
 	proof, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.ClientID}).Verify(ctx, raw)
 	if err != nil {
@@ -304,7 +306,8 @@ func (o *OpenID) read(ctx context.Context, provider *oidc.Provider, raw, nonce s
 	return said, o.check(proof, said)
 }
 
-// complete asks the provider for what its ID token leaves out: groups, or all where there is none.
+// complete asks the provider for the claims that its ID token leaves out: groups, or all of them without an ID
+// token.
 func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, said *claims) error {
 	if said.Subject != "" && (len(said.Groups)+len(said.Roles) > 0 || provider.UserInfoEndpoint() == "") {
 		return nil
@@ -321,7 +324,7 @@ func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *o
 	return err
 }
 
-// clockSkew is how far ahead the provider's clock may be.
+// clockSkew is the accepted lead of the provider's clock.
 const clockSkew = time.Minute
 
 // check refuses an ID token that does not say who it is for, and when, beyond what the library checks (OpenID Connect Core 1.0, section
@@ -339,7 +342,7 @@ func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	return nil
 }
 
-// names are those that an account may be given, the best first; all follow the rules for names that are typed.
+// names returns possible names for an account, the best first; all follow the rules for typed names.
 func (c claims) names() (names []string) {
 	subject := naming.Clean(c.Subject)
 	base := ""
@@ -358,8 +361,8 @@ func (c claims) names() (names []string) {
 	return names
 }
 
-// take makes the account of somebody what the provider says of them. It is known by issuer and subject alone: a name of ours that is the
-// same is another's.
+// take updates an account from the provider's claims. An account is identified by issuer and subject alone: a
+// local account of the same name belongs to somebody else.
 func (h *handler) take(ctx context.Context, said claims) (user people.User, err error) {
 	isAdmin, memberships, err := h.granted(ctx, slices.Concat(said.Groups, said.Roles))
 	if err != nil {
@@ -370,7 +373,7 @@ func (h *handler) take(ctx context.Context, said claims) (user people.User, err 
 	})
 }
 
-// granted says what members of groups may do.
+// granted returns the rights of members of groups.
 func (h *handler) granted(ctx context.Context, groups []string) (isAdmin bool, memberships []people.Membership, err error) {
 	byProject := map[uuid.UUID]people.Role{}
 	for _, grant := range h.OpenID.Grants {

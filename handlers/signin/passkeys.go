@@ -64,7 +64,8 @@ func (p *Passkeys) IsHere(r *http.Request) bool {
 	return strings.EqualFold(host, p.site.Config.RPID)
 }
 
-// hasPasskeys reports whether people may sign in with passkeys. At a site with a provider they may not: a person who is removed there is out.
+// hasPasskeys reports whether people may sign in with passkeys. At a site with a provider they may not:
+// removing a user at the provider must lock the user out.
 func (h *handler) hasPasskeys(r *http.Request) bool { return h.OpenID == nil && h.Passkeys.IsHere(r) }
 
 // holder is an account as the library wants it.
@@ -96,15 +97,16 @@ func (h *handler) holderOf(ctx context.Context, id uuid.UUID) (found holder, err
 	return found, nil
 }
 
-// ceremony is what a passkey is asked for.
+// ceremony is the state of a request for a passkey.
 type ceremony struct {
 	Session webauthn.SessionData `json:"session"`
-	// User is the account whose password was right, or that a new passkey is for; uuid.Nil means that the passkey says whose it is.
+	// User is the account whose password was right, or that a new passkey is for; uuid.Nil means that the
+	// passkey identifies its owner.
 	User uuid.UUID `json:"user"`
 	Next string    `json:"next"`
 }
 
-// What passkeys are asked for, and for how long.
+// The purposes of ceremonies, and how long one may take.
 const (
 	signInKind    = "passkey"
 	secondKind    = "second"
@@ -131,7 +133,7 @@ func (h *handler) secondStep(c echo.Context, login accounts.Login, user people.U
 	return h.render(c, http.StatusOK, login)
 }
 
-// asked is what a browser is given to ask for a passkey.
+// asked is the browser's data for requesting a passkey.
 type asked struct {
 	Options any    `json:"options"`
 	Key     string `json:"key"`
@@ -183,7 +185,7 @@ func (h *handler) sendCeremony(c echo.Context, kind string, began ceremony, opti
 	return c.JSON(http.StatusOK, asked{options, key})
 }
 
-// takeCeremony reads what a passkey was asked for.
+// takeCeremony reads the ceremony of a passkey.
 func (h *handler) takeCeremony(c echo.Context, kind string) (began ceremony, err error) {
 	c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, keyBytes)
 	return began, h.open(c.Request().Context(), kind, c.Request().Header.Get("X-Passkey"), &began)

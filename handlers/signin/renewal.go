@@ -19,20 +19,20 @@ import (
 	"wending/handlers/request"
 )
 
-// tokens are what the provider is asked with again.
+// tokens are the credentials for querying the provider again.
 type tokens struct {
 	Refresh string `json:"refresh"`
 	Access  string `json:"access"`
 }
 
-// tokensOwner is who the tokens of a session are sealed for.
+// tokensOwner is the owner that the tokens of a session are sealed for.
 func tokensOwner(user uuid.UUID) string { return "provider's tokens of " + user.String() }
 
 // renewEvery is how often sessions are looked for whose owners' rights must be read again.
 const renewEvery = 5 * time.Second
 
-// Renew reads the rights of those who came from the provider again before they are an hour old, until ctx ends. Where it cannot, the
-// session ends by itself, and its owner signs in again.
+// Renew refreshes the rights of the provider's users before they are an hour old, until ctx ends. If that
+// fails, the session expires and its owner must sign in again.
 func Renew(ctx context.Context, config Config) {
 	h := &handler{config}
 	if h.OpenID == nil {
@@ -68,7 +68,7 @@ func (h *handler) renewDue(ctx context.Context) {
 	}
 }
 
-// errEnded means that the provider no longer knows a session, or knows it as somebody else's.
+// errEnded means that the provider no longer knows a session, or attributes it to somebody else.
 var errEnded = errors.New("the provider has ended the session")
 
 // renew reads the rights of a session's owner again.
@@ -128,7 +128,8 @@ func (o *OpenID) askAgain(ctx context.Context, kept tokens) (said claims, next t
 	return said, next, err
 }
 
-// signOutFromProvider ends the sessions that the provider says have ended (OpenID Connect Back-Channel Logout 1.0).
+// signOutFromProvider ends the sessions that the provider reports as ended (OpenID Connect Back-Channel Logout
+// 1.0).
 func (h *handler) signOutFromProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
@@ -201,7 +202,7 @@ func refuseLogout(c echo.Context) error {
 	return c.JSON(http.StatusBadRequest, map[string]string{"error": "invalid_request", "error_description": "the logout token is not valid, or was used before"})
 }
 
-// readLogout checks what the provider says of a sign-out.
+// readLogout checks the provider's logout token.
 func (o *OpenID) readLogout(ctx context.Context, raw string) (*oidc.LogoutToken, error) {
 	provider, _, err := o.connect(ctx)
 	if err != nil {

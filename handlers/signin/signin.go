@@ -1,4 +1,4 @@
-// Package signin has the pages on which people prove who they are.
+// Package signin implements the pages for signing in.
 package signin
 
 import (
@@ -32,7 +32,7 @@ import (
 	"wending/views/paths"
 )
 
-// Config is what the pages need.
+// Config holds the dependencies of the pages.
 type Config struct {
 	People people.People
 	// Cases changes what People reads.
@@ -41,7 +41,8 @@ type Config struct {
 	Sealer *secret.Sealer
 	// OpenID is the provider that people sign in with; nil means passwords.
 	OpenID *OpenID
-	// Passkeys are what people sign in with beside, or instead of, passwords; nil means that this site cannot have any.
+	// Passkeys handles passkeys, used in addition to or instead of passwords; nil means that this site cannot
+	// have any.
 	Passkeys *Passkeys
 	Version  string
 	Log      *slog.Logger
@@ -75,7 +76,7 @@ const (
 	maxFailuresOfAddress = 50
 )
 
-// page is the sign-in as a request asks for it.
+// page returns the sign-in page for a request.
 func (h *handler) page(c echo.Context, next string) accounts.Login {
 	return accounts.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
 }
@@ -99,7 +100,7 @@ func (h *handler) show(c echo.Context) error {
 	return h.render(c, http.StatusOK, login)
 }
 
-// signIn takes a name and a password.
+// signIn signs in with a name and a password.
 func (h *handler) signIn(c echo.Context) error {
 	ctx := c.Request().Context()
 	submitted, err := form.ReadText(c.Response(), c.Request())
@@ -160,12 +161,12 @@ func (h *handler) signIn(c echo.Context) error {
 	return h.enter(c, user, proven("password"), login.Next)
 }
 
-// refusedAction is what the audit calls a sign-in that was refused.
+// refusedAction is the audit's action for a refused sign-in.
 const refusedAction = "sign-in.refused"
 
-// noteRefusal records that a passkey or the provider did not prove who somebody is; name is the account's that it was about, if
-// there is one. These cost no attempts, or an office could lock itself out: so what comes from one address beyond a number is only
-// counted, or anybody could fill the audit.
+// noteRefusal records that a passkey or the provider did not authenticate somebody; name is the name of the
+// account, if there is one. Such refusals do not count as attempts, or an office could lock itself out. Beyond
+// a number per address they are only counted, or anybody could fill the audit.
 func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	info := request.From(ctx)
 	address := network(info.Actor.Address)
@@ -182,8 +183,9 @@ func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	})
 }
 
-// attemptKeys are what a sign-in counts under: the account, from this browser if the account is known to it; otherwise the account from
-// this address and from all addresses, and the address. Nobody can lock an account for the browsers that it knows.
+// attemptKeys returns the keys under which a sign-in counts: the account, from this browser if the account is
+// known to it; otherwise the account from this address and from all addresses, and the address. Nobody can lock
+// an account for the browsers that it knows.
 func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
 	if device := h.device(c, user.ID); device != "" {
 		return []string{"device " + device}
@@ -196,7 +198,7 @@ func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []s
 	return []string{account + " from " + address, account, "address " + address}
 }
 
-// network is an address as attempts are counted: of IPv6 the part that one customer has.
+// network returns the part of an address under which attempts are counted: for IPv6 the prefix of one customer.
 func network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil || !ip.Is6() || ip.Is4In6() {
@@ -241,10 +243,10 @@ func (h *handler) enter(c echo.Context, user people.User, session people.Session
 	return c.Redirect(http.StatusSeeOther, next)
 }
 
-// proven is a session whose owner has just shown who they are, with a method of ours.
+// proven is a session whose owner has just authenticated with one of our methods.
 func proven(method string) people.Session { return people.Session{Method: method, IsProven: true} }
 
-// begin begins a session in the browser, in the place of the one that it had.
+// begin begins a session in the browser, replacing its previous one.
 func (h *handler) begin(c echo.Context, user people.User, session people.Session) error {
 	r := c.Request()
 	err := request.Intend(r.Context(), func(e *request.AuditEntry) {
@@ -303,7 +305,8 @@ const setupKind = "setup"
 // setupLasts is how long the link to the first administrator's account is good.
 const setupLasts = 24 * time.Hour
 
-// SetupLink returns a link with which the first administrator's account is made, once; empty if there is one already.
+// SetupLink returns a one-time link for creating the first administrator's account; empty if there is one
+// already.
 func SetupLink(ctx context.Context, store people.People, address string) (string, error) {
 	has, err := store.HasAdmin(ctx)
 	if err != nil || has {
@@ -313,7 +316,7 @@ func SetupLink(ctx context.Context, store people.People, address string) (string
 	return address + paths.Setup + "?key=" + key, err
 }
 
-// setup returns an error unless the first administrator may be made with the key.
+// setup returns an error unless the key allows creating the first administrator.
 func (h *handler) setup(c echo.Context, key string) error {
 	ctx := c.Request().Context()
 	has, err := h.People.HasAdmin(ctx)
@@ -345,7 +348,7 @@ func (h *handler) renderSetup(c echo.Context, status int, setup accounts.Setup) 
 	return pages.Render(c, status, accounts.SetupPage(frame, setup))
 }
 
-// setUp makes the first administrator.
+// setUp creates the first administrator.
 func (h *handler) setUp(c echo.Context) error {
 	ctx := c.Request().Context()
 	submitted, err := form.ReadText(c.Response(), c.Request())

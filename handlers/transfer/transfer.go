@@ -1,4 +1,4 @@
-// Package transfer takes tasks from one installation to another: as a file that is downloaded here and imported there.
+// Package transfer exports tasks from one installation and imports them into another.
 package transfer
 
 import (
@@ -27,7 +27,7 @@ import (
 	"wending/views/paths"
 )
 
-// Config is what the endpoints need.
+// Config holds the dependencies of the endpoints.
 type Config struct {
 	Archiver *archive.Archiver
 	Failed   rest.Failed

@@ -22,8 +22,8 @@ import (
 	"wending/views/ui"
 )
 
-// compare compares two tasks, a and b. With a alone it offers the others; two that were ticked in the list come as task,
-// the older of which becomes a.
+// compare compares two tasks, a and b. With a alone it offers the other tasks; two tasks ticked in the list
+// arrive as the parameter task, and the older one becomes a.
 func (p *Pages) compare(c echo.Context) error {
 	if ticked := c.QueryParams()["task"]; len(ticked) > 0 {
 		return p.compareTicked(c, ticked)
@@ -145,7 +145,7 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	}, leave)
 }
 
-// part are the entries of one page.
+// part returns the entries of one page.
 func part[T any](all []T, page db.Page) []T {
 	first := min(page.Offset(), len(all))
 	return all[first:min(first+page.Size, len(all))]
@@ -159,7 +159,8 @@ func idsOf(questions []measure.ComparedQuestion) []int64 {
 	return ids
 }
 
-// comparingTime is how long the differences of one page's answers may take altogether; those after it are coarse.
+// comparingTime limits the total time for computing the differences of one page's answers; later differences
+// are coarse.
 const comparingTime = time.Second
 
 // comparedPairs reads the most common answers of both sides and compares them.

@@ -79,7 +79,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	})
 }
 
-// renderReport renders a page with answers; leave gives the request's place back once the page is made.
+// renderReport renders a page with answers; leave releases the request's place once the page is made.
 func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave func(), page func(ui.Frame) templ.Component, more ...ui.Crumb) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, append([]ui.Crumb{{Text: pages.Locale(c).Text("results.crumb")}}, more...)...)...)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"}, []string{"review.js", "report.js"}
@@ -111,7 +111,7 @@ func (p *Pages) printReport(c echo.Context) error {
 	}, leave)
 }
 
-// queryOf reads which questions of a task's report a request asks for.
+// queryOf reads the query of a report: the questions that a request wants to see.
 func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	query.Search, query.Series = request.SearchText(c.QueryParam("search")), request.SearchText(c.QueryParam("series"))
 	if query.Variant, err = pages.Variant(c, task); err != nil {
@@ -137,7 +137,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	return query, nil
 }
 
-// readReport reads what a report says of all its questions, and how its reader likes to read.
+// readReport reads the summaries of all questions of a report, and the reader's preferences.
 func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews reading.Reviews, err error) {
 	ctx := c.Request().Context()
 	if report.View, err = choiceOf(c, "view", results.Views, viewOfPage(c)); err != nil {
@@ -174,7 +174,7 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	return reviews, err
 }
 
-// viewOfPage is the view of the page that asks for one of its cards; empty if it is not said.
+// viewOfPage is the view of the page that requests one of its cards; empty if the request does not name it.
 func viewOfPage(c echo.Context) string {
 	if view := c.Request().Header.Get(results.ViewHeader); slices.Contains(results.Views, view) {
 		return view
@@ -182,7 +182,7 @@ func viewOfPage(c echo.Context) string {
 	return ""
 }
 
-// choiceOf is the choice that the request makes, which the browser keeps, or that it has kept.
+// choiceOf returns the choice in the request, which is then kept in the browser, or the kept choice.
 func choiceOf(c echo.Context, name string, choices []string, otherwise string) (string, error) {
 	if asked := c.QueryParam(name); asked != "" {
 		if !slices.Contains(choices, asked) {
@@ -197,7 +197,8 @@ func choiceOf(c echo.Context, name string, choices []string, otherwise string) (
 	return otherwise, nil
 }
 
-// reviewer is the name that the browser's reader reviews under: the account's; without accounts empty until it was asked for.
+// reviewer returns the name that the reader reviews under: the account's name; without accounts it is empty
+// until the reader has entered one.
 func reviewer(c echo.Context) string {
 	if info := request.From(c.Request().Context()); info.HasAccounts {
 		return info.Who.Name
@@ -209,7 +210,7 @@ func reviewer(c echo.Context) string {
 	return request.SearchText(name)
 }
 
-// news tells a page of the questions that are done so far how many there are by now.
+// news reports the current number of finished questions to a page that shows only some of them.
 func (p *Pages) news(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -222,9 +223,9 @@ func (p *Pages) news(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.News(task, known, task.Processed > known))
 }
 
-// findQuestion leads to a question by its number, on the page of the whole report that has it. Numbers do not change with
-// filters, paging or retries; the query can name the one variant whose answers are shown. A page that shows the question asks for
-// its card alone, or that with one variant open.
+// findQuestion redirects to a question by its number, on the page of the whole report that has it. Numbers do
+// not change with filters, paging or retries; the query can name the one variant whose answers are shown. A
+// page that shows the question requests only its card, or the card with one variant open.
 func (p *Pages) findQuestion(c echo.Context) error {
 	task, item, number, err := p.question(c)
 	if err != nil {
@@ -255,7 +256,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
 }
 
-// findPartial leads to a question among those that are done before the task's first launch has ended.
+// findPartial redirects to a question among those that are done before the task's first launch has ended.
 func (p *Pages) findPartial(c echo.Context, task db.Task, item int64) error {
 	r := results.Report{Task: task, Query: results.Query{IsPartial: true, Sort: results.DefaultSort}}
 	if _, err := p.readReport(c, &r); err != nil {
@@ -288,7 +289,7 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 	return task, items[0], number, nil
 }
 
-// openVariant is a question's card with the answers of one variant.
+// openVariant shows a question's card with the answers of one variant.
 func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant int, wrong error) error {
 	if wrong != nil {
 		return wrong
@@ -377,7 +378,7 @@ func (p *Pages) showRun(c echo.Context) error {
 	} else if !slices.Contains(results.RunTexts, view.ShownAs) {
 		return fault.Parameter("text", fault.OneOf(results.RunTexts...))
 	}
-	// Marks are of texts as long as the report's; the page may hold a longer one without them.
+	// Marks only cover texts of the report's length; a longer text on this page has none.
 	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{run.ItemID}, reading.Reviews{}, results.Shown(task.RunsOfItem()))
 	if err != nil {
 		return err

@@ -17,11 +17,11 @@ import (
 	"wending/views/ui"
 )
 
-// StorageConfig is what the page needs.
+// StorageConfig holds the dependencies of the page.
 type StorageConfig struct {
 	Store *db.Store
 	Files *blob.Disk
-	// HistoryDays and UploadDays are how long replaced runs and files are kept; 0 means for good.
+	// HistoryDays and UploadDays are how long replaced runs and files are kept; 0 means forever.
 	HistoryDays, UploadDays int
 	Version                 string
 }

@@ -58,7 +58,7 @@ func statusChoices() []string {
 	return choices
 }
 
-// readList reads the page of the list that a request asks for.
+// readList reads the requested page of the list.
 func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	page, err := pages.Window(c)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	return list, err
 }
 
-// rowsVersion changes with what the rows show.
+// rowsVersion changes whenever the content of the rows does.
 func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 	var rows bytes.Buffer
 	if err := taskpages.Rows(list).Render(ctx, &rows); err != nil {

@@ -47,7 +47,7 @@ func (p *Pages) showTask(c echo.Context) error {
 	return p.renderTask(c, http.StatusOK, task, nil)
 }
 
-// renderTask is a task's page; refused says what is wrong with questions that were to be added, nil if nothing is.
+// renderTask renders a task's page; refused is the fault of a file of questions to add, or nil.
 func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *questions.Preview) (err error) {
 	ctx := c.Request().Context()
 	show := taskpages.Show{Task: task, AgentURL: task.ShownURL(), Refused: refused}
@@ -134,7 +134,7 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskpages.Live
 	return live, err
 }
 
-// registerActions adds what can be done to a task with a button on its page.
+// registerActions adds the actions behind the buttons of a task's page.
 func (p *Pages) registerActions(group *echo.Group) {
 	for name, action := range map[string]func(context.Context, db.Actor, db.Task) (db.Task, error){
 		"run": p.Tasks.Start, "stop": p.Tasks.Stop, "resume": p.Tasks.Resume,
@@ -193,7 +193,7 @@ func (p *Pages) appendQuestions(c echo.Context) error {
 	return pages.Done(c, paths.Task(task.ID), "append")
 }
 
-// extendTask asks every question of a task more often.
+// extendTask adds runs to every question of a task.
 func (p *Pages) extendTask(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -252,7 +252,7 @@ func (p *Pages) deleteTask(c echo.Context) error {
 	return pages.Done(c, paths.Tasks, "deleted")
 }
 
-// setCeiling changes what a task may cost.
+// setCeiling changes the maximum cost of a task.
 func (p *Pages) setCeiling(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -273,7 +273,7 @@ func (p *Pages) setCeiling(c echo.Context) error {
 	return pages.Done(c, paths.Task(task.ID), "stored")
 }
 
-// downloadDataset returns a task's file as it was uploaded, or one with the questions that were appended, too.
+// downloadDataset returns a task's file as it was uploaded, or a file that includes the appended questions.
 func (p *Pages) downloadDataset(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -312,7 +312,7 @@ func (p *Pages) listLaunches(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.LaunchesPage(frame, taskpages.Launches{Task: task, Launches: launches, Pager: pager}))
 }
 
-// showLaunch shows one start of a task with the runs that it made, also those that were repeated later.
+// showLaunch shows one start of a task with its runs, including those that were repeated later.
 func (p *Pages) showLaunch(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -361,7 +361,7 @@ func (p *Pages) listWorkers(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, system.WorkersPage(frame, workers))
 }
 
-// runText is the whole text of one run, byte for byte. Browsers show it as text.
+// runText sends the whole text of one run, byte for byte. Browsers show it as text.
 func (p *Pages) runText(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {

@@ -44,7 +44,7 @@ func (p *Pages) showSummary(c echo.Context) error {
 	}, leave)
 }
 
-// showVariants compares the variants of a task. The report asks for the numbers alone.
+// showVariants compares the variants of a task. The report requests only the numbers.
 func (p *Pages) showVariants(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -102,7 +102,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	}, leave)
 }
 
-// variantQuestions are the questions of one page with what each variant says of them.
+// variantQuestions returns the questions of one page with each variant's results.
 func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page, isBySpread bool) ([]comparison.Question, error) {
 	order := make([]int, len(matrix[0])) // places of questions
 	for place := range order {
@@ -134,7 +134,8 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQues
 	return questions, nil
 }
 
-// spread is how far the agreements of a question's variants lie apart; −1 if fewer than two are known.
+// spread returns the difference between the highest and lowest agreement of a question's variants; −1 if fewer
+// than two are known.
 func spread(matrix [][]measure.ComparedQuestion, place int) float64 {
 	var known []float64
 	for _, questions := range matrix {

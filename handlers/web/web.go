@@ -1,4 +1,4 @@
-// Package web has the pages.
+// Package web implements the pages of tasks, reports and the system.
 package web
 
 import (
@@ -29,7 +29,7 @@ import (
 	"wending/views/ui"
 )
 
-// Config is what the pages need.
+// Config holds the dependencies of the pages.
 type Config struct {
 	Store   *db.Store
 	Tasks   *tasks.Service
@@ -40,8 +40,8 @@ type Config struct {
 	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket what its tasks
-	// carry to be let through to them; empty means none runs.
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket
+	// the ticket that lets the demo's tasks through; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	Version                            string
 	// Failed logs and reports an internal error.

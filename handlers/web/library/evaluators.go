@@ -79,7 +79,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.E
 	return nil
 }
 
-// fillJudge offers the saved models, and what a judge is told and rates unless it is changed.
+// fillJudge offers the saved models, and the default prompt and dimensions of a judge.
 func (h *handler) fillJudge(c echo.Context, view *saved.Form) error {
 	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), request.ScopeOf(c.Request().Context()), entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
 	if err != nil {
@@ -95,10 +95,10 @@ func (h *handler) fillJudge(c echo.Context, view *saved.Form) error {
 	return nil
 }
 
-// modelsShown is how many models a judge can be given.
+// modelsShown is how many models are offered for a judge.
 const modelsShown = 200
 
-// tryEvaluator judges answers by the rule that a form says.
+// tryEvaluator judges answers by the rule in a form.
 func (h *handler) tryEvaluator(c echo.Context) error {
 	ctx, k := c.Request().Context(), h.evaluators()
 	submitted, err := h.read(c, "", nil)
@@ -159,7 +159,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	return h.render(c, http.StatusOK, view)
 }
 
-// findTasks offers the tasks whose names contain what a form looks for.
+// findTasks offers the tasks whose names contain the search text of a form.
 func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted *form.Upload) error {
 	row, err := k.submittedRow(c, submitted)
 	if err != nil {
@@ -180,11 +180,11 @@ const (
 	triedQuestions = 10
 	triedAnswers   = 30
 	triedText      = 20_000
-	// triedByJudge is how many answers a judge is asked about: each takes a call.
+	// triedByJudge is how many answers a judge is tried on: each takes a call.
 	triedByJudge = 3
 )
 
-// askJudge asks the judge that a form says about an answer, once.
+// askJudge has the judge in a form rate an answer, once.
 func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject evaluate.Subject) (evaluate.Verdict, error) {
 	values := maps.Clone(subject.Values)
 	values["answer"], values["expected"], values["history"] = subject.Answer, values["standard_answer"], ""

@@ -1,4 +1,4 @@
-// Package library has the pages of the library: lists, forms, tests, versions.
+// Package library implements the pages of the library: lists, forms, tests, versions.
 package library
 
 import (
@@ -31,7 +31,7 @@ import (
 	"wending/views/ui"
 )
 
-// Config is what the pages need.
+// Config holds the dependencies of the pages.
 type Config struct {
 	Library   *library.Service
 	Questions pages.Questions
@@ -85,19 +85,19 @@ func Register(compressed, plain *echo.Group, config Config) {
 	plain.GET("/library/datasets/:id/versions/:number/file", h.downloadVersion)
 }
 
-// kind is one kind of entry as the pages have it.
+// kind describes one kind of entry for the pages.
 type kind[T any] struct {
 	kind  saved.Kind
 	rows  entries.Kind[T]
 	entry func(T) entries.Entry
-	// cells are what a list shows of an entry, in the columns of its kind.
+	// cells returns an entry's cells in a list, in the columns of its kind.
 	cells func(c echo.Context, row T) []saved.Cell
-	// fill adds what the form shows of the entry, nil for a new one, and of the library. What has been typed stays.
+	// fill adds the values of the entry, nil for a new one, and of the library to the form. Typed values stay.
 	fill func(c echo.Context, f *saved.Form, row *T) error
-	// save stores what a form says: of the entry row, or of a new one if that is nil.
+	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope project.Scope, id uuid.UUID) error
-	// secrets are fields that are never shown, address the field that says whom they are for.
+	// secrets are fields that are never shown, address is the field with the address that they are sent to.
 	secrets []string
 	address string
 }
@@ -157,7 +157,7 @@ func removing[T any](rows entries.Kind[T]) func(context.Context, project.Scope, 
 	}
 }
 
-// list is one page of a kind's entries.
+// list shows one page of a kind's entries.
 func (k kind[T]) list(c echo.Context, h *handler) error {
 	ctx := c.Request().Context()
 	window, err := pages.Window(c)
@@ -218,7 +218,7 @@ func (h *handler) read(c echo.Context, address string, secrets []string) (*form.
 	return submitted, nil
 }
 
-// store saves what a form says and leads to the entry's page, or shows the form again with what is wrong.
+// store saves a form and redirects to the entry's page, or shows the form again with its errors.
 func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
 	ctx := c.Request().Context()
 	submitted, err := h.read(c, k.address, k.secrets)
@@ -251,7 +251,7 @@ func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
 	return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "stored")
 }
 
-// admit takes a place at the gate of files and, unless one came with the form, the file that was staged for it.
+// admit takes a place at the gate of files and, unless the form contains a file, reads the file staged for it.
 func (h *handler) admit(c echo.Context, submitted *form.Upload) error {
 	ctx, token := c.Request().Context(), submitted.Value("dataset_token")
 	if submitted.File == nil && token == "" {
@@ -265,7 +265,7 @@ func (h *handler) admit(c echo.Context, submitted *form.Upload) error {
 	return err
 }
 
-// show shows the form for an entry, or for a new one: what was typed, what is stored, and what is wrong.
+// show shows the form for an entry, or for a new one: the input, the stored values, and the errors.
 func (k kind[T]) show(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) error {
 	view, err := k.form(c, h, row, submitted, faults)
 	if err != nil {
@@ -353,7 +353,7 @@ func (h *handler) crumbs(c echo.Context, kind saved.Kind, more ...ui.Crumb) []ui
 	}, more...)
 }
 
-// put adds what is stored to a form, under what was typed.
+// put adds the stored values to a form; typed values take precedence.
 func put(view *saved.Form, values map[string]string) {
 	for name, value := range values {
 		if _, isTyped := view.Values[name]; !isTyped {

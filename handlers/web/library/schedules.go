@@ -101,7 +101,7 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 	return err
 }
 
-// choicesOfTasks are the newest tasks that match a filter, the one that is chosen among them, and how many match.
+// choicesOfTasks are the newest tasks that match a filter, including the chosen one, and how many match.
 func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, most int, chosen string) (choices []ui.Choice, total int, err error) {
 	store := h.Library.Tasks.Store
 	found, total, err := report.NewTaskList(store).Tasks(ctx, request.ScopeOf(ctx), filter, db.Page{Number: 1, Size: most})
@@ -130,7 +130,7 @@ func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, 
 // timesShown is how many of the next times are shown.
 const timesShown = 3
 
-// timesOf says when an expression comes.
+// timesOf returns the next times of an expression.
 func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Times {
 	l := pages.Locale(c)
 	if strings.TrimSpace(expression) == "" {
@@ -158,7 +158,7 @@ func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Ti
 	return times
 }
 
-// showTimes says when the expression of a form comes.
+// showTimes shows the next times of the expression in a form.
 func (h *handler) showTimes(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, saved.TimesPart(h.timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
 }

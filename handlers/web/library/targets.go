@@ -112,7 +112,7 @@ func (h *handler) fillModel(c echo.Context, view *saved.Form, row *entries.Model
 	return nil
 }
 
-// testModel asks a model a question with what its form says now.
+// testModel sends a question to a model with the current values of its form.
 func (h *handler) testModel(c echo.Context) error {
 	return test(c, h, h.models(), trial[entries.Model, library.Model]{
 		read: h.saver.ReadModel, open: h.Library.OpenModel,
@@ -122,7 +122,7 @@ func (h *handler) testModel(c echo.Context) error {
 	})
 }
 
-// testAgent asks an agent a question with what its form says now.
+// testAgent sends a question to an agent with the current values of its form.
 func (h *handler) testAgent(c echo.Context) error {
 	return test(c, h, h.agents(), trial[entries.Agent, library.Agent]{
 		read: func(_ context.Context, row *entries.Agent, f *form.Upload) (library.Agent, []form.FieldFault, error) {
@@ -147,7 +147,8 @@ func (k kind[T]) submittedRow(c echo.Context, submitted *form.Upload) (*T, error
 	return k.named(c, submitted.Value("id"))
 }
 
-// test makes a test call and shows its outcome. Of a target that is saved as it was tested, it is noted.
+// test makes a test call and shows its outcome. The outcome is stored if the saved target equals the tested
+// one.
 func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error {
 	ctx := c.Request().Context()
 	submitted, err := h.read(c, k.address, k.secrets)
@@ -193,7 +194,7 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 	return h.render(c, http.StatusOK, view)
 }
 
-// note stores how a test ended if what was tested is what is saved.
+// note stores how a test ended if the tested target equals the saved one.
 func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, error), target V, tested library.Tested) error {
 	if row == nil {
 		return nil
@@ -205,7 +206,7 @@ func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, err
 	return nil
 }
 
-// asked makes a call when there is a place for it, with the form's question.
+// asked makes a call once there is a place for it, with the form's question.
 func (h *handler) asked(c echo.Context, submitted *form.Upload, ask func(question string) (library.Tested, error)) (library.Tested, error) {
 	leave, err := pages.Gates(c).Probes.Enter(c.Request().Context())
 	if err != nil {

@@ -75,7 +75,7 @@ func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []
 	return versions, err
 }
 
-// rendered is what the templates of a form become with the row that it names.
+// rendered returns the templates of a form, rendered with the row that it names.
 func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rendered, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
 	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"), StandardAnswer: l.Text("library.preview.answer")}, []string(nil)
@@ -115,7 +115,7 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rend
 	return r, nil
 }
 
-// previewPrompt shows what the templates of a form become.
+// previewPrompt shows the rendered templates of a form.
 func (h *handler) previewPrompt(c echo.Context) error {
 	k := h.prompts()
 	submitted, err := h.read(c, "", nil)
@@ -139,12 +139,12 @@ func (h *handler) previewPrompt(c echo.Context) error {
 // differenceTime is how long looking for all differences of a page may take.
 const differenceTime = 2 * time.Second
 
-// pieces is how one text becomes another.
+// pieces returns the pieces of the difference between two texts.
 func pieces(before, after string, until time.Time) []measure.Piece {
 	return measure.CompareTexts(before, after, time.Until(until)).Pieces(before, after)
 }
 
-// showPromptVersion shows a version of a prompt, with what it changed from the one before or from another.
+// showPromptVersion shows a version of a prompt, with its changes from the previous or another version.
 func (h *handler) showPromptVersion(c echo.Context) error {
 	ctx, k := c.Request().Context(), h.prompts()
 	row, err := k.named(c, c.Param("id"))
@@ -201,7 +201,7 @@ func (h *handler) datasets() kind[entries.Dataset] {
 // versionsShown is how many versions of a dataset its page lists.
 const versionsShown = 200
 
-// fillDataset shows the newest version of a dataset, or the one of that number.
+// fillDataset shows the newest version of a dataset, or the version with a number.
 func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dataset, number int) error {
 	ctx := c.Request().Context()
 	if row == nil {
@@ -267,7 +267,7 @@ func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.Data
 	return set, err
 }
 
-// changed says how a version of a dataset differs from the one before it.
+// changed describes how a version of a dataset differs from the previous one.
 func changed(from int, before, after *dataset.Dataset) *saved.Changed {
 	all := dataset.Changes(before, after)
 	c := &saved.Changed{From: from, Total: len(all)}
@@ -352,7 +352,7 @@ func (h *handler) datasetVersion(c echo.Context) (row *entries.Dataset, version 
 	return row, version, err
 }
 
-// showDatasetVersion shows a version of a dataset and what it changed.
+// showDatasetVersion shows a version of a dataset and its changes.
 func (h *handler) showDatasetVersion(c echo.Context) error {
 	row, version, err := h.datasetVersion(c)
 	if err != nil {
