@@ -44,7 +44,7 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	return w.work(id)
 }
 
-// slotPatience is how long a job waits for a slot: another worker may have a free one.
+// slotPatience is how long a job waits for a slot: another worker may have a free one by then.
 const slotPatience = time.Second
 
 // awaitSlot takes one of the worker's slots, which lanes that it started itself may hold.

@@ -41,8 +41,8 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 	return m
 }
 
-// CallEnded implements crew.Observer. Targets are told apart by kind and protocol alone: their names are the users', and
-// without number.
+// CallEnded implements crew.Observer. Targets are labelled by kind and protocol only: their names are chosen by
+// users and unbounded.
 func (m *Metrics) CallEnded(target db.Target, answer protocol.Answer) {
 	outcome, kind := answer.ErrorCode, string(target.Kind)
 	if outcome == "" {

@@ -16,7 +16,7 @@ import (
 // tidyEvery is how often non-urgent work is done.
 const tidyEvery = 5 * time.Second
 
-// pruneFor bounds the time that one round spends on pruning old history.
+// pruneFor limits the time that one round spends on pruning old history.
 const pruneFor = 2 * time.Second
 
 // lead recovers everything that was lost – wake-ups, workers – unless another worker is doing it.

@@ -64,16 +64,16 @@ type heartbeat struct {
 	othersCaughtUpAt time.Time
 }
 
-// Chore is something that is done again and again. It may run in two processes at once, when the one that does it changes.
+// Chore is a recurring piece of work. It may run in two processes at once, when the one that does it changes.
 type Chore struct {
-	// Name says what is done, for the log.
+	// Name names the work in the log.
 	Name string
 	Do   func(ctx context.Context) error
 	// Every is how often it is done; 0 means once a second.
 	Every time.Duration
 }
 
-// WorkerConfig is what a Worker is made from.
+// WorkerConfig holds the configuration and dependencies of a Worker.
 type WorkerConfig struct {
 	// Lanes is how many lanes run at once.
 	Lanes int
@@ -167,7 +167,7 @@ func (w *Worker) Run(ctx context.Context) error { //nolint:contextcheck // what 
 	return w.leave() //nolint:contextcheck // after ctx has ended
 }
 
-// leave returns what the worker still holds and removes it from the list of workers.
+// leave returns the units that the worker still holds and removes it from the list of workers.
 func (w *Worker) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -131,7 +131,7 @@ type EvaluatorVersion struct {
 	CreatedAt rest.Moment     `json:"created_at"`
 }
 
-// DatasetContent is what one version of a dataset holds.
+// DatasetContent is the content of one version of a dataset.
 type DatasetContent struct {
 	Version    int      `json:"version" example:"1"`
 	FileName   string   `json:"file_name" example:"questions.csv"`

@@ -45,7 +45,7 @@ func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	}
 }
 
-// forgetJob forgets the job of an attempt that failed: the next one asks again.
+// forgetJob removes the job of a failed attempt: the next attempt asks again.
 func (a *asking) forgetJob(c *crew, unit *claimed) {
 	if a.job == nil {
 		return
@@ -56,8 +56,8 @@ func (a *asking) forgetJob(c *crew, unit *claimed) {
 	}
 }
 
-// cancelJob cancels the job of a unit at an agent that says how, once its launch was stopped or its time is over. A
-// worker that leaves cancels nothing: another one waits for the job.
+// cancelJob cancels the job of a unit at an agent that supports it, once its launch was stopped or its time is
+// over. A worker that shuts down cancels nothing, because another one continues to wait for the job.
 func (a *asking) cancelJob(c *crew, unit *claimed) {
 	if a.job == nil || c.isLeaving() {
 		return

@@ -13,12 +13,12 @@ import (
 	"wending/jobs/tasks"
 )
 
-// judging asks a judge about an answer, as often as the judge has votes.
+// judging has a judge rate an answer, once per vote.
 type judging struct {
 	judge judge.Judge
-	// values are what the judge's template can name, the answer among them; nil until they are read.
+	// values are the values of the judge's template, including the answer; nil until they are read.
 	values map[string]string
-	// votes are those that could be read, of asked.
+	// votes are the readable votes among the asked ones.
 	votes []judge.Vote
 	asked int
 	// result sums the calls up.
@@ -26,7 +26,7 @@ type judging struct {
 	said   strings.Builder
 }
 
-// prepare reads the answer that the judge is asked about, once. A unit whose run is gone is to be returned.
+// prepare reads the answer to rate, once. A unit whose run is gone must be returned.
 func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	if j.values != nil {
 		return true, false
@@ -50,17 +50,18 @@ func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Ans
 	return c.send(ctx, c.Models, request)
 }
 
-// What happens while a judge is asked is not noted, and it is asked without a stream.
+// A judge's calls are not recorded as events, and they do not stream.
 func (j *judging) cut(*crew, *claimed)                                               {}
 func (j *judging) fallsBack(*crew, *claimed, protocol.Answer, time.Time) bool        { return false }
 func (j *judging) failed(*crew, *claimed, protocol.Answer, time.Time, time.Duration) {}
 func (j *judging) close()                                                            {}
 func (j *judging) retries(unit *claimed) int                                         { return unit.attempt - 1 }
 
-// maxSaid is how many bytes of what a judge says in one vote are kept.
+// maxSaid is the maximum stored length, in bytes, of a judge's output in one vote.
 const maxSaid = 20_000
 
-// end takes what a judge said, and decides once all votes are there; until then the unit is parked for the next one.
+// end takes a judge's output, and decides once all votes are in; until then the unit is parked for the next
+// one.
 func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	j.asked++
 	j.result.Attempts += unit.attempt

@@ -26,7 +26,7 @@ const (
 	MadeRoom
 )
 
-// Lane is one of a launch's lanes that this worker was admitted to. The caller must call Work.
+// Lane is one of the lanes of a launch to which this worker was admitted. The caller must call Work.
 type Lane struct {
 	id    uuid.UUID
 	crews *Crews
@@ -99,8 +99,8 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 	return Leaving, nil
 }
 
-// makesRoom reports whether a lane that began to work at start must make room for launches that wait. The last one stays
-// while units wait for another attempt, which would be their first again.
+// makesRoom reports whether a lane that began to work at start must make room for waiting launches. The last
+// lane stays while units wait for a retry, because otherwise their attempts would start over.
 func (c *crew) makesRoom(start time.Time) bool {
 	if c.lanes.Load() == 1 && c.supply.hasParked() {
 		return false

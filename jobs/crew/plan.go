@@ -13,11 +13,11 @@ const (
 	drainedFor = time.Second
 	// besideOthers is how far ahead a rate-limit slot may be while other targets could use the lane.
 	besideOthers = 50 * time.Millisecond
-	// leastPace is what a call counts at least when lanes are dealt out.
+	// leastPace is the minimum duration that a call counts as when lanes are allocated.
 	leastPace = time.Millisecond
 )
 
-// line is what a supply knows of one target. The supply's lock guards it.
+// line is a supply's state for one target. The supply's lock guards it.
 type line struct {
 	number int
 	// isLimited reports that the last claim was under a rate limit: nothing is claimed ahead of it.
@@ -51,7 +51,7 @@ func (l *line) end(unit int64, took time.Duration) (hadEnded bool) {
 	return hadEnded
 }
 
-// learn takes what a claim reported of the target, of which it got some units.
+// learn records a claim's results for the target, from which it got some units.
 func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	l.isLimited = limit.IsLimited
 	if got < limit.Allowed {
@@ -65,7 +65,7 @@ func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	}
 }
 
-// pace is how long a call takes: the mean, or the age of the oldest in a lane where that is more.
+// pace is how long a call takes: the mean, or the age of the oldest in a lane if that is longer.
 func (l *line) pace() time.Duration {
 	pace := max(l.callTime, leastPace)
 	for _, start := range l.begun {
@@ -74,10 +74,11 @@ func (l *line) pace() time.Duration {
 	return pace
 }
 
-// plan says of which targets to claim count units for that many lanes, of which some wait. Of several targets each gets
-// as many lanes as its calls are short: a target that is slow, or hangs, must not hold up the others. Until a call has
-// ended, a target gets no more than a sixteenth of the lanes, and all such targets together no more than a quarter.
-// First comes what was claimed longest ago: of targets that share a rate limit, each has its turn.
+// plan returns how many of count units to claim from each target for the given number of lanes, some of which
+// wait. The shorter a target's calls, the more lanes it gets: a target that is slow or hangs must not hold up
+// the others. Until a call has ended, a target gets no more than a sixteenth of the lanes, and all such targets
+// together no more than a quarter. The target claimed longest ago comes first, so that targets that share a
+// rate limit take turns.
 func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	var open []*line
 	left := 0 // targets that may have more units

@@ -13,7 +13,7 @@ import (
 	"wending/db/engine"
 )
 
-// maxBatch and maxBatchBytes bound what one transaction records.
+// maxBatch and maxBatchBytes limit what one transaction records.
 const (
 	maxBatch      = 256
 	maxBatchBytes = 4 << 20
@@ -27,14 +27,14 @@ type recorder struct {
 	// ctx ends when results that could not be recorded must be abandoned.
 	ctx     context.Context
 	contain func(doing string, work func()) (panicked bool)
-	// onStored is called for results that are decided, with the units of those that were refused; onAbandoned for units
-	// whose results were given up.
+	// onStored is called for decided results, with the units of refused ones; onAbandoned for units whose
+	// results were given up.
 	onStored    func(results []engine.Result, refused []db.Unit)
 	onAbandoned func([]db.Unit)
 	outcomes    chan outcome
 }
 
-// resultStore is what a recorder needs of the store.
+// resultStore is the part of the store that a recorder needs.
 type resultStore interface {
 	Record(ctx context.Context, taskID uuid.UUID, results []engine.Result) (refused []db.Unit, err error)
 }
@@ -86,7 +86,7 @@ func (r *recorder) gather(first outcome) []outcome {
 	return batch
 }
 
-// sizeOf is how much of maxBatchBytes a result takes.
+// sizeOf returns the share of maxBatchBytes that a result takes.
 func sizeOf(result engine.Result) int { return len(result.Response) + len(result.Reasoning) }
 
 // recordBatch records results, retrying for as long as the database is unavailable: an answer in hand must not be

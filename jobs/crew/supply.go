@@ -55,9 +55,9 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
-	// isParked reports that the unit was parked: its next call is due at, and needs a rate-limit slot of its own.
+	// isParked reports that the unit was parked: its next call is due at, and needs its own rate-limit slot.
 	isParked bool
-	// errand is what the unit's calls are for.
+	// errand is the purpose of the unit's calls.
 	errand errand
 	// retry spaces the attempts.
 	retry retryClock
@@ -105,7 +105,8 @@ func (s *supply) next() supplied {
 	return <-reply
 }
 
-// takeLocked takes a unit whose next attempt is due, or else the first that is ready; nil if there is none.
+// takeLocked removes and returns a unit whose next attempt is due, or else the first ready one; nil if there is
+// none.
 func (s *supply) takeLocked() *claimed {
 	for n, unit := range s.parked {
 		if !time.Now().Before(unit.at) {
@@ -232,7 +233,8 @@ func (s *supply) feedOnce(isLeaving bool) {
 	s.distribute(wants, claim, err, start)
 }
 
-// wanted returns what to claim now. If nothing may begin, it dismisses every waiting lane and returns nothing.
+// wanted returns the units to claim now. If nothing may begin, it dismisses every waiting lane and returns
+// nothing.
 func (s *supply) wanted(isLeaving bool) []db.Want {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +303,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 	}
 }
 
-// handOutLocked gives what is there to the lanes that wait.
+// handOutLocked gives the available units to the waiting lanes.
 func (s *supply) handOutLocked() {
 	for len(s.waiting) > 0 {
 		unit := s.takeLocked()

@@ -17,13 +17,13 @@ import (
 // openTurn is the turn of a conversation that a unit asks next.
 type openTurn struct {
 	engine.NextTurn
-	// isTooLong reports that what was said before is more than a request may hold.
+	// isTooLong reports that the history is longer than a request may hold.
 	isTooLong bool
 }
 
-// readTurn reads which turn of its conversation a unit asks next, and what was said before: the database says it, so that
-// another worker continues in the same way. If it cannot, the unit is parked; a unit that has no turn left, or belongs to
-// another worker by now, is to be returned.
+// readTurn reads the next turn of a unit's conversation, and the history, from the database, so that another
+// worker would continue in the same way. If that fails, the unit is parked; a unit that has no turn left, or
+// now belongs to another worker, must be returned.
 func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 	next, isTooLong, err := engine.NewConversations(c.Store).Next(c.calls, unit.Unit, prompt.MaxRendered)
 	switch {
@@ -41,8 +41,8 @@ func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 // reference is where a text names a file of an earlier turn: {{asset:path}}.
 var reference = regexp.MustCompile(`\{\{\s*asset:([^{}]+?)\s*\}\}`)
 
-// refer puts the addresses of files that earlier turns produced in the places of their paths: where the agent has them,
-// or, of those that came inline, where this site does. What is not there stays as it is.
+// refer replaces the paths of files that earlier turns produced with their addresses: at the agent or, for
+// inline files, at this site. Paths of missing files stay as they are.
 func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Request) {
 	texts := []*string{&request.Question}
 	for _, text := range []*string{request.SystemPrompt, request.UserContext} {
@@ -92,7 +92,7 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 	}
 }
 
-// endTurn decides what becomes of a conversation after the answer to a turn.
+// endTurn decides how a conversation continues after the answer to a turn.
 func (c *crew) endTurn(asked *openTurn, answer protocol.Answer, conversationID string) *engine.Turn {
 	if answer.Status == protocol.Succeeded {
 		return &engine.Turn{ConversationID: conversationID, Later: asked.Later}

@@ -38,8 +38,9 @@ func (u *unstreamed) add(target int) (isNew bool) {
 	return isNew
 }
 
-// fallsBack reports that the target refused to stream, so that it is asked without: once, with a rate-limit slot of its own,
-// and besides the retries. A target that answers such a call is asked so from then on.
+// fallsBack reports that the target refused to stream, so that it is called without: once, with its own
+// rate-limit slot, and not counted as a retry. A target that answers such a call is always called that way
+// afterwards.
 func (a *asking) fallsBack(c *crew, unit *claimed, answer protocol.Answer, started time.Time) bool {
 	switch {
 	case answer.RefusesStream && !a.isUnstreamed:
@@ -56,7 +57,7 @@ func (a *asking) fallsBack(c *crew, unit *claimed, answer protocol.Answer, start
 	return false
 }
 
-// retries leaves the attempt out that was made because the target does not stream.
+// retries counts the retries, without the attempt that was made because the target does not stream.
 func (a *asking) retries(unit *claimed) int {
 	if a.isUnstreamed {
 		return unit.attempt - 2

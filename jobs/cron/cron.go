@@ -19,9 +19,9 @@ var (
 	ErrTimezone   = errors.New("no time zone of the IANA's database")
 )
 
-// FieldError is an ErrExpression of which one field is wrong.
+// FieldError is an ErrExpression with one wrong field.
 type FieldError struct {
-	// Field is one of Fields, Value what it holds.
+	// Field is one of Fields, Value its value.
 	Field, Value string
 }
 
@@ -37,21 +37,22 @@ var Fields = []string{"minute", "hour", "day", "month", "weekday"}
 type Plan struct {
 	fields *cron.SpecSchedule
 	zone   *time.Location
-	// isFixed reports that the expression names hours: its times are those of a clock on a wall. Otherwise it comes at
-	// intervals, whatever the clock on the wall does.
+	// isFixed reports that the expression names hours: its times follow the local clock. Otherwise it fires at
+	// intervals, regardless of clock changes.
 	isFixed bool
 }
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// macros are the names that stand for expressions.
+// macros are the names that represent expressions.
 var macros = map[string]string{
 	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
 	"@hourly": "0 * * * *",
 }
 
-// Parse reads an expression – minute, hour, day of the month, month, day of the week, or a name such as @daily – and a time zone. Of
-// an expression that is wrong it returns ErrExpression, a *FieldError where one of five fields is.
+// Parse reads an expression – minute, hour, day of the month, month, day of the week, or a name such as @daily
+// – and a time zone. For an invalid expression it returns ErrExpression, or a *FieldError if one of the five
+// fields is invalid.
 func Parse(expression, timezone string) (Plan, error) {
 	if named, isMacro := macros[strings.ToLower(strings.TrimSpace(expression))]; isMacro {
 		expression = named
@@ -107,7 +108,7 @@ func withSunday(field string) string {
 	return strings.Join(parts, ",")
 }
 
-// steps lists every step-th day from first to 7; what it cannot read stays as it is.
+// steps lists every step-th day from first to 7; unreadable input is returned unchanged.
 func steps(first, step, part string) string {
 	day, err := strconv.Atoi(first)
 	by, wrong := strconv.Atoi(step)
@@ -121,15 +122,15 @@ func steps(first, step, part string) string {
 	return strings.Join(days, ",")
 }
 
-// Next returns the first time after a moment; the zero time if there is none within years. Where the clocks are put forward, a
-// time that they leave out comes when they are; where they are put back, a time that they show twice comes the first time.
+// Next returns the first time after a moment; the zero time if there is none within years. When clocks go
+// forward, a skipped time fires at the change; when clocks go back, a repeated time fires the first time only.
 func (p Plan) Next(after time.Time) time.Time {
 	spec := *p.fields
 	if !p.isFixed {
 		spec.Location = p.zone
 		return spec.Next(after.In(p.zone))
 	}
-	// The clock on the wall is read as if it were UTC, where every minute comes once.
+	// The local time is treated as if it were UTC, in which every minute occurs once.
 	spec.Location = time.UTC
 	local := after.In(p.zone)
 	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC).Add(-margin)
@@ -184,7 +185,7 @@ func (p Plan) change(low, high time.Time) time.Time {
 	return high.Truncate(time.Second).In(p.zone)
 }
 
-// day is how many minutes a day has, but for those on which clocks are changed.
+// day is the number of minutes of a day without a clock change.
 const day = 24 * 60
 
 // Shortest is the shortest time between two of the plan's times, in minutes, apart from days on which clocks are changed; at most a day.
@@ -207,7 +208,8 @@ func (p Plan) Shortest() (minutes int) {
 	return minutes
 }
 
-// hasNeighbouringDays reports whether the plan names two days that follow one another, in the four years in which all days come.
+// hasNeighbouringDays reports whether the plan names two consecutive days, within four years, in which every
+// date occurs.
 func (p Plan) hasNeighbouringDays() bool {
 	days := *p.fields
 	days.Minute, days.Hour, days.Location = 1, 1, time.UTC
@@ -224,7 +226,7 @@ func (p Plan) hasNeighbouringDays() bool {
 	}
 }
 
-// Missed counts the times after one moment up to another, at most most.
+// Missed counts the times after one moment up to another, but not beyond most.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
 		count++
@@ -232,10 +234,11 @@ func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	return count
 }
 
-// Shape is what an expression names, field by field, each in ascending order; a field that is * has nothing.
+// Shape lists the values that an expression names, field by field, each in ascending order; a field that is *
+// lists none.
 type Shape struct{ Minutes, Hours, Days, Months, Weekdays []int }
 
-// Shape returns what the expression names.
+// Shape returns the shape of the expression.
 func (p Plan) Shape() Shape {
 	return Shape{named(p.fields.Minute, 0, 59), named(p.fields.Hour, 0, 23), named(p.fields.Dom, 1, 31), named(p.fields.Month, 1, 12), named(p.fields.Dow, 0, 6)}
 }

@@ -20,14 +20,14 @@ const (
 	maxSheets = 256
 	// maxUnzipped is how many bytes a workbook's parts have together; 5 MB of honest text stay far below.
 	maxUnzipped = 64 << 20
-	// maxTokenBytes is how long one XML token may be. A cell holds at most 32,767 characters.
+	// maxTokenBytes is the maximum length of an XML token. A cell holds at most 32,767 characters.
 	maxTokenBytes = 1 << 20
 	// maxDepth is how deep XML elements may be nested.
 	maxDepth = 64
 )
 
-// maxTime is how much of the processor's time reading may take. Tests change it: under the race detector everything
-// takes longer.
+// maxTime is the maximum CPU time for reading. Tests change it: under the race detector everything takes
+// longer.
 var maxTime = 2 * time.Second
 
 // budget counts what reading one file has cost. It belongs to one thread.

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// readCSV reads text, UTF-8 unless the layout names another encoding, with commas and double quotes (RFC 4180). Cells come as they stand, also
-// their line ends, which encoding/csv would change. A lone CR ends a row only in a file that has no LF.
+// readCSV reads text, UTF-8 unless the layout names another encoding, with commas and double quotes (RFC 4180).
+// Cells are returned verbatim, including their line ends, which encoding/csv would change. A lone CR ends a row
+// only in a file that has no LF.
 func readCSV(content []byte, c *collector) error {
 	content, err := decode(content, c.layout.Encoding)
 	if err != nil {
@@ -70,7 +71,7 @@ func (p *csvParser) row(number int) ([]string, error) {
 	}
 }
 
-// lineEnd returns the length of the row's end at pos; 0: there is none.
+// lineEnd returns the length of the row's end at pos; 0 means that there is none.
 func (p *csvParser) lineEnd() int {
 	switch {
 	case p.pos >= len(p.text):
@@ -144,7 +145,7 @@ func decode(content []byte, encoding string) ([]byte, error) {
 	return simplifiedchinese.GB18030.NewDecoder().Bytes(content)
 }
 
-// checkEncoding refuses what is not UTF-8 and says what it seems to be.
+// checkEncoding refuses text that is not UTF-8 and names the likely encoding.
 func checkEncoding(content []byte) error {
 	switch {
 	case bytes.HasPrefix(content, []byte{0xFF, 0xFE}), bytes.HasPrefix(content, []byte{0xFE, 0xFF}), isUTF16(content):
@@ -160,7 +161,7 @@ func checkEncoding(content []byte) error {
 	return problem(CodeEncodingInvalid, "invalid_utf8", "Line", invalidLine(content))
 }
 
-// isUTF16 knows UTF-16 without a mark by its NULs: ASCII characters have one at every other place.
+// isUTF16 recognises UTF-16 without a mark by its NULs: ASCII characters have one at every other place.
 func isUTF16(content []byte) bool {
 	var even, odd int
 	sample := content[:min(len(content), 4096)]

@@ -1,5 +1,5 @@
-// Package dataset reads uploaded question files – CSV, XLSX and XLS – into rows, or says exactly what is
-// wrong with them. The content decides the format; a name with another extension is an error.
+// Package dataset reads uploaded question files – CSV, XLSX and XLS – into rows, or reports exactly what is
+// wrong with them. The content determines the format; a name with a different extension is an error.
 package dataset
 
 import (
@@ -73,17 +73,17 @@ var (
 
 // Layout is how a file is to be read.
 type Layout struct {
-	// ID, Question and Answer are the columns that take the places of question_id, question and standard_answer; empty means those
-	// of that name.
+	// ID, Question and Answer are the columns used as question_id, question and standard_answer; empty means
+	// the columns with those names.
 	ID, Question, Answer string
-	// Encoding is a CSV file's: GB18030, or empty for UTF-8. Sheets have their own.
+	// Encoding is the encoding of a CSV file: GB18030, or empty for UTF-8. Workbooks define their own.
 	Encoding string
 }
 
 // GB18030 is the encoding in which Chinese versions of Excel save CSV files; it includes GBK.
 const GB18030 = "gb18030"
 
-// Encodings are the encodings of CSV files that are read when they are asked for.
+// Encodings are the encodings of CSV files that are supported on request.
 var Encodings = []string{"", GB18030}
 
 // Guess returns the columns that probably hold ids, questions and standard answers, by their names; empty where none does.
@@ -114,7 +114,7 @@ type Dataset struct {
 	// VariableNames are the columns that the product does not know, in the file's order.
 	VariableNames []string
 	Rows          []Row
-	// HasIDs reports that a column has the ids of the questions; otherwise they are made from the file.
+	// HasIDs reports that a column holds the ids of the questions; otherwise ids are derived from the file.
 	HasIDs bool
 	// IgnoredSheets are further sheets of a workbook that hold data too.
 	IgnoredSheets []string
@@ -143,19 +143,19 @@ func (d *Dataset) Conversations() (count int) {
 	return count
 }
 
-// Error says what is wrong with a file. Problem, with Args, names the message in the catalogues.
+// Error describes a fault in a file. Problem, with Args, names the message in the catalogues.
 type Error struct {
 	Code    string
 	Problem string
 	Args    map[string]any
 	Details []RowError
-	// Columns are those of a file in which question or standard_answer is missing.
+	// Columns are the columns of a file in which question or standard_answer is missing.
 	Columns []string
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s) %v", e.Code, e.Problem, e.Args) }
 
-// RowError is what is wrong with one row.
+// RowError is the error in one row.
 type RowError struct {
 	Row     int
 	Column  string
@@ -216,7 +216,7 @@ func Read(ctx context.Context, name string, content []byte, layout Layout) (set 
 	return c.set, nil
 }
 
-// sniff tells what a content is: csv, xlsx, xls, encrypted, or the name of something else.
+// sniff recognises the format of a file's content: csv, xlsx, xls, encrypted, or the name of something else.
 func sniff(content []byte) string {
 	for _, magic := range []struct{ begin, format string }{
 		{"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "ole"}, {"PK\x03\x04", "zip"}, {"PK\x05\x06", "zip"},
@@ -266,11 +266,11 @@ type collector struct {
 	set    *Dataset
 	budget *budget
 	layout Layout
-	// columnOf tells where the known columns stand.
+	// columnOf holds the positions of the known columns.
 	columnOf map[string]int
 	// names has every column's name, by its position; an empty name is a column without one.
 	names []string
-	// series and turn are where the columns of conversations stand; -1 where the file has not both.
+	// series and turn are the positions of the columns of conversations; -1 unless the file has both.
 	series, turn int
 	// variables are the positions of the columns that are kept as variables.
 	variables []int
@@ -281,7 +281,8 @@ type collector struct {
 	filled int
 }
 
-// add takes the next row and keeps none of the slice. Rows that are left out are blank. An error ends the reading.
+// add takes the next row and does not retain the slice. Rows that are left out are blank. An error ends the
+// reading.
 func (c *collector) add(number int, cells []string) error {
 	if err := c.budget.spendText(cells); err != nil {
 		return err
@@ -375,7 +376,7 @@ func (c *collector) header(cells []string) error {
 	return refused
 }
 
-// positionOf returns where the first of these variables stands; -1 where the file has none of them.
+// positionOf returns the position of the first of these variables; -1 if the file has none of them.
 func (c *collector) positionOf(names []string) int {
 	for _, name := range names {
 		for _, n := range c.variables {
@@ -387,7 +388,7 @@ func (c *collector) positionOf(names []string) int {
 	return -1
 }
 
-// role is what a column holds, by its name in lower case; empty for a variable.
+// role returns the role of a column, by its name in lower case; empty for a variable.
 func (c *collector) role(folded string) string {
 	id, question, answer := strings.ToLower(clean(c.layout.ID)), strings.ToLower(clean(c.layout.Question)), strings.ToLower(clean(c.layout.Answer))
 	switch {
@@ -430,7 +431,7 @@ func shorten(text string, limit int) string {
 // excelErrors are the values of cells whose formula failed.
 var excelErrors = []string{"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!"}
 
-// row takes a row of the file, or notes what is wrong with it.
+// row takes a row of the file, or records its error.
 func (c *collector) row(number int, cells []string) {
 	fail := func(column, name string, args ...any) {
 		e := problem("", name, args...)
@@ -459,7 +460,8 @@ func (c *collector) row(number int, cells []string) {
 	c.set.Rows = append(c.set.Rows, row)
 }
 
-// failure notes what is wrong with a row: the column, empty for the row as a whole, the problem's name and its arguments.
+// failure records the error in a row: the column, empty for the row as a whole, the problem's name and its
+// arguments.
 type failure func(column, name string, args ...any)
 
 // fits reports whether the cells of a row can be read as the header's columns with a question in them.
@@ -540,7 +542,8 @@ func turnOf(text string) (turn int, isTurn bool) {
 	return turn, err == nil && turn > 0 && strings.Trim(fraction, "0") == ""
 }
 
-// WrongTurns reports repeated and missing turns of conversations. column is the one that has the turns.
+// WrongTurns reports repeated and missing turns of conversations. column is the name of the column that holds
+// the turns.
 func WrongTurns(rows []Row, column string) (wrong []RowError) {
 	turns := map[string]map[int]int{} // series → turn → row
 	for _, row := range rows {
@@ -569,7 +572,7 @@ func WrongTurns(rows []Row, column string) (wrong []RowError) {
 	return wrong
 }
 
-// finish gives rows without an id theirs and reports what is wrong with the rows, all together.
+// finish assigns ids to rows without one and reports all row errors together.
 func (c *collector) finish(content []byte) error {
 	if c.names == nil {
 		return problem(CodeEmpty, "empty")
@@ -623,7 +626,7 @@ func stableID(fileSum [sha256.Size]byte, n int) string {
 	return id.String()
 }
 
-// asError returns err as an *Error where it is one.
+// asError returns err as an *Error if it is one.
 func asError(err error) (*Error, bool) {
 	var e *Error
 	return e, errors.As(err, &e)

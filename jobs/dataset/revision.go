@@ -16,8 +16,9 @@ type RowChange struct {
 // ChangedField is a column whose value changed.
 type ChangedField struct{ Column, Before, After string }
 
-// Changes returns what differs between two datasets: first what the later one added or altered, in its order, then what it
-// no longer has. Rows are recognised by their ids where both files have ids, and otherwise by their questions.
+// Changes returns the differences between two datasets: first the rows that the later one added or altered, in
+// its order, then the removed rows. Rows are recognised by their ids where both files have ids, and otherwise
+// by their questions.
 func Changes(before, after *Dataset) (changes []RowChange) {
 	hasIDs := slices.Contains(before.Columns, ColumnID) && slices.Contains(after.Columns, ColumnID)
 	earlier, keys := map[string]*Row{}, rowKeys(before, hasIDs)

@@ -18,13 +18,13 @@ const (
 	// maxHeldRows is how many rows with cells are held before their shared texts are known: only then is it clear
 	// which of them are blank.
 	maxHeldRows = 4 * MaxRows
-	// maxHeldCells is how many cells those rows may have: twice those of the widest dataset.
+	// maxHeldCells is the maximum number of cells in those rows: twice as many as the widest dataset has.
 	maxHeldCells = 2 * MaxColumns * MaxRows
 	// sheetRows and sheetColumns are how large a sheet can be (ECMA-376 18.3.1.73, 18.3.1.13).
 	sheetRows, sheetColumns = 1 << 20, 16_384
 )
 
-// sheetCell is a cell whose text is known, or stands among the shared strings.
+// sheetCell is a cell whose text is known or refers to the shared strings.
 type sheetCell struct {
 	column int
 	text   string
@@ -40,8 +40,8 @@ type sheetRow struct {
 // errEnough ends the reading of a sheet whose further rows are not wanted.
 var errEnough = errors.New("enough rows")
 
-// read hands the rows of a sheet to the collector. First comes the sheet, then the shared strings, so that only those
-// are kept that a cell refers to.
+// read hands the rows of a sheet to the collector. It reads the sheet first and the shared strings second, so
+// that it only keeps the strings that a cell refers to.
 func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	var rows []sheetRow
 	var held int
@@ -156,7 +156,7 @@ func (b *xlsxBook) rowsOf(part *xmlPart, yield func(sheetRow) error) error {
 	return err
 }
 
-// rowOf returns the number of a row, which is the next unless it is given.
+// rowOf returns the number of a row, by default the next number.
 func rowOf(start xml.StartElement, next int) (number int, err error) {
 	given := attribute(start, "r")
 	if given == "" {
@@ -168,7 +168,7 @@ func rowOf(start xml.StartElement, next int) (number int, err error) {
 	return number, nil
 }
 
-// cellColumn returns the column of a cell, which is the next unless it is given.
+// cellColumn returns the column of a cell, by default the next column.
 func cellColumn(start xml.StartElement, next int) (column int, err error) {
 	if column = next; attribute(start, "r") != "" {
 		if column, err = columnOf(attribute(start, "r")); err != nil {
@@ -504,7 +504,8 @@ func isLocalDate(format int) bool {
 	return format >= 27 && format <= 36 || format >= 50 && format <= 58
 }
 
-// plainNumber writes a number with at most 15 digits, as spreadsheets show it; what is no number stays as it is.
+// plainNumber writes a number with at most 15 digits, as spreadsheets show it; anything else is returned
+// unchanged.
 func plainNumber(value string) string {
 	if strings.Contains(value, "_") {
 		return value
@@ -520,8 +521,8 @@ func plainNumber(value string) string {
 	return plain
 }
 
-// serialOf returns a date of ISO 8601 as the number of a date, which its cell's format then shows; what is no date
-// stays as it is.
+// serialOf converts an ISO 8601 date to a serial number, which its cell's format then shows; anything else is
+// returned unchanged.
 func serialOf(value string) string {
 	for _, layout := range []string{"2006-01-02T15:04:05.999Z07:00", "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999", "2006-01-02"} {
 		if moment, err := time.Parse(layout, value); err == nil {

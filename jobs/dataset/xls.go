@@ -71,7 +71,7 @@ func readXLS(content []byte, c *collector) error {
 	return nil
 }
 
-// explain is err as users see it: what is no known problem, and not the end of the context, is damage.
+// explain converts err for users: anything but a known problem or the end of the context counts as damage.
 func (b *biffBook) explain(err error) error {
 	if _, isKnown := asError(err); isKnown || b.budget.ctx.Err() != nil {
 		return err
@@ -81,7 +81,7 @@ func (b *biffBook) explain(err error) error {
 
 // addRows hands the rows of a sheet to the collector.
 func addRows(cells []biffCell, c *collector) error {
-	// The records of a sheet need not be in order; of two for one cell the later holds.
+	// The records of a sheet need not be in order; if two records describe one cell, the later one counts.
 	slices.SortStableFunc(cells, func(a, b biffCell) int { return cmp.Or(a.row-b.row, a.column-b.column) })
 	var row []string
 	for n, cell := range cells {
@@ -99,7 +99,7 @@ func addRows(cells []biffCell, c *collector) error {
 	return nil
 }
 
-// workbookStream takes the workbook out of the compound file.
+// workbookStream extracts the workbook from the compound file.
 func workbookStream(content []byte) ([]byte, error) {
 	damaged := problem(CodeUnreadable, "damaged", "Extension", "xls")
 	file, err := mscfb.New(bytes.NewReader(content))

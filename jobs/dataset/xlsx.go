@@ -30,7 +30,7 @@ func readXLSX(content []byte, c *collector) error {
 	return problem(CodeUnreadable, "damaged", "Extension", "xlsx")
 }
 
-// damageError tells which part of a workbook cannot be read.
+// damageError names the part of a workbook that cannot be read.
 type damageError struct {
 	part string
 	err  error
@@ -70,7 +70,7 @@ func readBook(content []byte, c *collector) error {
 type zipParts struct {
 	budget *budget
 	files  map[string]*zip.File
-	// isRead has the parts that were read to their end.
+	// isRead holds the parts that were read to the end.
 	isRead map[string]bool
 }
 
@@ -103,7 +103,7 @@ func partName(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(name, `\`, "/"), "/"))
 }
 
-// drain reads the parts that nobody has read, for their checksums alone.
+// drain reads the parts that have not been read, only to verify their checksums.
 func (p *zipParts) drain() error {
 	for name, file := range p.files {
 		if p.isRead[name] || file.FileInfo().IsDir() {
@@ -116,7 +116,7 @@ func (p *zipParts) drain() error {
 	return nil
 }
 
-// scan opens a part, lets read take what it wants of it, and reads the rest.
+// scan opens a part, lets read consume as much of it as it wants, and reads the rest.
 func (p *zipParts) scan(name string, read func(*xmlPart) error) error {
 	file := p.files[name]
 	if file == nil {
@@ -149,7 +149,7 @@ type xmlPart struct {
 	depth   int
 }
 
-// next returns the next start, end or text; io.EOF after the last. Only well-formed XML comes to its end.
+// next returns the next start, end or text; io.EOF after the last. Malformed XML never reaches io.EOF.
 func (p *xmlPart) next() (xml.Token, error) {
 	for {
 		if err := p.budget.spend(); err != nil {
@@ -193,8 +193,8 @@ func (p *xmlPart) elements(yield func(xml.StartElement) error) error {
 	}
 }
 
-// skipRest reads what is left of the part without a look at it, for its checksum. What the decoder holds already
-// came out of the part.
+// skipRest reads the rest of the part without parsing it, to verify the checksum. Data in the decoder's buffer
+// has already been read from the part.
 func (p *xmlPart) skipRest() error {
 	for buffer := make([]byte, 32<<10); ; {
 		p.reader.sinceToken = 0
@@ -223,7 +223,7 @@ type relation struct {
 	kind, target string
 }
 
-// relations returns the relations of a part by their ids; none if the part has no list of them.
+// relations returns the relations of a part by their ids; or none if the part does not list any.
 func (p *zipParts) relations(name string) (map[string]relation, error) {
 	relations := map[string]relation{}
 	list := partName(path.Join(path.Dir(name), "_rels", path.Base(name)+".rels"))
@@ -257,7 +257,7 @@ type xlsxBook struct {
 
 type xlsxSheet struct{ name, part string }
 
-// workbook reads what all sheets share but the texts.
+// workbook reads the data that all sheets share, except the texts.
 func (p *zipParts) workbook() (*xlsxBook, error) {
 	book := &xlsxBook{parts: p, sharedStrings: "xl/sharedstrings.xml", numbers: &numberFormats{codes: map[int]string{}}}
 	name := "xl/workbook.xml"
@@ -322,7 +322,7 @@ func (p *zipParts) readSheets(name string, relations map[string]relation, book *
 	})
 }
 
-// relationID returns the id in the namespace of relations: a sheet has another one of its own.
+// relationID returns the id in the namespace of relations: a sheet also has another id of its own.
 func relationID(start xml.StartElement) string {
 	for _, attr := range start.Attr {
 		if attr.Name.Local == "id" && attr.Name.Space != "" {

@@ -1,5 +1,6 @@
-// Package evaluate judges answers by rules. No rule or answer can make it use more than a fixed amount of time and memory:
-// the cost of simple rules is known before they run, and the others run in child processes that are stopped at a limit.
+// Package evaluate evaluates answers by rules. No rule or answer can make it use more than a fixed amount of
+// time and memory: the cost of simple rules is known before they run, and the others run in child processes
+// that are stopped at a limit.
 package evaluate
 
 import (
@@ -32,7 +33,7 @@ const (
 	Similarity Kind = "similarity"
 	Expression Kind = "expression"
 	Latency    Kind = "latency"
-	// Judge is a model, which is asked in a call of its own: no rule.
+	// Judge is a model that is called separately; it is not a rule.
 	Judge Kind = "judge"
 )
 
@@ -42,8 +43,8 @@ var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similar
 // Status is how an evaluation ended.
 type Status string
 
-// The ends of evaluations: with a verdict, without one because of a fault, without one because what the answer is compared
-// with is blank.
+// The ends of evaluations: with a verdict, without one because of a fault, without one because the expected
+// value is blank.
 const (
 	Succeeded Status = "SUCCEEDED"
 	Failed    Status = "FAILED"
@@ -57,7 +58,7 @@ var Statuses = []Status{Succeeded, Failed, Skipped}
 const (
 	// CodeLimit means that judging the answer would take too long or too much memory.
 	CodeLimit = "EVALUATOR_LIMIT"
-	// CodeExpectation means that what the answer is compared with is not of the kind that the rule needs.
+	// CodeExpectation means that the expected value does not have the type that the rule needs.
 	CodeExpectation = "EXPECTATION_INVALID"
 	// CodeExpression means that an expression failed.
 	CodeExpression = "EXPRESSION_FAILED"
@@ -69,18 +70,18 @@ type Subject struct {
 	// Values are what templates and expressions can name: question, standard_answer, and the question's other columns.
 	Values    map[string]string
 	LatencyMS int
-	// Tokens is nil if the target does not tell them.
+	// Tokens is nil if the target does not report them.
 	Tokens *int
 }
 
-// Verdict is what an evaluator says of an answer.
+// Verdict is an evaluator's verdict on an answer.
 type Verdict struct {
 	Status Status
 	// Score is from 0 to 1; it and Passed are nil without a verdict.
 	Score  *float64
 	Passed *bool
-	// Reason says why an answer did not pass, and ErrorMessage why there is no verdict, in the form of reason.Because, or in the words
-	// of a judge.
+	// Reason explains why an answer did not pass, and ErrorMessage why there is no verdict, in the form of
+	// reason.Because, or in the words of a judge.
 	Reason                  string
 	ErrorCode, ErrorMessage string
 }
@@ -94,7 +95,7 @@ func decided(passed bool, reason string) Verdict {
 	return Verdict{Status: Succeeded, Score: &score, Passed: &passed, Reason: reason}
 }
 
-// scored is a verdict with a score of its own.
+// scored is a verdict with its own score.
 func scored(score float64, passed bool, reason string) Verdict {
 	if passed {
 		reason = ""
@@ -111,17 +112,17 @@ var errLimit = errors.New("judging this answer would take too long")
 
 func limited() Verdict { return failed(CodeLimit, reason.Because("limit")) }
 
-// ConfigError says what is wrong with an evaluator's configuration.
+// ConfigError describes a fault in an evaluator's configuration.
 type ConfigError struct {
 	// Field is the member that is at fault; empty means the configuration as a whole.
 	Field string
-	// Detail says what is wrong with it, in English, for logs; empty means that it is missing.
+	// Detail describes the fault in English, for logs; empty means that it is missing.
 	Detail string
-	// Why is what is wrong with it in the form of reason.Because; empty where Limit or Known say it.
+	// Why describes the fault in the form of reason.Because; empty where Limit or Known describe it.
 	Why string
-	// Limit is what is allowed; empty where Detail says more.
+	// Limit is the allowed range; empty where Detail is more specific.
 	Limit Type
-	// Known are what is there to choose from: the members that the kind has, or the words that a member can be.
+	// Known are the valid choices: the members that the kind has, or the possible values of a member.
 	Known []string
 }
 
@@ -170,14 +171,14 @@ const (
 
 // Rule is an evaluator that is ready to judge. It may be used by several goroutines.
 type Rule struct {
-	// expected is the template of what the answer is compared with; empty means the standard answer.
+	// expected is the template of the expected value; empty means the standard answer.
 	expected string
 	// variables are the names of the variables that an expression looks up.
 	variables []string
 	// needsExpected reports that an answer cannot be judged without it.
 	needsExpected bool
 	judge         func(subject Subject, expected string) Verdict
-	// own is what a child is asked; nil for a rule that is evaluated here.
+	// own is the order for a child; nil for a rule that is evaluated in this process.
 	own *ordered
 	// limited is how often judging an answer took too much.
 	limited atomic.Int32
@@ -212,8 +213,8 @@ func Compile(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, err
 
 var errNotObject = errors.New("not a JSON object")
 
-// CheckConfig refuses configurations that are too long, and members that the kind does not have: a misspelt one would be
-// without effect. Its error is a ConfigError.
+// CheckConfig refuses configurations that are too long, and members that the kind does not have: a misspelt
+// member would have no effect. Its error is a ConfigError.
 func CheckConfig(kind Kind, config json.RawMessage) error {
 	if len(config) > MaxConfig {
 		return wrong("", fmt.Errorf("more than %d KB", MaxConfig>>10), "config.size", strconv.Itoa(MaxConfig>>10))

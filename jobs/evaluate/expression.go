@@ -18,7 +18,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// environment is what an expression can name.
+// environment lists the names available to an expression.
 func environment(s Subject, expected string) map[string]any {
 	variables := s.Values
 	if variables == nil {
@@ -121,8 +121,8 @@ func VariablesOf(ctx context.Context, kind Kind, config json.RawMessage) ([]stri
 	return rule.variables, nil
 }
 
-// expressionProblems are the sentences for what the language's library says of an expression: the groups of a pattern are the
-// sentence's values, after the line and the column.
+// expressionProblems are the sentences for the error messages of the expression library: the groups of a
+// pattern are the sentence's values, after the line and the column.
 var expressionProblems = []struct {
 	says *regexp.Regexp
 	key  string
@@ -140,7 +140,7 @@ var expressionProblems = []struct {
 	{regexp.MustCompile(`^error parsing regexp`), "expression.regex"},
 }
 
-// kinds are the types of values as people know them.
+// kinds are the types of values in users' words.
 var kinds = strings.NewReplacer("map[string]interface {}", "object", "[]interface {}", "list", "<nil>", "null", "float64", "number", "int", "number")
 
 // expressionProblem is why an expression cannot be compiled or evaluated, in the form of reason.Because.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Type is what a field of a configuration holds.
+// Type is the type of a configuration field.
 type Type string
 
 // The types of fields: one line, several lines, a number, true or false, one of a few words, a list of lines, any JSON.
@@ -22,7 +22,7 @@ const (
 	Model Type = "model"
 )
 
-// Limits that are narrower than a type: a number from 0 to 1, and what the members of a judge may be.
+// Limits that are narrower than a type: a number from 0 to 1, and the limits of a judge's members.
 const (
 	Share       Type = "share"
 	Hundred     Type = "hundred"
@@ -38,7 +38,7 @@ type Field struct {
 	Type       Type
 	Choices    []string
 	IsRequired bool
-	// Default is what holds if the member is absent.
+	// Default is the value if the member is absent.
 	Default string
 }
 
@@ -64,7 +64,8 @@ var Fields = map[Kind][]Field{
 // FormField is the name of the field of a form that takes a member of an evaluator's configuration.
 func FormField(name string) string { return "config_" + name }
 
-// ReadFields makes the configuration of a kind of fields that were typed; empty ones are absent. Its error is a ConfigError.
+// ReadFields makes the configuration of a kind from form fields; empty fields are treated as absent. Its error
+// is a ConfigError.
 func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, error) {
 	config := map[string]any{}
 	for _, field := range Fields[kind] {

@@ -25,8 +25,8 @@ const maxJSON = 1 << 20
 // errNoJSON means that an answer is not JSON.
 var errNoJSON = errors.New("not JSON")
 
-// answerJSON reads the JSON in an answer: all of it, or what stands behind thoughts, in prose or in a fence. Of several
-// objects the last one counts; without one the last list.
+// answerJSON reads the JSON in an answer: all of it, or a value after thoughts, in prose or in a fence. The
+// last object counts or, without objects, the last list.
 func answerJSON(answer string) (value any, err error) {
 	text := strings.TrimSpace(wire.AfterThoughts(strings.TrimPrefix(answer, "\uFEFF")))
 	if len(text) > maxJSON {
@@ -231,7 +231,7 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// pathPlace is where a path cannot be read on, as the library says it.
+// pathPlace matches the position of a path error in the library's message.
 var pathPlace = regexp.MustCompile(` at (\d+) in `)
 
 // wrongPath is the error of a path that cannot be read.
@@ -290,8 +290,8 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// withNumbers makes the numbers of a value such as filters compare: whole ones and others. One that neither holds stays as
-// it is written.
+// withNumbers converts the numbers of a value to types that filters can compare: integers and floats. A number
+// that fits neither stays as written.
 func withNumbers(value any) any {
 	switch value := value.(type) {
 	case json.Number:
@@ -313,7 +313,7 @@ func withNumbers(value any) any {
 	return value
 }
 
-// isText reports whether a value is what a text says: as a text, or as the JSON that the text is.
+// isText reports whether a value equals a text: as a text, or as the JSON in that text.
 func isText(value any, expected string) bool {
 	expected = strings.TrimSpace(expected)
 	if textOf(value) == expected {
@@ -387,7 +387,7 @@ func written(value any) (json.Number, bool) {
 	return "", false
 }
 
-// sameNumber compares numbers exactly, but those whose exponents are too large to be written out.
+// sameNumber compares numbers exactly, unless their exponents are too large to be written out.
 func sameNumber(a, b json.Number) bool {
 	one, isA := exactly(a)
 	other, isB := exactly(b)

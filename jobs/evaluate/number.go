@@ -56,8 +56,8 @@ func expectedNumber(text string) (number Numeral, isThere bool) {
 	return numbers[len(numbers)-1], true
 }
 
-// candidates returns the numbers of an answer that can be what is expected: a year is compared with years, an ordinal with
-// ordinals; anything that has none is compared by its value.
+// candidates returns the numbers of an answer that may match the expected number: a year is compared with
+// years, an ordinal with ordinals; everything else is compared by value.
 func candidates(numbers []Numeral, should Numeral) []Numeral {
 	alike := func(isAlike func(Numeral) bool) []Numeral {
 		var some []Numeral
@@ -80,13 +80,13 @@ func candidates(numbers []Numeral, should Numeral) []Numeral {
 	return alike(func(n Numeral) bool { return n.Unit == "" && len(should.Date) == 1 })
 }
 
-// closeness is how far a number may be from what is expected.
+// closeness is the accepted distance from the expected number.
 type closeness struct {
 	tolerance  *big.Rat
 	isRelative bool
 }
 
-// holds reports whether a number is what is expected: of a date, all parts that are expected.
+// holds reports whether a number is the expected one: for a date, all expected parts must match.
 func (c closeness) holds(is, should Numeral) bool {
 	if is.Unit == "" || should.Unit == "" {
 		return c.isNear(is.Value, should.Value)
@@ -156,7 +156,7 @@ func newNumber(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// judge compares the numbers that count with what is expected.
+// judge compares the decisive numbers with the expected one.
 func (c closeness) judge(numbers []Numeral, should Numeral, which string) Verdict {
 	if len(numbers) == 0 {
 		return decided(false, reason.Because("number.none", should.Written))

@@ -12,8 +12,8 @@ import (
 
 // Numeral is a number that a text states.
 type Numeral struct {
-	// Value is what it comes to: signs, 万 and 亿, powers of ten, percent and fractions are worked out. It is nil for a number
-	// that is too long.
+	// Value is the numeric value, with signs, 万 and 亿, powers of ten, percent and fractions applied. It is nil
+	// for a number that is too long.
 	Value *big.Rat
 	// Written is the number as the text has it, where it is between the bytes From and To.
 	Written  string
@@ -31,9 +31,9 @@ const (
 	maxExponent = 400
 )
 
-// NumeralsIn returns the numbers that a text states, in their order, in digits of any width or in Chinese. Marks of citations,
-// addresses, the numbers of a list, exponents of variables and the parts of a version are none. A single Chinese numeral
-// counts only where the text has no other number and nothing else can be meant by it.
+// NumeralsIn returns the numbers that a text states, in order, in digits of any width or in Chinese. Citation
+// marks, addresses, list numbers, exponents of variables and parts of versions do not count. A single Chinese
+// numeral counts only where the text has no other number and nothing else can be meant by it.
 func NumeralsIn(text string) []Numeral {
 	plain := withoutReferences(plainWidth(text))
 	found := readDates(plain)
@@ -71,8 +71,8 @@ func plainWidth(text string) string {
 	}, strings.ToValidUTF8(text, " "))
 }
 
-// What refers to something instead of stating a number: addresses, marks of citations, references to other places, and the
-// numbers of a list. The text that is meant is the first group that takes part, or all of it.
+// References, which do not state a number: addresses, citation marks, references to other places, and list
+// numbers. The reference is the first matching group, or the whole match.
 var (
 	anAddress = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"'，。；）)】\]]+`)
 	aCitation = regexp.MustCompile(`(?i)\[\^?\d{1,3}(?:\s*[,，、;；-]\s*\^?\d{1,3})*\]|【\^?\d[^】\n]{0,40}】` +
@@ -83,7 +83,7 @@ var (
 	aListMark = regexp.MustCompile(`(?m)^[ \t]*(?:[-*][ \t]+)?[(（]?(\d{1,2})(?:[.)）][ \t]+|、)\S`)
 )
 
-// withoutReferences blanks what refers to something else. A citation that is all there is stays: it is the answer.
+// withoutReferences blanks references. A citation that is the whole text stays, because it is the answer.
 func withoutReferences(text string) string {
 	plain := []byte(text)
 	blank := func(at []int) {
@@ -160,8 +160,8 @@ func readDates(text string) (found []Numeral) {
 // aNumber is a decimal number with separators between its thousands, or none, and an exponent, or none.
 var aNumber = regexp.MustCompile(`[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+`)
 
-// What belongs to a number and stands behind it: the rest of 1 1/2, a power of ten or of the number, a denominator, 万 and the
-// like, a sign of percent.
+// The parts of a number after its digits: the rest of 1 1/2, a power of ten or of the number, a denominator, 万
+// and the like, a sign of percent.
 var (
 	raised       = `[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+`
 	aMixedPart   = regexp.MustCompile(`^ (\d+)/(\d+)`)
@@ -175,7 +175,7 @@ var (
 	latexFrac    = regexp.MustCompile(`\\[dt]?frac\{(\d+)\}\{(\d+)\}`)
 )
 
-// What belongs to a number and stands before it.
+// The parts of a number before its digits.
 var (
 	isExponent = regexp.MustCompile(`\^[\s{-]*$|[A-Za-z)]\*\*$|_\{?$`)
 	aPartHead  = regexp.MustCompile(`([百千万])分之\s?$`)
@@ -226,11 +226,13 @@ func readDigits(text string) (found []Numeral) {
 	return found
 }
 
-// lastOf is the end of a text, as much as is looked at before a number, and firstOfRest the beginning of what stands behind.
+// lastOf returns the part of a text that is examined before a number, and firstOfRest the part examined after
+// it.
 func lastOf(text string) string      { return text[max(0, len(text)-30):] }
 func firstOfRest(text string) string { return text[:min(len(text), maxDigits)] }
 
-// times multiplies a number with what the next bytes of the text say; a factor of nil is too large.
+// times multiplies a number with the factor in the next bytes of the text; a nil factor means that it is too
+// large.
 func (n *Numeral) times(factor *big.Rat, bytes int) {
 	if n.To += bytes; n.Value != nil && factor != nil {
 		n.Value = new(big.Rat).Mul(n.Value, factor)
@@ -239,7 +241,7 @@ func (n *Numeral) times(factor *big.Rat, bytes int) {
 	}
 }
 
-// readBehind works out what stands behind the digits.
+// readBehind evaluates the text after the digits.
 func (n *Numeral) readBehind(text string) {
 	rest := firstOfRest(text[n.To:])
 	if match := aMixedPart.FindStringSubmatch(rest); match != nil && n.Value != nil && n.Value.IsInt() {
@@ -266,7 +268,8 @@ func (n *Numeral) readBehind(text string) {
 	}
 }
 
-// multiplierAt is what 万 and the like at the beginning of a text multiply with, and how many bytes they take; 0 without one.
+// multiplierAt returns the factor of 万 and the like at the beginning of a text, and their length in bytes; 0
+// means none.
 func multiplierAt(text string) (factor int64, bytes int) {
 	match := aMultiplier.FindStringSubmatch(text)
 	if match == nil || noMultiplier.MatchString(text) {
@@ -307,7 +310,7 @@ func (n *Numeral) readMultipliers(text string) {
 	}
 }
 
-// readBefore works out what stands before the digits.
+// readBefore evaluates the text before the digits.
 func (n *Numeral) readBefore(text string) {
 	if head := aPartHead.FindStringSubmatch(lastOf(text[:n.From])); head != nil {
 		n.times(big.NewRat(1, placeValues[[]rune(head[1])[0]]), 0)
@@ -389,7 +392,7 @@ func endsWithDigit(text string) bool {
 	return text != "" && text[len(text)-1] >= '0' && text[len(text)-1] <= '9'
 }
 
-// endsWithWord reports whether a text ends with a letter or a digit of ASCII, or what closes an expression.
+// endsWithWord reports whether a text ends with a letter or a digit of ASCII, or the end of an expression.
 func endsWithWord(text string) bool {
 	if text == "" {
 		return false

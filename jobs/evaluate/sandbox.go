@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// Expressions, schemas and paths are small languages: what a hostile one takes cannot be told beforehand, and some of it,
-// such as a stack that overflows, no program survives. They are compiled and evaluated in a process of their own, a child,
-// which ends itself when one takes too much; its parent starts another. The child is this program again, under a variable
-// of its environment.
+// Expressions, schemas and paths are small languages: the cost of a hostile one cannot be known in advance, and
+// some failures, such as a stack overflow, are fatal to a Go program. They are compiled and evaluated in a
+// separate child process, which exits when one takes too much; its parent then starts another. The child is
+// this same program, started with an environment variable.
 
 // childVariable is set in the environment of a child process.
 const childVariable = "WENDING_RULES_CHILD"
 
-// What one compilation or evaluation may take in a child, and how long its parent waits where the machine is busy.
+// The limits of one compilation or evaluation in a child, and how long its parent waits on a busy machine.
 const (
 	maxCPU      = 2 * time.Second
 	maxMemory   = 256 << 20
@@ -33,22 +33,22 @@ const (
 	maxCompiled = 100
 )
 
-// order is what a child is asked: to compile rules and, if there is a subject, to judge it by each.
+// order is a request to a child: to compile rules and, if there is a subject, to judge it by each.
 type order struct {
 	Rules   []ordered
 	Subject *Subject
 }
 
-// ordered is one rule of an order, with what the subject is compared with.
+// ordered is one rule of an order, with the expected value.
 type ordered struct {
 	Kind     Kind
 	Config   []byte
 	Expected string
 }
 
-// childAnswer is what a child says of one rule.
+// childAnswer is a child's response for one rule.
 type childAnswer struct {
-	// Wrong is what is wrong with the configuration.
+	// Wrong is the fault of the configuration.
 	Wrong         *ConfigError
 	NeedsExpected bool
 	Expected      string
@@ -226,7 +226,7 @@ func watch(busySince *atomic.Int64) {
 	}
 }
 
-// processorTime is what the processors have done for this process.
+// processorTime returns the CPU time of this process.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {

@@ -17,11 +17,11 @@ import (
 	"wending/jobs/cron"
 )
 
-// Channel is where people and programs are told what became of a task, with its secrets.
+// Channel is an address at which people and programs are notified about tasks, with its secrets.
 type Channel struct {
 	Name string
 	notify.Target
-	// Events are what it is told (outbox.Events), Lang is the language of its messages.
+	// Events are the events it receives (outbox.Events), Lang is the language of its messages.
 	Events    []string
 	Lang      string
 	IsDefault bool
@@ -44,8 +44,8 @@ func (s *Service) SaveChannel(ctx context.Context, scope project.Scope, id uuid.
 	return id, save(ctx, scope, s.Entries.Channels, row, isNew)
 }
 
-// shownAddress is what of an address is no secret: of a webhook all but its query, of a chat program the host, since the path is
-// its key.
+// shownAddress returns the public part of an address: for a webhook all but the query, for a chat program the
+// host, because the path is its key.
 func shownAddress(to notify.Target) string {
 	u, err := url.Parse(to.URL)
 	if err != nil || to.URL == "" {
@@ -65,7 +65,7 @@ func (s *Service) OpenChannel(row entries.Channel) (c Channel, err error) {
 	return c, err
 }
 
-// Opener opens what is sealed.
+// Opener opens sealed values.
 type Opener interface {
 	Open(sealed []byte, owner string, value any) error
 }
@@ -82,7 +82,7 @@ func (s *Service) Channel(ctx context.Context, scope project.Scope, id uuid.UUID
 	return s.Entries.Channels.Get(ctx, scope, id)
 }
 
-// ChannelNames are the names of the channels that are told what becomes of a task.
+// ChannelNames are the names of the channels that receive messages about a task.
 func (s *Service) ChannelNames(ctx context.Context, task db.Task) (names []string, err error) {
 	ids, err := s.Outbox.ChannelsOf(ctx, task.ID)
 	for _, id := range ids {
@@ -95,13 +95,13 @@ func (s *Service) ChannelNames(ctx context.Context, task db.Task) (names []strin
 	return names, err
 }
 
-// NextTime is when a plan comes next by the database's clock.
+// NextTime returns the next time of a plan by the database's clock.
 func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, error) {
 	now, err := entries.NewSchedules(s.Tasks.Store).Now(ctx)
 	return plan.Next(now), err
 }
 
-// CodeDelivery is what the list shows of a channel whose last test failed.
+// CodeDelivery is the code that the list shows for a channel whose last test failed.
 const CodeDelivery = "DELIVERY_FAILED"
 
 // TestChannel sends a channel a message that tries it, and notes how that ended.

@@ -17,12 +17,12 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Demo is what the demo of a comparison is made of.
+// Demo holds the parts of the comparison demo.
 type Demo struct {
 	// BaseURL is where the demo's models are.
 	BaseURL string
-	// Headers let the task through to them. They are the task's, not the saved provider's: what others make of the saved models
-	// is not the demo.
+	// Headers let the task through to them. They belong to the task and not to the saved provider, because
+	// other tasks with the saved models are not the demo.
 	Headers map[string]string
 	// Questions is the file of questions.
 	Questions tasks.File
@@ -32,7 +32,8 @@ type Demo struct {
 	Prompts                          []DemoPrompt
 	// EvaluatorName names the evaluator that looks for the standard answers.
 	EvaluatorName string
-	// Judge is the model that rates the answers, JudgeName the name of the evaluator that asks it, JudgePrompt what it is told.
+	// Judge is the model that rates the answers, JudgeName the name of the evaluator that calls it, JudgePrompt
+	// its prompt.
 	Judge                  DemoModel
 	JudgeName, JudgePrompt string
 }
@@ -43,7 +44,7 @@ type DemoModel struct{ Name, ID, InputPrice, OutputPrice string }
 // DemoPrompt is a prompt of the demo.
 type DemoPrompt struct{ Name, System, User string }
 
-// CreateDemo saves what the demo compares, unless it is there, and creates the task that compares it.
+// CreateDemo saves the entries that the demo compares, unless they exist, and creates the task.
 func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
 	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {

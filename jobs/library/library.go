@@ -1,5 +1,5 @@
-// Package library implements the operations on what is saved to be used in tasks: save, test, copy into a task. Pages and
-// API call the same functions; none of these depends on HTTP.
+// Package library implements the operations on the library: save, test, and copy into a task. Pages and API
+// call the same functions; none of these depends on HTTP.
 package library
 
 import (
@@ -46,10 +46,10 @@ type Service struct {
 	// Agents calls agents, Models calls models: each has its own rules about addresses.
 	Agents *agent.Client
 	Models *agent.Client
-	// Sender reaches channels, Outbox has what they were told.
+	// Sender reaches channels, Outbox has their deliveries.
 	Sender *notify.Sender
 	Outbox outbox.Outbox
-	// DefaultRate is the rate limit of targets that have none of their own.
+	// DefaultRate is the rate limit of targets that set none.
 	DefaultRate string
 	// ScheduleMinutes is how far apart the times of a schedule must be; 0 means that they may be as close as cron allows.
 	ScheduleMinutes int
@@ -124,8 +124,8 @@ func (s *Service) seal(has bool, value any, id uuid.UUID, place string, into *[]
 	return err
 }
 
-// Reseal seals with the sealer's current key what another of its keys sealed in the library. progress learns how many values
-// were changed, and how many were left because none of the keys opens them.
+// Reseal reseals, with the sealer's current key, the library's secrets sealed with its other keys. progress
+// receives how many values were changed, and how many were left because none of the keys opens them.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(old []byte, owner string) ([]byte, error) {
 		var value json.RawMessage
@@ -253,7 +253,7 @@ func (s *Service) rate(own string) string {
 	return own
 }
 
-// modelTarget is a model as a task keeps it, with what its provider adds.
+// modelTarget returns a model as a task stores it, including the settings of its provider.
 func (s *Service) modelTarget(ctx context.Context, scope project.Scope, m Model) (tasks.NewTarget, error) {
 	provider, err := s.Entries.Providers.Get(ctx, scope, m.ProviderID)
 	if err != nil {
@@ -284,7 +284,7 @@ const testTimeout = 60 * time.Second
 
 // Tested is how a test call ended.
 type Tested struct {
-	// Protocol is the one that was spoken; of a detection, the one that was recognised, empty if none was.
+	// Protocol is the protocol of the call; for a detection, the recognised one, empty if none was.
 	Protocol string
 	protocol.Answer
 }
@@ -329,7 +329,8 @@ func (s *Service) TestModel(ctx context.Context, scope project.Scope, row entrie
 	return tested, NoteTest(ctx, scope, s.Entries.Models, row.ID, tested)
 }
 
-// NoteTest stores how a test call of a saved target ended, and what it took if it succeeded: estimates use that until there are runs.
+// NoteTest stores how a test call of a saved target ended, and its measure if it succeeded: estimates use it
+// until there are runs.
 func NoteTest[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
 	if err := kind.NoteTest(ctx, scope, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
 		return err
@@ -371,7 +372,7 @@ func (s *Service) Detect(ctx context.Context, address string, headers map[string
 	return Tested{name, answer}, nil
 }
 
-// ErrUnknownReference means that what a task names is not in the library, or is archived.
+// ErrUnknownReference means that an entry named by a task is not in the library, or is archived.
 var ErrUnknownReference = errors.New("not in the library")
 
 // Reference names an entry of the library: <id> or <id>@<version>.
@@ -470,13 +471,13 @@ func (s *Service) Evaluator(ctx context.Context, scope project.Scope, r Referenc
 	return evaluator, nil
 }
 
-// TriedJudge is what a judge says of an answer that it is tried out on, in one vote.
+// TriedJudge is the result of trying out a judge on an answer, in one vote.
 type TriedJudge struct {
 	judge.Verdict
 	protocol.Answer
 }
 
-// TryJudge asks a judge with this configuration about an answer once. values are what its template can name.
+// TryJudge has a judge with this configuration rate an answer once. values are the values of its template.
 func (s *Service) TryJudge(ctx context.Context, scope project.Scope, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
 	read, err := judge.Parse(config)
 	if err != nil {
@@ -506,7 +507,8 @@ func (s *Service) TryJudge(ctx context.Context, scope project.Scope, config json
 	return tried, nil
 }
 
-// JudgeModel returns what a judge with this configuration asks, or ErrUnknownReference if its model is not there any more.
+// JudgeModel returns the model of a judge with this configuration, or ErrUnknownReference if the model no
+// longer exists.
 func (s *Service) JudgeModel(ctx context.Context, scope project.Scope, config json.RawMessage) (tasks.NewTarget, error) {
 	read, err := judge.Parse(config)
 	if err != nil {
@@ -616,7 +618,7 @@ func (s *Service) RemoveDataset(ctx context.Context, scope project.Scope, id uui
 	return err
 }
 
-// maxSpellings is how many names are tried for an agent that nobody named.
+// maxSpellings is how many names are tried for an agent without a given name.
 const maxSpellings = 100
 
 // maxAgentName is how many characters of a host an agent is named by.

@@ -71,7 +71,8 @@ func Check(password, userName string) error {
 	return nil
 }
 
-// isMonotonous reports whether a text has hardly any different characters, or only steps from one to the next.
+// isMonotonous reports whether a text has few distinct characters, or only steps by one from each character to
+// the next.
 func isMonotonous(text string) bool {
 	different, steps, last := map[rune]bool{}, 0, rune(0)
 	for _, r := range text {
@@ -86,13 +87,13 @@ func isMonotonous(text string) bool {
 
 func normalised(text string) string { return norm.NFKC.String(text) }
 
-// params cost 19 MiB and about 30 ms, what OWASP recommends at least.
+// params cost 19 MiB and about 30 ms, the minimum that OWASP recommends.
 var params = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// places bound how many passwords are hashed at once: each takes params.Memory.
+// places limit how many passwords are hashed at once: each takes params.Memory.
 var places = semaphore.NewWeighted(4)
 
-// Hash returns what is stored of a password. It waits while many are being hashed.
+// Hash returns the stored form of a password. It waits while many are being hashed.
 func Hash(ctx context.Context, password string) (string, error) {
 	if err := places.Acquire(ctx, 1); err != nil {
 		return "", err
@@ -101,7 +102,7 @@ func Hash(ctx context.Context, password string) (string, error) {
 	return argon2id.CreateHash(normalised(password), params)
 }
 
-// New returns what is stored of a new password of an account, or the reason why it is not good enough.
+// New returns the stored form of an account's new password, or the reason why it is not good enough.
 func New(ctx context.Context, typed, userName string) (hash string, reason, err error) {
 	if reason := Check(typed, userName); reason != nil {
 		return "", reason, nil
@@ -113,8 +114,8 @@ func New(ctx context.Context, typed, userName string) (hash string, reason, err 
 // unknown is the hash of a password that nobody knows.
 var unknown = sync.OnceValues(func() (string, error) { return argon2id.CreateHash("a password that nobody has", params) })
 
-// Matches reports whether a password is the one of a hash. Without a hash it takes as long: that an account does not exist cannot be
-// told by the time.
+// Matches reports whether a password matches a hash. Without a hash it takes the same time, so that timing does
+// not reveal whether an account exists.
 func Matches(ctx context.Context, password string, hash *string) (bool, error) {
 	if err := places.Acquire(ctx, 1); err != nil {
 		return false, err

@@ -1,5 +1,5 @@
-// Package people has the use cases of accounts, projects, tokens and links to reports: one set of rules for pages, API, sign-in and
-// command line. What only reads is asked of db/people.
+// Package people implements the use cases of accounts, projects, tokens and links to reports: one set of rules
+// for pages, API, sign-in and command line. Callers that only read use db/people directly.
 package people
 
 import (
@@ -20,7 +20,8 @@ import (
 // MaxDays is how long tokens and links may last.
 const MaxDays = 3650
 
-// What a use case refuses. Wrong values are FieldErrors of these, of naming's errors and of password's.
+// The errors of use cases. Invalid values are FieldErrors that wrap one of these or an error of naming or
+// password.
 var (
 	ErrUnknownRole = errors.New("there is no such role")
 	ErrDays        = errors.New("outside the days that it may last")
@@ -30,14 +31,14 @@ var (
 	ErrForbidden = errors.New("not allowed to its maker")
 	// ErrOfProvider means that an account has no password here: the OpenID Connect provider signs it in.
 	ErrOfProvider = errors.New("the account is signed in by the OpenID Connect provider")
-	// ErrDisabled and ErrNoGroup refuse an account to somebody whom the provider signs in.
+	// ErrDisabled and ErrNoGroup refuse an account to a user signed in by the provider.
 	ErrDisabled = errors.New("the account is disabled")
 	ErrNoGroup  = errors.New("no group of the provider may do anything here")
 	// ErrNotFinished means that a task has no report yet.
 	ErrNotFinished = errors.New("the task has no report yet")
 )
 
-// FieldError is what is wrong with a value. A use case returns all of them, joined.
+// FieldError is the fault of one value. A use case returns all of them, joined.
 type FieldError struct {
 	Field string
 	Err   error
@@ -48,7 +49,7 @@ type FieldError struct {
 // Error implements error.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the fault.
 func (e *FieldError) Unwrap() error { return e.Err }
 
 // TakenError means that another account has a name, or one that looks like it.
@@ -68,7 +69,7 @@ type Service struct{ store people.People }
 // New returns the use cases on a store.
 func New(store *db.Store) Service { return Service{people.New(store)} }
 
-// checks collects what is wrong with the values of a use case.
+// checks collects the faults in the values of a use case.
 type checks []error
 
 func (c *checks) fail(field string, err error) { *c = append(*c, &FieldError{Field: field, Err: err}) }
@@ -108,7 +109,7 @@ type NewUser struct {
 	Role                people.Role
 }
 
-// UserDraft is an account that may be made.
+// UserDraft is an account that has passed the checks.
 type UserDraft struct {
 	people.User
 	membership people.Membership
@@ -161,15 +162,15 @@ func (s Service) AddUser(ctx context.Context, draft UserDraft) (people.User, err
 	return s.store.User(ctx, draft.ID)
 }
 
-// Change is what changes of an account; nil leaves it.
+// Change is a change of an account; nil leaves a field as it is.
 type Change struct {
 	// Password ends its sessions and tokens, IsDisabled its sessions.
 	Password            *string
 	IsAdmin, IsDisabled *bool
 }
 
-// ChangeUser changes an account, all or nothing. It returns ErrOfProvider, a FieldError of "password", or people.ErrLastAdmin if nobody
-// would be left who may manage accounts.
+// ChangeUser changes an account, all or nothing. It returns ErrOfProvider, a FieldError of "password", or
+// people.ErrLastAdmin if no account that may manage accounts would be left.
 func (s Service) ChangeUser(ctx context.Context, user people.User, change Change) error {
 	stored := people.Change{IsAdmin: change.IsAdmin, IsDisabled: change.IsDisabled}
 	if change.Password != nil {
@@ -185,7 +186,8 @@ func (s Service) ChangeUser(ctx context.Context, user people.User, change Change
 	return s.store.ChangeUser(ctx, user.ID, stored)
 }
 
-// ReplacePassword gives signed-in people the password that they chose: it ends their sessions but one, and their tokens but those kept.
+// ReplacePassword sets the password that a signed-in user chose: it ends the user's other sessions, and all
+// tokens except those kept.
 func (s Service) ReplacePassword(ctx context.Context, user people.User, text string, session uuid.UUID, kept []uuid.UUID) error {
 	hash, err := newHash(ctx, text, user.Name)
 	if err != nil {
@@ -194,18 +196,18 @@ func (s Service) ReplacePassword(ctx context.Context, user people.User, text str
 	return s.store.SetPassword(ctx, user.ID, hash, session, kept)
 }
 
-// Provided is what an OpenID Connect provider says of somebody who signs in.
+// Provided holds an OpenID Connect provider's claims about a user who signs in.
 type Provided struct {
-	// Subject is issuer and subject, by which alone an account is known.
+	// Subject is issuer and subject, which alone identify an account.
 	Subject string
-	// Names are those that it may be given, the best first.
+	// Names are possible names for the account, the best first.
 	Names       []string
 	IsAdmin     bool
 	Memberships []people.Membership
 }
 
-// TakeProvided makes an account what its provider says; a name that another account has is left to it. It returns ErrDisabled, or
-// ErrNoGroup for somebody new who may do nothing.
+// TakeProvided creates or updates an account from its provider's claims; a name that another account has is not
+// taken. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
 func (s Service) TakeProvided(ctx context.Context, p Provided) (user people.User, err error) {
 	user, err = s.store.UserOf(ctx, p.Subject)
 	isNew := errors.Is(err, db.ErrNotFound)
@@ -306,7 +308,7 @@ func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID, rol
 	return before, s.store.SetMember(ctx, projectID, userID, role)
 }
 
-// Maker is who makes a token.
+// Maker is the account or token that makes a token.
 type Maker struct {
 	// IsOperator reports the command line, which may make any token; the other fields are empty then.
 	IsOperator bool
@@ -322,11 +324,11 @@ type NewToken struct {
 	ProjectID uuid.UUID
 	Role      people.Role
 	Reach     people.Reach
-	// Days is how long it lasts; 0 is for good.
+	// Days is the lifetime; 0 means that the token never expires.
 	Days int
 }
 
-// TokenDraft is a token that may be made.
+// TokenDraft is a token that has passed the checks.
 type TokenDraft struct {
 	people.Token
 	lasts time.Duration
@@ -368,8 +370,8 @@ func (s Service) AddToken(ctx context.Context, draft TokenDraft) (token people.T
 	return token, value, err
 }
 
-// RevokeToken makes a token of a project useless at once. Only its owner's may be named, unless owner is nil; another is
-// db.ErrNotFound. It returns the token as it was.
+// RevokeToken revokes a token of a project with immediate effect. Unless owner is nil, only the owner's tokens
+// count; for others it returns db.ErrNotFound. It returns the token as it was.
 func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uuid.UUID, id uuid.UUID) (people.Token, error) {
 	token, err := s.store.Token(ctx, id)
 	if err != nil {

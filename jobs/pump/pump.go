@@ -1,5 +1,5 @@
-// Package pump works off what falls due in the database: it looks for it at regular times, and works on as many pieces at once as it
-// has places.
+// Package pump processes work that falls due in the database: it polls at regular intervals, and processes as
+// many pieces at once as it has places.
 package pump
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Pump is how one kind of pieces is worked off. All fields must be set.
+// Pump processes one kind of work. All fields must be set.
 type Pump[T any] struct {
 	// Places is how many pieces are worked on at once.
 	Places int
@@ -17,7 +17,7 @@ type Pump[T any] struct {
 	Every time.Duration
 	// Claim takes up to free pieces that are due; working are those that are worked on.
 	Claim func(ctx context.Context, free int, working []T) ([]T, error)
-	// Failed is told of an error of Claim; the next call is the next try.
+	// Failed is called with an error of Claim; the next regular call retries.
 	Failed func(ctx context.Context, err error)
 	// Work works on a piece.
 	Work func(ctx context.Context, piece T)

@@ -1,5 +1,5 @@
-// Package reason holds what is explained to people in a stored form that pages put into the reader's language: the key of a
-// sentence and what is inserted in it.
+// Package reason stores explanations for people independently of their language: as the key of a sentence and
+// the values inserted in it.
 package reason
 
 import (
@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Reason is the key of a sentence and what is inserted in it: why an answer has its verdict, why there is none, why a file
-// was not copied.
+// Reason is the key of a sentence and the values inserted in it: why an answer has its verdict, why there is
+// none, why a file was not copied.
 type Reason struct {
 	Key string
-	// Values are those of the sentence's names, in the order of Sentences. The last name of a list takes all that are left.
+	// Values are the values of the sentence's names, in the order of Sentences. If the last name is a list, it
+	// takes all remaining values.
 	Values []string
 }
 
@@ -123,7 +124,8 @@ var Sentences = map[string][]string{
 // IsOfCall reports whether a reason is that a judge's call gave no reply: a sentence that needs no other before it.
 func (r Reason) IsOfCall() bool { return r.Key == "judge.call" || r.Key == "judge.answered" }
 
-// Because is a reason in the form in which it is stored: a list of JSON with the key and the values, cut to what is shown.
+// Because is a reason in the form in which it is stored: a list of JSON with the key and the values, cut to the
+// shown length.
 func Because(key string, values ...string) string {
 	list := []string{key}
 	for _, value := range values {

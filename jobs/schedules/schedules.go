@@ -1,4 +1,5 @@
-// Package schedules copies tasks and runs the copies when their time has come, and says how the numbers of the copies move.
+// Package schedules copies tasks and runs the copies when their time has come, and reports the trend of the
+// copies' numbers.
 package schedules
 
 import (
@@ -28,13 +29,13 @@ type Scheduler struct {
 	Log   *slog.Logger
 }
 
-// maxMissed is up to how many missed times are counted.
+// maxMissed is the maximum number of missed times to count.
 const maxMissed = 10_000
 
 // maxName is how many characters of a schedule's name the name of a copy has.
 const maxName = 47
 
-// Fire fires what is due, and plans what is not planned.
+// Fire fires the due schedules, and plans those without a planned time.
 func (s *Scheduler) Fire(ctx context.Context) error {
 	due, now, err := entries.NewSchedules(s.Store).Due(ctx)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entri
 	return nil
 }
 
-// copy makes the task that a firing starts; what keeps it from being made is a reason, not an error.
+// copy makes the task that a firing starts; a failure to make it is returned as a reason, not an error.
 func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.FiringCopy, error) {
 	if due.TaskID == nil {
 		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
@@ -119,13 +120,13 @@ func CopyName(s entries.Schedule) string {
 	return string(name) + " " + cron.BeijingMinute(*s.NextAt)
 }
 
-// baseline is over how many firings before a firing is compared.
+// baseline is the number of earlier firings that a firing is compared with.
 const baseline = 5
 
 // summedAtOnce is how many firings one round summarises.
 const summedAtOnce = 20
 
-// Summarise writes the numbers of firings whose tasks have ended, and announces what is reason for an alert.
+// Summarise writes the numbers of firings whose tasks have ended, and announces alerts.
 func (s *Scheduler) Summarise(ctx context.Context) error {
 	found, err := entries.NewSchedules(s.Store).Unsummed(ctx, summedAtOnce)
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
 }
 
-// findings are what is reason for an alert at a firing.
+// findings returns the reasons for an alert at a firing.
 func (s *Scheduler) findings(
 	ctx context.Context, entry entries.Schedule, task db.Task, summary measure.FiringSummary, matrix [][]measure.ComparedQuestion,
 ) ([]measure.Finding, error) {
@@ -209,7 +210,7 @@ func (s *Scheduler) findings(
 	return watch.Look(variants), nil
 }
 
-// before reads what the last firings before a task said of each question.
+// before reads the results of each question in the last firings before a task.
 func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]measure.ComparedQuestion, err error) {
 	earlier, err := entries.NewSchedules(s.Store).Before(ctx, task.ID, baseline)
 	if err != nil {

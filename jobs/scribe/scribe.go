@@ -1,4 +1,4 @@
-// Package scribe writes down what agents report during the calls of one process. Calls never wait for it: what happened is noted in
+// Package scribe records the events of the calls of one process. Calls never wait for it: events are kept in
 // memory and stored once a second, so a crash costs the last second of events and never a result.
 package scribe
 
@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// flushEvery is how often what happened is stored.
+	// flushEvery is how often events are stored.
 	flushEvery = time.Second
-	// atOnce and bytesAtOnce bound what one transaction stores: calls, and what they said.
+	// atOnce and bytesAtOnce limit what one transaction stores: calls, and bytes of their events.
 	atOnce      = 500
 	bytesAtOnce = 4 << 20
-	// bytesInHand is from how much on what a call said is stored before the next flush is due.
+	// bytesInHand is the size of a call's waiting events that triggers an early flush.
 	bytesInHand = 512 << 10
 	// maxEnded is how many calls that have ended may wait to be stored while the database is away; older ones are given up.
 	maxEnded = 20_000
@@ -51,7 +51,7 @@ type Scribe struct {
 	ended []*Call
 	lost  int // calls that were given up since the last warning
 
-	// early asks for a flush before it is due: a call has said much.
+	// early asks for a flush before it is due: a call has many waiting events.
 	early chan struct{}
 	// inline is how many bytes of files that came inline wait in memory.
 	inline atomic.Int64
@@ -62,8 +62,8 @@ func New(store Store, log *slog.Logger) *Scribe {
 	return &Scribe{store: store, log: log, open: map[*Call]bool{}, early: make(chan struct{}, 1)}
 }
 
-// Open begins to note what happens when a unit's question is asked; before is the turn before it under the same claim, or nil. The caller
-// closes the call.
+// Open begins to record the events of a unit's question; before is the turn before it under the same claim, or
+// nil. The caller closes the call.
 func (s *Scribe) Open(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
 	call := newCall(s, taskID, unit, before)
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *Scribe) Run(ctx context.Context) {
 	}
 }
 
-// flush stores what waits.
+// flush stores the waiting events.
 func (s *Scribe) flush(ctx context.Context) {
 	s.mu.Lock()
 	ended, lost := s.ended, s.lost
@@ -171,7 +171,7 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 	}
 }
 
-// Call is what happens while one question is asked, in all its attempts. It implements event.Sink.
+// Call records the events of one question, over all its attempts. It implements event.Sink.
 type Call struct {
 	scribe *Scribe
 	entry  journal.Entry // without what happened
@@ -180,24 +180,24 @@ type Call struct {
 	toolsBefore int
 
 	mu sync.Mutex
-	// tools are the calls of tools so far, changed those that are not stored as they are now.
+	// tools are the calls of tools so far, changed the ones with unstored changes.
 	tools   []journal.Tool
 	changed map[int]bool
-	// progress is what is stored.
+	// progress is the stored progress.
 	progress *int
-	// assets are the files and previews that the agent has told of, paths what they and those of the turns before are called; assetsStored
-	// is how many of the assets are stored.
+	// assets are the files and previews that the agent has reported, paths their names and the names of earlier
+	// turns' files; assetsStored is how many of the assets are stored.
 	assets       []journal.AnnouncedAsset
 	paths        map[string]bool
 	assetsStored int
 	target       int
-	// attempt is the call's, from 1: the files of the last one are the run's.
+	// attempt is the number of the call's attempt, from 1: the files of the last attempt belong to the run.
 	attempt int
 	// inline is how many bytes of files the call has brought inline.
 	inline int
-	// unstored is what could not be stored the last time.
+	// unstored is the data that could not be stored last time.
 	unstored *journal.Entry
-	// isRefused reports that the database refuses what is told of the call: its files are stored with its result only.
+	// isRefused reports that the database rejects the call's events: its files are stored only with its result.
 	isRefused bool
 }
 
@@ -329,7 +329,7 @@ func (c *Call) toolOf(at int, data event.Data) int {
 	return n
 }
 
-// noteTool takes what is said of a tool's call.
+// noteTool records an event of a tool call.
 func (c *Call) noteTool(at int, data event.Data) {
 	n := c.toolOf(at, data)
 	if n < 0 || c.tools[n].EndedMS != nil {
@@ -402,7 +402,7 @@ func endTool(tool *journal.Tool, at int, reason string) {
 	tool.Status, tool.EndedMS, tool.Error = event.Failed, &at, &reason
 }
 
-// take returns what happened since the last time. A call that is open for long is in flight.
+// take returns the events since the last call. A call that is open for long is in flight.
 func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -438,7 +438,7 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 	return entry, len(entry.Events) > 0 || len(entry.Tools) > 0 || len(entry.Assets) > 0 || entry.Progress != nil
 }
 
-// stored notes that what was taken is stored: files that came inline need not be kept any longer.
+// stored records that the data of the last take is stored, so that inline files need not be kept any longer.
 func (c *Call) stored(entry journal.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -449,7 +449,7 @@ func (c *Call) stored(entry journal.Entry) {
 	c.assetsStored += len(entry.Assets)
 }
 
-// giveUp drops what waits. Files that are no previews stay for the transaction of the call's result.
+// giveUp drops the waiting events. Files, except previews, stay for the transaction of the call's result.
 func (c *Call) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -473,7 +473,8 @@ func (c *Call) release() {
 	}
 }
 
-// putBack takes back what could not be stored, or was without our learning of it: it is stored again as it was.
+// putBack puts back data that could not be stored, or whose storage was not confirmed: it is stored again
+// unchanged.
 func (c *Call) putBack(entry journal.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package secret encrypts what the database must not hold in clear.
+// Package secret encrypts values that the database must not hold in plain text.
 package secret
 
 import (
@@ -22,7 +22,7 @@ import (
 // ErrKey reports that a value was sealed with another key or for another owner, or was changed.
 var ErrKey = errors.New("cannot decrypt: SECRET_KEY is not the one the value was stored with")
 
-// Errors of signatures: one of another key, and one that is not the message's.
+// Errors of signatures: a signature by another key, and a signature of another message.
 var (
 	ErrSigner    = errors.New("cannot verify: SECRET_KEY is not the one the signature was made with")
 	ErrSignature = errors.New("the signature does not match")
@@ -120,7 +120,7 @@ func (s *Sealer) Knows(head []byte) bool {
 // HasHead reports whether a value names its key: those of early versions do not.
 func HasHead(sealed []byte) bool { return bytes.HasPrefix(sealed, mark) }
 
-// Head is what every value begins with that the current key sealed.
+// Head returns the beginning of every value that the current key sealed.
 func (s *Sealer) Head() []byte { return s.current.head }
 
 // Seal encrypts a value as JSON so that only Open with the same owner reads it.
@@ -133,7 +133,7 @@ func (s *Sealer) Seal(value any, owner string) ([]byte, error) {
 	return s.current.aead.Seal(bytes.Clone(s.current.head), nil, text, []byte(owner)), nil
 }
 
-// Open decrypts what Seal made into value, or returns ErrKey. Nothing sealed leaves value as it is.
+// Open decrypts what Seal made into value, or returns ErrKey. If sealed is empty, value stays as it is.
 func (s *Sealer) Open(sealed []byte, owner string, value any) error {
 	if sealed == nil {
 		return nil
@@ -162,10 +162,12 @@ func (k key) sign(purpose string, message []byte) []byte {
 	return mac.Sum(bytes.Clone(k.head))
 }
 
-// Sign returns a signature of a message with the current key. Those of one purpose are of no use for another.
+// Sign returns a signature of a message with the current key. A signature for one purpose is invalid for
+// another.
 func (s *Sealer) Sign(purpose string, message []byte) []byte { return s.current.sign(purpose, message) }
 
-// Verify returns ErrSigner if another key made a signature, and ErrSignature if it is not the message's.
+// Verify returns ErrSigner if another key made a signature, and ErrSignature if the signature does not match
+// the message.
 func (s *Sealer) Verify(purpose string, message, signature []byte) error {
 	for _, k := range s.all {
 		if bytes.HasPrefix(signature, k.head) {

@@ -15,13 +15,14 @@ import (
 	"wending/jobs/dataset/prompt"
 )
 
-// Estimate is what a task will take, judges included, as far as earlier calls of its targets tell, or the last test of one that has none.
+// Estimate is the expected duration, tokens and cost of a task, including judges, based on earlier calls of its
+// targets or, without any, on the last test.
 type Estimate struct {
 	Calls, JudgeCalls int
 	Variants          []db.Variant
 	// Duration is nil where no rate limit holds and nothing is known of a target's calls.
 	Duration *time.Duration
-	// Tokens is nil where those of a target are unknown.
+	// Tokens is nil if those of a target are unknown.
 	Tokens *int
 	// Cost is nil where tokens or prices are unknown, or currencies differ.
 	Cost     *decimal.Decimal
@@ -33,7 +34,7 @@ type Estimate struct {
 
 // Warning is something that a user should know before the start.
 type Warning struct {
-	// Code is one of the constants below; Names are what it is about.
+	// Code is one of the constants below; Names are the objects it is about.
 	Code  string
 	Names []string
 }
@@ -44,7 +45,7 @@ const (
 	WarnPriceMissing     = "PRICE_MISSING"
 	WarnTestFailed       = "TEST_FAILED"
 	WarnCurrenciesDiffer = "CURRENCIES_DIFFER"
-	// WarnOneTest means that nothing but a test call tells what the calls of a target take.
+	// WarnOneTest means that only a test call indicates what the calls of a target take.
 	WarnOneTest = "ESTIMATED_FROM_ONE_TEST"
 )
 
@@ -54,7 +55,7 @@ var WarningCodes = []string{WarnUnknownVariables, WarnPriceMissing, WarnTestFail
 // estimatedPlaces is to how many decimal places a cost is estimated.
 const estimatedPlaces = 12
 
-// Estimate says what a task would take and what is to be known before its start. It creates nothing.
+// Estimate returns the expected cost of a task and the warnings before its start. It creates nothing.
 func (s *Service) Estimate(ctx context.Context, n New) (Estimate, error) {
 	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: n.AllVariants(), Warnings: []Warning{}}
 	loads, err := s.loads(ctx, n)
@@ -72,7 +73,7 @@ func (s *Service) Estimate(ctx context.Context, n New) (Estimate, error) {
 	return e, nil
 }
 
-// Warnings are what is to be known before the start of the task, as far as the task itself tells.
+// Warnings returns the warnings before the start of a task that follow from the task itself.
 func (n New) Warnings() (warnings []Warning) {
 	if unknown := n.unknownVariables(); len(unknown) > 0 {
 		warnings = append(warnings, Warning{WarnUnknownVariables, unknown})
@@ -83,7 +84,7 @@ func (n New) Warnings() (warnings []Warning) {
 	return warnings
 }
 
-// load is how often a target is called, and what its calls took before.
+// load is how often a target is called, and the past measures of its calls.
 type load struct {
 	NewTarget
 	calls int
@@ -92,7 +93,8 @@ type load struct {
 	isTest bool
 }
 
-// loads are those of all targets and judges. A judge's calls that none has made before are taken to be like other calls of its model.
+// loads returns the loads of all targets and judges. A judge's calls that none has made before are taken to be
+// like other calls of its model.
 func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
 	results, targets := report.New(s.Store), n.AllTargets()
 	for _, target := range targets {
@@ -240,7 +242,7 @@ func (e *Estimate) price(loads []load) error {
 	return nil
 }
 
-// costOfCall is what a call costs whose tokens and prices are known.
+// costOfCall returns the cost of a call with known tokens and prices.
 func (l load) costOfCall() (decimal.Decimal, error) {
 	input, err := decimal.NewFromString(*l.InputPrice)
 	if err != nil {

@@ -106,7 +106,7 @@ func (r Rules) Judge(ctx context.Context, subject evaluate.Subject) (evaluations
 	return evaluations, passed, score, nil
 }
 
-// judgeItems has the rules judge the current answers to items, and stores what they say.
+// judgeItems has the rules judge the current answers to items, and stores their verdicts.
 func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, launchID uuid.UUID, ids []int64) error {
 	results := report.New(store)
 	items, err := results.ItemsByID(ctx, ids)
@@ -136,7 +136,7 @@ func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, la
 	return engine.NewRecorder(store).Rules(ctx, launchID, task.ID, slices.Max(ids), ruled)
 }
 
-// Verdicts are what a task's evaluators say of a run, with their reasons as say tells them.
+// Verdicts returns the verdicts of a task's evaluators on a run, with the reasons formatted by say.
 func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator, say func(reason string) string) []export.Evaluation {
 	list := make([]export.Evaluation, 0, len(evaluations))
 	for _, one := range evaluations {
@@ -162,7 +162,7 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator, say func(re
 	return list
 }
 
-// FailedAttempts are those of a run as reports and the API have them.
+// FailedAttempts returns the failed attempts of a run as reports and the API show them.
 func FailedAttempts(of db.FailedAttempts) []export.FailedAttempt {
 	attempts := make([]export.FailedAttempt, len(of))
 	for n, one := range of {

@@ -24,11 +24,11 @@ func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/
 
 const pendingKey = "pending"
 
-// pending is where the files of a task are while its rows are being made or removed. After a crash the rows decide what
-// becomes of them (Sweep).
+// pending is where the files of a task are while its rows are being made or removed. After a crash the rows
+// determine what happens to them (Sweep).
 func pending(key string) string { return path.Join(pendingKey, key) }
 
-// Questions tells what a file of a task's questions is.
+// Questions describes a file of a task's questions.
 type Questions struct {
 	Name, Extension string
 	Layout          dataset.Layout
@@ -95,8 +95,8 @@ func (s *Service) deleteFiles(ctx context.Context, key string) {
 	}
 }
 
-// PruneFiles removes the files of tasks that ended longer ago than age. Their questions stay: a file of them is written where one is
-// asked for.
+// PruneFiles removes the files of tasks that ended longer ago than age. Their questions stay: a file is written
+// from them on request.
 func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
 	folders, err := s.Files.List(ctx, ".")
 	if err != nil {

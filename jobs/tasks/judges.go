@@ -17,13 +17,13 @@ import (
 	"wending/jobs/evaluate/judge"
 )
 
-// NewEvaluator is an evaluator of a new task. Model is what a judge asks; nil for a rule.
+// NewEvaluator is an evaluator of a new task. Model is the model that a judge calls; nil for a rule.
 type NewEvaluator struct {
 	db.Evaluator
 	Model *NewTarget
 }
 
-// BareEvaluators are the evaluators of a new task, without what judges ask.
+// BareEvaluators are the evaluators of a new task, without the judges' models.
 func (n New) BareEvaluators() []db.Evaluator {
 	bare := make([]db.Evaluator, len(n.Evaluators))
 	for place, evaluator := range n.Evaluators {
@@ -43,7 +43,7 @@ func (n New) JudgeCalls() (calls int) {
 	return calls
 }
 
-// votesOf is how often a judge is asked about an answer; 0 if its configuration is not valid.
+// votesOf returns how often a judge rates an answer; 0 if its configuration is not valid.
 func votesOf(evaluator NewEvaluator) int {
 	read, err := judge.Parse(evaluator.Config)
 	if err != nil {
@@ -55,8 +55,8 @@ func votesOf(evaluator NewEvaluator) int {
 // Judges are a task's judges, by the evaluators' numbers.
 type Judges map[int]judge.Judge
 
-// JudgesOf reads the judges of a task's evaluators. One that this version of the program cannot read has no dimension, so that
-// nothing it says is a rating.
+// JudgesOf reads the judges of a task's evaluators. One that this version of the program cannot read has no
+// dimension, so that nothing in its replies counts as a rating.
 func JudgesOf(task db.Task) Judges {
 	judges := Judges{}
 	for _, evaluator := range task.Evaluators {
@@ -107,7 +107,7 @@ func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
 	return model, err
 }
 
-// Subject reads the answer that a unit's judge is asked about, with what its templates can name.
+// Subject reads the answer that a unit's judge rates, with the values of its templates.
 func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (values map[string]string, err error) {
 	run, err := engine.NewEvaluations(store).Subject(ctx, *unit.SubjectRunID, judge.MaxText)
 	if err != nil {
@@ -127,7 +127,8 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 
 // AskJudge is the request that asks a judge for one of its votes, the first of which is 1.
 func AskJudge(task db.Task, target db.Target, secrets Target, asked judge.Judge, values map[string]string, launchID uuid.UUID, unitID int64, vote int) protocol.Request {
-	// The marks need not be secret, only unknown to who wrote the answer; an attempt that is repeated has the same.
+	// The marks need not be secret, only unknown to the author of the answer; a repeated attempt uses the same
+	// mark.
 	texts := asked.Ask(values, uuid.NewSHA1(launchID, []byte("mark "+strconv.FormatInt(unitID, 10))).String()[:8])
 	return protocol.Request{
 		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload,

@@ -24,7 +24,7 @@ func KnownNames() []string {
 	return []string{"question", "standard_answer", "question_id", "system_prompt", "user_context"}
 }
 
-// Values are what a row of the dataset puts into templates, by their names. names are the dataset's further columns.
+// Values returns the template values of a row of the dataset, by name. names are the dataset's further columns.
 func Values(item db.Item, names []string) map[string]string {
 	values := map[string]string{}
 	for n, name := range names {
@@ -63,7 +63,7 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 	return request
 }
 
-// Continue makes a request the turn of a conversation, with what was said before.
+// Continue makes a request the turn of a conversation, with the history.
 func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn engine.NextTurn, sessionID string) {
 	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID, turn.ConversationID, sessionID
 	spoken, _ := protocol.Of(request.Protocol)
@@ -100,7 +100,7 @@ func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 	return key
 }
 
-// Input is what was sent for a run, without what may be secret.
+// Input is the request that was sent for a run, without its secrets.
 type Input struct {
 	Protocol string
 	// URL has no query.
@@ -110,8 +110,9 @@ type Input struct {
 	OmitsPayload bool
 }
 
-// Input returns what was sent for a run of a task. Headers and the query of the address are secret, and so is the
-// payload of an address that was typed; what is saved in the library is shown there, too.
+// Input returns the request that was sent for a run of a task. Headers and the query of the address are secret,
+// and so is the payload of an address that was typed; the payload of a saved target is shown, as it is in the
+// library.
 func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) (Input, error) {
 	items, err := report.New(s.Store).ItemsByID(ctx, []int64{run.ItemID})
 	if err != nil {
@@ -147,7 +148,7 @@ func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) 
 	return input, nil
 }
 
-// TextOf is the text that Given was given.
+// TextOf returns the text passed to Given.
 func TextOf(text *string) string {
 	if text == nil {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// Target is what calling a target takes beside what is stored in clear: its secrets, opened.
+// Target holds the opened secrets that are needed to call a target.
 type Target struct {
 	// URL has its query.
 	URL     string
@@ -22,11 +22,11 @@ type Target struct {
 	// Payload is a JSON object merged into every request body, Template the JSON that replaces it; nil means there is none.
 	Payload  json.RawMessage
 	Template json.RawMessage
-	// Poll is how the target is polled if it accepts jobs; it is no secret.
+	// Poll describes how to poll the target if it accepts jobs; it is not secret.
 	Poll *protocol.Poll
 }
 
-// Each secret is sealed for its target and its place: none can be moved to another.
+// Each secret is sealed for its target and its place: so none can be moved elsewhere.
 const (
 	payloadPlace  = "/payload"
 	queryPlace    = "/query"
@@ -68,7 +68,7 @@ func ReadPoll(text *string) (*protocol.Poll, error) {
 	return poll, json.Unmarshal([]byte(*text), poll)
 }
 
-// IsPoll reports whether a poll says all that it must.
+// IsPoll reports whether a poll is complete.
 func IsPoll(poll protocol.Poll) bool {
 	return poll.URLPath != "" && poll.DonePath != "" && poll.ResultPath != "" && len(poll.DoneValues) > 0
 }
@@ -109,8 +109,8 @@ func Seal(sealer *secret.Sealer, secrets Target, target *db.Target) (err error) 
 	return err
 }
 
-// SealPlain seals what versions before stored in clear and returns of how many tasks. It may run in several processes at
-// once.
+// SealPlain seals the secrets that earlier versions stored in plain text and returns the number of changed
+// tasks. It may run in several processes at once.
 func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (count int, err error) {
 	return upkeep.NewSecrets(store).SealPlain(ctx, func(plain upkeep.PlainSecrets) (payload, query []byte, address string, err error) {
 		target, secrets := db.Target{TaskID: plain.TaskID, Number: 1}, Target{URL: plain.URL}
@@ -122,9 +122,9 @@ func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (cou
 	})
 }
 
-// Reseal seals with the sealer's current key what another of its keys sealed. progress learns of how many targets, and of
-// how many no key opens the secrets: those stay as they are. It may run beside processes that have the same keys, and
-// resumes where it was interrupted.
+// Reseal reseals, with the sealer's current key, the secrets sealed with its other keys. progress receives the
+// number of resealed targets, and of targets whose secrets no key opens: those stay as they are. It may run
+// beside processes that have the same keys, and resumes where it was interrupted.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(target db.Target) (*db.Target, error) {
 		secrets, err := Open(sealer, target)
@@ -142,23 +142,24 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 	return upkeep.NewSecrets(store).Reseal(ctx, sealer.Head(), again, progress)
 }
 
-// ErrForeignKey means that the process has another SECRET_KEY than the installation: it could open nobody's secrets.
+// ErrForeignKey means that the process has a different SECRET_KEY from the installation and could not open any
+// secrets.
 var ErrForeignKey = errors.New("SECRET_KEY is not the one that this database was used with: start this process with the SECRET_KEY " +
 	"(or the secret.key in DATA_DIR) of the others; to change the key, set the one before as SECRET_KEY_PREVIOUS and run 'wending rotate-key'; " +
 	"if it is lost, 'wending rotate-key --lost-key' says what is lost with it")
 
-// Loss is what was sealed with a key that nobody has any more.
+// Loss is the set of secrets sealed with a lost key.
 type Loss struct {
 	Lost []upkeep.Lost
 	// IsForeign reports that the lost key is the installation's, so that no process starts without it.
 	IsForeign bool
-	// Sealer has the keys that there are.
+	// Sealer holds the available keys.
 	Sealer *secret.Sealer
 	store  *db.Store
 	check  []byte
 }
 
-// FindLoss returns what none of the keys opens.
+// FindLoss returns the secrets that none of the keys opens.
 func FindLoss(ctx context.Context, store *db.Store, keys secret.Keys) (l Loss, err error) {
 	secrets := upkeep.NewSecrets(store)
 	if keys.Salt, err = secrets.Salt(ctx); err != nil {
@@ -186,8 +187,8 @@ func FindLoss(ctx context.Context, store *db.Store, keys secret.Keys) (l Loss, e
 	return l, err
 }
 
-// GiveUp gives up what is lost, and makes the current key the installation's. code is what the library shows of the last test of what
-// must be completed.
+// GiveUp gives up lost secrets, and makes the current key the installation's key. The library shows code as the
+// last test result of entries that must be completed.
 func (l Loss) GiveUp(ctx context.Context, code string) error {
 	fresh, err := l.Sealer.Seal(checkValue, checkOwner)
 	if err != nil {
@@ -242,8 +243,8 @@ func opensCheck(s *secret.Sealer, check []byte) bool {
 	return s.Open(check, checkOwner, &value) == nil && value == checkValue
 }
 
-// requireKnownHeads returns ErrForeignKey if the database has sealed values and none names a key of s. Those of versions
-// without a check value may have been sealed with several keys.
+// requireKnownHeads returns ErrForeignKey if the database has sealed values and none names a key of s. Values
+// of versions without a check value may have been sealed with several keys.
 func requireKnownHeads(ctx context.Context, store *db.Store, s *secret.Sealer) error {
 	heads, err := upkeep.NewSecrets(store).Heads(ctx, secret.HeadSize)
 	if err != nil {
@@ -256,8 +257,8 @@ func requireKnownHeads(ctx context.Context, store *db.Store, s *secret.Sealer) e
 	return nil
 }
 
-// IsForeign reports whether the installation's key has been replaced since the process started, so that what it cannot open is
-// no fault of what was sealed.
+// IsForeign reports whether the installation's key has been replaced since the process started, so that a
+// failure to open a value is not the value's fault.
 func IsForeign(ctx context.Context, store *db.Store, s *secret.Sealer) (bool, error) {
 	check, err := upkeep.NewSecrets(store).Check(ctx)
 	return err == nil && check != nil && !opensCheck(s, check), err

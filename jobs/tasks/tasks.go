@@ -46,13 +46,13 @@ type Service struct {
 	// Assets are the files that agents produced, those of a task below its id.
 	Assets blob.Store
 	Sealer *secret.Sealer
-	// RateCeiling is what no task may exceed: N/s, N/m or unlimited.
+	// RateCeiling is the rate limit that no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
 	// MaxActiveTasks is how many tasks run at once; zero means any number.
 	MaxActiveTasks int
-	// DefaultRate is the rate limit of addresses that have none of their own.
+	// DefaultRate is the rate limit of addresses that set none.
 	DefaultRate string
-	// MonthCost is what a month may cost in each currency, a decimal number; empty means any amount.
+	// MonthCost is the maximum cost of a month in each currency, a decimal number; empty means any amount.
 	MonthCost string
 	Log       *slog.Logger
 }
@@ -80,8 +80,8 @@ func (s *Service) CallInterval(rate string) (interval time.Duration, isCeiling b
 // ErrNoSlot means that an agent's rate limit leaves no room for a call soon.
 var ErrNoSlot = errors.New("the agent's rate limit leaves no room for a call now")
 
-// AwaitSlot waits until an agent's rate limit has room for a call that belongs to no task, under a rate of its own. It
-// returns ErrNoSlot if there is none within patience.
+// AwaitSlot waits until an agent's rate limit has room for a call that belongs to no task, under its own rate.
+// It returns ErrNoSlot if no slot becomes free within patience.
 func (s *Service) AwaitSlot(ctx context.Context, agentURL, rate string, patience time.Duration) error {
 	address, err := url.Parse(agentURL)
 	if err != nil {
@@ -112,9 +112,10 @@ type Settings struct {
 	UseStream                                            bool
 	// RateLimit is N/s, N/m or unlimited (ParseRate).
 	RateLimit string
-	// MaxCost is what the task may cost in each currency, a decimal number; empty means any amount.
+	// MaxCost is the maximum cost of the task in each currency, a decimal number; empty means any amount.
 	MaxCost string
-	// OnTurnFailure is what follows a turn of a conversation that did not succeed; empty means that it stops.
+	// OnTurnFailure is what happens after a turn of a conversation fails; empty means that the conversation
+	// stops.
 	OnTurnFailure db.OnTurnFailure
 }
 
@@ -137,14 +138,15 @@ type New struct {
 	// Layout is how the file is read.
 	Layout  dataset.Layout
 	Dataset *dataset.Dataset
-	// DatasetID and DatasetVersion are those of the saved dataset that the file is of; nil means that it was uploaded.
+	// DatasetID and DatasetVersion identify the saved dataset that the file came from; nil means that it was
+	// uploaded.
 	DatasetID      *uuid.UUID
 	DatasetVersion *int
-	// Targets are saved agents and models that are called beside AgentURL, which may be empty then; Prompts are what
-	// questions are put into, none means as they are.
+	// Targets are saved agents and models that are called beside AgentURL, which may be empty then; Prompts are
+	// the templates for questions; none means that questions are sent as they are.
 	Targets []NewTarget
 	Prompts []NewPrompt
-	// Channels are told what becomes of the task; nil means those that are told by default.
+	// Channels receive messages about the task; nil means the default channels.
 	Channels *[]uuid.UUID
 	// Evaluators judge the answers; their numbers follow from their order.
 	Evaluators []NewEvaluator
@@ -166,7 +168,7 @@ func Origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// OriginOf is the origin of an address; empty if it is none.
+// OriginOf returns the origin of an address; empty if the address is invalid.
 func OriginOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -201,7 +203,7 @@ var (
 // IsPrice reports whether a text is a price: a decimal number that is not negative.
 func IsPrice(text string) bool { return amount.MatchString(text) }
 
-// IsCost reports whether a text is what something may cost: a decimal number above 0.
+// IsCost reports whether a text is a valid cost: a decimal number above 0.
 func IsCost(text string) bool { return amount.MatchString(text) && strings.Trim(text, "0.") != "" }
 
 // IsCurrency reports whether a text is a currency's code: three letters.
@@ -337,7 +339,7 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 	return record, nil
 }
 
-// itemsOf are the rows of a dataset as the store takes them.
+// itemsOf returns the rows of a dataset in the form of the store.
 func itemsOf(set *dataset.Dataset) (items []db.NewItem) {
 	for _, row := range set.Rows {
 		items = append(items, db.NewItem{
@@ -348,7 +350,7 @@ func itemsOf(set *dataset.Dataset) (items []db.NewItem) {
 	return items
 }
 
-// targeted gives judges of a task their targets, which are numbered after those that are there.
+// targeted assigns targets to judges of a task, numbered after the existing targets.
 func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator, targets int) (all []db.Evaluator, judges []db.Target, err error) {
 	for _, evaluator := range evaluators {
 		one := evaluator.Evaluator
@@ -473,8 +475,8 @@ func (s *Service) begin(
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
-// Evaluate has evaluators judge the answers of a task that has ended; no agent is asked. One that the task has already takes the
-// place of its earlier version; none means all that the task has.
+// Evaluate has evaluators judge the answers of a task that has ended; no agent is asked. An evaluator that the
+// task already has replaces its earlier version; an empty list means all evaluators of the task.
 func (s *Service) Evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []NewEvaluator) (db.Task, error) {
 	if len(evaluators) == 0 {
 		return s.evaluateAgain(ctx, by, task)
@@ -671,12 +673,12 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 	return s.record(ctx, uuid.New(), source.ProjectID, by, n)
 }
 
-// Channels are those that are told what becomes of a task.
+// Channels returns the channels that receive messages about a task.
 func (s *Service) Channels(ctx context.Context, taskID uuid.UUID) ([]uuid.UUID, error) {
 	return s.Store.Outbox().ChannelsOf(ctx, taskID)
 }
 
-// Demo is the task that shows what the product does.
+// Demo is the task that demonstrates the product.
 type Demo struct {
 	Name, AgentURL string
 	// Headers let the task through to the demo agent.

@@ -32,7 +32,7 @@ type NewPrompt struct {
 	ID      uuid.UUID
 	Version int
 	Name    string
-	// System and User are templates; empty means that the row's own text stands there.
+	// System and User are templates; empty means the row's own text.
 	System, User string
 }
 
@@ -61,7 +61,7 @@ func (n New) AllTargets() []NewTarget {
 	return targets
 }
 
-// AllVariants are what the task compares: each prompt, or none, put to each target.
+// AllVariants returns the variants that the task compares: each prompt, or none, combined with each target.
 func (n New) AllVariants() (variants []db.Variant) {
 	targets := n.AllTargets()
 	add := func(variant db.Variant, prompt string) {
@@ -81,7 +81,7 @@ func (n New) AllVariants() (variants []db.Variant) {
 	return variants
 }
 
-// variantName tells a variant from the others: its prompt and its target. That of a plain task is empty.
+// variantName identifies a variant by its prompt and its target. The name of a plain task's variant is empty.
 func variantName(prompt string, target NewTarget, hasOthers bool) string {
 	name := target.Name
 	if target.Kind == db.TargetURL && (prompt != "" || hasOthers) {
@@ -96,7 +96,7 @@ func variantName(prompt string, target NewTarget, hasOthers bool) string {
 	return prompt + " × " + name
 }
 
-// Given is a text that may be absent: nil for an empty one.
+// Given returns a pointer to a text, or nil for an empty text.
 func Given(text string) *string {
 	if text == "" {
 		return nil

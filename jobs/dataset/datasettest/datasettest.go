@@ -26,7 +26,7 @@ const (
 	OneRow    = `<row r="2"><c r="A2" t="inlineStr"><is><t>q1</t></is></c><c r="B2" t="inlineStr"><is><t>a1</t></is></c></row>`
 )
 
-// Workbook makes an XLSX file. sheets are the parts that its sheets refer to; parts are further ones by their paths.
+// Workbook makes an XLSX file. sheets are the parts that its sheets refer to; parts are further parts by path.
 func Workbook(t testing.TB, sheets []string, parts map[string]string) []byte {
 	t.Helper()
 	var list, relations strings.Builder
@@ -157,7 +157,7 @@ func biffRecord(kind uint16, data []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, kind), uint16(len(data))), data...)
 }
 
-// label is a cell with a text of its own.
+// label is a cell with its own text.
 func label(row, column uint16, text string) []byte {
 	data := binary.LittleEndian.AppendUint16(nil, row)
 	data = binary.LittleEndian.AppendUint16(data, column)

@@ -1,4 +1,4 @@
-// Package prompt renders templates: texts with {{name}} in the places of values.
+// Package prompt renders templates: texts with {{name}} as placeholders.
 package prompt
 
 import (
@@ -10,7 +10,8 @@ import (
 // place is a name in a template: letters of any script, digits and _.
 var place = regexp.MustCompile(`\{\{\s*([\p{L}\p{M}\p{N}_]+)\s*\}\}`)
 
-// MaxRendered is how many bytes Render makes, about: a template that names a long value often would make any number.
+// MaxRendered is the approximate maximum length, in bytes, of a rendered text: a template that repeats a long
+// value could otherwise become arbitrarily long.
 const MaxRendered = 1 << 20
 
 // Render puts values in the places of their names. A name without a value stays as it is; values are not rendered
@@ -36,7 +37,7 @@ func Render(template string, values map[string]string) string {
 	return rendered.String()
 }
 
-// places yields where the names in a template stand: the whole place and the name in it.
+// places yields the placeholders of a template: the whole placeholder and the name in it.
 func places(template string) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		for from := 0; ; {

@@ -18,7 +18,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// CodeUnreadable marks ratings that could not be read from what the model said.
+// CodeUnreadable marks ratings that could not be read from the model's reply.
 const CodeUnreadable = "JUDGE_UNREADABLE"
 
 // Unanswered is why a judge's call gave no reply, in the form of reason.Because: the call's code, and the words of the model's
@@ -35,7 +35,7 @@ func Unreadable(reply []byte) string {
 	return reason.Because("judge.unreadable", strings.ToValidUTF8(string(wire.Cut(reply, wire.ExcerptBytes)), "\uFFFD"))
 }
 
-// Vote is what a model said of an answer once.
+// Vote is one reply of a model about an answer.
 type Vote struct {
 	// Ratings are from 0 to 100, by the dimensions; a dimension that the model left out is missing.
 	Ratings map[string]float64
@@ -87,13 +87,13 @@ func (j Judge) Read(text string) (vote Vote, isRead bool) {
 	return last.vote(), last.isReadable()
 }
 
-// reading is what was read of a reply, or of a part of it.
+// reading holds the ratings read from a reply or a part of it.
 type reading struct {
 	ratings map[string]float64
 	// isInvalid reports that Overall is there without being one number from 0 to 100.
 	isInvalid bool
 	reason    string
-	// reasons are those of single dimensions.
+	// reasons are the reasons for single dimensions.
 	reasons []string
 	// begins reports that the reply begins with it.
 	begins bool
@@ -109,7 +109,7 @@ func (r *reading) vote() Vote {
 	return Vote{Ratings: r.ratings, Reason: r.reason}
 }
 
-// rate notes what a dimension is rated with.
+// rate records the rating of a dimension.
 func (r *reading) rate(dimension string, value wire.Value) {
 	rating, isRating := ratingOf(value)
 	before, isRepeated := r.ratings[dimension]
@@ -121,7 +121,7 @@ func (r *reading) rate(dimension string, value wire.Value) {
 	}
 }
 
-// add adds what was read of a part, where the whole does not say so itself.
+// add adds the ratings of a part that the whole lacks.
 func (r *reading) add(part reading) {
 	if _, isThere := r.ratings[Overall]; !isThere && part.isInvalid {
 		r.isInvalid = true
@@ -178,7 +178,8 @@ func (j Judge) read(value wire.Value, depth int) reading {
 	return found
 }
 
-// merge takes in what another part of the same whole says: they must not contradict each other about Overall.
+// merge adds the ratings of another part of the same whole: the parts must not contradict each other about
+// Overall.
 func (r *reading) merge(part reading) {
 	before, isThere := r.ratings[Overall]
 	if now, isAgain := part.ratings[Overall]; isThere && isAgain && now != before {
@@ -242,13 +243,14 @@ func textIn(value wire.Value) string {
 	return strings.Join(lines, "\n")
 }
 
-// aLine is a line that names a dimension and what it is rated with: "- **overall**: 90".
+// aLine is a line that names a dimension and its rating: "- **overall**: 90".
 var aLine = regexp.MustCompile(`^\s*(?:[-*•]\s+)?[*_"'“‘]*([^:：=*_"'“”‘’]{1,40}?)[*_"'”’]*\s*[:：=]\s*[*_"'“‘]*(.+?)[*_"'”’,;，；。\s]*$`)
 
-// maxWord is how many characters a line has at most that rates in a word; a longer one without a digit is prose.
+// maxWord is the maximum length, in characters, of a line that rates with a word; a longer one without a digit
+// is prose.
 const maxWord = 20
 
-// readLines reads ratings that stand on lines.
+// readLines reads ratings from lines.
 func (j Judge) readLines(text string) reading {
 	found := reading{ratings: map[string]float64{}}
 	for line := range strings.Lines(text) {
@@ -289,7 +291,7 @@ func ratingOf(value wire.Value) (rating float64, isRating bool) {
 	return rating, rating >= 0 && rating <= MaxRating
 }
 
-// Verdict is what a judge's votes come to.
+// Verdict is the result of a judge's votes.
 type Verdict struct {
 	// Ratings are the medians of the dimensions that were rated, from 0 to 100.
 	Ratings map[string]float64
