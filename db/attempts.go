@@ -16,13 +16,14 @@ type FailedAttempt struct {
 	LatencyMS    int       `json:"latency_ms"`
 	ErrorCode    string    `json:"error_code"`
 	ErrorMessage string    `json:"error_message"`
-	// HTTPStatus is nil where no response came.
+	// HTTPStatus is nil if no response arrived.
 	HTTPStatus *int `json:"http_status"`
 	// Body is the beginning of the response.
 	Body string `json:"body"`
 }
 
-// How many failed attempts of a run are kept, the first ones, and of each how many bytes of message and body together.
+// How many failed attempts of a run are kept, starting with the first, and how many bytes of message and body
+// of each.
 const (
 	MaxFailedAttempts   = 10
 	maxAttemptText      = 1800 // with the other values it stays below 2 KB

@@ -47,8 +47,9 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) er
 	return nil
 }
 
-// TakeSlot takes the next free slot of an origin for a call outside of launches, whose own rate allows one call an
-// interval, and returns how long to wait for it. If it is not free within patience, none is taken and ok is false.
+// TakeSlot takes the next free slot of an origin for a call outside of launches, which may make one call per
+// interval, and returns how long to wait for it. If it is not free within patience, none is taken and ok is
+// false.
 func (s *Store) TakeSlot(ctx context.Context, origin string, interval, patience time.Duration) (wait time.Duration, ok bool, err error) {
 	const take = `
 		WITH asked AS (
@@ -108,7 +109,7 @@ func (s slots) near(want int, horizon time.Duration) int {
 	return min(want, int((horizon.Microseconds()-s.AheadMicros)/s.IntervalMicros)+1)
 }
 
-// take returns how long to wait for the next slot and leaves the one after it.
+// take returns how long to wait for the next slot, and takes that slot.
 func (s *slots) take() (wait time.Duration) {
 	wait = time.Duration(s.AheadMicros) * time.Microsecond
 	s.AheadMicros += s.IntervalMicros

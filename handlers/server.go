@@ -277,7 +277,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// sweep tidies up now and every hour. What is younger may be underway.
+// sweep cleans up now and every hour. Younger files may still be in use.
 func (s *Server) sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -339,7 +339,7 @@ func (s *Server) health(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
 }
 
-// answerError is the one place that turns an error into a response.
+// answerError is the only place that turns an error into a response.
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	f := fault.Of(err)

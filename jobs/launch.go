@@ -103,7 +103,7 @@ const (
 	FailureSecretKey = "SECRET_KEY_CHANGED"
 )
 
-// FailureCodes are all of them.
+// FailureCodes lists all failure codes.
 var FailureCodes = []string{FailureStart, FailureSecretKey}
 
 // fail ends a launch because of an internal fault. It is not an error if it had ended before.

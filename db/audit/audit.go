@@ -15,7 +15,7 @@ import (
 	"wending/db/pg"
 )
 
-// ViaCommand is the Via of what is done on the command line.
+// ViaCommand is the Via of actions on the command line.
 const ViaCommand = "command"
 
 // Vias are the ways in which a recorded action can be requested.
@@ -33,7 +33,7 @@ type Entry struct {
 	Address string `db:"address" json:"address"`
 	// Via is one of Vias.
 	Via string `db:"via" json:"via"`
-	// Action is what was done: task.delete, sign-in.
+	// Action is the recorded action: task.delete, sign-in.
 	Action string `db:"action" json:"action"`
 	// Object is the kind of object that was acted on.
 	Object      string `db:"object" json:"object"`
@@ -52,7 +52,7 @@ type Entry struct {
 	IsUnsealed bool `db:"-" json:"-"`
 }
 
-// StatusUnknown is the status of what was begun by a process that died.
+// StatusUnknown is the status of an action that was begun by a process that died.
 const StatusUnknown = 0
 
 // hashAfter is the entry's hash: SHA-256 of the hash before it and the entry as JSON.

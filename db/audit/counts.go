@@ -10,7 +10,8 @@ import (
 	"wending/db/pg"
 )
 
-// Count counts what an entry describes, by its action, its object and the hour. AddCounted adds one entry for all of them.
+// Count counts an event instead of adding an entry, by action, object and hour. AddCounted then adds one entry
+// for each count.
 func (l Log) Count(ctx context.Context, entry Entry) error {
 	const count = `
 		INSERT INTO audit_counts AS c (action, object_id, hour, entry)

@@ -13,7 +13,8 @@ import (
 type ActiveLaunch struct {
 	ID      uuid.UUID `db:"id"`
 	Started bool      `db:"started"`
-	// WantedLanes is how many more lanes the launch could use now: none while no origin of its targets has a free slot.
+	// WantedLanes is how many more lanes the launch could use now: 0 while no origin of its targets has a free
+	// slot.
 	WantedLanes int `db:"wanted_lanes"`
 	// IsDone reports that nothing of the launch runs or may begin, and that it has not been finished.
 	IsDone bool `db:"is_done"`

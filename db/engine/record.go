@@ -21,7 +21,7 @@ func NewRecorder(store *db.Store) Recorder { return Recorder{store.Pool()} }
 
 // Result is the outcome of a unit that a worker records; for a conversation, the outcome of one of its turns.
 type Result struct {
-	// Unit has the item that was asked.
+	// Unit is the recorded unit, with its item.
 	Unit   db.Unit
 	Status db.RunStatus
 	// Response is the agent's answer, byte for byte; nil if nothing arrived.
@@ -41,7 +41,7 @@ type Result struct {
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
 	FirstTokenMS *int
-	// LongestSilenceMS is the longest time of the last attempt in which nothing came; nil if it is not known.
+	// LongestSilenceMS is the longest time of the last attempt without any data; nil if unknown.
 	LongestSilenceMS *int
 	// Judgement is a judge's verdict; nil unless the unit calls a judge. Of such a result only Judgement and
 	// Unit are used.

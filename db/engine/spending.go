@@ -19,7 +19,7 @@ const (
 	ReasonMonth   = "BUDGET_MONTH"
 )
 
-// Reasons are all of them.
+// Reasons lists all reasons.
 var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth}
 
 // Spending reads and stops the spending of an installation.

@@ -37,7 +37,7 @@ const (
 	ReasonQuota   = "QUOTA_EXCEEDED"
 )
 
-// FiringReasons are all of them.
+// FiringReasons lists all reasons.
 var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota}
 
 // Firing is a row of firings.

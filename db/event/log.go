@@ -201,7 +201,7 @@ func (l *Log) Progress() (progress *float64, since time.Time) {
 	return l.progress, l.start
 }
 
-// LongestSilence is the longest time of the call so far, in milliseconds, in which nothing came.
+// LongestSilence is the longest time of the call so far, in milliseconds, without any data.
 func (l *Log) LongestSilence() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ const (
 	Failed AssetState = "FAILED"
 )
 
-// States are all of them.
+// States lists all states.
 var States = []AssetState{Queued, Stored, Failed}
 
 // AnnouncedAsset is a file that an agent has announced.

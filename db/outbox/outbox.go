@@ -45,7 +45,7 @@ const (
 	GivenUp State = "FAILED"
 )
 
-// States are all of them.
+// States lists all states.
 var States = []State{Pending, Sent, GivenUp}
 
 // keptDays is for how long deliveries that have ended are listed.

@@ -495,7 +495,7 @@ func lead(c echo.Context, err error, there func(back string) string) error {
 	return c.Redirect(http.StatusSeeOther, there(back))
 }
 
-// pageOf is the page of this site that a request came from.
+// pageOf is the page of this site that a request was made from.
 func pageOf(r *http.Request) string {
 	page, err := url.Parse(cmp.Or(r.Header.Get("HX-Current-URL"), r.Referer()))
 	if err != nil || !strings.EqualFold(page.Host, r.Host) {
@@ -504,7 +504,7 @@ func pageOf(r *http.Request) string {
 	return page.RequestURI()
 }
 
-// IsSecure reports whether a request came over TLS, to this process or to a proxy whose word counts.
+// IsSecure reports whether a request came over TLS, to this process or to a trusted proxy.
 func (g *Guard) IsSecure(r *http.Request) bool {
 	if r.TLS != nil || g.SecureHost != "" && strings.EqualFold(r.Host, g.SecureHost) {
 		return true

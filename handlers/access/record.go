@@ -71,7 +71,7 @@ func (r *recording) end(ctx context.Context, status int) {
 	}
 }
 
-// abandon lets go of a request that has no answer: its outcome is recorded as unknown.
+// abandon gives up a request without a response: its outcome is recorded as unknown.
 func (r *recording) abandon() {
 	if r.intent != uuid.Nil {
 		r.guard.release(r.intent)

@@ -25,7 +25,7 @@ const (
 // RelayPool limits the data that waits for slow readers.
 type RelayPool struct{ memory, disk room }
 
-// room is a number of bytes, some of which are taken.
+// room is a budget of bytes.
 type room struct {
 	size  int64
 	taken atomic.Int64
@@ -41,7 +41,7 @@ func (r *room) take(bytes int) bool {
 
 func (r *room) giveBack(bytes int) { r.taken.Add(-int64(bytes)) }
 
-// NewRelayPool returns a pool: 64 MiB of memory and 16 GiB of temporary files for all responses together.
+// NewRelayPool returns a pool: 64 MiB of memory and 16 GiB of temporary files shared by all responses.
 func NewRelayPool() *RelayPool { return newRelayPool(64<<20, 16<<30) }
 
 func newRelayPool(memory, disk int64) *RelayPool {
@@ -154,7 +154,7 @@ func (r *relay) FlushError() error {
 	return err
 }
 
-// put lets a piece wait for the client.
+// put queues a piece for the client.
 func (r *relay) put(b []byte) error {
 	for {
 		placed, err := r.place(b)

@@ -46,7 +46,7 @@ type ComparedPair struct {
 	B          ComparedQuestion   `json:"b"`
 }
 
-// Change is by how much a number differs, with its uncertainty.
+// Change is the difference between two numbers, with its uncertainty.
 type Change struct {
 	N          int        `json:"n" doc:"Questions on which the number is known in both tasks" example:"97"`
 	LeftOut    int        `json:"left_out" doc:"Questions that both have, but on which it is not" example:"3"`

@@ -54,7 +54,7 @@ type Run struct {
 	Evaluations     []export.Evaluation    `json:"evaluations" doc:"What the task's evaluators say; empty for a run that failed"`
 }
 
-// turn is which turn of which conversation a question is; absent for a single question.
+// turn identifies the conversation and turn of a question; absent for a single question.
 type turn struct {
 	Series *string `json:"series,omitempty" doc:"The conversation that the question is a turn of; absent for a single question" example:"mt-81"`
 	Turn   *int    `json:"turn,omitempty" doc:"1, 2, 3 … within the conversation" example:"2"`

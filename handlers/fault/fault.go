@@ -357,7 +357,7 @@ func UnknownField(name string, known []string) *Fault {
 	return f
 }
 
-// UnknownParameter is UnknownField for a parameter of the query, of which every operation knows some.
+// UnknownParameter is UnknownField for query parameters, some of which every operation accepts.
 func UnknownParameter(name string, known []string) *Fault {
 	name = shortened(name)
 	return New(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near", nearest(name, known))

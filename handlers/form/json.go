@@ -36,7 +36,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	return form, nil
 }
 
-// formValue writes a member of a JSON object as a form has it.
+// formValue writes a member of a JSON object as a form field.
 func formValue(member json.RawMessage) string {
 	member = bytes.TrimSpace(member)
 	var one string

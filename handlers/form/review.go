@@ -40,7 +40,7 @@ func personName(typed string) (string, error) {
 // maxNoteLength is how many characters a note may have.
 const maxNoteLength = 10_000
 
-// Note checks a note as it is stored.
+// Note checks a note and returns its stored form.
 func Note(typed string) (string, error) {
 	note := request.StorableText(typed)
 	if utf8.RuneCountInString(note) > maxNoteLength {

@@ -24,7 +24,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Upload is a submitted form: its texts, and the file that came with it.
+// Upload is a submitted form: its texts, and the file sent with it.
 type Upload struct {
 	Values map[string]string
 	// IsJSON reports that it was written as JSON.

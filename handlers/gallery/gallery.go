@@ -183,8 +183,8 @@ func (h *handler) send(ctx context.Context, input *filePath, isThumbnail bool) (
 	}}, nil
 }
 
-// sendWaiting sends a file that came inline and waits to be copied: the next turn of its conversation may name it already. What it
-// is has not been looked at, so it is never shown.
+// sendWaiting sends an inline file that has not been copied yet, because the next turn of its conversation may
+// already name it. Its type has not been checked, so it is never displayed in the browser.
 func (h *handler) sendWaiting(ctx context.Context, one journal.Asset) (*huma.StreamResponse, error) {
 	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
 	if err != nil {

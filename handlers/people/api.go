@@ -18,7 +18,7 @@ import (
 	"wending/views/paths"
 )
 
-// output is a body.
+// output is a response with a body.
 type output[T any] struct{ Body T }
 
 // list is a page of a list.
@@ -385,7 +385,7 @@ func (h endpoints) listShares(ctx context.Context, input *sharesInput) (*list[Sh
 	return newList(shares, db.Page{Number: 1, Size: max(1, len(shares))}, len(shares)), err
 }
 
-// sitedInput is a body with the request, whose address links begin with.
+// sitedInput is a body with its request, whose address is the base of links.
 type sitedInput struct {
 	rest.FormInput
 	request *http.Request

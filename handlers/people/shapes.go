@@ -29,7 +29,7 @@ type Account struct {
 	UpdatedAt    rest.Moment   `json:"updated_at"`
 }
 
-// AccountRole is what an account may do in a project.
+// AccountRole is an account's role in a project.
 type AccountRole struct {
 	ProjectID   uuid.UUID   `json:"project_id"`
 	ProjectName string      `json:"project_name" example:"默认"`

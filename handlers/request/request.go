@@ -214,7 +214,7 @@ func RequireFresh(ctx context.Context) error {
 // ErrStale means that somebody must sign in again first.
 var ErrStale = errors.New("signed in too long ago")
 
-// LocalPath returns a path of this site as it came from outside, or another if it could lead elsewhere.
+// LocalPath returns a path of this site given from outside, or a default path if it could lead elsewhere.
 func LocalPath(text, otherwise string) string {
 	if !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\r\n\t") {
 		return otherwise

@@ -100,7 +100,7 @@ type Endpoint struct {
 	Status int
 	// Faults are its error codes, besides the common ones and those that follow from its body.
 	Faults []string
-	// MaxBytes is how large a JSON body may be that the input's Body describes; 0 means a megabyte.
+	// MaxBytes is the maximum size of a JSON body; 0 means a megabyte.
 	MaxBytes int64
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody
@@ -185,7 +185,7 @@ func (Moment) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "RFC 3339, +08:00", Examples: []any{"2026-11-21T22:55:08+08:00"}}
 }
 
-// MomentOf is a time that may not have come; nil is null.
+// MomentOf writes a time that may not have come yet; nil is null.
 func MomentOf(t *time.Time) *Moment {
 	if t == nil {
 		return nil

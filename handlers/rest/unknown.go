@@ -111,8 +111,8 @@ func (v vocabulary) resolve(schema *huma.Schema) *huma.Schema {
 	return schema
 }
 
-// unknownField is the first field of a form that its operation does not know. A file may come under any name that
-// files have, to an operation that takes one.
+// unknownField is the first field of a form that its operation does not know. For an operation that takes a
+// file, any of the file fields is allowed.
 func unknownField(operation *huma.Operation, submitted *form.Upload) error {
 	known := vocabularyOf(operation)
 	if known.body == nil {

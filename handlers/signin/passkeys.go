@@ -52,7 +52,7 @@ func NewPasskeys(address string) (*Passkeys, error) {
 
 func isNumeric(host string) bool { return strings.Trim(host, "0123456789.") == "" }
 
-// IsHere reports whether a request came to the address that the passkeys belong to.
+// IsHere reports whether a request was sent to the address that the passkeys belong to.
 func (p *Passkeys) IsHere(r *http.Request) bool {
 	if p == nil {
 		return false

@@ -54,7 +54,7 @@ type taskPath struct {
 	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
-// importInput is a request whose body is read as a stream.
+// importInput is an import request, whose body is streamed.
 type importInput struct {
 	response http.ResponseWriter
 	request  *http.Request
@@ -67,7 +67,7 @@ func (i *importInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// imported is the task that an archive became.
+// imported is the task created from an archive.
 type imported struct {
 	TaskID uuid.UUID     `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	Status db.TaskStatus `json:"status" enum:"SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`

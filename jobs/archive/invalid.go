@@ -51,7 +51,7 @@ const (
 	ProblemValue   = "value"
 )
 
-// Problems are all of them.
+// Problems lists all problems.
 var Problems = []string{
 	ProblemFormat, ProblemMissing, ProblemTwice, ProblemDamaged, ProblemLarge, ProblemLong, ProblemSlow, ProblemEmpty, ProblemMany, ProblemValue,
 }
@@ -85,7 +85,7 @@ const (
 	wantUUID     = "uuid"
 )
 
-// Wanted are all of them.
+// Wanted lists all of these values.
 var Wanted = []string{
 	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList, wantMember, wantNumber, wantOnce,
 	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime, wantTurn, wantUUID,

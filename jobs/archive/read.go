@@ -28,7 +28,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Bounds of what forms do not limit. Texts are in characters.
+// Bounds of the values that forms do not limit. Texts are in characters.
 const (
 	maxInt         = math.MaxInt32
 	maxTokens      = 1_000_000_000
@@ -510,7 +510,7 @@ func (e *evaluationLine) check(c *checker, member string) {
 	}
 }
 
-// stored is the run as it is stored. Its key follows from the answer.
+// stored returns the run in its stored form. Its key is derived from the answer.
 func (r *runLine) stored() *upkeep.ArchivedRun {
 	run := &r.ArchivedRun
 	run.CreatedAt, run.AnswerKey = r.CreatedAt.time(), nil

@@ -43,7 +43,7 @@ func (e *fetchError) Unwrap() error { return e.cause }
 // idleFor is how long a download may stall.
 const idleFor = 30 * time.Second
 
-// lively is a destination that puts an alarm off with every byte.
+// lively is a writer that postpones a timeout with every byte.
 type lively struct {
 	io.Writer
 	alarm *time.Timer

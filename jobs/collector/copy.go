@@ -154,7 +154,8 @@ func (c *Collector) tooLarge() error {
 	return final("file.large", strconv.FormatInt(c.MaxBytes>>20, 10))
 }
 
-// headersOf returns the headers of the target that a file came of, and its origin: where the file is, they are sent along.
+// headersOf returns the headers of the target that produced a file, and its origin: they are sent if the file
+// is at that origin.
 func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map[string]string, origin string, err error) {
 	task, err := c.Store.Task(ctx, project.AllProjects(), a.TaskID)
 	if err != nil {

@@ -115,7 +115,7 @@ func failedAttempt(unit *claimed, answer protocol.Answer, started time.Time) db.
 	return one
 }
 
-// tellEnd notes how an attempt has ended.
+// tellEnd records how an attempt has ended.
 func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 	if answer.Status == protocol.Succeeded {
 		a.notes.Emit(event.TaskCompleted, event.Data{Code: string(answer.Status), Attempt: unit.attempt})

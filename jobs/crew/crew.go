@@ -189,7 +189,7 @@ func (c *crew) contain(doing string, work func()) (panicked bool) {
 	return Contain(c.Log, c.Report, doing, func() error { work(); return nil }) != nil
 }
 
-// claim claims units and notes that this worker holds them.
+// claim claims units and records that this worker holds them.
 func (c *crew) claim(wants []db.Want) (db.Claim, error) {
 	return c.Holdings.claim(func() (db.Claim, error) {
 		return c.Store.ClaimUnits(c.calls, c.Call, c.lease, wants)

@@ -25,7 +25,8 @@ type errand interface {
 	retries(unit *claimed) int
 	// failed records an attempt that will be retried after a wait.
 	failed(c *crew, unit *claimed, answer protocol.Answer, started time.Time, wait time.Duration)
-	// end returns the outcome that the last attempt's answer decides; nil where it parked the unit for a further call.
+	// end returns the outcome that follows from the last attempt's answer; nil if it parked the unit for a
+	// further call.
 	end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool)
 	// close ends the recording of the calls.
 	close()

@@ -126,7 +126,7 @@ func (s *supply) takeLocked() *claimed {
 	return &unit
 }
 
-// end notes that a unit that next returned has left its lane, and how long the lane took for it.
+// end records that a unit returned by next has left its lane, and how long the lane took for it.
 func (s *supply) end(unit claimed, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *supply) park(unit claimed, wait time.Duration) {
 	time.AfterFunc(wait, s.signal)
 }
 
-// refill notes that there is something to claim of these targets again.
+// refill records that these targets have units to claim again.
 func (s *supply) refill(targets []db.Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

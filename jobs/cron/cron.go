@@ -168,7 +168,7 @@ func (p Plan) moment(wall time.Time) time.Time {
 	return p.change(late, early)
 }
 
-// change is when the clocks are put forward, between two moments.
+// change is when the clocks are put forward, between two times.
 func (p Plan) change(low, high time.Time) time.Time {
 	_, offset := low.In(p.zone).Zone()
 	for high.Sub(low) > time.Second {

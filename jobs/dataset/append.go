@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Arrange puts the rows' values into the order of a task's variables, to which the rows are to be added. The file must have
-// the same columns; otherwise the error is an *Error that names the difference.
+// Arrange reorders the rows' values to match the variables of the task that the rows will be added to. The file
+// must have the same columns; otherwise the error is an *Error that names the difference.
 func (d *Dataset) Arrange(variables []string) error {
 	var missing, unknown []string
 	for _, name := range variables {

@@ -11,14 +11,15 @@ import (
 const (
 	// maxTokens is how many XML tokens, records or cells are looked at.
 	maxTokens = 4_000_000
-	// MaxText is how many bytes the cells of a dataset have together: a text that many cells of a workbook share
-	// counts for each of them.
+	// MaxText is the maximum total size of a dataset's cells, in bytes: a text that many cells of a workbook
+	// share counts for each of them.
 	MaxText = 32 << 20
 	// maxRowCells is how many cells a row of a CSV file may have.
 	maxRowCells = 65_536
 	// maxSheets is how many sheets a workbook may have.
 	maxSheets = 256
-	// maxUnzipped is how many bytes a workbook's parts have together; 5 MB of honest text stay far below.
+	// maxUnzipped is the maximum total size of a workbook's parts, in bytes; 5 MB of ordinary text stays far
+	// below.
 	maxUnzipped = 64 << 20
 	// maxTokenBytes is the maximum length of an XML token. A cell holds at most 32,767 characters.
 	maxTokenBytes = 1 << 20

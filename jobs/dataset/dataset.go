@@ -49,7 +49,7 @@ const (
 	CodeRowInvalid        = "DATASET_ROW_INVALID"
 )
 
-// Codes are all of them.
+// Codes lists all codes.
 var Codes = []string{
 	CodeFormatUnsupported, CodeUnreadable, CodeTooComplex, CodeSchemaInvalid, CodeEmpty, CodeTooManyRows, CodeEncodingInvalid, CodeDuplicateID,
 	CodeRowInvalid,
@@ -64,8 +64,8 @@ const (
 	ColumnContext  = "user_context"
 )
 
-// The columns that make turns of a conversation of rows, by the names that they may have: the first that is there counts.
-// Their values are variables, too, and nothing more where the other column is missing.
+// The columns that turn rows into turns of a conversation, with their possible names: the first one present
+// counts. Their values are also variables, and only variables if the other column is missing.
 var (
 	columnsSeries = []string{"series", "session_group", "series_index"}
 	columnsTurn   = []string{"turn", "order_in_series"}
@@ -86,7 +86,8 @@ const GB18030 = "gb18030"
 // Encodings are the encodings of CSV files that are supported on request.
 var Encodings = []string{"", GB18030}
 
-// Guess returns the columns that probably hold ids, questions and standard answers, by their names; empty where none does.
+// Guess returns the columns that probably hold ids, questions and standard answers, by their names; empty if no
+// column does.
 func Guess(columns []string) (guess Layout) {
 	likely := func(names []string) string {
 		for _, name := range names {
@@ -133,7 +134,7 @@ type Row struct {
 	Variables []string
 }
 
-// Conversations is how many conversations there are, those of one turn included.
+// Conversations is how many conversations there are, including conversations of one turn.
 func (d *Dataset) Conversations() (count int) {
 	for _, row := range d.Rows {
 		if row.Turn == 1 {
@@ -519,7 +520,7 @@ func at(cells []string, n int) string {
 	return ""
 }
 
-// cell returns the cell of a column; empty where the file does not have it.
+// cell returns the cell of a column; empty if the file does not have it.
 func (c *collector) cell(cells []string, name string) string {
 	if n, ok := c.columnOf[name]; ok {
 		return at(cells, n)

@@ -368,7 +368,8 @@ func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
 	return texts, err
 }
 
-// unescape replaces _xHHHH_, which stands for a character that XML cannot hold (ECMA-376 22.9.2.19, ST_Xstring).
+// unescape replaces _xHHHH_, which represents a character that XML cannot hold (ECMA-376 22.9.2.19,
+// ST_Xstring).
 func unescape(text string) string {
 	if !strings.Contains(text, "_x") {
 		return text

@@ -204,7 +204,7 @@ func (b *biffBook) globals() error {
 	}
 }
 
-// addSheet notes a sheet that is shown and has cells.
+// addSheet records a visible sheet with cells.
 func (b *biffBook) addSheet(data []byte) error {
 	if len(data) < 8 {
 		return errBIFF
@@ -226,7 +226,7 @@ func (b *biffBook) addSheet(data []byte) error {
 	return nil
 }
 
-// addFormat notes which formats are those of dates.
+// addFormat records which formats are date formats.
 func (b *biffBook) addFormat(data []byte) error {
 	if len(data) < 5 {
 		return errBIFF
@@ -240,7 +240,7 @@ func (b *biffBook) addFormat(data []byte) error {
 	return nil
 }
 
-// continued returns a record's data with that of the CONTINUE records behind it, and the offset after them.
+// continued returns a record's data including the CONTINUE records after it, and the offset after them.
 func (b *biffBook) continued(data []byte, next int) (parts [][]byte, after int, err error) {
 	parts = [][]byte{data}
 	for {
@@ -313,7 +313,8 @@ func (b *biffBook) sheet(offset int) (cells []biffCell, err error) {
 type cellReader struct {
 	book  *biffBook
 	cells []biffCell
-	// pendingRow and pendingColumn are those of a formula whose text comes in a STRING record; the row is -1 without.
+	// pendingRow and pendingColumn are the position of a formula whose text follows in a STRING record; the row
+	// is -1 if there is none.
 	pendingRow, pendingColumn int
 }
 

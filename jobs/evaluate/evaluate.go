@@ -19,7 +19,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// Kind is what an evaluator does.
+// Kind is the kind of an evaluator.
 type Kind string
 
 // The kinds of evaluators.
@@ -51,7 +51,7 @@ const (
 	Skipped   Status = "SKIPPED"
 )
 
-// Statuses are all of them.
+// Statuses lists all statuses.
 var Statuses = []Status{Succeeded, Failed, Skipped}
 
 // Codes of evaluations without a verdict.
@@ -184,7 +184,8 @@ type Rule struct {
 	limited atomic.Int32
 }
 
-// builders make the rules whose cost is known beforehand, confined those of small languages, which children evaluate.
+// builders make the rules whose cost is known beforehand, confined the rules in small languages, which child
+// processes evaluate.
 var (
 	builders = map[Kind]func(config json.RawMessage) (*Rule, error){
 		Exact: newExact, Contains: newContains, Regex: newRegex, Number: newNumber, Similarity: newSimilarity, Latency: newLatency,
@@ -306,7 +307,7 @@ const most = 5
 
 func firstFew(texts []string) []string { return texts[:min(len(texts), most)] }
 
-// figure is a number as a reason holds it: exact, so that it is shown with as many digits as it takes.
+// figure is a number in a reason. It is exact, so that it can be shown with all necessary digits.
 func figure(number float64) string { return strconv.FormatFloat(number, 'g', -1, 64) }
 
 // ThresholdOf returns from which number on a verdict of this configuration passes, on the evaluator's own scale: a judge's

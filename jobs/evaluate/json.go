@@ -326,7 +326,8 @@ func isText(value any, expected string) bool {
 	return sameJSON(value, written)
 }
 
-// textOf is a JSON value as it is compared with a text: a text as it is, anything else as JSON.
+// textOf returns the form of a JSON value that is compared with a text: a string verbatim, anything else as
+// JSON.
 func textOf(value any) string {
 	if text, isText := value.(string); isText {
 		return strings.TrimSpace(text)
@@ -374,7 +375,7 @@ func sameJSON(a, b any) bool {
 	return a == b
 }
 
-// written is a number as it is written.
+// written returns a number in its original notation.
 func written(value any) (json.Number, bool) {
 	switch value := value.(type) {
 	case json.Number:

@@ -108,7 +108,7 @@ func (c closeness) isNear(is, should *big.Rat) bool {
 	return distance.Abs(distance).Cmp(most) <= 0
 }
 
-// dated is a number as it is written, of a date with its other parts.
+// dated returns a number in its original notation; for a date, with the other parts of the date.
 func dated(number Numeral) (written string) {
 	for _, part := range number.Date {
 		written += part.Written + part.Unit

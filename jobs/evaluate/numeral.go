@@ -15,7 +15,7 @@ type Numeral struct {
 	// Value is the numeric value, with signs, 万 and 亿, powers of ten, percent and fractions applied. It is nil
 	// for a number that is too long.
 	Value *big.Rat
-	// Written is the number as the text has it, where it is between the bytes From and To.
+	// Written is the number's original notation, which is between the bytes From and To.
 	Written  string
 	From, To int
 	// Unit is 年, 月 or 日 for a part of a date, and Date all parts of that date; otherwise they are empty.
@@ -48,7 +48,7 @@ func NumeralsIn(text string) []Numeral {
 	return found
 }
 
-// plainWidth writes digits and signs of full width, and other forms of a minus, as those of ASCII.
+// plainWidth writes digits and signs of full width, and other forms of a minus, in ASCII.
 func plainWidth(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -157,7 +157,7 @@ func readDates(text string) (found []Numeral) {
 	return found
 }
 
-// aNumber is a decimal number with separators between its thousands, or none, and an exponent, or none.
+// aNumber is a decimal number with optional thousands separators and an optional exponent.
 var aNumber = regexp.MustCompile(`[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+`)
 
 // The parts of a number after its digits: the rest of 1 1/2, a power of ten or of the number, a denominator, 万

@@ -104,7 +104,7 @@ func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, erro
 // CodeDelivery is the code that the list shows for a channel whose last test failed.
 const CodeDelivery = "DELIVERY_FAILED"
 
-// TestChannel sends a channel a message that tries it, and notes how that ended.
+// TestChannel sends a test message to a channel, and stores the outcome.
 func (s *Service) TestChannel(ctx context.Context, scope project.Scope, row entries.Channel, message notify.Message) (notify.Outcome, error) {
 	c, err := s.OpenChannel(row)
 	if err != nil {

@@ -26,7 +26,7 @@ type Demo struct {
 	Headers map[string]string
 	// Questions is the file of questions.
 	Questions tasks.File
-	// The names of what is saved, in the user's language.
+	// The names of the saved entries, in the user's language.
 	TaskName, ProviderName, Currency string
 	Models                           []DemoModel
 	Prompts                          []DemoPrompt
@@ -141,8 +141,8 @@ func (s *Service) demoEvaluators(ctx context.Context, scope project.Scope, demo 
 	return evaluators, nil
 }
 
-// ensure returns the offered entry of a name, and saves it first if it is missing or isRight says no. save gets the entry
-// that it replaces; its id is uuid.Nil if there is none.
+// ensure returns the offered entry with a name, and saves it first if it is missing or isRight returns false.
+// save receives the entry that it replaces; its id is uuid.Nil if there is none.
 func ensure[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
 	row, err := kind.Named(ctx, scope, name)
 	if err == nil && isRight(row) || err != nil && !errors.Is(err, db.ErrNotFound) {

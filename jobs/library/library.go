@@ -75,7 +75,7 @@ type Model struct {
 	Prices
 }
 
-// Prices are what a target's tokens cost.
+// Prices are the prices of a target's tokens.
 type Prices struct {
 	// InputPrice and OutputPrice are decimal numbers per million tokens; empty means unknown.
 	InputPrice, OutputPrice, Currency string
@@ -97,7 +97,7 @@ type Agent struct {
 	Headers map[string]string
 	// ExtraPayload and Template are JSON objects; nil means there is none.
 	ExtraPayload, Template json.RawMessage
-	// Poll is how it is polled if it accepts jobs; nil means that it answers at once.
+	// Poll is how to poll the agent if it accepts jobs; nil means that it answers at once.
 	Poll      *protocol.Poll
 	RateLimit string
 	RetryOn   []string
@@ -187,7 +187,7 @@ func (s *Service) SaveModel(ctx context.Context, scope project.Scope, id uuid.UU
 	return id, save(ctx, scope, s.Entries.Models, row, isNew)
 }
 
-// OpenModel opens what a model has sealed.
+// OpenModel opens a model's secrets.
 func (s *Service) OpenModel(row entries.Model) (m Model, err error) {
 	m = Model{Name: row.Name, ProviderID: row.ProviderID, ModelID: row.ModelID, Prices: pricesOf(row.Prices)}
 	return m, s.Sealer.Open(row.SealedParameters, row.ID.String()+parametersPlace, &m.Parameters)
@@ -289,12 +289,12 @@ type Tested struct {
 	protocol.Answer
 }
 
-// TryAgent asks an agent, which may not be saved yet, a question.
+// TryAgent sends a question to an agent, which may not be saved yet.
 func (s *Service) TryAgent(ctx context.Context, a Agent, question string) (Tested, error) {
 	return s.try(ctx, s.Agents, s.agentTarget(a), question)
 }
 
-// TryModel asks a model, which may not be saved yet, a question.
+// TryModel sends a question to a model, which may not be saved yet.
 func (s *Service) TryModel(ctx context.Context, scope project.Scope, m Model, question string) (Tested, error) {
 	target, err := s.modelTarget(ctx, scope, m)
 	if err != nil {
@@ -303,7 +303,7 @@ func (s *Service) TryModel(ctx context.Context, scope project.Scope, m Model, qu
 	return s.try(ctx, s.Models, target, question)
 }
 
-// TestAgent asks a saved agent a question and notes how that ended.
+// TestAgent sends a question to a saved agent and stores the outcome.
 func (s *Service) TestAgent(ctx context.Context, scope project.Scope, row entries.Agent, question string) (Tested, error) {
 	a, err := s.OpenAgent(row)
 	if err != nil {
@@ -316,7 +316,7 @@ func (s *Service) TestAgent(ctx context.Context, scope project.Scope, row entrie
 	return tested, NoteTest(ctx, scope, s.Entries.Agents, row.ID, tested)
 }
 
-// TestModel asks a saved model a question and notes how that ended.
+// TestModel sends a question to a saved model and stores the outcome.
 func (s *Service) TestModel(ctx context.Context, scope project.Scope, row entries.Model, question string) (Tested, error) {
 	m, err := s.OpenModel(row)
 	if err != nil {
@@ -624,7 +624,7 @@ const maxSpellings = 100
 // maxAgentName is how many characters of a host an agent is named by.
 const maxAgentName = 50
 
-// agentName is the host of an address as it can be shown: as it is connected to.
+// agentName returns the host of an address in the form used for connecting.
 func agentName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -52,7 +52,7 @@ var isCommon = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// Check returns what is wrong with a new password of an account, nil for a good one. Any characters are allowed.
+// Check returns the fault of an account's new password, nil for a good one. Any characters are allowed.
 func Check(password, userName string) error {
 	text := normalised(password)
 	switch length := utf8.RuneCountInString(text); {

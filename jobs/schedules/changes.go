@@ -16,7 +16,7 @@ type Change struct {
 	Variant     int
 	Name        string
 	Before, Now measure.ComparedQuestion
-	// IsVerdict reports that the verdicts changed; otherwise there are none, and the answers did.
+	// IsVerdict reports that the verdicts changed; otherwise there are no verdicts, and the answers changed.
 	IsVerdict bool
 	// Adjusted is the p-value, adjusted for all questions that were compared.
 	Adjusted float64

@@ -15,9 +15,9 @@ import (
 // ErrTooManyCalls means that a task would make more than MaxCalls.
 var ErrTooManyCalls = errors.New("too many calls")
 
-// Append adds the questions of a file to a task that was started, whose variables the file must have. The launch that is
-// active asks them; without one a new launch does, with everything else that has no run yet. What is wrong with the file is a
-// *dataset.Error.
+// Append adds the questions of a file to a task that was started; the file must have the task's variables. The
+// active launch asks them; without one, a new launch asks them and everything else that has no run yet. A fault
+// in the file is a *dataset.Error.
 func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *dataset.Dataset) (db.Task, error) {
 	if err := set.Arrange(task.VariableNames); err != nil {
 		return task, err

@@ -46,8 +46,8 @@ type Config struct {
 	Allowlist string
 	// AllowLoopback allows loopback addresses if there is no allowlist.
 	AllowLoopback bool
-	// Own are host:port addresses of this program's own servers, which are never called. A host that is
-	// empty or unspecified stands for every address of this machine.
+	// Own are host:port addresses of this program's own servers, which are never called. A host that is empty
+	// or unspecified means every address of this machine.
 	Own []string
 	// Demo is the IP:port address of the demo agent, and Ticket the value of TicketHeader in the requests of
 	// its tasks: such requests are allowed regardless of the rules. Empty means that there is no demo agent.
@@ -291,8 +291,8 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return dialer.DialContext(ctx, network, address)
 }
 
-// allows decides about one address. isNamed means that the allowlist names the host it came from; ctx belongs to a request with
-// the demo's ticket, or of any other.
+// allows decides about one address. isNamed means that the allowlist names the host that the address came from;
+// ctx is the context of the request, which may carry the demo's ticket.
 func (g *Guard) allows(ctx context.Context, target netip.AddrPort, isNamed bool) bool {
 	if g.demo.IsValid() && target == g.demo && isOfDemo(ctx) {
 		return true
@@ -331,8 +331,8 @@ var (
 	isatap         = [2][4]byte{{0, 0, 0x5E, 0xFE}, {2, 0, 0x5E, 0xFE}} // RFC 5214 6.1
 )
 
-// embeddedIPv4 returns the IPv4 addresses that a gateway may take an IPv6 address for. An IPv4 address written as
-// an IPv6 one (::ffff:0:0/96) is not among them: it was unmapped before.
+// embeddedIPv4 returns the IPv4 addresses that a gateway may translate an IPv6 address to. An IPv4 address
+// written as an IPv6 one (::ffff:0:0/96) is not among them: it was unmapped before.
 func embeddedIPv4(ip netip.Addr) (embedded []netip.Addr) {
 	if !ip.Is6() {
 		return nil

@@ -22,13 +22,13 @@ type Watcher struct {
 	read func(*Watcher, string, wire.Value)
 	// mask blacks out the request's secrets.
 	mask func(string) string
-	// made are the URLs and contents of the files so far, previews how many previews came.
+	// made are the URLs and contents of the files so far, previews is the number of previews so far.
 	made     map[string]bool
 	assets   int
 	previews int
 	// tools are the names of tools by the ids of their calls.
 	tools map[string]string
-	// calls are the tools whose input is still coming, by the protocol's identifier.
+	// calls are the tools whose input is still arriving, by the protocol's identifier.
 	calls map[string]*call
 	// stage is the last state or node that was reported, for protocols that repeat it.
 	stage string
@@ -42,7 +42,7 @@ type Watcher struct {
 	countsToOne bool
 }
 
-// call is a tool's call whose input comes in pieces.
+// call is a tool call whose input arrives in pieces.
 type call struct {
 	id, name string
 	input    strings.Builder

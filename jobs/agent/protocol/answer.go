@@ -17,7 +17,7 @@ const (
 	TimedOut  Status = "TIMEOUT"
 )
 
-// Statuses are all of them.
+// Statuses lists all outcomes.
 var Statuses = []Status{Succeeded, Failed, TimedOut}
 
 // Error codes of calls that did not succeed; beside them HTTP_<status>.
@@ -32,7 +32,7 @@ const (
 	CodeRefused           = "REFUSED"
 	CodeFiltered          = "CONTENT_FILTERED"
 	CodeNoAnswer          = "NO_ANSWER"
-	// CodeInterrupted is of a call that another worker continues: it has no outcome.
+	// CodeInterrupted marks a call that another worker continues and that has no outcome here.
 	CodeInterrupted = "CALL_INTERRUPTED"
 )
 
@@ -130,8 +130,8 @@ type Answer struct {
 	Latency                 time.Duration
 	// Finish is why the answer ended, as reported by the agent.
 	Finish Finish
-	// FirstToken is when the first piece of a streamed answer came, its reasoning not counted; zero means that the answer was
-	// not streamed.
+	// FirstToken is when the first piece of a streamed answer arrived, not counting its reasoning; zero means
+	// that the answer was not streamed.
 	FirstToken time.Duration
 	Usage      Usage
 	// ConversationID is the agent's own id for the conversation from now on; empty means that it returned none.
@@ -140,19 +140,20 @@ type Answer struct {
 	RetryAfter time.Duration
 	// RefusesStream reports that the agent does not stream, and responded with that instead of an answer.
 	RefusesStream bool
-	// HTTPStatus is zero when no response came.
+	// HTTPStatus is zero if no response arrived.
 	HTTPStatus  int
 	ContentType string
 	// LooksLike is the label of the protocol that an unreadable answer seems to belong to; empty if none is
 	// known.
 	LooksLike string
-	// IsSilent reports that the connection broke before anything came.
+	// IsSilent reports that the connection broke before anything arrived.
 	IsSilent bool
 	// Raw is the beginning of the body, as far as the request's RawLimit goes.
 	Raw []byte
 }
 
-// IsRead reports whether the answer came whole and was understood, also where the agent did not answer the question.
+// IsRead reports whether the response was complete and understood, even if the agent did not answer the
+// question.
 func (a Answer) IsRead() bool {
 	return a.Status == Succeeded || a.ErrorCode == CodeRefused || a.ErrorCode == CodeFiltered || a.ErrorCode == CodeNoAnswer
 }

@@ -89,7 +89,7 @@ func (f *flowUsage) add(nodes wire.Value, depth int) {
 	}
 }
 
-// sum adds up the first count that v holds under one of the names.
+// sum adds the first count that v holds under one of the names to a total.
 func sum(to **int, v wire.Value, names ...string) {
 	for _, name := range names {
 		if number := numberOf(v, name); number != nil {

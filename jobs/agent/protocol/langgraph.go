@@ -23,7 +23,7 @@ var langGraph = Protocol{
 
 type langGraphReader struct {
 	strict
-	// hasState reports that the last thing that came is the graph's state.
+	// hasState reports that the last value was the graph's state.
 	hasState bool
 }
 

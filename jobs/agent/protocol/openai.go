@@ -81,7 +81,7 @@ func (s *strict) refuse(piece []byte) {
 	}
 }
 
-// called notes that a message calls tools.
+// called records that a message calls tools.
 func (t *transcript) called(message wire.Value) {
 	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0 || message.At("function_call").Kind == wire.Object
 }

@@ -213,7 +213,7 @@ func (q Request) said() string {
 	return string(text)
 }
 
-// inputs are the texts beside the question for platforms that have named inputs.
+// inputs are the texts besides the question, for platforms with named inputs.
 func (q Request) inputs() map[string]string {
 	inputs := map[string]string{}
 	for name, text := range map[string]string{"system_prompt": q.system(), "user_context": stringOf(q.UserContext)} {
@@ -232,7 +232,7 @@ func (q Request) conversation(single string) string {
 	return single
 }
 
-// statelessInputs are the inputs of platforms that remember nothing of a conversation.
+// statelessInputs are the inputs of platforms that do not keep conversations.
 func (q Request) statelessInputs() map[string]string {
 	inputs := q.inputs()
 	if q.IsTurn {
@@ -348,7 +348,7 @@ type strict struct {
 	*transcript
 	// end is the name of the protocol's end in messages.
 	end string
-	// isOwn reports that something of the protocol came.
+	// isOwn reports that a value of the protocol arrived.
 	isOwn bool
 	// hasEnded reports that the protocol's own end came: after it only usage counts.
 	hasEnded bool
@@ -397,7 +397,7 @@ func (s *strict) done() {
 	}
 }
 
-// close notes the protocol's own end.
+// close records the protocol's own end.
 func (s *strict) close() {
 	s.isOwn, s.hasEnded = true, true
 	s.transcript.ended()
@@ -501,8 +501,8 @@ func (p Protocol) Suggests(path string) (length int) {
 	return length
 }
 
-// Read reads the body of an answer. onEnd is called when the protocol's own end has come: what follows it is
-// read too, for a while. reason describes what broke the connection, if anything did. tap may be nil.
+// Read reads the body of an answer. onEnd is called when the protocol's own end has come: the data after it is
+// read for a short time, too. reason describes what broke the connection, if anything did. tap may be nil.
 func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string, tap Tap) Answer {
 	t := newTranscript(p)
 	t.onEnd, t.tap = onEnd, tap

@@ -78,7 +78,8 @@ func (r *ragflowChatReader) take(e wire.Event) {
 	}
 }
 
-// repeats reports whether a piece begins with all that came before: earlier servers send the whole text each time.
+// repeats reports whether a piece begins with all of the earlier text: earlier servers send the whole text each
+// time.
 func (r *ragflowChatReader) repeats(answer []byte) bool {
 	before := string(r.chunks)
 	if r.final != nil {

@@ -62,7 +62,8 @@ type transcript struct {
 
 	isOver bool // nothing that follows is read
 
-	// endedAt is when the protocol's own end came, and onEnd is called then, where the protocol has one.
+	// endedAt is when the protocol's own end came, and onEnd is called at that moment, if the protocol has an
+	// end.
 	endedAt time.Time
 	onEnd   func()
 
@@ -236,7 +237,7 @@ func (t *transcript) withoutEnd(text []byte, end string) Answer {
 	return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: message}
 }
 
-// unread is the answer where nothing of the protocol came.
+// unread returns the answer if no value of the protocol arrived.
 func (t *transcript) unread() Answer {
 	switch {
 	case t.Length() == 0:

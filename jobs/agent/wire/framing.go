@@ -38,9 +38,9 @@ type Stream struct {
 	w       *window
 	handler Handler
 	isOver  bool
-	// Values is how many JSON values came, of any kind.
+	// Values is how many JSON values were read, of any kind.
 	Values int
-	// Incomplete reports that the source ended inside a value, of which Partial is the beginning.
+	// Incomplete reports that the source ended inside a value, whose beginning is Partial.
 	Incomplete bool
 	Partial    []byte
 	TooLarge   bool
@@ -48,7 +48,7 @@ type Stream struct {
 	Excerpt []byte
 }
 
-// Length is how many bytes came.
+// Length is how many bytes were read.
 func (t *Stream) Length() int { return t.w.read }
 
 // Begin is how the source begins, a little more than ExcerptBytes.

@@ -132,7 +132,7 @@ func (w *window) more(ahead int) bool {
 			w.pos -= keep
 		}
 		if len(w.buf) == cap(w.buf) {
-			// While a value is read its parts point into the buffer, so that is left as it is.
+			// While a value is read its parts point into the buffer, so the old buffer is left unchanged.
 			w.buf = append(make([]byte, 0, max(4096, 2*(len(w.buf)-keep))), w.buf[keep:]...)
 			w.pos -= keep
 			if w.mark >= 0 {

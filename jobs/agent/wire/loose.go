@@ -267,7 +267,7 @@ func closersOf(c rune) string {
 	return ""
 }
 
-// quoted reads a text in quotes. Only the plain double quote always ends a text; the others may stand within
+// quoted reads a text in quotes. Only the plain double quote always ends a text; the others may occur within
 // one, as in 'it's', and end it only if the following text does not continue it.
 func (r *looseReader) quoted(isName bool) (text string, ok bool) {
 	var read strings.Builder

@@ -100,7 +100,7 @@ func Body(kind Kind, m Message) ([]byte, error) {
 
 var feishuColours = map[Tone]string{Good: "green", Bad: "red", Neutral: "blue"}
 
-// letter is the body of an e-mail, as it is kept until it is sent.
+// letter is the body of an e-mail, as stored until it is sent.
 type letter struct {
 	Subject string `json:"subject"`
 	Text    string `json:"text"`

@@ -32,7 +32,7 @@ type Target struct {
 	Secret string
 }
 
-// Outcome is how an attempt ended.
+// Outcome is the outcome of an attempt.
 type Outcome struct {
 	// Status is the HTTP status that was answered, 0 for no answer.
 	Status int
@@ -95,7 +95,7 @@ func (s *Sender) HasMail() bool { return s.mail != nil }
 // Close drops idle connections.
 func (s *Sender) Close() { s.http.CloseIdleConnections() }
 
-// Send makes one attempt to bring a body to a target. It never fails: the Outcome describes what happened.
+// Send makes one attempt to deliver a body to a target. It never fails: the Outcome describes what happened.
 func (s *Sender) Send(ctx context.Context, to Target, id uuid.UUID, body []byte) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

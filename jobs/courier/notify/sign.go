@@ -25,7 +25,8 @@ func WebhookKey(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// SignWebhook returns the signature of a body as Standard Webhooks 1.0 has it: version, comma, HMAC-SHA256 in base64.
+// SignWebhook returns the signature of a body in the format of Standard Webhooks 1.0: version, comma,
+// HMAC-SHA256 in base64.
 func SignWebhook(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + sum(key, []byte(id+"."+strconv.FormatInt(at.Unix(), 10)+"."+string(body)))
 }

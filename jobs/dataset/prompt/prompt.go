@@ -14,8 +14,8 @@ var place = regexp.MustCompile(`\{\{\s*([\p{L}\p{M}\p{N}_]+)\s*\}\}`)
 // value could otherwise become arbitrarily long.
 const MaxRendered = 1 << 20
 
-// Render puts values in the places of their names. A name without a value stays as it is; values are not rendered
-// again. It ends soon after MaxRendered bytes: a text that is longer is not whole.
+// Render replaces placeholders with their values. A placeholder without a value stays as it is; values are not
+// rendered again. Render stops soon after MaxRendered bytes, so a longer text is incomplete.
 func Render(template string, values map[string]string) string {
 	if !strings.Contains(template, "{{") {
 		return template

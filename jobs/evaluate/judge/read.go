@@ -224,7 +224,7 @@ func (j Judge) dimension(name string) (dimension string, isOne bool) {
 
 func plainName(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
-// textIn is a value as a text: those of a list and of an object line by line.
+// textIn returns a value as text: lists and objects with one line per value.
 func textIn(value wire.Value) string {
 	var lines []string
 	switch value.Kind {
@@ -315,7 +315,7 @@ func Unrated(config json.RawMessage) (score float64, ratings map[string]float64)
 	return verdict.Score, verdict.Ratings
 }
 
-// Decide puts the votes that could be read together.
+// Decide combines the readable votes.
 func (j Judge) Decide(votes []Vote) Verdict {
 	if len(votes) == 0 {
 		verdict := Verdict{Ratings: map[string]float64{}, Score: float64(DefaultRating) / MaxRating, IsDefault: true}
